@@ -1,0 +1,1 @@
+"""Ledger handles over bookies: ensembles, quorums, fencing, recovery."""

@@ -1,0 +1,1 @@
+"""A bookie: journal, store, ledgers, connections, the process."""

@@ -1,0 +1,61 @@
+"""Errors of the metadata store and of its records; `MledgerError` is the root of every error of this project."""
+
+
+class MledgerError(Exception):
+    """Root of all errors raised here: each says what happened, to what, and what to do."""
+
+
+class MetadataError(MledgerError):
+    """The metadata store refused or failed; `path` names the node where one is concerned."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class NodeNotFound(MetadataError):
+    """The node, or the parent of a node to create, is not there."""
+
+
+class NodeExists(MetadataError):
+    """A node of that name is there already."""
+
+
+class NodeNotEmpty(MetadataError):
+    """A node with children cannot be deleted."""
+
+
+class BadVersion(MetadataError):
+    """The node is not at the version that was expected: somebody else changed it (M7)."""
+
+
+class NoChildrenForEphemerals(MetadataError):
+    """An ephemeral node can have no children."""
+
+
+class MetadataAccessDenied(MetadataError):
+    """The store's access control forbids it."""
+
+
+class StoreUnavailable(MetadataError):
+    """No answer in time, or no connection; whether a write was carried out is not known."""
+
+
+class SessionExpired(StoreUnavailable):
+    """The session has ended at the server, its ephemeral nodes with it; open a new store."""
+
+
+class StoreClosed(MetadataError):
+    """The store was closed by this program."""
+
+
+class InvalidMetadataUrl(MetadataError):
+    """A metadata URL that names no store known here."""
+
+
+class InvalidName(MetadataError):
+    """A topic, cursor or bookie name that cannot be a node's name."""
+
+
+class RecordError(MetadataError):
+    """A record's bytes do not parse or contradict themselves; `path` says where they were read."""

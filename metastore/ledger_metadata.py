@@ -1,0 +1,65 @@
+"""LedgerMetadata: a ledger's ensembles, quorums and end, in all three versions BookKeeper has written (formats.md)."""
+
+import enum
+from dataclasses import dataclass
+
+NO_ENTRY = -1
+
+
+class LedgerState(enum.Enum):
+    """Where a ledger is in its life; the numbers are the record's."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+class DigestType(enum.Enum):
+    """What guards an entry's bytes; the numbers are the record's."""
+
+    CRC32 = 1
+    HMAC = 2
+    CRC32C = 3
+    DUMMY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The ensemble in force from `first_entry` on: bookie ids, as many as the ensemble size."""
+
+    first_entry: int
+    bookies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """One ledger's record. `last_entry` is -1 and `length` 0 until it is closed; an empty closed ledger has -1 too."""
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    segments: tuple[Segment, ...]
+    state: LedgerState = LedgerState.OPEN
+    last_entry: int = NO_ENTRY
+    length: int = 0
+    digest_type: DigestType | None = DigestType.CRC32C
+    password: bytes | None = b""
+    ctime: int = 0
+    custom_metadata: tuple[tuple[str, bytes], ...] = ()
+    c_token: int = 0
+    format_version: int = 3
+    unknown: bytes = b""
+
+    @property
+    def ensemble(self) -> tuple[str, ...]:
+        """The bookies of the last segment."""
+        return self.segments[-1].bookies
+
+    def segment_at(self, entry: int) -> Segment:
+        """The segment in force at `entry`."""
+        found = self.segments[0]
+        for segment in self.segments:
+            if segment.first_entry > entry:
+                break
+            found = segment
+        return found

@@ -1,0 +1,182 @@
+"""The metadata store as its users see it: a tree of small versioned nodes, as ZooKeeper has it.
+
+`MetadataReader` has no method that writes: what only looks at a cluster is given one (rule M9). Times are ms since 1970.
+"""
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+ANY_VERSION = -1
+
+
+class SessionState(enum.Enum):
+    """What is known of this client's session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # no server reached; ephemeral nodes still stand
+    EXPIRED = "expired"  # ended at the server; for good
+    CLOSED = "closed"  # ended by this program
+
+
+class Change(enum.Enum):
+    """What a watch saw."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    CHILDREN = "children"
+    UNKNOWN = "unknown"  # the connection was away: anything may have happened, look again
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """A node without its data."""
+
+    version: int
+    created_ms: int
+    modified_ms: int
+    num_children: int
+    ephemeral_owner: int  # session id, 0 for a persistent node
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node's data and stat."""
+
+    data: bytes
+    stat: Stat
+
+    @property
+    def version(self) -> int:
+        """The data version to hand to `put` or `delete`."""
+        return self.stat.version
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create `path`; its parent must exist. Result: the path created (a sequential one has its number at the end)."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set the data of `path` if it is at `version`. Result: the new version."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete `path` if it is at `version` (ANY_VERSION: whatever it is). Result: None."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fail the multi unless `path` is at `version`. Result: None."""
+
+    path: str
+    version: int
+
+
+Operation = Create | Put | Delete | Check
+Result = str | int | None
+
+
+class MetadataReader(ABC):
+    """Looks, and cannot change anything. Every method raises StoreUnavailable when no server answers in time."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The URL this store was opened with, credentials left out."""
+
+    @property
+    @abstractmethod
+    def session_state(self) -> SessionState:
+        """The session as last heard of."""
+
+    @abstractmethod
+    async def wait_for_session(self, state: SessionState, timeout: float) -> None:
+        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
+
+    @abstractmethod
+    async def get(self, path: str) -> Node:
+        """The node at `path`; NodeNotFound."""
+
+    @abstractmethod
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """The nodes at `paths`, in that order, None where there is none; in few round trips."""
+
+    @abstractmethod
+    async def exists(self, path: str) -> Stat | None:
+        """The stat of `path`, None if there is no such node."""
+
+    @abstractmethod
+    async def children(self, path: str) -> list[str]:
+        """The names (not paths) of the children of `path`, sorted; NodeNotFound."""
+
+    @abstractmethod
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The children of each of `paths`, None where there is no such node; in few round trips."""
+
+    @abstractmethod
+    def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """Changes of the node at `path` (of its list of children with `children`), from entering the context on.
+
+        Entering returns once the watch is set. Several changes may come as one; after a lost connection comes
+        Change.UNKNOWN. Ends with SessionExpired or StoreClosed.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the session; ephemeral nodes go. A second call does nothing."""
+
+    async def __aenter__(self) -> "MetadataReader":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class MetadataStore(MetadataReader):
+    """A store that can also write. A write that raises StoreUnavailable may have been carried out: read back (M7)."""
+
+    @property
+    @abstractmethod
+    def session_id(self) -> int:
+        """What `Stat.ephemeral_owner` holds for ephemeral nodes of this session."""
+
+    @abstractmethod
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        """Create a node and return its path; with `parents` missing ancestors first. NodeExists, NodeNotFound (parent)."""
+
+    @abstractmethod
+    async def put(self, path: str, data: bytes, version: int) -> int:
+        """Set the data if the node is at `version`; the new version. BadVersion, NodeNotFound."""
+
+    @abstractmethod
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete the node if it is at `version`. BadVersion, NodeNotFound, NodeNotEmpty."""
+
+    @abstractmethod
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """Carry out all operations or none. Raises what the first failing one would raise alone, with its path."""
+
+    async def __aenter__(self) -> "MetadataStore":
+        return self
+
+

@@ -1,0 +1,55 @@
+"""Errors of managed ledgers and cursors."""
+
+from metastore.errors import MledgerError
+
+
+class ManagedLedgerError(MledgerError):
+    """Root of the errors of topics and cursors."""
+
+
+class TopicNotFound(ManagedLedgerError):
+    """No such topic."""
+
+
+class TopicExists(ManagedLedgerError):
+    """A topic of that name is there already."""
+
+
+class CursorNotFound(ManagedLedgerError):
+    """No such cursor on this topic."""
+
+
+class CursorExists(ManagedLedgerError):
+    """A cursor of that name is there already."""
+
+
+class ManagedLedgerFenced(ManagedLedgerError):
+    """Another owner has the topic (M7): this one has stopped and touches nothing further."""
+
+
+class OwnedElsewhere(ManagedLedgerError):
+    """A live owner was seen (M9): take over explicitly or leave it."""
+
+
+class ManagedLedgerClosed(ManagedLedgerError):
+    """The topic or cursor was closed by this program."""
+
+
+class TopicTerminated(ManagedLedgerError):
+    """The topic takes no more entries (M8); readers end at the terminated position."""
+
+
+class CursorRecoveryFailed(ManagedLedgerError):
+    """The cursor's state cannot be read now (R5): retriable, and never taken for lost."""
+
+
+class AckStateTooLarge(ManagedLedgerError):
+    """The cursor's state does not fit one entry; it stays in memory, nothing is dropped (C5)."""
+
+
+class InvalidPosition(ManagedLedgerError):
+    """A position that the topic does not have, or that the operation cannot take."""
+
+
+class InvalidConfiguration(ManagedLedgerError):
+    """A setting out of its range, or settings that contradict each other (M6)."""
