@@ -1,0 +1,1 @@
+"""What the tests share: real servers, clean chroots, a loop."""
