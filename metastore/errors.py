@@ -59,3 +59,11 @@ class InvalidName(MetadataError):
 
 class RecordError(MetadataError):
     """A record's bytes do not parse or contradict themselves; `path` says where they were read."""
+
+
+class ZooKeeperNotFound(MledgerError):
+    """This machine has no ZooKeeper, or no Java to run it on; the message says what to install."""
+
+
+class ZooKeeperFailed(MledgerError):
+    """A ZooKeeper server that was to start ended, or did not serve in time."""

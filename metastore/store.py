@@ -1,6 +1,7 @@
 """The metadata store as its users see it: a tree of small versioned nodes, as ZooKeeper has it.
 
-`MetadataReader` has no method that writes: what only looks at a cluster is given one (rule M9). Times are ms since 1970.
+`MetadataReader` has no method that writes: what only looks at a cluster is given one (rule M9).
+Paths are absolute within the store's chroot. Times are ms since 1970.
 """
 
 import enum
@@ -162,7 +163,11 @@ class MetadataStore(MetadataReader):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:
-        """Create a node and return its path; with `parents` missing ancestors first. NodeExists, NodeNotFound (parent)."""
+        """Create a node and return its path; with `parents`, missing ancestors first.
+
+        A sequential node's path gets the parent's next number, 10 digits, at its end.
+        Raises NodeExists, NodeNotFound (the parent), NoChildrenForEphemerals.
+        """
 
     @abstractmethod
     async def put(self, path: str, data: bytes, version: int) -> int:
@@ -178,5 +183,3 @@ class MetadataStore(MetadataReader):
 
     async def __aenter__(self) -> "MetadataStore":
         return self
-
-

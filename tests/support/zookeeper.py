@@ -1,0 +1,46 @@
+"""A real ZooKeeper for tests: one shared by a worker's tests, each with a chroot of its own, or a private one."""
+
+import itertools
+
+import pytest
+from kazoo.client import KazooClient
+
+from metastore.launcher import ZooKeeperServer
+
+SHORTEST_SESSION_S = 1.0  # two ticks of a server started here
+
+
+@pytest.fixture(scope="session")
+def shared_zookeeper(tmp_path_factory):
+    """The worker's server: not to be stopped, killed or frozen; see `zookeeper_server`."""
+    with ZooKeeperServer.start(tmp_path_factory.mktemp("zookeeper"), sync=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _new_chroot(shared_zookeeper):
+    client = KazooClient(shared_zookeeper.connect_string)
+    client.start(timeout=30)
+    numbers = itertools.count(1)
+
+    def create() -> str:
+        chroot = f"/test-{next(numbers)}"
+        client.create(chroot)
+        return chroot
+
+    yield create
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def metadata_url(shared_zookeeper, _new_chroot):
+    """The URL of an empty chroot on the worker's server."""
+    return shared_zookeeper.url + _new_chroot()
+
+
+@pytest.fixture
+def zookeeper_server(tmp_path):
+    """A server of this test's own, for tests that stop, kill or freeze it."""
+    with ZooKeeperServer.start(tmp_path / "zookeeper", sync=False) as server:
+        yield server
