@@ -1,0 +1,31 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench proto clean
+PY := .venv/bin/python
+
+help: ## show what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv with everything the project and its tests need (PYTHON=... chooses the interpreter)
+	@tools/setup
+
+demo: setup ## publish 336,776 real rows, kill the owner and a bookie, and show that nothing is lost
+	@$(PY) -m demo
+
+test: setup ## run every test (PYTEST_ARGS=... for pytest; suites whose tools are missing are skipped by name)
+	@$(PY) -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+lint: setup ## ruff, mypy --strict, import directions, generated protobuf modules
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@$(PY) tools/generate_protos.py --check
+
+bench: setup ## run every benchmark and write docs/benchmarks.md
+	@$(PY) -m bench
+
+proto: setup ## generate the protobuf modules again from proto/
+	@$(PY) tools/generate_protos.py
+
+clean: ## remove .venv and caches
+	rm -rf .venv .stamps .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
