@@ -1,0 +1,75 @@
+"""Generate the protobuf modules and their type stubs from `proto/`, or check that those committed are the same.
+
+Each module lands in the package that owns its format. Descriptor names are our own (`metastore/pb/…`, package
+`mledger.…`), so that they meet no other distribution's in protobuf's pool; names do not go over the wire.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from grpc_tools import protoc
+
+ROOT = Path(__file__).resolve().parent.parent
+PROTO = ROOT / "proto"
+OWNERS = {
+    "MLDataFormats": "metastore/pb",
+    "LedgerMetadata": "metastore/pb",
+    "BookkeeperProtocol": "bookie/pb",
+}
+SUFFIXES = ("_pb2.py", "_pb2.pyi")
+
+
+def generate(target: Path) -> list[Path]:
+    """Write all modules and stubs below `target`; their paths relative to it. SystemExit says what protoc refused."""
+    unowned = {path.stem for path in PROTO.glob("*.proto")} - set(OWNERS)
+    if unowned:
+        raise SystemExit(f"no package owns {', '.join(sorted(unowned))}: add it to OWNERS in tools/generate_protos.py")
+    made = []
+    for name, package in OWNERS.items():
+        arguments = ["protoc", f"-I{package}={PROTO}", f"--python_out={target}", f"--mypy_out=quiet:{target}"]
+        plugin = Path(sys.executable).parent / "protoc-gen-mypy"
+        code = protoc.main([*arguments, f"--plugin=protoc-gen-mypy={plugin}", f"{package}/{name}.proto"])
+        if code != 0:
+            raise SystemExit(f"protoc failed on proto/{name}.proto with exit code {code}: see its message above")
+        made += [Path(package) / f"{name}{suffix}" for suffix in SUFFIXES]
+    return made
+
+
+def differing(target: Path) -> list[Path]:
+    """The generated files that are not, byte for byte, those in the working tree; those that nothing generates, too."""
+    made = generate(target)
+    stale = [
+        path
+        for path in made
+        if not (ROOT / path).exists() or (ROOT / path).read_bytes() != (target / path).read_bytes()
+    ]
+    for package in sorted(set(OWNERS.values())):
+        stale += [
+            found.relative_to(ROOT)
+            for found in sorted((ROOT / package).glob("*_pb2.py*"))
+            if found.relative_to(ROOT) not in made
+        ]
+    return stale
+
+
+def main() -> int:
+    """Generate, or with `--check` compare; 1 when something differs."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--check", action="store_true", help="fail when committed modules differ from what proto/ gives"
+    )
+    if not parser.parse_args().check:
+        for path in generate(ROOT):
+            print(path)
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        stale = differing(Path(scratch))
+    for path in stale:
+        print(f"{path} is not what proto/ gives: run make proto and commit it", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
