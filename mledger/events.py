@@ -1,4 +1,4 @@
-"""What happens to a topic, as typed events in the order of rule R11; the CLI's timeline and the tests read the same ones."""
+"""What happens to a topic, as typed events in the order of rule R11; the CLI and the tests read the same ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

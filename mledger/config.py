@@ -1,0 +1,180 @@
+"""How a managed ledger behaves (M6): fields as in Pulsar's ManagedLedgerConfig, defaults as in its broker.conf."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from metastore.ledger_metadata import DigestType
+from mledger.errors import InvalidConfiguration
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+MIB = 1024 * 1024
+MAX_MESSAGE_SIZE = 5 * MIB
+CURSOR_ZNODE_LIMIT = 512 * 1024  # bytes; C3's limit of a record kept in the cursor's znode
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedgerConfig:
+    """Settings of one managed ledger; InvalidConfiguration for what is out of range.
+
+    Times end in their unit. Retention: -1 keeps all, 0 keeps nothing that is consumed; a consumed ledger goes
+    when its time has passed or when what remains is over the size. A time-out of 0 seconds means none.
+    """
+
+    ensemble_size: int = 2
+    write_quorum_size: int = 2
+    ack_quorum_size: int = 2
+    digest_type: DigestType = DigestType.CRC32C
+    password: bytes = b""
+
+    max_entries_per_ledger: int = 50_000
+    max_size_per_ledger_mb: int = 2048
+    minimum_rollover_time_ms: int = 10 * 60 * 1000
+    maximum_rollover_time_ms: int = 240 * 60 * 1000
+    max_message_size: int = MAX_MESSAGE_SIZE
+
+    metadata_max_entries_per_ledger: int = 50_000  # entries of a cursor ledger
+    ledger_rollover_timeout_s: int = 14_400  # age of a cursor ledger
+    throttle_mark_delete: float = 1.0  # cursor flushes a second, 0: not throttled
+    max_unacked_ranges_to_persist_in_metadata_store: int = 1000
+
+    retention_time_ms: int = 0
+    retention_size_in_mb: int = 0
+
+    read_entry_timeout_s: int = 0
+    add_entry_timeout_s: int = 0
+    metadata_operations_timeout_s: int = 60
+    new_entries_check_delay_ms: int = 10
+    auto_skip_non_recoverable_data: bool = False
+    deletion_at_batch_index_level_enabled: bool = False
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise InvalidConfiguration(
+                    f"{setting_name(name)} is {value!r}: set it to a number from {low:,} to {high:,}"
+                )
+        if not self.ensemble_size >= self.write_quorum_size >= self.ack_quorum_size >= 1:
+            raise InvalidConfiguration(
+                f"ensemble size {self.ensemble_size}, write quorum {self.write_quorum_size} and ack quorum "
+                f"{self.ack_quorum_size} do not fit each other: ensemble >= write quorum >= ack quorum >= 1 is needed "
+                "(managedLedgerDefaultEnsembleSize, managedLedgerDefaultWriteQuorum, managedLedgerDefaultAckQuorum)"
+            )
+        if self.minimum_rollover_time_ms > self.maximum_rollover_time_ms > 0:
+            raise InvalidConfiguration(
+                f"minimum rollover time {self.minimum_rollover_time_ms} ms is above the maximum "
+                f"{self.maximum_rollover_time_ms} ms (managedLedgerMinLedgerRolloverTimeMinutes, "
+                "managedLedgerMaxLedgerRolloverTimeMinutes)"
+            )
+
+    @property
+    def max_size_per_ledger(self) -> int:
+        """Payload bytes after which a ledger is rolled over; 0: no limit."""
+        return self.max_size_per_ledger_mb * MIB
+
+    @property
+    def retention_size(self) -> int:
+        """Payload bytes of the topic kept though consumed; -1: all."""
+        return self.retention_size_in_mb * MIB if self.retention_size_in_mb >= 0 else -1
+
+
+RANGES: dict[str, tuple[int, int]] = {
+    "ensemble_size": (1, MAX_INT),
+    "write_quorum_size": (1, MAX_INT),
+    "ack_quorum_size": (1, MAX_INT),
+    "max_entries_per_ledger": (1, MAX_INT),
+    "max_size_per_ledger_mb": (0, MAX_INT),
+    "minimum_rollover_time_ms": (0, MAX_LONG),
+    "maximum_rollover_time_ms": (0, MAX_LONG),
+    "max_message_size": (1, MAX_MESSAGE_SIZE),
+    "metadata_max_entries_per_ledger": (1, MAX_INT),
+    "ledger_rollover_timeout_s": (0, MAX_INT),
+    "throttle_mark_delete": (0, MAX_INT),
+    "max_unacked_ranges_to_persist_in_metadata_store": (0, MAX_INT),
+    "retention_time_ms": (-1, MAX_LONG),
+    "retention_size_in_mb": (-1, MAX_INT),
+    "read_entry_timeout_s": (0, MAX_INT),
+    "add_entry_timeout_s": (0, MAX_INT),
+    "metadata_operations_timeout_s": (1, MAX_INT),
+    "new_entries_check_delay_ms": (0, MAX_INT),
+}
+
+
+class Setting(NamedTuple):
+    """A broker.conf key and the field it sets; numbers are multiplied by `factor` (minutes to ms)."""
+
+    key: str
+    field: str
+    factor: int = 1
+
+
+_MINUTE_MS = 60 * 1000
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("managedLedgerDefaultEnsembleSize", "ensemble_size"),
+    Setting("managedLedgerDefaultWriteQuorum", "write_quorum_size"),
+    Setting("managedLedgerDefaultAckQuorum", "ack_quorum_size"),
+    Setting("managedLedgerDigestType", "digest_type"),
+    Setting("managedLedgerPassword", "password"),
+    Setting("managedLedgerMaxEntriesPerLedger", "max_entries_per_ledger"),
+    Setting("managedLedgerMaxSizePerLedgerMbytes", "max_size_per_ledger_mb"),
+    Setting("managedLedgerMinLedgerRolloverTimeMinutes", "minimum_rollover_time_ms", _MINUTE_MS),
+    Setting("managedLedgerMaxLedgerRolloverTimeMinutes", "maximum_rollover_time_ms", _MINUTE_MS),
+    Setting("maxMessageSize", "max_message_size"),
+    Setting("managedLedgerCursorMaxEntriesPerLedger", "metadata_max_entries_per_ledger"),
+    Setting("managedLedgerCursorRolloverTimeInSeconds", "ledger_rollover_timeout_s"),
+    Setting("managedLedgerDefaultMarkDeleteRateLimit", "throttle_mark_delete"),
+    Setting("managedLedgerMaxUnackedRangesToPersistInMetadataStore", "max_unacked_ranges_to_persist_in_metadata_store"),
+    Setting("defaultRetentionTimeInMinutes", "retention_time_ms", _MINUTE_MS),
+    Setting("defaultRetentionSizeInMB", "retention_size_in_mb"),
+    Setting("managedLedgerReadEntryTimeoutSeconds", "read_entry_timeout_s"),
+    Setting("managedLedgerAddEntryTimeoutSeconds", "add_entry_timeout_s"),
+    Setting("managedLedgerMetadataOperationsTimeoutSeconds", "metadata_operations_timeout_s"),
+    Setting("managedLedgerNewEntriesCheckDelayInMillis", "new_entries_check_delay_ms"),
+    Setting("autoSkipNonRecoverableData", "auto_skip_non_recoverable_data"),
+    Setting("acknowledgmentAtBatchIndexLevelEnabled", "deletion_at_batch_index_level_enabled"),
+)
+
+_KEY_OF_FIELD = {setting.field: setting.key for setting in SETTINGS}
+_DIGESTS = {
+    "CRC32": DigestType.CRC32,
+    "MAC": DigestType.HMAC,
+    "CRC32C": DigestType.CRC32C,
+    "DUMMY": DigestType.DUMMY,
+}
+
+
+def setting_name(field: str) -> str:
+    """The broker.conf key of a field of ManagedLedgerConfig."""
+    return _KEY_OF_FIELD[field]
+
+
+def config_from_settings(settings: Mapping[str, str]) -> ManagedLedgerConfig:
+    """A configuration from broker.conf keys and their texts; other keys are left alone, missing ones keep the default.
+
+    Raises InvalidConfiguration, naming the key, for a text that cannot be read or a value out of range.
+    """
+    types = {item.name: type(item.default) for item in fields(ManagedLedgerConfig)}
+    values: dict[str, object] = {}
+    for setting in SETTINGS:
+        text = settings.get(setting.key)
+        if text is not None:
+            values[setting.field] = _parse(setting, text.strip(), types[setting.field])
+    return ManagedLedgerConfig(**values)  # type: ignore[arg-type]
+
+
+def _parse(setting: Setting, text: str, kind: type) -> object:
+    try:
+        if kind is DigestType:
+            return _DIGESTS[text]
+        if kind is bytes:
+            return text.encode()
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        number = kind(text)
+    except (KeyError, ValueError):
+        wanted = {DigestType: " or ".join(_DIGESTS), bool: "true or false"}.get(kind, "a number")
+        raise InvalidConfiguration(f"{setting.key} is {text!r}: {wanted} is needed") from None
+    return -1 if number == -1 else number * setting.factor
