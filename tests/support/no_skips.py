@@ -13,8 +13,6 @@ NEVER_SKIPPED = ("interop", "strace")
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, pytest.TestReport]:
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, Any, pytest.TestReport]:
     """Turn a skip of a test marked interop or strace into a failure."""
     report: pytest.TestReport = yield
     if os.environ.get("MLEDGER_CI") and report.skipped and any(item.get_closest_marker(m) for m in NEVER_SKIPPED):
