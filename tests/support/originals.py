@@ -1,0 +1,118 @@
+"""The Java originals beside ours: built by Maven from `tests/interop/pom.xml`, driven by lines of JSON.
+
+What is not on the machine is a reason to skip (`missing_tools`); what fails although the tools are there is an error.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent.parent / "interop"
+TARGET = PROJECT / "target"
+MAVEN_TIMEOUT_S = 300
+
+
+class OriginalError(Exception):
+    """The original answered with an error: its class, its message, BookKeeper's code if it has one."""
+
+    def __init__(self, op: str, error: dict[str, Any]) -> None:
+        super().__init__(f"{op}: {error['class']}: {error['message']}")
+        self.name: str = error["class"]
+        self.code: int | None = error["code"]
+
+
+class BuildFailed(Exception):
+    """Maven could not bring or compile the originals; the message ends with its last lines."""
+
+
+def missing_tools() -> list[str]:
+    """The programs that are needed to run the originals and are not on PATH."""
+    return [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+
+
+def build() -> str:
+    """The class path of the originals and our programs that drive them; Maven runs only when something changed."""
+    TARGET.mkdir(exist_ok=True)
+    with open(TARGET / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers come here at the same time
+        stamp = TARGET / "built"
+        inputs = [PROJECT / "pom.xml", *(path for path in (PROJECT / "java").rglob("*") if path.is_file())]
+        if not stamp.exists() or stamp.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
+            _maven("compile", "dependency:copy-dependencies")
+            stamp.touch()
+    return os.pathsep.join((str(TARGET / "classes"), str(TARGET / "lib" / "*")))
+
+
+def _maven(*goals: str) -> None:
+    done = subprocess.run(
+        ["mvn", "-q", "-B", *goals], cwd=PROJECT, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise BuildFailed(f"mvn {' '.join(goals)} ended with {done.returncode}: {(done.stdout + done.stderr)[-4000:]}")
+
+
+class Original:
+    """One Java process with the originals in it; what it logs goes to `log`. Calls block and are answered in order."""
+
+    def __init__(self, class_path: str, log: Path, *, heap_mb: int = 256, fast: bool = False) -> None:
+        """Start the process; with `fast` for measuring: full compilation and the parallel collector."""
+        tuning = ["-XX:+UseParallelGC"] if fast else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        with open(log, "ab") as stderr:
+            self._process = subprocess.Popen(
+                [
+                    "java",
+                    f"-Xmx{heap_mb}m",
+                    "-XX:MaxDirectMemorySize=512m",
+                    "-Xshare:auto",
+                    *tuning,
+                    "-Dio.netty.tryReflectionSetAccessible=true",
+                    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+                    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+                    "-cp",
+                    class_path,
+                    "interop.Main",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def call(self, op: str, **arguments: Any) -> dict[str, Any]:
+        """One operation of the original and its result; OriginalError when it fails there."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the Java process ended with {self._process.wait()} in {op}: see {self.log}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise OriginalError(op, answer["error"])
+        return answer
+
+    def kill(self) -> None:
+        """End it by kill -9, as a crash would."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def __enter__(self) -> "Original":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
