@@ -4,6 +4,8 @@ import enum
 from dataclasses import dataclass
 
 NO_ENTRY = -1
+NOT_KEPT = -1
+"""`ctime` of a ledger whose creation time is not in its record."""
 
 
 class LedgerState(enum.Enum):
@@ -44,7 +46,7 @@ class LedgerMetadata:
     length: int = 0
     digest_type: DigestType | None = DigestType.CRC32C
     password: bytes | None = b""
-    ctime: int = 0
+    ctime: int = NOT_KEPT  # ms since 1970
     custom_metadata: tuple[tuple[str, bytes], ...] = ()
     c_token: int = 0
     format_version: int = 3

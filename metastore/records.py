@@ -1,11 +1,14 @@
 """Managed-ledger and cursor records as plain values; `metastore.codec` turns them into bytes and back (formats.md)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from metastore.position import Position, PositionRange
 
 NO_CURSOR_LEDGER = -1
+
+OPEN_ZEROS = frozenset({"timestamp"})
+"""What Pulsar writes of a ledger that it has just created: no entries, no size, and the timestamp 0."""
 
 T = TypeVar("T")
 
@@ -19,7 +22,10 @@ class OffloadContext:
 
 @dataclass(frozen=True, slots=True)
 class LedgerInfo:
-    """One ledger of a topic; entries, size (payload bytes) and timestamp (close time, ms) are 0 while it is open."""
+    """One ledger of a topic; entries, size (payload bytes) and timestamp (close time, ms) are 0 while it is open.
+
+    `zeros` names those of the three that are written although they are 0; it does not count when records are compared.
+    """
 
     ledger_id: int
     entries: int = 0
@@ -28,6 +34,7 @@ class LedgerInfo:
     offload: OffloadContext | None = None
     properties: tuple[tuple[str, str], ...] = ()
     unknown: bytes = b""  # fields of newer versions, written back as they came
+    zeros: frozenset[str] = field(default=OPEN_ZEROS, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class BatchDeletion:
 
 @dataclass(frozen=True, slots=True)
 class LedgerBits:
-    """LongListMap: which entries of `ledger_id` are deleted, as bit-set words (signed 64 bit) or a portable RoaringBitmap."""
+    """LongListMap: the deleted entries of `ledger_id`, as bit-set words (signed 64 bit) or a portable RoaringBitmap."""
 
     ledger_id: int
     words: tuple[int, ...] = ()
@@ -81,7 +88,7 @@ class PositionInfo:
 
 @dataclass(frozen=True, slots=True)
 class ManagedCursorInfo:
-    """The cursor's znode. `cursors_ledger_id` -1: the state is in this record (R2); else `mark_delete` is a snapshot."""
+    """The cursor's znode. `cursors_ledger_id` -1: the state is here (R2); otherwise `mark_delete` is a snapshot."""
 
     cursors_ledger_id: int = NO_CURSOR_LEDGER
     mark_delete: Position | None = None
@@ -101,4 +108,3 @@ class Decoded(Generic[T]):
     value: T
     compression: str = "NONE"
     text: bool = False  # protobuf text, of very old clusters
-
