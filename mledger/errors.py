@@ -53,3 +53,7 @@ class InvalidPosition(ManagedLedgerError):
 
 class InvalidConfiguration(ManagedLedgerError):
     """A setting out of its range, or settings that contradict each other (M6)."""
+
+
+class InvalidLedgerList(ManagedLedgerError):
+    """A topic's list of ledgers that contradicts itself; it is never written (M1, M4)."""
