@@ -33,6 +33,10 @@ class NoChildrenForEphemerals(MetadataError):
     """An ephemeral node can have no children."""
 
 
+class NodeTooLarge(MetadataError):
+    """A write that passes the store's limit on one request; nothing was sent."""
+
+
 class MetadataAccessDenied(MetadataError):
     """The store's access control forbids it."""
 

@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Self
 
 ANY_VERSION = -1
+MAX_REQUEST_BYTES = 1_048_575  # ZooKeeper's default limit (jute.maxbuffer), kept by every store
 
 
 class SessionState(enum.Enum):
@@ -136,15 +138,16 @@ class MetadataReader(ABC):
     def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes of the node at `path` (of its list of children with `children`), from entering the context on.
 
-        Entering returns once the watch is set. Several changes may come as one; after a lost connection comes
-        Change.UNKNOWN. Ends with SessionExpired or StoreClosed.
+        Entering returns once the watch is set; the node need not exist. Several changes may come as one, and what
+        cancels out (a node created and deleted) not at all; after a lost connection comes Change.UNKNOWN. Ends with
+        SessionExpired or StoreClosed.
         """
 
     @abstractmethod
     async def close(self) -> None:
         """End the session; ephemeral nodes go. A second call does nothing."""
 
-    async def __aenter__(self) -> "MetadataReader":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -180,6 +183,3 @@ class MetadataStore(MetadataReader):
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         """Carry out all operations or none. Raises what the first failing one would raise alone, with its path."""
-
-    async def __aenter__(self) -> "MetadataStore":
-        return self

@@ -1,0 +1,122 @@
+"""Metadata URLs, and the stores they name."""
+
+import re
+from dataclasses import dataclass
+
+from metastore.errors import InvalidMetadataUrl, InvalidName
+from metastore.memory import MemoryReader, MemoryStore
+from metastore.node_path import check_path
+from metastore.store import MetadataReader, MetadataStore
+from metastore.zookeeper import ZooKeeperReader, ZooKeeperStore
+
+DEFAULT_PORT = 2181
+FORMS = "write it as zk://host:port,host:port/chroot or memory:name"
+ELSEWHERE = ("etcd", "oxia", "rocksdb")  # Pulsar's other stores
+
+_HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]/@,]+)(?::(?P<port>\d{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperUrl:
+    """An ensemble, and the node below which everything is (empty: its root)."""
+
+    hosts: tuple[tuple[str, int], ...]
+    chroot: str = ""
+
+    @property
+    def connect_string(self) -> str:
+        """`host:port,host:port`."""
+        return ",".join(f"{host}:{port}" for host, port in self.hosts)
+
+    def __str__(self) -> str:
+        return f"zk://{self.connect_string}{self.chroot}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUrl:
+    """A tree in this process; the empty name is a new tree each time."""
+
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"memory:{self.name}"
+
+
+def parse_url(url: str) -> ZooKeeperUrl | MemoryUrl:
+    """What `url` names: `zk://host:port,…/chroot`, `zk:host:port,…` as Pulsar writes it, or `memory:name`.
+
+    Raises:
+        InvalidMetadataUrl: anything else; says what to write.
+    """
+    scheme, separator, rest = url.partition(":")
+    scheme = scheme.lower()
+    if scheme == "memory" and separator:
+        return MemoryUrl(rest)
+    if scheme == "zk" and rest:
+        return _parse_ensemble(url, rest.removeprefix("//"))
+    if scheme in ELSEWHERE:
+        raise InvalidMetadataUrl(f"metadata in {scheme} is not supported: {FORMS}")
+    raise InvalidMetadataUrl(f"{_without_credentials(url)!r} is not a metadata URL: {FORMS}")
+
+
+def _parse_ensemble(url: str, rest: str) -> ZooKeeperUrl:
+    if "@" in rest:
+        raise InvalidMetadataUrl(f"{_without_credentials(url)!r} has credentials, which are not supported: {FORMS}")
+    names, slash, chroot = rest.partition("/")
+    hosts = []
+    for name in names.split(","):
+        match = _HOST.fullmatch(name.strip())
+        port = int(match["port"] or DEFAULT_PORT) if match else 0
+        if match is None or not 0 < port < 65536:
+            raise InvalidMetadataUrl(f"{name!r} in {url!r} is not a host and port: {FORMS}")
+        hosts.append((match["host"], port))
+    if not chroot:
+        return ZooKeeperUrl(tuple(hosts))
+    try:
+        return ZooKeeperUrl(tuple(hosts), check_path(slash + chroot.removesuffix("/")))
+    except InvalidName as error:
+        raise InvalidMetadataUrl(f"{url!r} has no valid chroot: {error}") from None
+
+
+def _without_credentials(url: str) -> str:
+    return re.sub(r"[^/]*@", "", url)
+
+
+async def open_store(
+    url: str, *, session_timeout: float = 10.0, timeout: float = 10.0, create_chroot: bool = False
+) -> MetadataStore:
+    """Open the store at `url` for reading and writing.
+
+    Args:
+        url: see `parse_url`.
+        session_timeout: seconds without contact after which the session, and its ephemeral nodes, end.
+        timeout: seconds an operation may take, connecting included.
+        create_chroot: create the URL's chroot if it is not there.
+
+    Raises:
+        InvalidMetadataUrl: not a URL of a store known here.
+        StoreUnavailable: nobody answers.
+        NodeNotFound: the chroot does not exist.
+    """
+    match parse_url(url):
+        case ZooKeeperUrl() as ensemble:
+            return await ZooKeeperStore.open(
+                ensemble.connect_string,
+                ensemble.chroot,
+                session_timeout=session_timeout,
+                timeout=timeout,
+                create_chroot=create_chroot,
+            )
+        case MemoryUrl(name):
+            return MemoryStore(name)
+
+
+async def open_reader(url: str, *, session_timeout: float = 10.0, timeout: float = 10.0) -> MetadataReader:
+    """Open the store at `url` for looking only (M9): the object has no method that writes. As `open_store`."""
+    match parse_url(url):
+        case ZooKeeperUrl() as ensemble:
+            return await ZooKeeperReader.open(
+                ensemble.connect_string, ensemble.chroot, session_timeout=session_timeout, timeout=timeout
+            )
+        case MemoryUrl(name):
+            return MemoryReader(name)

@@ -1,0 +1,373 @@
+"""The metadata store in ZooKeeper, over kazoo.
+
+Reads that are lost with the connection are sent again within the operation's time-out. Writes never are: whether a lost
+write was carried out only its caller can find out, by reading back (M7).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Self
+
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    BadArgumentsError,
+    BadVersionError,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    SessionExpiredError,
+    UnimplementedError,
+)
+from kazoo.protocol.serialization import (
+    CheckVersion,
+    Exists,
+    GetChildren,
+    GetData,
+    SetData,
+    Transaction,
+)
+from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.protocol.serialization import Delete as DeleteRequest
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from metastore import multiread
+from metastore.errors import (
+    BadVersion,
+    InvalidName,
+    MetadataAccessDenied,
+    MetadataError,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NodeNotEmpty,
+    NodeNotFound,
+    NodeTooLarge,
+    StoreUnavailable,
+)
+from metastore.node_path import ancestors_of, check_changeable, check_path
+from metastore.store import (
+    ANY_VERSION,
+    MAX_REQUEST_BYTES,
+    Change,
+    Check,
+    Create,
+    Delete,
+    MetadataReader,
+    MetadataStore,
+    Node,
+    Operation,
+    Put,
+    Result,
+    SessionState,
+    Stat,
+)
+from metastore.zookeeper_connection import Withdrawable, ZooKeeperConnection, is_connection_loss
+from metastore.zookeeper_watch import Watch
+
+EPHEMERAL = 1
+SEQUENTIAL = 2
+SINGLE_READS = 1_000  # asked for at once where the server has no multiRead
+REQUESTS_AT_ONCE = 16
+
+# Kazoo's error, ours, and what to say of the path.
+_ERRORS: tuple[tuple[type[Exception], type[MetadataError], str], ...] = (
+    (NoNodeError, NodeNotFound, "does not exist, or its parent does not"),
+    (NodeExistsError, NodeExists, "exists already"),
+    (NotEmptyError, NodeNotEmpty, "has children: delete them first"),
+    (BadVersionError, BadVersion, "is not at the version expected: somebody else changed it"),
+    (
+        NoChildrenForEphemeralsError,
+        NoChildrenForEphemerals,
+        "would be below an ephemeral node, which can have no children",
+    ),
+    (NoAuthError, MetadataAccessDenied, "is closed to this client by its access control list"),
+    (BadArgumentsError, InvalidName, "is not a path that ZooKeeper takes"),
+)
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(stat.version, stat.ctime, stat.mtime, stat.numChildren, stat.ephemeralOwner)
+
+
+class ZooKeeperReader(MetadataReader):
+    """Looks at the tree below a chroot; opened by `open`."""
+
+    def __init__(self, connection: ZooKeeperConnection, chroot: str, timeout: float) -> None:
+        """Use `open`."""
+        self._connection = connection
+        self._session = connection.session
+        self._chroot = chroot
+        self._timeout = timeout
+        self._has_multiread = True
+
+    @classmethod
+    async def open(
+        cls,
+        hosts: str,
+        chroot: str = "",
+        *,
+        session_timeout: float = 10.0,
+        timeout: float = 10.0,
+    ) -> Self:
+        """Connect to `hosts` (`host:port,…`); see `metastore.url.open_store`."""
+        store = cls(ZooKeeperConnection(hosts, f"zk://{hosts}{chroot}", session_timeout), chroot, timeout)
+        await store._connection.open(timeout)
+        try:
+            await store._prepare_chroot()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def url(self) -> str:
+        """`zk://host:port,…/chroot`."""
+        return self._session.url
+
+    @property
+    def session_state(self) -> SessionState:
+        """The session as last heard of."""
+        return self._session.state
+
+    async def wait_for_session(self, state: SessionState, timeout: float) -> None:
+        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
+        async with asyncio.timeout(timeout):
+            await self._session.wait_for(state)
+
+    async def get(self, path: str) -> Node:
+        """The node at `path`; NodeNotFound."""
+        data, stat = await self._read(GetData(self._full(path), None), path)
+        return Node(data or b"", _stat(stat))
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """The nodes at `paths`, None where there is none; some hundred in a request."""
+        return await self._read_many(multiread.GET_DATA, paths, self._get_or_none)
+
+    async def exists(self, path: str) -> Stat | None:
+        """The stat of `path`, None if there is no such node."""
+        stat = await self._read(Exists(self._full(path), None), path)
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str) -> list[str]:
+        """The names of the children of `path`, sorted; NodeNotFound."""
+        return sorted(await self._read(GetChildren(self._full(path), None), path))
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The children of each of `paths`, None where there is no such node; some hundred in a request."""
+        return await self._read_many(multiread.GET_CHILDREN, paths, self._children_or_none)
+
+    @asynccontextmanager
+    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[Change]]:
+        """Changes of a node or of its list of children, as `MetadataReader.watch`."""
+        watch = Watch(self._connection, self._full(path), children, lambda request: self._read(request, path))
+        try:
+            await watch.arm()
+            yield watch.changes()
+        finally:
+            watch.cancel()
+
+    async def close(self) -> None:
+        """End the session; ephemeral nodes go. A second call does nothing."""
+        await self._connection.close()
+
+    async def _prepare_chroot(self) -> None:
+        if self._chroot and await self.exists("/") is None:
+            raise NodeNotFound(
+                f"{self.url} has no node {self._chroot}: correct the URL, or create the node if this is a new cluster",
+                self._chroot,
+            )
+
+    def _full(self, path: str) -> str:
+        check_path(path)
+        return (self._chroot if path == "/" else self._chroot + path) or "/"
+
+    async def _read(self, request: Any, path: str) -> Any:
+        """The result of a request that changes nothing, sent again when its connection is lost."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                while True:
+                    try:
+                        return await self._connection.submit(request)
+                    except Exception as error:
+                        if not is_connection_loss(error):
+                            raise self._error(error, path) from error
+        except TimeoutError:
+            raise self._unavailable(path) from None
+
+    async def _read_many(self, kind: int, paths: Sequence[str], read_one: Any) -> list[Any]:
+        """Results by multiReads, the first alone: how many nodes the others ask for follows from its reply's size."""
+        found: list[Any] = []
+        nodes = multiread.NODES_PER_REQUEST
+        at_once = 1
+        while len(found) < len(paths):
+            if not self._has_multiread:
+                part = paths[len(found) : len(found) + SINGLE_READS]
+                found += await asyncio.gather(*map(read_one, part))
+                continue
+            part = paths[len(found) : len(found) + nodes * at_once]
+            requests = list(multiread.plan_requests(part, nodes))
+            try:
+                replies = await asyncio.gather(*(self._multiread(kind, request) for request in requests))
+            except UnimplementedError:
+                self._has_multiread = False
+                continue
+            for reply in replies:
+                found += reply.values
+            nodes = multiread.plan_nodes_per_request(replies[-1])
+            at_once = REQUESTS_AT_ONCE
+        return found
+
+    async def _multiread(self, kind: int, paths: Sequence[str]) -> multiread.MultiReadReply:
+        full = [self._full(path) for path in paths]
+        reply: multiread.MultiReadReply = await self._read(multiread.MultiRead(kind, full), paths[0])
+        for index, code in reply.refused:
+            raise self._error(EXCEPTIONS[code](), paths[index])
+        return reply
+
+    async def _get_or_none(self, path: str) -> Node | None:
+        try:
+            return await self.get(path)
+        except NodeNotFound:
+            return None
+
+    async def _children_or_none(self, path: str) -> list[str] | None:
+        try:
+            return await self.children(path)
+        except NodeNotFound:
+            return None
+
+    def _unavailable(self, path: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{path}: no answer from ZooKeeper at {self._connection.hosts} within {self._timeout:g} s "
+            f"(session {self._session.state.value}): check that it runs there and can be reached",
+            path,
+        )
+
+    def _error(self, error: Exception, path: str) -> Exception:
+        """Our error for one of kazoo's."""
+        if isinstance(error, MetadataError | UnimplementedError):
+            return error
+        for theirs, ours, words in _ERRORS:
+            if isinstance(error, theirs):
+                return ours(f"{path} {words} ({self.url})", path)
+        if isinstance(error, SessionExpiredError) or is_connection_loss(error):
+            return self._session.ended() or StoreUnavailable(
+                f"{path}: the connection to ZooKeeper at {self._connection.hosts} was lost; "
+                "whether a write was carried out is not known: read back",
+                path,
+            )
+        return MetadataError(f"{path}: ZooKeeper at {self._connection.hosts} answered {error!r}", path)
+
+
+class ZooKeeperStore(ZooKeeperReader, MetadataStore):
+    """Reads and writes the tree below a chroot; opened by `open`."""
+
+    @classmethod
+    async def open(
+        cls,
+        hosts: str,
+        chroot: str = "",
+        *,
+        session_timeout: float = 10.0,
+        timeout: float = 10.0,
+        create_chroot: bool = False,
+    ) -> Self:
+        """Connect to `hosts` (`host:port,…`); see `metastore.url.open_store`."""
+        if create_chroot and chroot:
+            async with await cls.open(hosts, session_timeout=session_timeout, timeout=timeout) as root:
+                await root.ensure(chroot)
+        return await super().open(hosts, chroot, session_timeout=session_timeout, timeout=timeout)
+
+    @property
+    def session_id(self) -> int:
+        """What `Stat.ephemeral_owner` holds for ephemeral nodes of this session."""
+        return self._connection.session_id
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        """Create a node and return its path, as `MetadataStore.create`."""
+        create = Create(path, data, ephemeral, sequential)
+        try:
+            created: str = await self._write(self._request(create), path)
+        except NodeNotFound:
+            if not parents:
+                raise
+            await self._create_ancestors(path)
+            created = await self._write(self._request(create), path)
+        return created.removeprefix(self._chroot)
+
+    async def put(self, path: str, data: bytes, version: int) -> int:
+        """Set the data if the node is at `version`; the new version. BadVersion, NodeNotFound."""
+        stat = await self._write(self._request(Put(path, data, version)), path)
+        new_version: int = stat.version
+        return new_version
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete the node if it is at `version`. BadVersion, NodeNotFound, NodeNotEmpty."""
+        await self._write(self._request(Delete(path, version)), path)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """Carry out all operations or none. Raises what the first failing one would raise alone, with its path."""
+        if not operations:
+            return []
+        requests = [self._request(operation) for operation in operations]
+        results = await self._write(Transaction(requests), operations[0].path)
+        for operation, result in zip(operations, results, strict=True):
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError):
+                raise self._error(result, operation.path)
+        return [self._result(result) for result in results]
+
+    def _result(self, result: Any) -> Result:
+        if isinstance(result, str):
+            return result.removeprefix(self._chroot)
+        version: int | None = getattr(result, "version", None)
+        return version
+
+    async def ensure(self, path: str) -> None:
+        """Create `path` and its ancestors where they are not there."""
+        if path != "/" and await self.exists(path) is None:
+            await self._create_ancestors(path)
+            await self._create_unless_there(path)
+
+    async def _create_ancestors(self, path: str) -> None:
+        ancestors = ancestors_of(path)
+        found = await self.get_many(ancestors)
+        missing = [ancestor for ancestor, node in zip(ancestors, found, strict=True) if node is None]
+        await asyncio.gather(*map(self._create_unless_there, missing))  # sent in this order, top first
+
+    async def _create_unless_there(self, path: str) -> None:
+        with suppress(NodeExists):
+            await self._write(self._request(Create(path)), path)
+
+    def _request(self, operation: Operation) -> Any:
+        match operation:
+            case Create(path, data, ephemeral, sequential):
+                check_changeable(path)
+                flags = EPHEMERAL * ephemeral | SEQUENTIAL * sequential
+                return CreateRequest(self._full(path), data, OPEN_ACL_UNSAFE, flags)
+            case Put(path, data, version):
+                return SetData(self._full(path), data, version)
+            case Delete(path, version):
+                check_changeable(path)
+                return DeleteRequest(self._full(path), version)
+            case Check(path, version):
+                return CheckVersion(self._full(path), version)
+
+    async def _write(self, request: Any, path: str) -> Any:
+        """The result of a request that is sent at most once."""
+        size = len(request.serialize()) + 8  # transaction and operation come before it
+        if size > MAX_REQUEST_BYTES:
+            raise NodeTooLarge(
+                f"{path}: a write of {size} bytes passes ZooKeeper's limit of {MAX_REQUEST_BYTES} on one request", path
+            )
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._connection.submit(Withdrawable(request))
+        except TimeoutError:
+            raise self._unavailable(path) from None
+        except Exception as error:
+            raise self._error(error, path) from error
