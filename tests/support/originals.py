@@ -68,7 +68,7 @@ class Original:
                     "java",
                     f"-Xmx{heap_mb}m",
                     "-XX:MaxDirectMemorySize=512m",
-                    "-Xshare:auto",
+                    f"-Djava.io.tmpdir={log.parent}",  # libraries are unpacked there, and stay after a kill
                     *tuning,
                     "-Dio.netty.tryReflectionSetAccessible=true",
                     "--add-opens=java.base/java.nio=ALL-UNNAMED",

@@ -1,0 +1,94 @@
+"""Runs every benchmark and writes `docs/benchmarks.md`: `python -m bench [--seconds 2 --pairs 1]`."""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.rig import ROOT
+
+BENCHES = ("append", "read", "recover")
+HEADER = """# Benchmarks
+
+Written by `make bench`: real processes on one machine, sync on. Ratio is ours over the peer's, the median of
+alternating pairs; spread is the lowest and the highest of them. Where the unit is a time or a size, less is better.
+
+- `append`: through `ManagedLedger` with its defaults, E=3 Wq=3 Aq=2, batches of at most 500 distinct payloads, one
+  cursor acknowledging behind, every entry read back and compared. The ceiling (`bench/ceiling.py`) is the bare work of
+  it: frames, digests, journal, RocksDB, sockets; no metadata, no last-add-confirmed, no recovery, no errors.
+- `read`: a process that has written nothing reads the topic with a new cursor and compares every entry.
+- `recover`: the owner is killed with -9; another process opens the topic, appends, and recovers every cursor.
+"""
+
+
+def machine() -> list[str]:
+    """What the figures were taken on."""
+    model = next((line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if "model name" in line), "unknown")
+    total = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    return [
+        f"{os.cpu_count()} cores, {model}; {total >> 20} GiB of memory",
+        f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        f"load before the run: {os.getloadavg()[0]:.2f}",
+    ]
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if os.path.exists(path) else []
+
+
+def run_bench(name: str, options: list[str]) -> list[dict[str, Any]]:
+    """Run one benchmark, printing its lines as they come."""
+    results = []
+    command = [sys.executable, "-m", f"bench.{name}", *options]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            results.append(json.loads(line))
+    if process.returncode:
+        raise SystemExit(f"bench: {name} failed with {process.returncode}; {len(results)} results before that")
+    return results
+
+
+def table(results: Iterable[dict[str, Any]]) -> str:
+    """The results as Markdown."""
+    rows = [
+        "| bench | case | value | unit | peer | peer value | ratio | spread |",
+        "|---|---|---:|---|---|---:|---:|---|",
+    ]
+    for result in results:
+        spread = " to ".join(map(_figure, result["spread"])) if result["spread"] else ""
+        cells = (
+            *(result["bench"], result["case"], _figure(result["value"]), result["unit"]),
+            *(result["peer"] or "", _figure(result["peer_value"]), _figure(result["ratio"]), spread),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def main() -> None:
+    """Run all, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    args = parser.parse_args()
+    described = [f"- {datetime.now(UTC):%Y-%m-%d}", *(f"- {line}" for line in machine())]
+    described.append(f"- {args.pairs} pairs of {args.seconds:g} s each")
+    options = ["--seconds", str(args.seconds), "--pairs", str(args.pairs)]
+    results = [result for name in BENCHES for result in run_bench(name, options)]
+    args.output.write_text("\n".join([HEADER, *described, "", table(results), ""]))
+
+
+if __name__ == "__main__":
+    main()

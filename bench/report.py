@@ -1,0 +1,61 @@
+"""What a benchmark prints: one JSON object a line."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+
+def emit(
+    bench: str,
+    case: str,
+    value: float,
+    unit: str,
+    *,
+    peer: str | None = None,
+    peer_value: float | None = None,
+    ratio: float | None = None,
+    spread: Sequence[float] | None = None,
+    **more: Any,
+) -> None:
+    """Print one result.
+
+    Args:
+        bench: which benchmark.
+        case: what of it.
+        value: ours.
+        unit: of `value` and `peer_value`.
+        peer: what it is held against; None where there is nothing.
+        peer_value: the peer's.
+        ratio: ours over the peer's; of pairs the median, not the ratio of the medians.
+        spread: lowest and highest ratio of the pairs; of values where there is no peer.
+        more: further figures of the run.
+    """
+    if ratio is None and peer_value:
+        ratio = value / peer_value
+    line = {"bench": bench, "case": case, "value": _rounded(value), "unit": unit, "peer": peer}
+    line |= {"peer_value": _rounded(peer_value), "ratio": _rounded(ratio)}
+    line |= {"spread": [_rounded(edge) for edge in spread] if spread else None}
+    print(json.dumps(line | more), flush=True)
+
+
+def emit_pairs(bench: str, case: str, ours: Sequence[float], peers: Sequence[float], unit: str, peer: str) -> None:
+    """Print medians of alternating pairs, the median of their ratios, and the lowest and highest of them."""
+    ratios = [own / other for own, other in zip(ours, peers, strict=True)]
+    emit(
+        bench,
+        case,
+        statistics.median(ours),
+        unit,
+        peer=peer,
+        peer_value=statistics.median(peers),
+        ratio=statistics.median(ratios),
+        spread=(min(ratios), max(ratios)),
+        pairs=len(ratios),
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    if value is None:
+        return None
+    return round(value) if abs(value) >= 1000 else float(f"{value:.3g}")
