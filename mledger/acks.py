@@ -24,11 +24,37 @@ BITS_PER_WORD = 64
 MAX_ENTRY = 2**32 - 1  # entry ids above do not fit a portable RoaringBitmap; no ledger comes near
 
 
+EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
+
+
 class EntryRun(NamedTuple):
     """Entries `first` to `last` of one ledger, both included."""
 
     first: int
     last: int
+
+
+class EdgeArrays(NamedTuple):
+    """First and last entries of all runs of deleted entries of one ledger."""
+
+    ledger_id: int
+    firsts: EntryArray
+    lasts: EntryArray
+
+
+class WordArrays(NamedTuple):
+    """Deleted entries of one ledger as `length` bit-set words: `values` at `indexes`, 0 elsewhere."""
+
+    ledger_id: int
+    length: int
+    indexes: EntryArray
+    values: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
+
+    def all_words(self) -> tuple[int, ...]:
+        """All words as signed numbers."""
+        words = np.zeros(self.length, dtype=np.uint64)
+        words[self.indexes] = self.values
+        return tuple(words.view(np.int64).tolist())
 
 
 class AckState:
@@ -277,7 +303,7 @@ class AckState:
     @property
     def range_count(self) -> int:
         """How many ranges `ranges()` would give."""
-        return sum(_count_runs(bits) for bits in self._deleted.values())
+        return sum(len(edges.firsts) for edges in self.edge_arrays())
 
     def ranges(self) -> list[PositionRange]:
         """Deleted entries above mark-delete as ranges, open below, closed above, none crossing a ledger, in order."""
@@ -296,9 +322,20 @@ class AckState:
 
     def ledger_bits(self) -> tuple[LedgerBits, ...]:
         """Deleted entries above mark-delete as bit-set words (bit = entry id, 1 = deleted), in order of ledgers."""
-        return tuple(
-            LedgerBits(ledger_id, words=_words(self._deleted[ledger_id])) for ledger_id in sorted(self._deleted)
-        )
+        return tuple(LedgerBits(words.ledger_id, words=words.all_words()) for words in self.word_arrays())
+
+    def edge_arrays(self) -> Iterator[EdgeArrays]:
+        """The ranges as arrays, one item a ledger, in order."""
+        return (_edges(ledger_id, self._deleted[ledger_id]) for ledger_id in sorted(self._deleted))
+
+    def word_arrays(self) -> Iterator[WordArrays]:
+        """The bit-set words that are not zero as arrays, one item a ledger, in order."""
+        return (_words(ledger_id, self._deleted[ledger_id]) for ledger_id in sorted(self._deleted))
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether a batch is partly acknowledged."""
+        return bool(self._batches)
 
     def batch_deletions(self) -> tuple[BatchDeletion, ...]:
         """Partly acknowledged batches above mark-delete, in order."""
@@ -400,32 +437,25 @@ def _run_end(bits: BitMap, start: int) -> int:
     return low
 
 
-def _edges(
-    bits: BitMap,
-) -> "tuple[np.ndarray[tuple[int], np.dtype[np.uint32]], np.ndarray[tuple[int], np.dtype[np.intp]]]":
+def _edges(ledger_id: int, bits: BitMap) -> EdgeArrays:
     entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
-    return entries, np.flatnonzero(np.diff(entries) != 1)
-
-
-def _count_runs(bits: BitMap) -> int:
-    return len(_edges(bits)[1]) + 1 if bits else 0
+    breaks = np.flatnonzero(np.diff(entries) != 1)
+    firsts = entries[np.concatenate(([0], breaks + 1))]
+    return EdgeArrays(ledger_id, firsts, entries[np.concatenate((breaks, [len(entries) - 1]))])
 
 
 def _runs(bits: BitMap) -> Iterator[EntryRun]:
     if not bits:
-        return
-    entries, breaks = _edges(bits)
-    firsts = entries[np.concatenate(([0], breaks + 1))].tolist()
-    lasts = entries[np.concatenate((breaks, [len(entries) - 1]))].tolist()
-    yield from map(EntryRun, firsts, lasts)
+        return iter(())
+    edges = _edges(0, bits)
+    return map(EntryRun, edges.firsts.tolist(), edges.lasts.tolist())
 
 
-def _words(bits: BitMap) -> tuple[int, ...]:
+def _words(ledger_id: int, bits: BitMap) -> WordArrays:
     entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
     indexes, starts = np.unique(entries // BITS_PER_WORD, return_index=True)
-    words = np.zeros(int(indexes[-1]) + 1, dtype=np.uint64)
-    words[indexes] = np.bitwise_or.reduceat(np.uint64(1) << (entries % BITS_PER_WORD).astype(np.uint64), starts)
-    return tuple(words.view(np.int64).tolist())
+    flags = np.uint64(1) << (entries % BITS_PER_WORD).astype(np.uint64)
+    return WordArrays(ledger_id, int(indexes[-1]) + 1, indexes, np.bitwise_or.reduceat(flags, starts))
 
 
 def _from_words(words: Sequence[int]) -> BitMap:

@@ -1,0 +1,164 @@
+"""Where a cursor stands after its topic was opened (R1 to R9), decided over plain values; no I/O.
+
+R1 no znode: a new cursor. R2 no cursor ledger: the znode is the state. R3 the cursor ledger's last state. R4 that is
+lost: the znode's last snapshot, not below the first ledger. R5 it cannot be read now: an error, never a fallback.
+R6, R7 the position is fitted to the ledgers that there are. R8 the read position. R9 a fully consumed ledger is left.
+Every rule that changed the position asks for it to be persisted.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from metastore.position import NO_ENTRY, Position
+from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
+from mledger.acks import AckState
+from mledger.cursor_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
+from mledger.errors import CursorRecoveryFailed
+from mledger.ledger_list import LedgerList
+from mledger.trim import next_ledger_if_consumed
+from mledger.walk import backlog, next_valid
+
+Start = Literal["earliest", "latest"] | Position
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRecoveryPlan:
+    """A cursor's state after recovery, where it came from, and what is to be done about it.
+
+    `source` tells where the state was found, `at` which entry of which cursor ledger (None: not from one); `rules` are
+    those that applied, in order, `rule` the one that decided the source. `acks` has mark-delete and holes. `persist`:
+    the state differs from what is stored and is to be made durable. `move_to`: R9 moves mark-delete there before
+    trimming. `old_cursor_ledger` is the one to delete once another is in the znode, None if there is none.
+    """
+
+    cursor: str
+    rule: str
+    rules: tuple[str, ...]
+    source: str
+    at: Position | None
+    unconfirmed: bool
+    acks: AckState
+    properties: tuple[tuple[str, int], ...]
+    cursor_properties: tuple[tuple[str, str], ...]
+    read_position: Position
+    backlog: int
+    move_to: Position | None
+    persist: bool
+    old_cursor_ledger: int | None
+    warnings: tuple[str, ...]
+
+    @property
+    def mark_delete(self) -> Position:
+        """The recovered mark-delete position, before `move_to`."""
+        return self.acks.mark_delete
+
+
+def plan_cursor_recovery(
+    cursor: str,
+    record: ManagedCursorInfo | None,
+    finding: CursorLedgerFinding | None,
+    ledgers: LedgerList,
+    *,
+    start: Start = "earliest",
+) -> CursorRecoveryPlan:
+    """Decide the state of `cursor` from its znode's `record` and what was found in the cursor ledger that it names.
+
+    `finding` is None when the record names no cursor ledger; `ledgers` is the topic's list after opening (without a
+    ledger for writing when only looked at); `start` is where a new cursor begins. Raises CursorRecoveryFailed when the
+    cursor ledger cannot be read now (R5).
+    """
+    if isinstance(finding, CursorLedgerUnavailable):
+        raise CursorRecoveryFailed(
+            f"cursor {cursor}: {finding.describe()}; nothing is taken for lost, try again when the bookies are back"
+        )
+    found = _source(record, finding, ledgers, start)
+    position, rules, warnings = _fit(found.state.position, ledgers)
+    acks, dropped = AckState.recover(
+        position,
+        ledgers,
+        ranges=found.state.ranges,
+        ledger_bits=found.state.ledger_bits,
+        batch_deletions=found.state.batch_deletions,
+    )
+    move_to = next_ledger_if_consumed(ledgers, position)
+    rules = (found.rule, *rules, *(("R9",) if move_to is not None else ()))
+    return CursorRecoveryPlan(
+        cursor=cursor,
+        rule=found.rule,
+        rules=rules,
+        source=found.source,
+        at=found.at,
+        unconfirmed=found.unconfirmed,
+        acks=acks,
+        properties=found.state.properties,
+        cursor_properties=record.cursor_properties if record is not None else (),
+        read_position=next_valid(ledgers, position),
+        backlog=backlog(ledgers, acks),
+        move_to=move_to,
+        persist=bool({"R1", "R4", "R6", "R7", "R9"}.intersection(rules)),
+        old_cursor_ledger=_old_cursor_ledger(record),
+        warnings=(*found.warnings, *warnings, *dropped),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    rule: str
+    source: str
+    state: PositionInfo
+    at: Position | None = None
+    unconfirmed: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def _source(
+    record: ManagedCursorInfo | None, finding: CursorLedgerFinding | None, ledgers: LedgerList, start: Start
+) -> _Source:
+    if record is None:
+        return _Source("R1", "new cursor", PositionInfo(start_position(ledgers, start)))
+    snapshot = record.mark_delete if record.mark_delete is not None else ledgers.first_position
+    if record.cursors_ledger_id == NO_CURSOR_LEDGER:
+        state = PositionInfo(
+            snapshot, ranges=record.ranges, properties=record.properties, batch_deletions=record.batch_deletions
+        )
+        return _Source("R2", "znode", state)
+    if finding is None:
+        raise CursorRecoveryFailed(
+            f"the record names cursor ledger {record.cursors_ledger_id}: it has to be read first"
+        )
+    if isinstance(finding, StateFound):
+        return _Source("R3", finding.describe(), finding.state, finding.at, finding.unconfirmed, finding.warnings)
+    lost = f"{finding.describe()}: fell back to the snapshot {snapshot} of the znode, newer acknowledgements are lost"
+    state = PositionInfo(max(snapshot, ledgers.first_position), properties=record.properties)
+    return _Source("R4", "snapshot in the znode", state, warnings=(lost,))
+
+
+def start_position(ledgers: LedgerList, start: Start) -> Position:
+    """The mark-delete position of a new cursor (R1): before all entries, at the last one, or where told."""
+    if start == "earliest":
+        return ledgers.first_position
+    if start == "latest":
+        return ledgers.last_confirmed
+    return start
+
+
+def _fit(position: Position, ledgers: LedgerList) -> tuple[Position, tuple[str, ...], tuple[str, ...]]:
+    """The position fitted to the ledgers there are, the rules that moved it, and warnings (R6, R7)."""
+    rules: list[str] = []
+    warnings: list[str] = []
+    if position.entry_id == NO_ENTRY and position.ledger_id not in ledgers:
+        following = ledgers.next_id(position.ledger_id)
+        if following is not None:
+            position = Position(following, NO_ENTRY)
+            rules.append("R6")
+    if len(ledgers) and position > ledgers.last_position:
+        warnings.append(f"position {position} is past the end: moved back to {ledgers.last_position}")
+        position = ledgers.last_position
+        rules.append("R7")
+    return position, tuple(rules), tuple(warnings)
+
+
+def _old_cursor_ledger(record: ManagedCursorInfo | None) -> int | None:
+    if record is None or record.cursors_ledger_id == NO_CURSOR_LEDGER:
+        return None
+    return record.cursors_ledger_id
