@@ -1,0 +1,103 @@
+"""`mledger up`, `down` and `status`: a cluster on this machine."""
+
+from pathlib import Path
+
+import click
+
+from cli.context import METADATA_VARIABLE, Session, session_options
+from cli.errors import NOT_FOUND, OK, UNAVAILABLE
+from cli.local import ClusterState, LocalCluster
+from cli.output import Record, Table, columns, fields
+from metastore import layout
+from metastore.url import open_store
+
+DEFAULT_DIRECTORY = Path("mledger-data")
+DEFAULT_BOOKIES = 4
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Where the cluster keeps its data.",
+)
+
+
+@click.command()
+@directory_option
+@click.option("--bookies", type=click.IntRange(1, 64), default=DEFAULT_BOOKIES, show_default=True, help="How many.")
+@click.option("--zookeeper-port", type=click.IntRange(0, 65535), default=0, help="0: the port it had, or a free one.")
+@session_options
+@click.pass_obj
+def up(session: Session, directory: Path, bookies: int, zookeeper_port: int) -> None:
+    """Start a real ZooKeeper and bookies on this machine; what runs already is left as it is.
+
+    Everything binds to 127.0.0.1 and keeps running until `mledger down`.
+    """
+    output = session.output
+    cluster = LocalCluster(directory)
+    with cluster.locked(), output.progress("starting", "processes") as progress:
+        task = progress.add_task("", total=bookies + 1)
+        state = cluster.start_zookeeper(cluster.load() or ClusterState(), zookeeper_port)
+        progress.advance(task)
+        session.run(_initialize(state.url))
+        state = cluster.start_bookies(state, bookies)
+        progress.update(task, completed=bookies + 1)
+    output.record(_describe(state, directory))
+    output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
+
+
+@click.command()
+@directory_option
+@session_options
+@click.pass_obj
+def down(session: Session, directory: Path) -> None:
+    """Stop the processes that `mledger up` started; the data stays."""
+    cluster = LocalCluster(directory)
+    state = cluster.load()
+    if state is None:
+        raise ClusterNotFound(directory)
+    with cluster.locked():
+        stopped = cluster.stop(state)
+    if session.output.json:
+        session.output.record(Record(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
+    else:
+        session.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+@click.command()
+@directory_option
+@session_options
+@click.pass_obj
+@click.pass_context
+def status(context: click.Context, session: Session, directory: Path) -> None:
+    """Show which processes of the cluster run; exit code 5 if one does not."""
+    state = LocalCluster(directory).load()
+    if state is None:
+        raise ClusterNotFound(directory)
+    session.output.record(_describe(state, directory))
+    context.exit(OK if all(part.process is not None for part in state.parts) else UNAVAILABLE)
+
+
+def _describe(state: ClusterState, directory: Path) -> Record:
+    rows = []
+    for part in state.parts:
+        process = part.process
+        rows.append((part.name, part.address, "running" if process else "stopped", process.pid if process else None))
+    facts = fields(metadata=state.url, directory=str(directory.absolute()))
+    return Record(facts, (Table("processes", columns("name", "address", "state", "pid"), tuple(rows)),))
+
+
+class ClusterNotFound(click.ClickException):
+    """There is no cluster in the directory."""
+
+    exit_code = NOT_FOUND
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"no cluster in {directory}: start one with `mledger up --dir {directory}`")
+
+
+async def _initialize(url: str) -> None:
+    async with await open_store(url) as store:
+        await layout.initialize(store)

@@ -1,0 +1,233 @@
+"""`mledger cursors`: subscriptions as durable cursors, and what a restart does to them."""
+
+import time
+
+import click
+
+from cli.context import Session, session_options
+from cli.looking import looking
+from cli.output import Output, Record, Table, Value, columns, fields, pairs, shorten, texts
+from cli.parameters import Properties, PropertyType, StartType
+from cli.writing import WriteOptions, opened_topic, write_options
+from metastore.paths import TopicName
+from metastore.position import Position
+from mledger.cursor_recovery import CursorRecoveryPlan, Start
+from mledger.events import Event
+from mledger.inspect import CursorInspection, Inspector
+
+HOLES_SHOWN = 5
+LIST_COLUMNS = columns("cursor", "found_in", "rules", "position", "holes", "backlog", "warnings")
+
+
+@click.group()
+def cursors() -> None:
+    """Create, look at and recover the cursors of a topic."""
+
+
+@cursors.command()
+@click.argument("topic")
+@click.argument("cursor")
+@click.option(
+    "--at",
+    "start",
+    type=StartType(),
+    default="earliest",
+    show_default=True,
+    help="earliest, latest, or the mark-delete position LEDGER:ENTRY.",
+)
+@click.option(
+    "--property", "properties", type=PropertyType(), multiple=True, metavar="KEY=VALUE", help="A cursor property."
+)
+@write_options
+@session_options
+@click.pass_obj
+def create(
+    session: Session,
+    topic: str,
+    cursor: str,
+    start: Start,
+    properties: Properties,
+    options: WriteOptions,
+) -> None:
+    """Create CURSOR on TOPIC."""
+    name = str(TopicName.parse(topic))
+    position = session.run(_create(session.url, name, cursor, start, dict(properties), options))
+    if session.output.json:
+        session.output.record(Record(fields(topic=name, cursor=cursor, mark_delete=str(position))))
+    else:
+        session.output.line(f"created {cursor}, mark-delete {position}")
+
+
+@cursors.command("list")
+@click.argument("topic")
+@session_options
+@click.pass_obj
+def list_command(session: Session, topic: str) -> None:
+    """List TOPIC's cursors with the state each would be recovered to; nothing is changed."""
+    found = session.run(_inspect(session.url, str(TopicName.parse(topic)), None))
+    session.output.table(_table(found))
+
+
+@cursors.command()
+@click.argument("topic")
+@click.argument("cursor")
+@session_options
+@click.pass_obj
+def describe(session: Session, topic: str, cursor: str) -> None:
+    """Show CURSOR's record and the state it would be recovered to; nothing is changed."""
+    found = session.run(_inspect(session.url, str(TopicName.parse(topic)), cursor))
+    session.output.record(_describe(topic, found[0], session.output))
+
+
+@cursors.command()
+@click.argument("topic")
+@click.argument("cursor", required=False)
+@click.option("--apply", is_flag=True, help="Open the topic as its owner and carry the plan out.")
+@write_options
+@session_options
+@click.pass_obj
+def recover(session: Session, topic: str, cursor: str | None, apply: bool, options: WriteOptions) -> None:
+    """Show what opening TOPIC would do to its cursors (rules R1 to R9); with --apply do it.
+
+    Without --apply nothing is changed and nothing is fenced. What bookies hold beyond what is proven is marked
+    unconfirmed.
+    """
+    name = str(TopicName.parse(topic))
+    output = session.output
+    plan = session.run(_inspect(session.url, name, cursor))
+    if not apply:
+        output.table(_table(plan))
+        output.line("\nnothing was changed; --apply opens the topic as its owner and does this")
+        return
+    output.line("plan")
+    if not output.json:
+        output.table(_table(plan))
+        output.line("\nopening")
+    timeline = Timeline(output)
+    done = session.run(_apply(session.url, name, cursor, options, timeline))
+    if output.json:
+        tables = (_table(plan, "plan"), Table("events", columns("at_ms", "event", "text"), timeline.rows), done)
+        output.record(Record(fields(topic=name), tables))
+    else:
+        output.line("\ndone")
+        output.table(done)
+
+
+@cursors.command()
+@click.argument("topic")
+@click.argument("cursor")
+@write_options
+@session_options
+@click.pass_obj
+def delete(session: Session, topic: str, cursor: str, options: WriteOptions) -> None:
+    """Delete CURSOR of TOPIC, its record and its cursor ledger."""
+    name = str(TopicName.parse(topic))
+    session.run(_delete(session.url, name, cursor, options))
+    if session.output.json:
+        session.output.record(Record(fields(topic=name, cursor=cursor, deleted=True)))
+    else:
+        session.output.line(f"deleted {cursor}")
+
+
+class Timeline:
+    """Events as they come: printed for a person, kept for JSON."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._start = time.monotonic()
+        self._rows: list[tuple[Value, ...]] = []
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        at_ms = round((time.monotonic() - self._start) * 1000)
+        self._rows.append((at_ms, event.name, event.describe()))
+        self._output.line(f"{at_ms:6} ms  {event.describe()}")
+
+    @property
+    def rows(self) -> tuple[tuple[Value, ...], ...]:
+        """What came: ms since the start, the event's name, the event in one line."""
+        return tuple(self._rows)
+
+
+def _table(found: list[CursorInspection], key: str = "cursors") -> Table:
+    return Table(key, LIST_COLUMNS, tuple(_row(each) for each in found))
+
+
+def _row(found: CursorInspection) -> tuple[Value, ...]:
+    plan = found.plan
+    if plan is None:
+        return (found.name, None, None, None, None, None, (found.error,))
+    return (
+        plan.cursor,
+        _found_in(plan),
+        plan.rules,
+        str(plan.mark_delete),
+        plan.acks.range_count(),
+        plan.backlog,
+        plan.warnings,
+    )
+
+
+def _found_in(plan: CursorRecoveryPlan) -> str:
+    return f"{plan.source}, unconfirmed" if plan.unconfirmed else plan.source
+
+
+def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
+    facts = fields(topic=topic, cursor=found.name, metadata_version=found.version)
+    if found.record is not None:
+        facts += fields(cursor_ledger=found.record.cursors_ledger_id, snapshot=_text(found.record.mark_delete))
+    plan = found.plan
+    if plan is None:
+        return Record((*facts, *fields(error=found.error)))
+    holes = texts(plan.acks.ranges())
+    shown: Value = holes if output.json else shorten(holes, HOLES_SHOWN)
+    return Record(
+        (
+            *facts,
+            *fields(
+                found_in=_found_in(plan),
+                rules=plan.rules,
+                mark_delete=str(plan.mark_delete),
+                read_position=str(plan.read_position),
+                backlog=plan.backlog,
+                holes=plan.acks.range_count(),
+                hole_ranges=shown,
+                moves_to=_text(plan.move_to),
+                properties=pairs(plan.properties),
+                cursor_properties=pairs(plan.cursor_properties),
+                warnings=plan.warnings,
+            ),
+        )
+    )
+
+
+def _text(position: Position | None) -> str | None:
+    return None if position is None else str(position)
+
+
+async def _inspect(url: str, topic: str, cursor: str | None) -> list[CursorInspection]:
+    async with looking(url) as cluster:
+        return await Inspector(cluster.metadata, cluster.bookies).cursors(topic, cursor)
+
+
+async def _create(
+    url: str, topic: str, cursor: str, start: Start, properties: dict[str, str], options: WriteOptions
+) -> Position:
+    async with opened_topic(url, topic, options) as opened:
+        created = await opened.open_cursor(cursor, initial=start, cursor_properties=properties)
+        return created.mark_delete
+
+
+async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions, timeline: Timeline) -> Table:
+    async with opened_topic(url, topic, options, timeline) as opened:
+        names = [cursor] if cursor else opened.cursors
+        rows: list[tuple[Value, ...]] = []
+        for name in names:
+            found = await opened.open_cursor(name)
+            rows.append((name, str(found.mark_delete), len(found.holes), found.backlog))
+    return Table("done", columns("cursor", "position", "holes", "backlog"), tuple(rows))
+
+
+async def _delete(url: str, topic: str, cursor: str, options: WriteOptions) -> None:
+    async with opened_topic(url, topic, options) as opened:
+        await opened.delete_cursor(cursor)

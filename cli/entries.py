@@ -1,0 +1,34 @@
+"""Entries on stdout: payloads as they are for a pipe, or one JSON object a line."""
+
+import base64
+import sys
+from typing import BinaryIO
+
+from cli.output import Output, Value
+
+
+class EntryWriter:
+    """Writes entries one after another; `raw` leaves out the newline that otherwise ends each payload."""
+
+    def __init__(self, output: Output, *, raw: bool = False, stream: BinaryIO | None = None) -> None:
+        self._output = output
+        self._end = b"" if raw else b"\n"
+        self._stream = stream or sys.stdout.buffer
+
+    def write(self, position: str, payload: bytes) -> None:
+        """Write one entry."""
+        if self._output.json:
+            self._output.json_line({"position": position, "size": len(payload), **_payload(payload)})
+        else:
+            self._stream.write(payload + self._end)
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+        self._stream.flush()
+
+
+def _payload(payload: bytes) -> dict[str, Value]:
+    try:
+        return {"payload": payload.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}

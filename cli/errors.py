@@ -1,0 +1,80 @@
+"""Which exit code an error means, and how it is said in one line."""
+
+from bookie import errors as bookie
+from metastore import errors as metastore
+from mledger import errors as mledger
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+CONFLICT = 4
+UNAVAILABLE = 5
+
+# The first match decides.
+EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...]], ...] = (
+    (
+        NOT_FOUND,
+        (
+            metastore.NodeNotFound,
+            bookie.NoSuchLedger,
+            bookie.NoSuchEntry,
+            mledger.TopicNotFound,
+            mledger.CursorNotFound,
+        ),
+    ),
+    (
+        USAGE,
+        (
+            metastore.InvalidName,
+            metastore.InvalidMetadataUrl,
+            bookie.InvalidQuorum,
+            mledger.InvalidConfiguration,
+            mledger.InvalidPosition,
+        ),
+    ),
+    (
+        CONFLICT,
+        (
+            metastore.NodeExists,
+            metastore.BadVersion,
+            bookie.LedgerFenced,
+            bookie.LedgerConflict,
+            mledger.TopicExists,
+            mledger.CursorExists,
+            mledger.ManagedLedgerFenced,
+            mledger.OwnedElsewhere,
+        ),
+    ),
+    (
+        UNAVAILABLE,
+        (
+            metastore.StoreUnavailable,
+            metastore.ZooKeeperNotFound,
+            metastore.ZooKeeperFailed,
+            bookie.NotEnoughBookies,
+            bookie.BookieUnavailable,
+            bookie.RecoveryUndecided,
+            mledger.CursorRecoveryFailed,
+            TimeoutError,
+        ),
+    ),
+)
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that `error` means (docs/cli.md)."""
+    for code, kinds in EXIT_CODES:
+        if isinstance(error, kinds):
+            return code
+    return FAILED
+
+
+def one_line(error: BaseException) -> str:
+    """What `error` says, on one line."""
+    said = " ".join(str(error).split())
+    if isinstance(error, metastore.MledgerError):
+        return said
+    if isinstance(error, TimeoutError):
+        return said or "timed out: try again, or look with `mledger status` which part is away"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

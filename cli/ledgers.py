@@ -1,0 +1,130 @@
+"""`mledger ledgers`: BookKeeper's ledgers, looked at without fencing them."""
+
+import itertools
+
+import click
+
+from cli.context import Session, session_options
+from cli.entries import EntryWriter
+from cli.looking import looking
+from cli.output import Record, Table, Value, columns, fields, pairs, readable
+from metastore.ledger_metadata import LedgerMetadata
+from metastore.ledgers import LedgerStoreReader
+
+READ_BATCH = 500
+LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size", "write_quorum", "ack_quorum", "of")
+
+
+@click.group()
+def ledgers() -> None:
+    """Look at ledgers; nothing is changed and nothing is fenced."""
+
+
+@ledgers.command("list")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.  [default: all]")
+@session_options
+@click.pass_obj
+def list_command(session: Session, limit: int | None) -> None:
+    """List the ledgers, by rising id."""
+    rows = session.run(_list(session.url, limit))
+    session.output.table(Table("ledgers", LIST_COLUMNS, tuple(rows)))
+
+
+@ledgers.command()
+@click.argument("ledger_id", type=click.IntRange(0))
+@click.option("--password", default="", help="The ledger's password, to ask the bookies for its end.")
+@session_options
+@click.pass_obj
+def describe(session: Session, ledger_id: int, password: str) -> None:
+    """Show a ledger's metadata, and its end as its bookies know it (rule Q3)."""
+    session.output.record(session.run(_describe(session.url, ledger_id, password.encode())))
+
+
+@ledgers.command()
+@click.argument("ledger_id", type=click.IntRange(0))
+@click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="First entry.")
+@click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last that is confirmed]")
+@click.option("--raw", is_flag=True, help="Payloads as they are, nothing between them.")
+@click.option("--password", default="", help="The ledger's password.")
+@session_options
+@click.pass_obj
+def read(session: Session, ledger_id: int, first: int, last: int | None, raw: bool, password: str) -> None:
+    """Write a ledger's entries to stdout: a payload a line, or with --output json one object a line."""
+    session.run(_read(session, ledger_id, first, last, raw, password.encode()))
+
+
+async def _list(url: str, limit: int | None) -> list[tuple[Value, ...]]:
+    rows: list[tuple[Value, ...]] = []
+    async with looking(url) as cluster:
+        store = LedgerStoreReader(cluster.metadata)
+        async for page in store.list():
+            found = await store.read_many(page)
+            rows.extend(_row(ledger_id, each[0]) for ledger_id, each in zip(page, found, strict=True) if each)
+            if limit is not None and len(rows) >= limit:
+                break
+    return rows[:limit]
+
+
+def _row(ledger_id: int, metadata: LedgerMetadata) -> tuple[Value, ...]:
+    closed = metadata.state.name == "CLOSED"
+    return (
+        ledger_id,
+        metadata.state.name,
+        metadata.last_entry + 1 if closed else None,
+        metadata.length if closed else None,
+        metadata.ensemble_size,
+        metadata.write_quorum,
+        metadata.ack_quorum,
+        _owner(metadata),
+    )
+
+
+def _owner(metadata: LedgerMetadata) -> str:
+    """The managed ledger, and the cursor, that the ledger's custom metadata names."""
+    custom = dict(metadata.custom_metadata)
+    names = [custom[key] for key in ("pulsar/managed-ledger", "pulsar/cursor") if key in custom]
+    return " cursor ".join(readable(name) for name in names)
+
+
+async def _describe(url: str, ledger_id: int, password: bytes) -> Record:
+    async with looking(url) as cluster:
+        metadata = await cluster.bookies.metadata(ledger_id)
+        peek = await cluster.bookies.peek(ledger_id, password)
+    custom = pairs((key, readable(value)) for key, value in metadata.custom_metadata)
+    facts = fields(
+        ledger_id=ledger_id,
+        state=metadata.state.name,
+        of=_owner(metadata),
+        last_entry=peek.last_entry,
+        last_add_confirmed=peek.last_add_confirmed,
+        length=peek.length,
+        unconfirmed=peek.unconfirmed,
+        ensemble_size=metadata.ensemble_size,
+        write_quorum=metadata.write_quorum,
+        ack_quorum=metadata.ack_quorum,
+        digest_type=metadata.digest_type.name if metadata.digest_type else None,
+        created_ms=metadata.ctime,
+        format_version=metadata.format_version,
+        custom_metadata=custom,
+        warnings=tuple(peek.warnings),
+    )
+    rows = tuple((segment.first_entry, segment.bookies) for segment in metadata.segments)
+    return Record(facts, (Table("ensembles", columns("first_entry", "bookies"), rows),))
+
+
+async def _read(session: Session, ledger_id: int, first: int, last: int | None, raw: bool, password: bytes) -> None:
+    output = session.output
+    writer = EntryWriter(output, raw=raw)
+    async with looking(session.url) as cluster:
+        reader = await cluster.bookies.open_ledger_no_recovery(ledger_id, password)
+        end = reader.last_entry if last is None else last
+        with output.progress("reading", "entries") as progress:
+            task = progress.add_task("", total=max(0, end - first + 1))
+            entry = first
+            while entry <= end:
+                payloads = await reader.read(entry, min(end, entry + READ_BATCH - 1))
+                for number, payload in zip(itertools.count(entry), payloads, strict=False):
+                    writer.write(f"{ledger_id}:{number}", payload)
+                entry += len(payloads)
+                progress.advance(task, len(payloads))
+    writer.flush()

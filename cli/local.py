@@ -1,0 +1,199 @@
+"""A cluster on this machine: one ZooKeeper and some bookies, each a process of its own that outlives the command.
+
+`cluster.json` in the cluster's directory says which they are. A process is taken for ours only while its pid has the
+start time written there: a pid that the system gave to another program since then is never signalled.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from metastore.errors import MledgerError
+from metastore.launcher import ZooKeeperServer
+
+STATE_FILE = "cluster.json"
+STATE_FORMAT = 1
+ZOOKEEPER = "zookeeper"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+POLL_S = 0.02
+CLOCK_TOLERANCE_S = 2.0  # the start time is reckoned from the boot time, which clock corrections move
+
+
+class LocalClusterError(MledgerError):
+    """A process of the cluster did not start, or the cluster's directory is not usable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process of the cluster; `address` is host:port, `started` its start time in seconds since 1970."""
+
+    name: str
+    address: str
+    pid: int
+    started: float
+
+    @property
+    def process(self) -> psutil.Process | None:
+        """The running process, None if it has ended."""
+        try:
+            found = psutil.Process(self.pid)
+            ours = abs(found.create_time() - self.started) < CLOCK_TOLERANCE_S
+            return found if ours and found.status() != psutil.STATUS_ZOMBIE else None
+        except (psutil.NoSuchProcess, ValueError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The parts of the cluster, ZooKeeper first."""
+
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """The cluster's metadata URL."""
+        return f"zk://{self.parts[0].address}"
+
+    def part(self, name: str) -> Part | None:
+        """The part of that name, whether it runs or not."""
+        return next((part for part in self.parts if part.name == name), None)
+
+    def with_part(self, part: Part) -> "ClusterState":
+        """The state with `part` in place of the one of its name."""
+        others = [other for other in self.parts if other.name != part.name]
+        return ClusterState(tuple(sorted([*others, part], key=lambda each: (each.name != ZOOKEEPER, each.name))))
+
+
+class LocalCluster:
+    """The cluster in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+
+    def load(self) -> ClusterState | None:
+        """The cluster's parts as last written, None where none was ever started."""
+        path = self.directory / STATE_FILE
+        try:
+            state = json.loads(path.read_text())
+            if state["format"] != STATE_FORMAT:
+                raise LocalClusterError(f"{path} has format {state['format']}, this program knows {STATE_FORMAT}")
+            return ClusterState(tuple(Part(**part) for part in state["parts"]))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise LocalClusterError(
+                f"{path} does not parse ({error}): stop what it names by hand and remove it"
+            ) from error
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other `up` and `down` of this directory out."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with open(self.directory / "lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LocalClusterError(
+                    f"another `mledger up` or `down` is at work in {self.directory}: wait for it"
+                ) from error
+            yield
+
+    def start_zookeeper(self, state: ClusterState, port: int = 0) -> ClusterState:
+        """ZooKeeper running: at `port`, by default at the port it had, else at a free one."""
+        known = state.part(ZOOKEEPER)
+        if known is not None and known.process is not None:
+            return state
+        if port == 0 and known is not None:
+            port = int(known.address.rpartition(":")[2])
+        server = ZooKeeperServer.start(self.directory / ZOOKEEPER, port=port, timeout=START_TIMEOUT_S)
+        return self._save(state.with_part(_part(ZOOKEEPER, server.connect_string, server.pid)))
+
+    def start_bookies(self, state: ClusterState, count: int) -> ClusterState:
+        """Bookies bookie-1 to bookie-`count`, and those there were before, running; they start side by side."""
+        known = [part.name for part in state.parts if part.name != ZOOKEEPER]
+        names = sorted({f"bookie-{number}" for number in range(1, count + 1)} | set(known))
+        starting = []
+        for name in names:
+            part = state.part(name)
+            if part is None or part.process is None:
+                starting.append((name, self._spawn_bookie(name, state.url)))
+        for name, process in starting:
+            address = self._wait_until_serving(name, process)
+            state = self._save(state.with_part(_part(name, address, process.pid)))
+        return state
+
+    def stop(self, state: ClusterState) -> list[str]:
+        """End what runs, bookies before ZooKeeper: SIGTERM, and kill -9 after a while. The names of those ended."""
+        bookies = [part for part in state.parts if part.name != ZOOKEEPER]
+        zookeeper = [part for part in state.parts if part.name == ZOOKEEPER]
+        return [*_stop(bookies), *_stop(zookeeper)]
+
+    def _spawn_bookie(self, name: str, url: str) -> subprocess.Popen[bytes]:
+        directory = self.directory / name
+        directory.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "bookie.server", "--metadata", url, "--dir", str(directory / "data")]
+        with open(directory / "started.json", "wb") as started, open(directory / "bookie.log", "ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=started,
+                stderr=log,
+                cwd=directory,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
+
+    def _wait_until_serving(self, name: str, process: subprocess.Popen[bytes]) -> str:
+        started = self.directory / name / "started.json"
+        log = self.directory / name / "bookie.log"
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            text = started.read_text()
+            if text.endswith("\n"):
+                said = json.loads(text.splitlines()[0])
+                return f"{said['host']}:{said['port']}"
+            if process.poll() is not None:
+                raise LocalClusterError(f"{name} ended with exit code {process.returncode}: {_last_line(log)} ({log})")
+            time.sleep(POLL_S)
+        process.kill()
+        raise LocalClusterError(f"{name} did not serve within {START_TIMEOUT_S:g} s: see {log}")
+
+    def _save(self, state: ClusterState) -> ClusterState:
+        text = json.dumps({"format": STATE_FORMAT, "parts": [asdict(part) for part in state.parts]}, indent=2)
+        scratch = self.directory / f"{STATE_FILE}.new"
+        scratch.write_text(text + "\n")
+        scratch.replace(self.directory / STATE_FILE)
+        return state
+
+
+def _part(name: str, address: str, pid: int) -> Part:
+    return Part(name, address, pid, psutil.Process(pid).create_time())
+
+
+def _stop(parts: Sequence[Part]) -> list[str]:
+    running = [(part.name, process) for part in parts if (process := part.process) is not None]
+    for _, process in running:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+            process.terminate()
+    _, alive = psutil.wait_procs([process for _, process in running], timeout=STOP_TIMEOUT_S)
+    for process in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=STOP_TIMEOUT_S)
+    return [name for name, _ in running]
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

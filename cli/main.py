@@ -1,0 +1,84 @@
+"""The `mledger` command: its groups, and how errors become one line and an exit code."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from cli import bookies, cluster, cursors, ledgers, metadata, topics
+from cli.context import METADATA_VARIABLE, Session, session_options
+from cli.errors import FAILED, OK, exit_code, one_line
+from metastore.errors import MledgerError
+
+DEBUG_VARIABLE = "MLEDGER_DEBUG"
+INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="mledger")
+@session_options
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Topics, cursors, ledgers and bookies of a Pulsar storage cluster.
+
+    Commands that look change nothing and fence nothing. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found,
+    4 fenced, conflict or owned elsewhere, 5 unavailable.
+    """
+    if context.obj.metadata is None and os.environ.get(METADATA_VARIABLE):
+        context.obj = Session(os.environ[METADATA_VARIABLE], context.obj.output_format)
+
+
+for noun in (topics.topics, cursors.cursors, ledgers.ledgers, bookies.bookies, metadata.metadata):
+    command.add_command(noun)
+for verb in (cluster.up, cluster.down, cluster.status):
+    command.add_command(verb)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with `arguments` (default: the process's) and return its exit code."""
+    try:
+        result = command.main(args=arguments, prog_name="mledger", standalone_mode=False)
+        return result if isinstance(result, int) else OK
+    except click.exceptions.NoArgsIsHelpError as help_wanted:
+        click.echo(help_wanted.format_message(), err=True)
+        return help_wanted.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+        click.echo(f"mledger: {' '.join(error.format_message().split())}{hint}", err=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("mledger: interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (MledgerError, OSError, ValueError) as error:
+        return _failed(error)
+    except Exception as error:
+        click.echo(f"mledger: unexpected {one_line(error)}; {DEBUG_VARIABLE}=1 shows where", err=True)
+        _show_trace()
+        return FAILED
+
+
+def main() -> None:
+    """Entry point of the `mledger` script."""
+    sys.exit(run())
+
+
+def _failed(error: Exception) -> int:
+    click.echo(f"mledger: {one_line(error)}", err=True)
+    _show_trace()
+    return exit_code(error)
+
+
+def _show_trace() -> None:
+    if os.environ.get(DEBUG_VARIABLE):
+        traceback.print_exc()
+
+
+if __name__ == "__main__":
+    main()

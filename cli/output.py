@@ -1,0 +1,172 @@
+"""What a command shows: values once, as tables for people or as JSON for programs (docs/cli.md)."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+
+Scalar = str | int | float | bool | None
+Value = Scalar | tuple["Value", ...] | Mapping[str, "Value"]
+PIPE_WIDTH = 4096  # a table in a pipe is never folded
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column or field: its JSON key, and its heading, by default the key in words."""
+
+    key: str
+    heading: str = ""
+
+    @property
+    def title(self) -> str:
+        """The heading people read."""
+        return self.heading or self.key.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of one kind; in JSON an array of objects."""
+
+    key: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+    def as_json(self) -> list[dict[str, Value]]:
+        """The rows as JSON objects."""
+        return [{column.key: value for column, value in zip(self.columns, row, strict=True)} for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing described: its fields, then tables of what belongs to it; in JSON one object."""
+
+    fields: tuple[tuple[Column, Value], ...]
+    tables: tuple[Table, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """The fields and tables as one JSON object."""
+        found: dict[str, object] = {column.key: value for column, value in self.fields}
+        return found | {table.key: table.as_json() for table in self.tables}
+
+
+def columns(*keys: str) -> tuple[Column, ...]:
+    """Columns whose headings are their keys in words."""
+    return tuple(Column(key) for key in keys)
+
+
+def fields(**values: Value) -> tuple[tuple[Column, Value], ...]:
+    """Fields whose headings are their keys in words."""
+    return tuple((Column(key), value) for key, value in values.items())
+
+
+class Output:
+    """Shows results on stdout in one format, and progress on stderr where a person watches."""
+
+    def __init__(self, output_format: str, stdout: TextIO | None = None) -> None:
+        """Show as `output_format`, "table" or "json"."""
+        self.json = output_format == "json"
+        stream = stdout or sys.stdout
+        self._console = Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
+
+    def table(self, table: Table) -> None:
+        """Show a list."""
+        if self.json:
+            self._dump(table.as_json())
+        else:
+            self._print_table(table)
+
+    def record(self, record: Record) -> None:
+        """Show one thing."""
+        if self.json:
+            self._dump(record.as_json())
+            return
+        grid = RichTable.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, style="dim")
+        grid.add_column(overflow="fold")
+        for column, value in record.fields:
+            grid.add_row(column.title, escape(as_text(value)))
+        self._console.print(grid)
+        for table in record.tables:
+            if table.rows:
+                self._console.print(f"\n[bold]{escape(table.key.replace('_', ' '))}[/bold]")
+                self._print_table(table)
+
+    def line(self, text: str) -> None:
+        """Say something to a person; nothing in JSON."""
+        if not self.json:
+            click.echo(text)
+
+    def json_line(self, value: Mapping[str, Value]) -> None:
+        """One JSON object on a line of its own, for results that come as a stream."""
+        click.echo(json.dumps(value, ensure_ascii=False))
+
+    def progress(self, what: str, unit: str) -> Progress:
+        """A progress bar on stderr, shown only to a person who watches; add one task with its total."""
+        console = Console(stderr=True)
+        return Progress(
+            TextColumn(what),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(unit),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=self.json or not console.is_terminal,
+        )
+
+    def _dump(self, value: object) -> None:
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+    def _print_table(self, table: Table) -> None:
+        shown = RichTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        for index, column in enumerate(table.columns):
+            number = all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in table.rows)
+            shown.add_column(column.title, justify="right" if number else "left", overflow="fold")
+        for row in table.rows:
+            shown.add_row(*(escape(as_text(value)) for value in row))
+        self._console.print(shown)
+
+
+def as_text(value: Value) -> str:
+    """A value as people read it in a table."""
+    if value is None or value == "" or value == ():
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(as_text(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={as_text(item)}" for key, item in value.items()) or "-"
+    return str(value)
+
+
+def pairs(values: Iterable[tuple[str, str | int]]) -> Mapping[str, Value]:
+    """Properties as a JSON object."""
+    return dict(values)
+
+
+def texts(values: Iterable[object]) -> tuple[str, ...]:
+    """Positions, ranges and the like as text."""
+    return tuple(str(value) for value in values)
+
+
+def readable(data: bytes) -> str:
+    """Bytes as people read them: text where it is UTF-8, else hexadecimal."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.hex()
+
+
+def shorten(items: Sequence[str], limit: int = 5) -> str:
+    """The first `limit` items, and how many more there are."""
+    more = len(items) - limit
+    return ", ".join(items[:limit]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,47 @@
+"""What the demo's four subscriptions acknowledge, by row; the owner does it, the recount expects it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from demo.flights import ROWS
+
+TOPIC = "persistent://public/demo/flights"
+ENTRIES_PER_LEDGER = 50_000
+
+BILLING = "billing"
+AUDIT = "audit"
+DASHBOARD = "dashboard"
+EXPORT = "export"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription and what it acknowledges: all of `cumulative` first rows, then those of `individual`.
+
+    `snapshot` rows were acknowledged when its cursor was last closed cleanly; `in_flight` starts the rows that are
+    acknowledged one after another, without waiting, until the owner is killed.
+    """
+
+    name: str
+    what: str
+    cumulative: int
+    individual: range = range(0)
+    hole_every: int = 0
+    snapshot: int = 0
+    in_flight: int | None = None
+    closed: bool = False
+    ledger_destroyed: bool = False
+
+    def individual_rows(self) -> Iterator[int]:
+        """The rows acknowledged one by one, holes left out."""
+        return (row for row in self.individual if row % self.hole_every)
+
+
+SUBSCRIPTIONS = (
+    Subscription(BILLING, "cumulative, closed cleanly", 200_000, closed=True),
+    Subscription(
+        AUDIT, "one by one with holes, then killed", 120_000, range(120_000, 240_000), hole_every=10, in_flight=240_000
+    ),
+    Subscription(DASHBOARD, "ahead of the others", ROWS - 76),
+    Subscription(EXPORT, "its cursor ledger is destroyed", 300_000, snapshot=100_000, ledger_destroyed=True),
+)
