@@ -116,13 +116,15 @@ class MemoryTree:
     def _create(self, create: Create, session_id: int, undos: list[Undo], events: list[Event]) -> str:
         path = check_changeable(create.path)
         parent_path = parent_of(path)
-        parent = self._entry(parent_path)
+        parent = self._entries.get(parent_path)
+        if parent is None:
+            raise NodeNotFound(f"{path} cannot be created: its parent does not exist", path)
         if create.sequential:
             path = f"{path}{parent.children_created:010d}"
         if path in self._entries:
             raise NodeExists(f"{path} exists already", path)
         if parent.owner:
-            raise NoChildrenForEphemerals(f"{parent_path} is ephemeral: it can have no children", path)
+            raise NoChildrenForEphemerals(f"{path} cannot be created: its parent is ephemeral", path)
         name = path.rpartition("/")[2]
         now = _now_ms()
         self._entries[path] = _Entry(create.data, 0, now, now, session_id if create.ephemeral else 0)

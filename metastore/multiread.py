@@ -21,8 +21,10 @@ _END = _HEADER.pack(-1, 1, -1)
 # czxid, mzxid, CTIME, MTIME, VERSION, cversion, aversion, OWNER, data length, NUMBER OF CHILDREN, pzxid
 _STAT = struct.Struct("!16xqqi8xq4xi8x")
 
-NODES_PER_REQUEST = 100
-MAX_NODES_PER_REQUEST = 1_000
+FIRST_NODES = 32
+MAX_NODES = 1_000
+REQUESTS_AT_ONCE = 16
+GROWTH = 8
 REPLY_BYTES = 1_000_000
 REQUEST_BYTES = 500_000  # servers refuse requests above jute.maxbuffer, 1 MiB by default
 
@@ -107,7 +109,14 @@ def plan_requests(paths: Sequence[str], nodes: int) -> Iterator[Sequence[str]]:
         yield paths[start:]
 
 
-def plan_nodes_per_request(reply: MultiReadReply) -> int:
-    """How many nodes to ask for at once so that replies, if like this one, stay near REPLY_BYTES."""
-    mean = max(1, reply.size // max(1, len(reply.values)))
-    return max(1, min(MAX_NODES_PER_REQUEST, REPLY_BYTES // mean))
+def plan_round(found: int, replies: Sequence[MultiReadReply]) -> tuple[int, int]:
+    """How many nodes to ask for next in all, and in each request, after `found` of them came.
+
+    Nobody knows their sizes: it begins with a few nodes and goes on with requests whose replies, if like those of the
+    last round, stay near REPLY_BYTES. A server builds each reply in its memory.
+    """
+    if not replies:
+        return FIRST_NODES, FIRST_NODES
+    mean = max(1, *(reply.size // max(1, len(reply.values)) for reply in replies))
+    nodes = max(1, min(MAX_NODES, REPLY_BYTES // mean))
+    return min(nodes * REQUESTS_AT_ONCE, found * GROWTH), nodes

@@ -70,7 +70,6 @@ from metastore.zookeeper_watch import Watch
 EPHEMERAL = 1
 SEQUENTIAL = 2
 SINGLE_READS = 1_000  # asked for at once where the server has no multiRead
-REQUESTS_AT_ONCE = 16
 
 # Kazoo's error, ours, and what to say of the path.
 _ERRORS: tuple[tuple[type[Exception], type[MetadataError], str], ...] = (
@@ -198,17 +197,16 @@ class ZooKeeperReader(MetadataReader):
             raise self._unavailable(path) from None
 
     async def _read_many(self, kind: int, paths: Sequence[str], read_one: Any) -> list[Any]:
-        """Results by multiReads, the first alone: how many nodes the others ask for follows from its reply's size."""
+        """The results in order: rounds of multiReads, or of `read_one` where the server has none."""
         found: list[Any] = []
-        nodes = multiread.NODES_PER_REQUEST
-        at_once = 1
+        replies: list[multiread.MultiReadReply] = []
         while len(found) < len(paths):
             if not self._has_multiread:
                 part = paths[len(found) : len(found) + SINGLE_READS]
                 found += await asyncio.gather(*map(read_one, part))
                 continue
-            part = paths[len(found) : len(found) + nodes * at_once]
-            requests = list(multiread.plan_requests(part, nodes))
+            count, nodes = multiread.plan_round(len(found), replies)
+            requests = multiread.plan_requests(paths[len(found) : len(found) + count], nodes)
             try:
                 replies = await asyncio.gather(*(self._multiread(kind, request) for request in requests))
             except UnimplementedError:
@@ -216,8 +214,6 @@ class ZooKeeperReader(MetadataReader):
                 continue
             for reply in replies:
                 found += reply.values
-            nodes = multiread.plan_nodes_per_request(replies[-1])
-            at_once = REQUESTS_AT_ONCE
         return found
 
     async def _multiread(self, kind: int, paths: Sequence[str]) -> multiread.MultiReadReply:

@@ -1,0 +1,51 @@
+"""Run a test over every metadata store: in memory, and in a real ZooKeeper."""
+
+import functools
+import itertools
+
+import pytest
+
+from metastore.url import open_store
+from tests.support.aio import run
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(params=["memory", "zookeeper"])
+def any_metadata_url(request):
+    """The URL of an empty store, once of each kind."""
+    if request.param == "memory":
+        return f"memory:test-{next(_numbers)}"
+    return request.getfixturevalue("metadata_url")
+
+
+def with_store(test):
+    """Make a test of a coroutine function: it is given an open store, once of each kind."""
+
+    def call(any_metadata_url):
+        async def main():
+            async with await open_store(any_metadata_url) as store:
+                await test(store)
+
+        run(main())
+
+    return _named(call, test)
+
+
+def with_two_stores(test):
+    """As `with_store`, with two sessions on the same tree."""
+
+    def call(any_metadata_url):
+        async def main():
+            async with await open_store(any_metadata_url) as one, await open_store(any_metadata_url) as other:
+                await test(one, other)
+
+        run(main())
+
+    return _named(call, test)
+
+
+def _named(call, test):
+    functools.update_wrapper(call, test)
+    del call.__wrapped__  # pytest asks for the arguments of `call`, not of `test`
+    return call
