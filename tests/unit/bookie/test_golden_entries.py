@@ -1,0 +1,67 @@
+"""Every entry that the originals' bookies held in the scenarios of tests/golden/entries."""
+
+import struct
+
+import pytest
+
+from bookie.digest import make_digest
+from metastore.codec import decode_position_info, encode_position_info
+from metastore.ledger_metadata import DigestType
+from tests.support import golden, golden_meaning
+
+FILES = golden.files("entries/*.json")
+HEADER = struct.Struct(">qqqq")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_replica_of_every_entry_verifies(file):
+    for entry in golden.entries(file):
+        digest = make_digest(entry.digest_type, entry.password)
+        end = HEADER.size + digest.size
+        header, value, payload = entry.data[: HEADER.size], entry.data[HEADER.size : end], entry.data[end:]
+        assert digest.verify(header, payload, value), str(entry)
+        ledger, number, lac, length = HEADER.unpack(header)
+        assert (ledger, number) == (entry.decoded["ledgerId"], entry.decoded["entryId"]), str(entry)
+        assert lac < number, str(entry)
+        assert length >= len(payload), str(entry)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_an_entrys_parts_are_those_the_original_reads(file):
+    for stage in golden.load(file)["stages"]:
+        for ledger in stage["ledgers"]:
+            digest = make_digest(golden.digest_type(ledger["digestType"]), b"")
+            for entry in ledger["entries"]:
+                data, decoded = bytes.fromhex(entry["hex"]), entry["decoded"]
+                fields = ("ledgerId", "entryId", "lastAddConfirmed", "length")
+                assert HEADER.unpack_from(data) == tuple(decoded[name] for name in fields)
+                end = HEADER.size + digest.size
+                assert data[HEADER.size : end].hex() == decoded.get("digest_hex", "")
+                assert data[end:].hex() == decoded["payload_hex"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_lengths_add_up_the_payloads(file):
+    for stage in golden.load(file)["stages"]:
+        for ledger in stage["ledgers"]:
+            total = 0
+            for at, entry in enumerate(ledger["entries"]):
+                assert entry["entry"] == at
+                total += len(entry["decoded"]["payload_hex"]) // 2
+                assert entry["decoded"]["length"] == total
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_cursor_state_is_read_and_written_back(file):
+    for entry in golden.entries(file):
+        if "position_info" in entry.decoded:
+            payload = bytes.fromhex(entry.decoded["payload_hex"])
+            state = decode_position_info(payload, str(entry)).value
+            assert golden_meaning.position_info(state) == entry.decoded["position_info"], str(entry)
+            assert encode_position_info(state) == payload, str(entry)
+        else:
+            assert entry.kind == "data", str(entry)
+
+
+def test_all_digest_types_are_among_the_entries():
+    assert {entry.digest_type for file in FILES for entry in golden.entries(file)} == set(DigestType)
