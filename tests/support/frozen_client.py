@@ -1,0 +1,28 @@
+"""A process that holds a ZooKeeper session and says what becomes of it: `python -m tests.support.frozen_client URL`.
+
+Lines on its standard output, each once it is true: `ready`, then after SIGCONT `expired` and the errors it gets.
+"""
+
+import asyncio
+import sys
+
+from metastore.errors import SessionExpired
+from metastore.store import SessionState
+from metastore.url import open_store
+
+
+async def main(url: str) -> None:
+    async with await open_store(url, session_timeout=1.0) as store, store.watch("/other") as changes:
+        await store.create("/mine", ephemeral=True)
+        print("ready", flush=True)
+        await store.wait_for_session(SessionState.EXPIRED, timeout=60)
+        print("expired", flush=True)
+        for name, attempt in (("watch", anext(changes)), ("get", store.get("/")), ("create", store.create("/late"))):
+            try:
+                await attempt
+            except SessionExpired as error:
+                print(name, type(error).__name__, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
