@@ -1,8 +1,8 @@
 """BookKeeper's protocol version 2: frames in, frames out. No I/O (formats.md, Bookie protocol).
 
 A frame is a 4-byte length of what follows, a header word (version << 24 | operation << 16 | flags) and what the
-operation asks for. A receive buffer is read as a whole: `scan` finds the frames in it and hands neighbouring adds of one ledger
-over as one `AddRun`, as arrays where the frames are of one size and by one tight loop where they are not.
+operation asks for. A receive buffer is read as a whole: `scan` finds the frames in it and hands neighbouring adds of
+one ledger over as one `AddRun`, as arrays where the frames are of one size and by one tight loop where they are not.
 """
 
 import enum
@@ -142,7 +142,7 @@ class OtherFrame:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a buffer holds: requests in order, the place after the last whole frame, what is wrong there, if anything."""
+    """What a buffer holds: requests in order, the place after the last whole frame, and what is wrong there."""
 
     requests: list[AddRun | OtherFrame]
     end: int

@@ -1,0 +1,7 @@
+"""`python -m bookie.server`."""
+
+import sys
+
+from bookie.server.process import main
+
+sys.exit(main())

@@ -1,0 +1,216 @@
+"""One client's connection: its receive buffer, the requests in it in their order, and back-pressure both ways.
+
+A connection speaks version 3 until its first version 2 frame, then version 2 for good.
+"""
+
+import asyncio
+import logging
+from typing import cast
+
+from bookie import wire
+from bookie.errors import Code
+from bookie.server.auth import AuthFactory
+from bookie.server.reads import Parts
+from bookie.server.turn import Turns
+
+log = logging.getLogger(__name__)
+
+BUFFER = 1 << 20
+"""Bytes of a receive buffer; one that has to hold a larger frame grows for it."""
+
+_UNSENT = 1 << 20
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Hands what comes in to the turns, and writes what they answer."""
+
+    def __init__(self, turns: Turns, max_frame: int = wire.MAX_FRAME, auth: AuthFactory | None = None) -> None:
+        self._turns, self._max_frame = turns, max_frame
+        self._auth = auth() if auth is not None else None
+        self._authenticated = auth is None
+        self._version_2 = False
+        self._buffer = bytearray(BUFFER)
+        self._start = self._filled = self._next_frame = 0
+        self._requests: list[wire.AddRun | wire.OtherFrame] = []
+        self._next = 0
+        self._error = ""
+        self._waiting = self._choked = self._paused = self._closed = False
+        self._transport: asyncio.Transport
+        self._peer = ""
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_UNSENT)
+        host, port, *_ = transport.get_extra_info("peername") or ("?", "?")
+        self._peer = f"{host}:{port}"
+        log.debug("event=connected peer=%s", self._peer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End; what was accepted stays accepted."""
+        if not self._closed and self._next == len(self._requests) and self._filled > self._start:
+            log.warning("event=closed_inside_frame peer=%s bytes=%d", self._peer, self._filled - self._start)
+        self._closed = True
+        log.debug("event=disconnected peer=%s error=%r", self._peer, str(exc or ""))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to receive: the rest of the buffer, never empty while reading goes on."""
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what came in, unless adds wait for the turn: then it is taken with them."""
+        self._filled += nbytes
+        if not self._waiting:
+            self._go_on()
+        if self._filled == len(self._buffer):
+            self._make_room()
+
+    def pause_writing(self) -> None:
+        """Take no more requests while the client does not take its answers."""
+        self._choked = True
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._choked = False
+        if not self._waiting:
+            self._go_on()
+            self._make_room()
+
+    # The turns' side.
+
+    def send(self, parts: Parts) -> None:
+        """Write responses, all in one call."""
+        if not self._closed:
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def take(self) -> None:
+        """Go on with the adds that waited."""
+        self._waiting = False
+        self._go_on()
+        self._make_room()
+
+    # Requests, in order.
+
+    def _go_on(self) -> None:
+        while not self._closed and not self._choked:
+            if self._next == len(self._requests):
+                if self._error:
+                    self._close(self._error)
+                    return
+                if self._add_must_wait() or not self._find_requests():
+                    return
+                continue
+            request = self._requests[self._next]
+            if isinstance(request, wire.AddRun):
+                if self._authenticated and self._turns.busy:
+                    self._wait()
+                    return
+                self._version_2 = True
+                self._add(request)
+            else:
+                self._other(bytes(memoryview(self._buffer)[request.start : request.end]))
+            self._next += 1
+
+    def _add_must_wait(self) -> bool:
+        """Whether what comes next is an add and the turn is full: better found together with what comes behind."""
+        at = self._start
+        if not self._turns.busy or self._filled - at < wire.HEAD.size or not self._authenticated:
+            return False
+        if self._buffer[at + 5] != wire.Op.ADD or self._buffer[at + 4] > wire.VERSION:
+            return False
+        self._wait()
+        return True
+
+    def _wait(self) -> None:
+        self._waiting = True
+        self._turns.wait(self)
+
+    def _find_requests(self) -> bool:
+        scan = wire.scan(self._buffer, self._start, self._filled, self._max_frame)
+        self._requests, self._next = scan.requests, 0
+        self._start, self._next_frame, self._error = scan.end, scan.next_frame, scan.error
+        return bool(scan.requests or scan.error)
+
+    def _add(self, run: wire.AddRun) -> None:
+        if self._authenticated:
+            self._turns.add(self, self._buffer, run)
+        else:
+            self.send([wire.add_responses(run, Code.UNAUTHORIZED)])
+
+    def _other(self, frame: bytes) -> None:
+        try:
+            if frame[4] == wire.VERSION_3_TAG and not self._version_2:
+                self._version_3(frame)
+                return
+            self._version_2 = True
+            op = frame[5]
+            if op in (wire.Op.READ, wire.Op.BATCH_READ):
+                self._read(wire.decode_read(frame), frame)
+            elif op == wire.Op.AUTH:
+                self._handshake(frame)
+            elif op == wire.Op.ADD and len(frame) >= wire.ADD_HEAD.size:
+                _, header, _, ledger, entry = wire.ADD_HEAD.unpack_from(frame)
+                self.send([wire.encode_response(op, Code.BAD_VERSION, ledger, entry, b"", header >> 24)])
+            else:
+                self._close(f"unknown operation {op} in version {frame[4]}")
+        except wire.MalformedFrame as error:
+            self._close(str(error))
+
+    def _read(self, request: wire.ReadRequest, frame: bytes) -> None:
+        if self._authenticated:
+            self._turns.read(self, request, frame)
+        else:
+            self.send([request.refusal(Code.UNAUTHORIZED)])
+
+    def _handshake(self, frame: bytes) -> None:
+        from bookie.server import version3  # the protobuf runtime is loaded for the connections that need it
+
+        answer = version3.answer_version_2(frame, self._auth, self._authenticated)
+        self._authenticated = answer.authenticated
+        if answer.close:
+            self._close("auth refused")
+        else:
+            self.send([answer.frame])
+
+    def _version_3(self, frame: bytes) -> None:
+        from bookie.server import version3
+
+        answer = version3.answer_request(frame[wire.LENGTH.size :], self._auth, self._authenticated)
+        self._authenticated = answer.authenticated
+        self.send([answer.frame])
+        if answer.close:
+            self._close("auth refused")
+
+    def _close(self, reason: str) -> None:
+        log.warning("event=connection_closed peer=%s reason=%r", self._peer, reason)
+        self._transport.close()
+        self._closed = True
+
+    # The buffer.
+
+    def _make_room(self) -> None:
+        """Move what is left to the front, in a buffer that the next frame fits; stop reading while there is no room."""
+        if self._closed:
+            return
+        if self._next == len(self._requests):
+            self._requests, self._next = [], 0
+            self._compact()
+        full = self._filled == len(self._buffer)
+        if full and not self._paused:
+            self._transport.pause_reading()
+        elif self._paused and not full:
+            self._transport.resume_reading()
+        self._paused = full
+
+    def _compact(self) -> None:
+        size = max(BUFFER, self._next_frame)
+        left = self._filled - self._start
+        if size != len(self._buffer) and left <= size:
+            larger = bytearray(size)
+            larger[:left] = memoryview(self._buffer)[self._start : self._filled]
+            self._buffer = larger
+        elif self._start:
+            self._buffer[:left] = self._buffer[self._start : self._filled]
+        self._start, self._filled = 0, left

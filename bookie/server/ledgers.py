@@ -1,0 +1,135 @@
+"""What a bookie knows of each ledger, and which adds it takes. The plans do no I/O.
+
+- The first master key seen for a ledger is kept; others are answered 102.
+- A fenced ledger takes recovery adds only (104 otherwise); a fence is for good.
+- An entry above all that the ledger holds belongs to a run; any other is a repeated add and is kept apart.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy
+
+from bookie import wire
+from bookie.errors import Code
+from bookie.server.store import LARGEST_RUN, LedgerRecord, Store
+
+_MOST_LEDGERS = 65_536
+NO_ENTRY = -1
+
+
+@dataclass(slots=True)
+class LedgerState:
+    """A ledger in memory: its record (None: never seen), highest entry, whether it has repeated adds.
+
+    `turn` is the last turn that changed it: what was read of it is durable once that turn is.
+    """
+
+    ledger: int
+    record: LedgerRecord | None
+    highest: int
+    repeats: bool
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Requests `first` to `last` - 1 of a run; `repeated`: one that is not above what the ledger holds."""
+
+    first: int
+    last: int
+    repeated: bool
+
+
+def check_add(state: LedgerState, run: wire.AddRun, *, read_only: bool = False) -> Code:
+    """Whether the ledger takes the adds of a run, all of which share version, flags and master key."""
+    if run.version > wire.VERSION:
+        return Code.BAD_VERSION
+    if read_only and not run.flags & wire.Flag.HIGH_PRIORITY:
+        return Code.READ_ONLY
+    if run.ledger < 0:
+        return Code.BAD_REQUEST
+    record = state.record
+    if record is None:
+        return Code.OK
+    if record.master_key != run.master_key:
+        return Code.UNAUTHORIZED
+    if record.fenced and not run.flags & wire.Flag.RECOVERY_ADD:
+        return Code.FENCED
+    return Code.OK
+
+
+def check_fence(state: LedgerState, master_key: bytes) -> Code:
+    """Whether a fencing read may fence the ledger."""
+    if state.record is not None and state.record.master_key != master_key:
+        return Code.UNAUTHORIZED
+    return Code.OK
+
+
+def plan_spans(highest: int, run: wire.AddRun) -> Iterator[Span]:
+    """Cut a run into new entries, each span of at most LARGEST_RUN bytes, and repeated ones, one by one."""
+    entries = run.entries
+    if entries[0] > highest and (len(entries) == 1 or bool((entries[1:] > entries[:-1]).all())):
+        yield from _pieces(run, 0, len(entries))
+        return
+    before = numpy.maximum.accumulate(numpy.concatenate(([highest], entries[:-1])))
+    new = (entries > before).tolist()
+    first = 0
+    while first < len(new):
+        last = first + 1
+        if new[first]:
+            while last < len(new) and new[last]:
+                last += 1
+            yield from _pieces(run, first, last)
+        else:
+            yield Span(first, last, True)
+        first = last
+
+
+def _pieces(run: wire.AddRun, first: int, last: int) -> Iterator[Span]:
+    starts = run.starts
+    while starts[last] - starts[first] > LARGEST_RUN:
+        cut = int(numpy.searchsorted(starts, starts[first] + LARGEST_RUN, side="right")) - 1
+        cut = min(max(cut, first + 1), last)
+        yield Span(first, cut, False)
+        if cut == last:
+            return
+        first = cut
+    yield Span(first, last, False)
+
+
+class Ledgers:
+    """The ledgers that were touched lately; the store has the rest."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._states: OrderedDict[int, LedgerState] = OrderedDict()
+
+    def get(self, ledger: int) -> LedgerState:
+        """The state of a ledger, read from the store when it is not in memory."""
+        state = self._states.get(ledger)
+        if state is None:
+            state = self._load(ledger)
+            self._states[ledger] = state
+        return state
+
+    def forget(self, ledger: int) -> None:
+        """Drop a ledger from memory."""
+        self._states.pop(ledger, None)
+
+    def shrink(self, synced: int) -> None:
+        """Drop the ledgers longest in memory when there are too many, but none that waits for a turn after `synced`."""
+        if len(self._states) <= _MOST_LEDGERS:
+            return
+        for ledger in list(self._states)[: _MOST_LEDGERS // 4]:
+            if self._states[ledger].turn <= synced:
+                del self._states[ledger]
+
+    def _load(self, ledger: int) -> LedgerState:
+        record = self._store.ledger(ledger) if ledger >= 0 else None
+        if record is None:
+            return LedgerState(ledger, None, NO_ENTRY, False)
+        run = self._store.last_run(ledger)
+        repeats = next(self._store.repeated_entries(ledger), None) is not None
+        return LedgerState(ledger, record, NO_ENTRY if run is None else run.last, repeats)

@@ -1,0 +1,229 @@
+"""Bookie processes for tests: started, killed by -9, restarted on their directories, frozen, and cleaned up."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from metastore.layout import initialize
+from metastore.url import open_store
+from tests.support.aio import run
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--session-timeout", "4")
+"""What keeps a test's bookie small on disk and in memory."""
+
+_EXIT_S = 20.0
+
+
+class BookieFailed(Exception):
+    """A bookie process ended instead of serving; holds its exit code and its log."""
+
+    def __init__(self, returncode: int | None, log: str) -> None:
+        super().__init__(f"bookie ended with {returncode}:\n{log}")
+        self.returncode, self.log = returncode, log
+
+
+@dataclass
+class BookieProcess:
+    """One bookie: its directory outlives its processes."""
+
+    metadata_url: str
+    directory: Path
+    log_path: Path
+    arguments: tuple[str, ...] = ()
+    command: tuple[str, ...] = (sys.executable, "-m", "bookie.server")
+    environment: dict[str, str] = field(default_factory=dict)
+    bookie_id: str = ""
+    host: str = ""
+    port: int = 0
+    process: "subprocess.Popen[str] | None" = None
+    log_file: "IO[str] | None" = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running bookie."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def launch(self) -> None:
+        """Start the process without waiting for it to serve."""
+        assert not self.running
+        self.log_file = self.log_path.open("a")
+        command = [*self.command, "--metadata", self.metadata_url, "--dir", str(self.directory), *self.arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **self.environment}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self.log_file, text=True, cwd=ROOT, env=environment
+        )
+
+    def wait_serving(self) -> None:
+        """Return when it serves; BookieFailed when it ends instead."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise BookieFailed(self.process.wait(_EXIT_S), self.log())
+        fields = json.loads(line)
+        self.bookie_id, self.host, self.port = fields["bookie_id"], fields["host"], fields["port"]
+
+    def start(self) -> "BookieProcess":
+        """Start and wait until it serves."""
+        self.launch()
+        self.wait_serving()
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self._signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and wait for the orderly end; the exit code."""
+        self._signal(signal.SIGTERM)
+        return self.wait()
+
+    def restart(self) -> "BookieProcess":
+        """Start again on the same directory, after a kill if it runs."""
+        if self.running:
+            self.kill()
+        return self.start()
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def wait(self) -> int:
+        """Wait for the end; the exit code."""
+        assert self.process is not None
+        code = self.process.wait(_EXIT_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        if self.log_file is not None:
+            self.log_file.close()
+            self.log_file = None
+        return code
+
+    def log(self) -> str:
+        """What it has logged so far."""
+        return self.log_path.read_text()
+
+    def _signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+
+class BookieProcesses:
+    """Bookies of one cluster, numbered from 0."""
+
+    def __init__(self, metadata_url: str, directory: Path, arguments: tuple[str, ...] = SMALL) -> None:
+        self.metadata_url, self.directory, self.arguments = metadata_url, directory, arguments
+        self.bookies: list[BookieProcess] = []
+
+    def __getitem__(self, number: int) -> BookieProcess:
+        return self.bookies[number]
+
+    def __len__(self) -> int:
+        return len(self.bookies)
+
+    def __iter__(self):
+        return iter(self.bookies)
+
+    def add(self, *arguments: str, **fields) -> BookieProcess:
+        """One more bookie, not started."""
+        number = len(self.bookies)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        bookie = BookieProcess(
+            self.metadata_url,
+            self.directory / f"bookie-{number}",
+            self.directory / f"bookie-{number}.log",
+            (*self.arguments, *arguments),
+            **fields,
+        )
+        self.bookies.append(bookie)
+        return bookie
+
+    def start(self, count: int, *arguments: str) -> list[BookieProcess]:
+        """Start `count` more bookies, all at once, and wait until they serve."""
+        added = [self.add(*arguments) for _ in range(count)]
+        for bookie in added:
+            bookie.launch()
+        for bookie in added:
+            bookie.wait_serving()
+        return added
+
+    def kill(self, number: int) -> None:
+        """SIGKILL bookie `number`."""
+        self.bookies[number].kill()
+
+    def stop(self, number: int) -> int:
+        """SIGTERM bookie `number`; its exit code."""
+        return self.bookies[number].stop()
+
+    def restart(self, number: int) -> BookieProcess:
+        """Start bookie `number` again on its directory."""
+        return self.bookies[number].restart()
+
+    def freeze(self, number: int) -> None:
+        """SIGSTOP bookie `number`."""
+        self.bookies[number].freeze()
+
+    def thaw(self, number: int) -> None:
+        """SIGCONT bookie `number`."""
+        self.bookies[number].thaw()
+
+    def close(self) -> None:
+        """End every process that is left."""
+        for bookie in self.bookies:
+            if bookie.running:
+                bookie.kill()
+
+
+def initialize_cluster(url: str) -> str:
+    """Initialise the cluster at `url`, as `mledger up` does; its instance id."""
+
+    async def main() -> str:
+        async with await open_store(url) as store:
+            return await initialize(store)
+
+    return run(main())
+
+
+async def connect(bookie: BookieProcess) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A raw connection to a bookie."""
+    return await asyncio.open_connection(*bookie.address)
+
+
+@pytest.fixture
+def cluster_url(metadata_url):
+    """The URL of an initialised cluster without bookies."""
+    initialize_cluster(metadata_url)
+    return metadata_url
+
+
+@pytest.fixture
+def bookies(cluster_url, tmp_path):
+    """`BookieProcesses` of an initialised cluster, none started; all are ended with the test."""
+    processes = BookieProcesses(cluster_url, tmp_path / "bookies")
+    yield processes
+    processes.close()

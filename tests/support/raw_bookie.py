@@ -1,0 +1,52 @@
+"""Frames straight to a bookie, without the client: what a test of the server asks, byte by byte."""
+
+import asyncio
+
+from bookie import wire
+from bookie.digest import make_digest
+from metastore.ledger_metadata import DigestType
+
+_DIGEST = make_digest(DigestType.CRC32C, b"")
+
+
+def entry(ledger: int, number: int, payload: bytes, last_add_confirmed: int | None = None, length: int = 0) -> bytes:
+    """An entry as stored."""
+    confirmed = number - 1 if last_add_confirmed is None else last_add_confirmed
+    head = wire.ENTRY_HEAD.pack(ledger, number, confirmed, length)
+    return head + _DIGEST.value(head, payload) + payload
+
+
+class RawClient:
+    """One connection to a bookie; answers in the order in which they come."""
+
+    def __init__(self, bookie) -> None:
+        self.address = bookie.address
+
+    async def __aenter__(self) -> "RawClient":
+        self.reader, self.writer = await asyncio.open_connection(*self.address, limit=1 << 24)
+        return self
+
+    async def __aexit__(self, *_) -> None:
+        self.writer.close()
+
+    def send(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        self.writer.write(data)
+
+    async def frame(self) -> bytes:
+        """The next frame, length field included; IncompleteReadError when the bookie closes."""
+        head = await self.reader.readexactly(4)
+        return head + await self.reader.readexactly(int.from_bytes(head, "big"))
+
+    async def response(self) -> wire.Response:
+        """The next response."""
+        return wire.decode_response(await self.frame())
+
+    async def ask(self, request: bytes) -> wire.Response:
+        """Send one request and wait for a response."""
+        self.send(request)
+        return await self.response()
+
+    async def closed(self) -> bytes:
+        """Wait until the bookie closes the connection; what it still sent."""
+        return await self.reader.read(-1)
