@@ -1,0 +1,277 @@
+"""A client of a cluster's bookies: creates, opens, looks at, lists and deletes ledgers.
+
+`BookKeeperReader` only looks: nothing it does writes to the metadata store or fences a bookie (M9, Q3).
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from bookie.client.config import ClientConfig
+from bookie.client.end_reads import EndReader
+from bookie.client.held_metadata import HeldMetadata
+from bookie.client.ledger_recovery import LedgerRecovery
+from bookie.client.peek import Peek, PeekedEnd, closed_end, find_confirmed_end, find_unconfirmed_end, peeked
+from bookie.client.placement import check_quorums, plan_ensemble
+from bookie.client.pool import BookiePool, Lane
+from bookie.client.reader import BadReplica, LedgerReader
+from bookie.client.writer import LedgerWriter
+from bookie.digest import Digest, make_digest
+from bookie.errors import (
+    BookieUnavailable,
+    DigestMismatch,
+    LedgerConflict,
+    NoSuchLedger,
+    NotEnoughBookies,
+    Unauthorized,
+)
+from metastore.bookies import BookieRegistration
+from metastore.errors import NodeExists, NodeNotFound
+from metastore.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from metastore.ledgers import LedgerStore, LedgerStoreReader
+from metastore.store import MetadataReader, MetadataStore, Operation
+
+logger = logging.getLogger(__name__)
+
+_MOST_IDS = 1000  # drawn for one ledger
+_MOST_ENSEMBLES = 10  # tried for one ledger
+
+Also = Callable[[int], Sequence[Operation]]
+
+
+def no_operations(_: int) -> Sequence[Operation]:
+    """Nothing that joins the creation of a ledger."""
+    return ()
+
+
+class BookKeeperReader:
+    """Looks at ledgers. Owned by one event loop; close it when done (the store stays open)."""
+
+    def __init__(self, reader: MetadataReader, config: ClientConfig | None = None) -> None:
+        self._config = config or ClientConfig()
+        self._pool = BookiePool(reader, self._config)
+        self._records = LedgerStoreReader(reader, self._config.ledgers_root)
+        self.bad_replicas: list[BadReplica] = []
+        """Missing and damaged copies met since this client was made, the last thousand of them."""
+        self.on_bad_replica: Callable[[BadReplica], None] | None = None
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        """The ledger's metadata; NoSuchLedger, RecordError, StoreUnavailable."""
+        return (await self._read_metadata(ledger_id))[0]
+
+    async def open_ledger_no_recovery(
+        self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None
+    ) -> LedgerReader:
+        """A reader to the ledger's end, or while it is not closed to its last-add-confirmed now (Q3).
+
+        Raises:
+            NoSuchLedger, Unauthorized (wrong password), DigestMismatch (another digest type), BookieUnavailable.
+        """
+        metadata = await self.metadata(ledger_id)
+        guard = _guard(ledger_id, metadata, password, digest)
+        if metadata.state is LedgerState.CLOSED:
+            return self._reader(ledger_id, metadata, closed_end(metadata), guard)
+        end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
+        return self._reader(ledger_id, metadata, end, guard)
+
+    async def peek(self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None) -> Peek:
+        """The ledger as it is now, its unconfirmed tail included; nothing is fenced and nothing written (Q3).
+
+        Errors as of `open_ledger_no_recovery`.
+        """
+        metadata = await self.metadata(ledger_id)
+        guard = _guard(ledger_id, metadata, password, digest)
+        if metadata.state is LedgerState.CLOSED:
+            end = closed_end(metadata)
+        else:
+            end = await find_unconfirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
+        return peeked(ledger_id, metadata, end, self._reader(ledger_id, metadata, end, guard))
+
+    async def list_ledgers(self) -> AsyncIterator[list[int]]:
+        """The ids of all ledgers, rising, in pages; raises rather than give part for the whole."""
+        async for page in self._records.list():
+            yield page
+
+    async def bookies(self) -> list[BookieRegistration]:
+        """The bookies registered now."""
+        return await self._pool.registrations(fresh=True)
+
+    async def close(self) -> None:
+        """Close the connections to bookies."""
+        await self._pool.close()
+
+    async def _read_metadata(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
+        try:
+            return await self._records.read(ledger_id)
+        except NodeNotFound as error:
+            raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted") from error
+
+    def _reader(self, ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, digest: Digest) -> LedgerReader:
+        return LedgerReader(
+            ledger_id, end.bounds(metadata), digest, self._pool, self._config, report=self._note_bad_replica
+        )
+
+    def _note_bad_replica(self, replica: BadReplica) -> None:
+        self.bad_replicas = [*self.bad_replicas[-999:], replica]
+        if self.on_bad_replica is not None:
+            self.on_bad_replica(replica)
+
+
+class BookKeeper(BookKeeperReader):
+    """Also creates, recovers and deletes ledgers."""
+
+    def __init__(
+        self, store: MetadataStore, config: ClientConfig | None = None, *, chance: random.Random | None = None
+    ) -> None:
+        super().__init__(store, config)
+        self._store = LedgerStore(store, self._config.ledgers_root)
+        self._chance = chance or random.Random()
+        self._recoveries: dict[int, asyncio.Task[LedgerMetadata]] = {}
+
+    async def create_ledger(
+        self,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom_metadata: Sequence[tuple[str, bytes]] = (),
+        also: Also = no_operations,
+        above: int | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger on bookies that can be reached and return its writer.
+
+        Args:
+            ensemble_size: bookies that the ledger is spread over.
+            write_quorum: copies of each entry.
+            ack_quorum: copies that must be durable before an entry is acknowledged.
+            digest_type: what guards the entries.
+            password: who opens the ledger must know it.
+            custom_metadata: kept in the ledger's metadata.
+            also: given the ledger id, operations carried out together with the creation, or not at all (R10).
+            above: an id not above this one is passed over and another drawn (M1).
+
+        Raises:
+            InvalidQuorum, NotEnoughBookies, LedgerConflict (the id counter is far behind `above`), StoreUnavailable,
+            and what `also` makes fail.
+        """
+        check_quorums(ensemble_size, write_quorum, ack_quorum)
+        metadata = LedgerMetadata(
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            segments=(Segment(0, await self._reachable_ensemble(ensemble_size)),),
+            digest_type=digest_type,
+            password=password,
+            ctime=time.time_ns() // 1_000_000,
+            custom_metadata=tuple(custom_metadata),
+        )
+        ledger_id, version = await self._create_record(metadata, also, above)
+        held = HeldMetadata(self._store, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
+        writer = LedgerWriter(
+            held,
+            make_digest(digest_type, password),
+            password,
+            self._pool,
+            self._config,
+            chance=self._chance,
+            report=self._note_bad_replica,
+        )
+        await writer.start()
+        return writer
+
+    async def open_ledger(
+        self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None
+    ) -> LedgerReader:
+        """Recover the ledger if it is not closed, fencing its writer, and return a reader of all of it (Q4).
+
+        Raises:
+            NoSuchLedger, Unauthorized, DigestMismatch (another digest type), RecoveryUndecided, NotEnoughBookies,
+            LedgerConflict, StoreUnavailable.
+        """
+        metadata, version = await self._read_metadata(ledger_id)
+        guard = _guard(ledger_id, metadata, password, digest)
+        if metadata.state is not LedgerState.CLOSED:
+            metadata = await self._recover(ledger_id, metadata, version, guard, password)
+        return self._reader(ledger_id, metadata, closed_end(metadata), guard)
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Delete the ledger's metadata; bookies free its space by and by. NoSuchLedger, StoreUnavailable."""
+        try:
+            await self._store.delete(ledger_id)
+        except NodeNotFound as error:
+            raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted already") from error
+
+    async def close(self) -> None:
+        """Give up recoveries under way and close the connections to bookies."""
+        for task in list(self._recoveries.values()):
+            task.cancel()
+        await super().close()
+
+    async def _reachable_ensemble(self, size: int) -> tuple[str, ...]:
+        """An ensemble whose bookies all take connections."""
+        unreachable: set[str] = set()
+        for _ in range(_MOST_ENSEMBLES):
+            writable = set(await self._pool.writable()) - unreachable
+            try:
+                ensemble = plan_ensemble(size, writable, self._pool.failed(), self._chance)
+            except NotEnoughBookies as error:
+                if unreachable:
+                    raise NotEnoughBookies(f"{error}; registered and unreachable: {sorted(unreachable)}") from error
+                raise
+            found = await self._pool.connections(ensemble)
+            failed = {bookie for bookie, got in found.items() if isinstance(got, BookieUnavailable)}
+            if not failed:
+                return ensemble
+            unreachable |= failed
+        raise NotEnoughBookies(f"no ensemble of {size} bookies could be reached: {sorted(unreachable)} did not answer")
+
+    async def _create_record(self, metadata: LedgerMetadata, also: Also, above: int | None) -> tuple[int, int]:
+        for _ in range(_MOST_IDS):
+            ledger_id = await self._store.next_id()
+            if above is not None and ledger_id <= above:
+                logger.warning("ledger_id_passed_over ledger=%d above=%d", ledger_id, above)
+                continue
+            try:
+                return ledger_id, await self._store.create(ledger_id, metadata, also(ledger_id))
+            except NodeExists as error:
+                if await self._records_exist(ledger_id):
+                    logger.warning("ledger_id_taken ledger=%d", ledger_id)
+                    continue
+                raise error from None
+        raise LedgerConflict(
+            f"{_MOST_IDS} ledger ids were drawn and none is free and above {above}: the cluster's id counter is behind"
+        )
+
+    async def _records_exist(self, ledger_id: int) -> bool:
+        return (await self._store.read_many([ledger_id]))[0] is not None
+
+    async def _recover(
+        self, ledger_id: int, metadata: LedgerMetadata, version: int, digest: Digest, password: bytes
+    ) -> LedgerMetadata:
+        task = self._recoveries.get(ledger_id)
+        if task is None:
+            held = HeldMetadata(self._store, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
+            recovery = LedgerRecovery(held, digest, password, self._pool, self._config, chance=self._chance)
+            task = asyncio.create_task(recovery.run())
+            self._recoveries[ledger_id] = task
+            task.add_done_callback(lambda done: self._recovered(ledger_id, done))
+        return await asyncio.shield(task)
+
+    def _recovered(self, ledger_id: int, task: asyncio.Task[LedgerMetadata]) -> None:
+        self._recoveries.pop(ledger_id, None)
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning("recovery_failed ledger=%d reason=%s", ledger_id, task.exception())
+
+
+def _guard(ledger_id: int, metadata: LedgerMetadata, password: bytes, digest: DigestType | None) -> Digest:
+    """The ledger's digest, if password and digest type are those of its metadata (where it has them)."""
+    if metadata.password is not None and metadata.password != password:
+        raise Unauthorized(f"ledger {ledger_id}: the password is not the ledger's")
+    kept = metadata.digest_type
+    if kept is not None and digest is not None and kept is not digest:
+        raise DigestMismatch(f"ledger {ledger_id} is guarded by {kept.name}, not by {digest.name}")
+    return make_digest(kept or digest or DigestType.CRC32C, password)

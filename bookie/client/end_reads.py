@@ -1,0 +1,126 @@
+"""Asking an ensemble for the end of a ledger: last entries, and one entry from its write set (Q3, Q4).
+
+With flags and master key the reads fence, and go over connections of their own; without they change nothing.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from bookie.client.framing import StoredEntry, open_entry
+from bookie.client.pool import BookiePool, Lane
+from bookie.client.quorum import write_set
+from bookie.client.recovery import Answer, Finding, Reported, answer_of, covered, plan_finding
+from bookie.digest import Digest
+from bookie.errors import BookieUnavailable, Code, Unauthorized
+from bookie.wire import LAST_ENTRY
+from metastore.ledger_metadata import NO_ENTRY, LedgerMetadata
+
+
+@dataclass(slots=True)
+class Ends:
+    """What an ensemble's members say of their last entries; an answer for each index, None while it is awaited."""
+
+    answers: list[Answer | None]
+    reports: list[Reported] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The highest last-add-confirmed that an entry carried; -1: none did."""
+        return max((report.last_add_confirmed for report in self.reports), default=NO_ENTRY)
+
+
+class EndReader:
+    """Reads the end of one ledger from its bookies, fencing or not."""
+
+    def __init__(
+        self, ledger_id: int, digest: Digest, pool: BookiePool, lane: Lane, flags: int = 0, key: bytes = b""
+    ) -> None:
+        self.ledger_id = ledger_id
+        self._digest, self._pool, self._lane, self._flags, self._key = digest, pool, lane, flags, key
+
+    async def ends(self, metadata: LedgerMetadata, flags: int, *, wait_for_all: bool) -> Ends:
+        """Ask every member of the last ensemble for its last entry.
+
+        Returns when all have answered, or unless `wait_for_all` as soon as those left cannot make an ack quorum.
+        """
+        ensemble = metadata.ensemble
+        found = Ends([None] * len(ensemble))
+        tasks = {
+            asyncio.create_task(self._read(bookie, LAST_ENTRY, flags)): index for index, bookie in enumerate(ensemble)
+        }
+        waiting = set(tasks)
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    self._note(found, tasks[task], ensemble[tasks[task]], task)
+                if not wait_for_all and covered(found.answers, metadata.write_quorum, metadata.ack_quorum):
+                    break
+        finally:
+            for task in waiting:
+                task.cancel()
+        return found
+
+    async def entry(self, metadata: LedgerMetadata, entry: int) -> tuple[Finding, StoredEntry | None, list[str]]:
+        """Ask the write set of `entry`, one by one, until it is found or provably not there; also what went wrong."""
+        bookies = metadata.segment_at(entry).bookies
+        answers: list[Answer] = []
+        troubles: list[str] = []
+        for index in write_set(entry, len(bookies), metadata.write_quorum):
+            try:
+                code, stored = await self._read(bookies[index], entry, self._flags)
+            except BookieUnavailable as error:
+                answers.append(Answer.UNKNOWN)
+                troubles.append(str(error))
+            else:
+                opened = self._open(bookies[index], entry, code, stored, troubles)
+                if opened is not None:
+                    return Finding.FOUND, opened, troubles
+                answers.append(Answer.UNKNOWN if code == Code.OK else answer_of(code))
+            finding = plan_finding(answers, metadata.write_quorum, metadata.ack_quorum)
+            if finding is not Finding.ASK_ON:
+                return finding, None, troubles
+        return Finding.UNDECIDED, None, troubles
+
+    async def _read(self, bookie: str, entry: int, flags: int) -> tuple[int, bytes]:
+        connection = await self._pool.connection(bookie, self._lane)
+        code, stored = await connection.read(self.ledger_id, entry, flags, self._key)
+        if code == Code.UNAUTHORIZED:
+            raise Unauthorized(f"ledger {self.ledger_id}, bookie {bookie}: the password is not the ledger's")
+        return code, stored
+
+    def _note(self, found: Ends, index: int, bookie: str, task: asyncio.Task[tuple[int, bytes]]) -> None:
+        error = task.exception()
+        if isinstance(error, BookieUnavailable):
+            found.answers[index] = Answer.UNKNOWN
+            found.troubles.append(str(error))
+            return
+        code, stored = task.result()
+        found.answers[index] = answer_of(code)
+        if code == Code.OK:
+            opened = self._open(bookie, None, code, stored, found.troubles)
+            if opened is None:
+                found.answers[index] = Answer.UNKNOWN
+            else:
+                found.reports.append(Reported(opened.entry, opened.last_add_confirmed, opened.length))
+        elif found.answers[index] is Answer.UNKNOWN:
+            found.troubles.append(f"bookie {bookie}: error {code} to the read of the last entry")
+
+    def _open(
+        self, bookie: str, entry: int | None, code: int, stored: bytes, troubles: list[str]
+    ) -> StoredEntry | None:
+        if code != Code.OK:
+            if answer_of(code) is Answer.UNKNOWN:
+                troubles.append(f"bookie {bookie}: error {code} to the read of entry {entry}")
+            return None
+        opened = open_entry(stored, self.ledger_id, entry, self._digest)
+        if opened is None:
+            what = "its last entry" if entry is None else f"entry {entry}"
+            troubles.append(f"bookie {bookie}: {what} of ledger {self.ledger_id} fails its digest")
+        return opened
+
+
+def troubles_text(troubles: list[str]) -> str:
+    """What went wrong, for an error message."""
+    return "; ".join(troubles) or "no bookie of it answered"

@@ -1,0 +1,112 @@
+"""Looking at a ledger without touching it: no fence, no recovery, nothing written (Q3)."""
+
+from dataclasses import dataclass, field
+
+from bookie.client.end_reads import EndReader, troubles_text
+from bookie.client.framing import StoredEntry
+from bookie.client.reader import Bounds, LedgerReader
+from bookie.client.recovery import Answer, Finding, first_entry_to_read, known_length
+from bookie.errors import BookieUnavailable
+from metastore.ledger_metadata import LedgerMetadata, LedgerState
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """A ledger as its bookies show it now; of a live one more may be there the next moment.
+
+    `last_entry` is -1 for none; `unconfirmed` says that it lies beyond what is proven acknowledged; `length` counts
+    payload bytes up to it.
+    """
+
+    ledger_id: int
+    last_entry: int
+    last_add_confirmed: int
+    length: int
+    closed: bool
+    unconfirmed: bool
+    warnings: tuple[str, ...]
+    reader: LedgerReader = field(repr=False, compare=False)
+
+    async def read(self, entry: int) -> bytes:
+        """The payload of one entry up to `last_entry`; errors as of `LedgerReader.read`."""
+        return (await self.reader.read(entry, entry))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedEnd:
+    """Where a ledger ends as far as one can see."""
+
+    last_entry: int
+    last_add_confirmed: int
+    length: int
+    warnings: tuple[str, ...] = ()
+
+    def bounds(self, metadata: LedgerMetadata) -> Bounds:
+        """What a reader up to that end has to know."""
+        return Bounds(metadata, self.last_entry, self.length)
+
+
+async def find_confirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
+    """The last-add-confirmed of a ledger that is not closed: the highest that its bookies tell (Q3).
+
+    Raises:
+        BookieUnavailable: no bookie of the last ensemble answers.
+    """
+    ends = await reader.ends(metadata, 0, wait_for_all=True)
+    if all(answer is Answer.UNKNOWN for answer in ends.answers):
+        raise BookieUnavailable(
+            f"ledger {reader.ledger_id}: no bookie of {', '.join(metadata.ensemble)} answers: "
+            f"{troubles_text(ends.troubles)}"
+        )
+    last = first_entry_to_read(ends.last_add_confirmed, metadata) - 1
+    warnings = list(ends.troubles)
+    length = known_length(last, ends.reports)
+    if length is None:
+        _, stored, troubles = await reader.entry(metadata, last)
+        warnings += troubles
+        length = 0 if stored is None else stored.length
+        if stored is None:
+            warnings.append(f"ledger {reader.ledger_id}: entry {last} is confirmed and could not be read")
+    return PeekedEnd(last, last, length, tuple(warnings))
+
+
+async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
+    """The end that recovery would find now, by reads that change nothing (Q3).
+
+    Raises:
+        BookieUnavailable: as of `find_confirmed_end`.
+    """
+    confirmed = await find_confirmed_end(metadata, reader)
+    warnings = list(confirmed.warnings)
+    last: StoredEntry | None = None
+    entry = confirmed.last_entry + 1
+    while True:
+        finding, stored, troubles = await reader.entry(metadata, entry)
+        if stored is None:
+            break
+        last, entry = stored, entry + 1
+    if finding is not Finding.END:
+        what = f"whether ledger {reader.ledger_id} has entry {entry} cannot be decided: {troubles_text(troubles)}"
+        warnings.append(what)
+    if last is None:
+        return PeekedEnd(confirmed.last_entry, confirmed.last_entry, confirmed.length, tuple(warnings))
+    return PeekedEnd(last.entry, confirmed.last_entry, last.length, tuple(warnings))
+
+
+def closed_end(metadata: LedgerMetadata) -> PeekedEnd:
+    """The end that a closed ledger's metadata names."""
+    return PeekedEnd(metadata.last_entry, metadata.last_entry, metadata.length)
+
+
+def peeked(ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, reader: LedgerReader) -> Peek:
+    """What is handed to the caller."""
+    return Peek(
+        ledger_id=ledger_id,
+        last_entry=end.last_entry,
+        last_add_confirmed=end.last_add_confirmed,
+        length=end.length,
+        closed=metadata.state is LedgerState.CLOSED,
+        unconfirmed=end.last_entry > end.last_add_confirmed,
+        warnings=end.warnings,
+        reader=reader,
+    )

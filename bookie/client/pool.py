@@ -1,0 +1,142 @@
+"""Connections to bookies by id, who is registered, and who failed lately."""
+
+import asyncio
+import enum
+import logging
+from collections.abc import Iterable
+
+from bookie.client.config import ClientConfig
+from bookie.client.connection import BookieConnection
+from bookie.errors import BookieUnavailable
+from metastore.bookies import BookieRegistration, list_bookies, resolve
+from metastore.errors import InvalidName
+from metastore.store import MetadataReader
+
+logger = logging.getLogger(__name__)
+
+_REGISTRATIONS_S = 1.0  # how long a list of bookies is taken as current
+_CONNECT_AGAIN_S = 0.2  # a refused connection is not tried again sooner
+
+
+class Lane(enum.Enum):
+    """Why two connections: version 2 cannot tell a fencing read's answer from a plain one's, nor recovery's adds."""
+
+    NORMAL = "normal"
+    RECOVERY = "recovery"
+
+
+class BookiePool:
+    """A client's connections, one a bookie and lane, opened when asked for and again after a loss."""
+
+    def __init__(self, reader: MetadataReader, config: ClientConfig) -> None:
+        self._reader, self._config = reader, config
+        self._open: dict[tuple[str, Lane], BookieConnection] = {}
+        self._opening: dict[tuple[str, Lane], asyncio.Task[BookieConnection]] = {}
+        self._failed_at: dict[str, float] = {}
+        self._refused: dict[str, tuple[float, str]] = {}
+        self._registrations: list[BookieRegistration] = []
+        self._registrations_at = float("-inf")
+        self._closed = False
+
+    async def registrations(self, *, fresh: bool = False) -> list[BookieRegistration]:
+        """The bookies registered now, or up to a second ago unless `fresh`."""
+        now = asyncio.get_running_loop().time()
+        if fresh or now - self._registrations_at > _REGISTRATIONS_S:
+            self._registrations = await list_bookies(self._reader, self._config.ledgers_root)
+            self._registrations_at = now
+        return self._registrations
+
+    async def writable(self) -> list[str]:
+        """Ids of the bookies that take new entries."""
+        return [found.bookie_id for found in await self.registrations() if not found.read_only]
+
+    def failed(self) -> set[str]:
+        """Bookies that failed within the quarantine."""
+        since = asyncio.get_running_loop().time() - self._config.quarantine_s
+        return {bookie for bookie, at in self._failed_at.items() if at >= since}
+
+    def note_failure(self, bookie_id: str, reason: str) -> None:
+        """Prefer other bookies for a while."""
+        logger.warning("bookie_failed bookie=%s reason=%s", bookie_id, reason)
+        self._failed_at[bookie_id] = asyncio.get_running_loop().time()
+
+    async def connection(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection:
+        """An open connection to `bookie_id`; BookieUnavailable if there is none to be had."""
+        key = bookie_id, lane
+        found = self._open.get(key)
+        if found is not None and not found.closed:
+            return found
+        opening = self._opening.get(key)
+        if opening is None:
+            self._check_refused(bookie_id)
+            opening = asyncio.create_task(self._connect(bookie_id, lane))
+            self._opening[key] = opening
+            opening.add_done_callback(lambda task: self._opened(key, task))
+        return await asyncio.shield(opening)
+
+    async def connections(
+        self, bookie_ids: Iterable[str], lane: Lane = Lane.NORMAL
+    ) -> dict[str, BookieConnection | BookieUnavailable]:
+        """Connections to several bookies, opened side by side; the error where there is none."""
+        ids = list(bookie_ids)
+        results = await asyncio.gather(*(self.connection(bookie, lane) for bookie in ids), return_exceptions=True)
+        found: dict[str, BookieConnection | BookieUnavailable] = {}
+        for bookie, result in zip(ids, results, strict=True):
+            if isinstance(result, BookieConnection | BookieUnavailable):
+                found[bookie] = result
+            else:
+                raise result
+        return found
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        for task in list(self._opening.values()):
+            task.cancel()
+        for connection in list(self._open.values()):
+            connection.close()
+        self._open.clear()
+
+    def _opened(self, key: tuple[str, Lane], task: asyncio.Task[BookieConnection]) -> None:
+        self._opening.pop(key, None)
+        if task.cancelled() or task.exception() is not None:
+            return  # whoever asked has the error
+        if self._closed:
+            task.result().close()
+        else:
+            self._open[key] = task.result()
+
+    def _check_refused(self, bookie_id: str) -> None:
+        if self._closed:
+            raise BookieUnavailable(f"bookie {bookie_id}: this client is closed")
+        at, reason = self._refused.get(bookie_id, (float("-inf"), ""))
+        if asyncio.get_running_loop().time() - at < _CONNECT_AGAIN_S:
+            raise BookieUnavailable(reason)
+
+    async def _connect(self, bookie_id: str, lane: Lane) -> BookieConnection:
+        loop = asyncio.get_running_loop()
+        config = self._config
+        try:
+            async with asyncio.timeout(config.connect_timeout_s):
+                host, port = await self._address(bookie_id)
+                _, connection = await loop.create_connection(
+                    lambda: BookieConnection(
+                        bookie_id, loop, read_timeout_s=config.read_timeout_s, max_frame=config.max_frame
+                    ),
+                    host,
+                    port,
+                )
+        except (OSError, TimeoutError, InvalidName) as error:
+            self._registrations = []  # it may be registered anew, elsewhere
+            self._registrations_at = float("-inf")
+            what = "no connection in time" if isinstance(error, TimeoutError) else str(error)
+            reason = f"bookie {bookie_id} cannot be reached: {what}; see whether it runs"
+            self._refused[bookie_id] = loop.time(), reason
+            self.note_failure(bookie_id, what)
+            raise BookieUnavailable(reason) from error
+        return connection
+
+    async def _address(self, bookie_id: str) -> tuple[str, int]:
+        if all(found.bookie_id != bookie_id for found in self._registrations):
+            await self.registrations(fresh=True)
+        return resolve(self._registrations, bookie_id)

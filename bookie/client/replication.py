@@ -1,0 +1,418 @@
+"""Entries on their way to an ensemble: sends batches, applies what `WriteQuorum` decides, completes batches in order.
+
+The batch is the unit: its payloads are kept until every entry of it is acknowledged, so that they can be sent again to
+a bookie that takes a failed one's place. Used for appends (metadata in the store) and for the write-back of recovery
+(metadata in memory): they differ in `frame` and `commit`.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from bookie.client.config import ClientConfig
+from bookie.client.connection import BookieConnection
+from bookie.client.placement import plan_replacements, replace_members
+from bookie.client.pool import BookiePool, Lane
+from bookie.client.quorum import Resend, WriteQuorum, entries_of
+from bookie.errors import (
+    BookieError,
+    BookieUnavailable,
+    Code,
+    LedgerFenced,
+    NoSuchLedger,
+    NotEnoughBookies,
+    Unauthorized,
+)
+from metastore.errors import MledgerError, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_RETRY_S = 60.0
+_CHECKS = 4  # how often within a time-out it is looked for
+_LONGEST_CHECK_S = 1.0
+_MOST_CHANGES = 1000  # of ensemble, in one ledger
+
+
+@dataclass(slots=True)
+class Batch:
+    """Entries sent together: payloads of an append, or stored entries that recovery writes back."""
+
+    first: int
+    payloads: Sequence[bytes]
+    last_add_confirmed: int
+    length: int  # the ledger's, in bytes, before this batch
+    future: asyncio.Future[int]
+
+    @property
+    def end(self) -> int:
+        """The entry after the batch's last one."""
+        return self.first + len(self.payloads)
+
+
+Frame = Callable[[Sequence[bytes], int, int, int], list[bytes]]
+"""Payloads, first entry, last-add-confirmed, length before: the add frames, each in two parts."""
+Commit = Callable[[int, tuple[str, ...]], Awaitable[None]]
+"""Make an ensemble the one in force from an entry on, before it counts (Q2)."""
+
+
+class Replication:
+    """One ledger's entries, from `quorum.next_entry` on, to the bookies of its ensemble."""
+
+    def __init__(
+        self,
+        ledger_id: int,
+        ensemble: tuple[str, ...],
+        quorum: WriteQuorum,
+        frame: Frame,
+        commit: Commit,
+        pool: BookiePool,
+        config: ClientConfig,
+        *,
+        lane: Lane = Lane.NORMAL,
+        chance: random.Random,
+    ) -> None:
+        self.ledger_id, self.ensemble, self.quorum = ledger_id, ensemble, quorum
+        self.failure: MledgerError | None = None
+        self._frame, self._commit = frame, commit
+        self._pool, self._config, self._lane, self._chance = pool, config, lane, chance
+        self._loop = asyncio.get_running_loop()
+        self._connections: list[BookieConnection | None] = [None] * len(ensemble)
+        self._indexes: dict[BookieConnection, int] = {}
+        self._pending: deque[Batch] = deque()
+        self._striped = quorum.write_quorum < quorum.ensemble_size
+        self._repairing: asyncio.Task[None] | None = None
+        self._changes = 0
+        self._failed_at: dict[int, float] = {}
+        self._reasons: dict[int, str] = {}
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_s = config.replace_retry_s
+        self._check: asyncio.TimerHandle | None = None
+        self._progress: list[tuple[int, float]] = [(0, 0.0)] * len(ensemble)
+        self._idle: asyncio.Future[None] | None = None
+
+    # What the owner does
+
+    async def start(self) -> None:
+        """Connect to the ensemble; bookies that cannot be reached are replaced."""
+        found = await self._pool.connections(self.ensemble, self._lane)
+        unreachable = {}
+        for index, bookie in enumerate(self.ensemble):
+            connection = found[bookie]
+            if isinstance(connection, BookieUnavailable):
+                unreachable[index] = str(connection)
+            else:
+                self._install(index, connection)
+        if unreachable:
+            self._bookies_failed(unreachable)
+
+    def append(self, payloads: Sequence[bytes], length: int) -> asyncio.Future[int]:
+        """Send `payloads` as the next entries; `length` is the ledger's before them.
+
+        The future gives the first entry's id when all are acknowledged (M5).
+        """
+        if self.failure is not None:
+            return failed_future(self.failure)
+        future: asyncio.Future[int] = self._loop.create_future()
+        quorum = self.quorum
+        last_add_confirmed = quorum.acknowledged_below - 1
+        parts = self._frame(payloads, quorum.next_entry, last_add_confirmed, length)
+        first = quorum.sent(len(payloads))
+        self._pending.append(Batch(first, payloads, last_add_confirmed, length, future))
+        if self._striped:
+            for index in range(len(self._connections)):
+                self._send_striped(index, parts, first, first, quorum.next_entry - 1)
+        else:
+            frames = b"".join(parts)
+            for index, connection in enumerate(self._connections):
+                if connection is not None and quorum.is_up(index):
+                    connection.write(frames)
+        if self._check is None:
+            self._start_checks()
+        return future
+
+    async def drained(self) -> None:
+        """Return when nothing is pending; raises what made it fail."""
+        if self.failure is not None:
+            raise self.failure
+        if self._pending:
+            self._idle = self._idle or self._loop.create_future()
+            await asyncio.shield(self._idle)
+
+    async def settled(self) -> None:
+        """Return when no failed bookie is about to be replaced and nothing is pending; raises what made it fail."""
+        while self._repairing is not None and self.failure is None:
+            await asyncio.shield(self._repairing)
+        await self.drained()
+
+    def unacknowledged(self) -> list[bytes]:
+        """Payloads not acknowledged, in order."""
+        below = self.quorum.acknowledged_below
+        return list(chain.from_iterable(batch.payloads[max(0, below - batch.first) :] for batch in self._pending))
+
+    def acknowledged_length(self, length: int) -> int:
+        """The ledger's length in bytes up to the last acknowledged entry, `length` being that of all entries sent."""
+        return length - sum(map(len, self.unacknowledged()))
+
+    def stop(self, failure: MledgerError) -> None:
+        """Send nothing more and expect nothing more; what is pending fails."""
+        if self.failure is not None:
+            return
+        self.failure = failure
+        for timer in (self._check, self._retry):
+            if timer is not None:
+                timer.cancel()
+        for connection in self._indexes:
+            connection.unlisten(self.ledger_id, self)
+        self._indexes.clear()
+        if self._repairing is not None and self._repairing is not asyncio.current_task():
+            self._repairing.cancel()
+        for batch in self._pending:
+            _set_failure(batch.future, failure)
+        if self._idle is not None:
+            _set_failure(self._idle, failure)
+
+    # What connections tell
+
+    def acknowledged_run(self, connection: BookieConnection, first: int, last: int) -> None:
+        """The bookie stores the entries `first` to `last`."""
+        index = self._indexes.get(connection)
+        if index is not None:
+            self._complete(self.quorum.acknowledged_run(index, first, last))
+
+    def acknowledged(self, connection: BookieConnection, entries: list[int]) -> None:
+        """The bookie stores `entries`."""
+        index = self._indexes.get(connection)
+        if index is not None:
+            self._complete(self.quorum.acknowledged(index, entries))
+
+    def refused(self, connection: BookieConnection, entry: int, code: int) -> None:
+        """The bookie answered the add of `entry` with an error."""
+        index = self._indexes.get(connection)
+        if index is None:
+            return
+        where = f"ledger {self.ledger_id}, entry {entry}, bookie {connection.bookie_id}"
+        if code == Code.FENCED:
+            self.stop(LedgerFenced(f"{where}: fenced, another client has opened the ledger; stop writing it"))
+        elif code == Code.UNAUTHORIZED:
+            self.stop(Unauthorized(f"{where}: the password is not the ledger's"))
+        elif code == Code.NO_LEDGER:
+            self.stop(NoSuchLedger(f"{where}: the ledger was deleted"))
+        else:
+            reason = f"it answered the add of entry {entry} with error {code}"
+            self._pool.note_failure(connection.bookie_id, reason)
+            self._bookies_failed({index: reason})
+
+    def connection_lost(self, connection: BookieConnection, reason: str) -> None:
+        """No more answers will come from this connection."""
+        index = self._indexes.get(connection)
+        if index is not None:
+            self._pool.note_failure(connection.bookie_id, reason)
+            self._bookies_failed({index: reason})
+
+    def writable_again(self, _: BookieConnection) -> None:
+        """A send buffer has drained: batches may be waiting for it."""
+        self._complete(self.quorum.acknowledged_below)
+
+    # Completion
+
+    def _complete(self, below: int) -> None:
+        """Complete the batches whose entries are all below `below`, unless a bookie has too much still to be sent."""
+        pending = self._pending
+        if not pending or pending[0].end > below or self._congested():
+            return
+        while pending and pending[0].end <= below:
+            batch = pending.popleft()
+            if not batch.future.done():
+                batch.future.set_result(batch.first)
+        if not pending and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def _congested(self) -> bool:
+        return any(connection.congested for connection in self._indexes)
+
+    # Change of ensemble
+
+    def _install(self, index: int, connection: BookieConnection) -> None:
+        self._connections[index] = connection
+        self._indexes[connection] = index
+        self._progress[index] = (self.quorum.watermark(index), self._loop.time())
+        connection.listen(self.ledger_id, self)
+        if connection.closed:
+            self.connection_lost(connection, "the connection was lost")
+
+    def _bookies_failed(self, reasons: dict[int, str]) -> None:
+        if self.failure is not None:
+            return
+        for index, reason in reasons.items():
+            connection = self._connections[index]
+            if connection is not None:
+                connection.unlisten(self.ledger_id, self)
+                self._indexes.pop(connection, None)
+                self._connections[index] = None
+            self._failed_at[index], self._reasons[index] = self._loop.time(), reason
+        self.quorum.failed(reasons.keys())
+        self._complete(self.quorum.acknowledged_below)
+        self._repair_now()
+
+    def _repair_now(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._repairing is None and self.failure is None:
+            self._repairing = asyncio.create_task(self._repair())
+
+    async def _repair(self) -> None:
+        """Replace the failed bookies, as many as there are others for; see later about the rest (Q2)."""
+        try:
+            while self.quorum.down:
+                found = await self._find(self.quorum.down)
+                if not found:
+                    break
+                await self._change(found)
+            lacking = self.quorum.lacking()
+            if lacking is not None:
+                raise NotEnoughBookies(self._why_not_enough(lacking.needed))
+        except MledgerError as error:
+            self.stop(error)
+            return
+        except Exception as error:
+            self.stop(BookieError(f"ledger {self.ledger_id}: replacing a bookie failed: {error!r}; write to a new one"))
+            raise
+        self._repairing = None
+        if self.quorum.down:
+            self._retry = self._loop.call_later(self._retry_s, self._repair_now)
+            self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+        else:
+            self._retry_s = self._config.replace_retry_s
+
+    def _why_not_enough(self, needed: int) -> str:
+        failed = "; ".join(f"{self.ensemble[index]}: {self._reasons[index]}" for index in sorted(self.quorum.down))
+        return (
+            f"ledger {self.ledger_id}: {needed} bookies of a write set are needed and too few are left ({failed}), "
+            "with none to take their place; start bookies and write to a new ledger"
+        )
+
+    async def _change(self, found: dict[int, BookieConnection]) -> None:
+        """Make the bookies `found` part of the ensemble, and put them in place (Q2)."""
+        self._changes += 1
+        if self._changes > _MOST_CHANGES:
+            raise NotEnoughBookies(f"ledger {self.ledger_id}: bookies failed {_MOST_CHANGES} times; see their logs")
+        change = self.quorum.begin_change(found.keys())
+        ensemble = replace_members(self.ensemble, {index: got.bookie_id for index, got in found.items()})
+        if ensemble != self.ensemble:
+            await self._commit(change.first_entry, ensemble)
+            self.ensemble = ensemble
+            members = ",".join(ensemble)
+            logger.info("ensemble_changed ledger=%d first=%d bookies=%s", self.ledger_id, change.first_entry, members)
+        resends = self.quorum.changed()
+        for index, connection in found.items():
+            self._install(index, connection)
+        for resend in resends:
+            self._resend(resend)
+        self._complete(self.quorum.acknowledged_below)
+
+    async def _find(self, failed: Collection[int]) -> dict[int, BookieConnection]:
+        """Connections to bookies that can take the places of the failed ones, as many as there are."""
+        found: dict[int, BookieConnection] = {}
+        unreachable: set[str] = set()
+        missing = set(failed)
+        try:
+            while missing:
+                taken = (*self.ensemble, *(connection.bookie_id for connection in found.values()))
+                writable = set(await self._pool.writable()) - unreachable
+                plan = plan_replacements(taken, missing, writable, self._pool.failed(), self._chance)
+                if not plan:
+                    break
+                connections = await self._pool.connections(plan.values(), self._lane)
+                for index, bookie in plan.items():
+                    connection = connections[bookie]
+                    if isinstance(connection, BookieUnavailable):
+                        unreachable.add(bookie)
+                    else:
+                        found[index] = connection
+                        missing.discard(index)
+            for index in missing:
+                back = await self._come_back(index)
+                if back is not None:
+                    found[index] = back
+        except StoreUnavailable as error:
+            logger.warning("bookies_unknown ledger=%d reason=%s", self.ledger_id, error)
+            return {}
+        return found
+
+    async def _come_back(self, index: int) -> BookieConnection | None:
+        """A connection to the failed bookie itself, if it failed some time ago: better than none in its place."""
+        if self._loop.time() - self._failed_at[index] < self._config.replace_retry_s:
+            return None
+        try:
+            if self.ensemble[index] not in await self._pool.writable():
+                return None
+            return await self._pool.connection(self.ensemble[index], self._lane)
+        except BookieUnavailable:
+            return None
+
+    # Sending
+
+    def _resend(self, resend: Resend) -> None:
+        for batch in self._pending:
+            if batch.end > resend.first_entry:
+                parts = self._frame(batch.payloads, batch.first, batch.last_add_confirmed, batch.length)
+                first = max(batch.first, resend.first_entry)
+                self._send_striped(resend.index, parts, batch.first, first, min(batch.end - 1, resend.last_entry))
+
+    def _send_striped(self, index: int, parts: list[bytes], parts_from: int, first: int, last: int) -> None:
+        """Send those of the entries `first` to `last` that belong to `index`; `parts` begin with entry `parts_from`."""
+        connection = self._connections[index]
+        if connection is None or not self.quorum.is_up(index):
+            return
+        mine = entries_of(index, first, last, self.quorum.ensemble_size, self.quorum.write_quorum)
+        if mine:
+            places = [2 * (entry - parts_from) for entry in mine]
+            connection.write(b"".join(chain.from_iterable(parts[at : at + 2] for at in places)))
+
+    # Time-outs
+
+    def _start_checks(self) -> None:
+        now = self._loop.time()
+        self._progress = [(self.quorum.watermark(index), now) for index in range(len(self.ensemble))]
+        self._check = self._loop.call_later(self._check_s(), self._check_progress)
+
+    def _check_s(self) -> float:
+        return min(self._config.add_timeout_s / _CHECKS, self._config.stall_timeout_s / _CHECKS, _LONGEST_CHECK_S)
+
+    def _check_progress(self) -> None:
+        self._check = None
+        if self.failure is not None:
+            return
+        now, late = self._loop.time(), {}
+        for connection, index in self._indexes.items():
+            watermark, since = self._progress[index]
+            if self.quorum.watermark(index) != watermark or not self.quorum.outstanding(index):
+                self._progress[index] = (self.quorum.watermark(index), now)
+                continue
+            limit = self._config.stall_timeout_s if connection.congested else self._config.add_timeout_s
+            if now - since >= limit:
+                late[index] = f"it acknowledged nothing for {limit:g} s"
+                self._pool.note_failure(connection.bookie_id, late[index])
+        if late:
+            self._bookies_failed(late)
+        if any(self.quorum.outstanding(index) for index in range(len(self.ensemble))):
+            self._check = self._loop.call_later(self._check_s(), self._check_progress)
+
+
+def failed_future(failure: MledgerError) -> asyncio.Future[int]:
+    """A future that has failed already."""
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    _set_failure(future, failure)
+    return future
+
+
+def _set_failure(future: "asyncio.Future[int] | asyncio.Future[None]", failure: MledgerError) -> None:
+    if not future.done():
+        future.set_exception(failure)
+        future.exception()  # who does not ask for it is not told by a log line at exit
