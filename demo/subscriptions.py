@@ -1,12 +1,23 @@
 """What the demo's four subscriptions acknowledge, by row; the owner does it, the recount expects it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import mledger
 from demo.flights import ROWS
 
 TOPIC = "persistent://public/demo/flights"
-ENTRIES_PER_LEDGER = 50_000
+# Every ledger is kept for the read-back, consumed or not; trimming comes last.
+CONFIG = mledger.ManagedLedgerConfig(
+    ensemble_size=3,
+    write_quorum_size=3,
+    ack_quorum_size=2,
+    max_entries_per_ledger=50_000,
+    minimum_rollover_time_ms=0,
+    retention_time_ms=-1,
+    retention_size_in_mb=-1,
+)
+TRIMMING = replace(CONFIG, retention_time_ms=0, retention_size_in_mb=0)
 
 BILLING = "billing"
 AUDIT = "audit"

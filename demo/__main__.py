@@ -1,0 +1,145 @@
+"""`make demo`: publish a real table, kill the owner and a bookie, and show that every cursor comes back where it was.
+
+Real ZooKeeper, four bookie processes, E=3, Wq=3, Aq=2. Exits 1 if anything differs from what was published and
+acknowledged.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from demo import flights
+from demo.machine import DemoFailed, Machine, kill
+from demo.subscriptions import EXPORT, SUBSCRIPTIONS, TOPIC
+
+IN_FLIGHT = 1000
+DIRECTORY = Path("mledger-data/demo")
+
+console = Console(highlight=False)
+
+
+@click.command()
+@click.option("--dir", "directory", type=click.Path(path_type=Path), default=DIRECTORY, show_default=True)
+def main(directory: Path) -> None:
+    """Run the demo."""
+    start = time.perf_counter()
+    machine = Machine(directory)
+    try:
+        flights.table_path()
+        code = demo(machine)
+    except (DemoFailed, flights.FlightsMissing) as error:
+        console.print(f"[red]demo failed:[/red] {error}", soft_wrap=True)
+        code = 1
+    finally:
+        if machine.url:
+            machine.stop()
+    seconds = time.perf_counter() - start
+    if code == 0:
+        console.print(f"\n[bold green]Nothing lost, nothing twice, every backlog right.[/bold green] {seconds:.0f} s")
+        try_next(directory)
+    else:
+        console.print(f"\n[bold red]The demo found a difference.[/bold red] {seconds:.0f} s")
+    sys.exit(code)
+
+
+def demo(machine: Machine) -> int:
+    """The steps; the exit code."""
+    heading("A cluster on this machine")
+    for process in machine.start():
+        console.print(f"  {process['name']:<10} {process['address']:<16} pid {process['pid']}")
+
+    heading(f"Publish {flights.ROWS:,} rows of the flights table to {TOPIC}, and acknowledge")
+    owner = subprocess.Popen(
+        [sys.executable, "-m", "demo.owner", machine.url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    try:
+        report = follow(owner)
+        machine.show("topics", "describe", TOPIC)
+
+        heading("Disaster")
+        bookie = machine.writing_bookie(TOPIC)
+        in_flight = wait_in_flight(owner)
+    finally:
+        owner.kill()
+        owner.wait()
+    console.print(
+        f"  kill -9 {owner.pid}, the owner, with {in_flight:,} acknowledgements sent one by one without waiting"
+    )
+    kill(bookie.pid)
+    console.print(f"  kill -9 {bookie.pid}, {bookie.name}, which the topic was being written to")
+    ledger_id = machine.destroy_cursor_ledger(TOPIC, EXPORT)
+    console.print(f"  ledger {ledger_id}, which held the cursor of {EXPORT}, is deleted")
+
+    heading("What a restart will do: mledger cursors recover (changes nothing)")
+    machine.show("cursors", "recover", TOPIC)
+    report["dry_run"] = machine.ask("cursors", "recover", TOPIC)
+    path = machine.directory / "owner.json"
+    path.write_text(json.dumps(report))
+    return subprocess.run([sys.executable, "-m", "demo.reopen", machine.url, str(path)]).returncode
+
+
+def follow(owner: "subprocess.Popen[str]") -> dict[str, object]:
+    """Show the owner's progress until everything is published and acknowledged; what it told last."""
+    assert owner.stdout is not None
+    started = time.perf_counter()
+    columns = (TextColumn("  publishing"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=flights.ROWS)
+        for line in owner.stdout:
+            told: dict[str, object] = json.loads(line)
+            if "published" in told:
+                seconds = time.perf_counter() - started
+                console.print(f"  {flights.ROWS:,} entries published in {seconds:.1f} s, read from CSV included")
+                for each in SUBSCRIPTIONS:
+                    console.print(f"  {each.name:<10} {each.what}")
+                console.print()
+                return told
+            if "rows" in told:
+                bar.update(task, completed=told["rows"])
+    raise DemoFailed(f"the owner ended with exit code {owner.wait()}")
+
+
+def wait_in_flight(owner: "subprocess.Popen[str]") -> int:
+    """Let the owner acknowledge without waiting, and return when it has done so often enough; how often."""
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    owner.stdin.write("go on\n")
+    for line in owner.stdout:
+        sent: int = json.loads(line).get("in_flight", 0)
+        if sent >= IN_FLIGHT:
+            return sent
+    raise DemoFailed(f"the owner ended with exit code {owner.wait()}")
+
+
+def heading(text: str) -> None:
+    """Begin a step."""
+    console.print(f"\n[bold]{text}[/bold]", soft_wrap=True)
+
+
+def try_next(directory: Path) -> None:
+    """What to try next, on the data that the demo leaves."""
+    console.print("\nThe data is still there. Try next:")
+    for line in (
+        f"mledger up --dir {directory}",
+        "export MLEDGER_METADATA=…          (as `up` prints it)",
+        f"mledger topics describe {TOPIC}",
+        f"mledger topics read {TOPIC} --limit 3",
+        f"mledger cursors describe {TOPIC} audit",
+        "mledger metadata tree /managed-ledgers/public",
+        f"mledger down --dir {directory}",
+    ):
+        console.print(f"  .venv/bin/{line}" if line.startswith("mledger") else f"  {line}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Which position each row was given."""
+
+import bisect
+from collections.abc import Iterable, Iterator
+
+from mledger import AppendedRange, Position
+
+
+class RowMap:
+    """Rows in the order they were published, as the ranges of positions that `append` acknowledged."""
+
+    def __init__(self, ranges: Iterable[AppendedRange] = ()) -> None:
+        self._ranges: list[AppendedRange] = []
+        self._starts: list[int] = []
+        self.rows = 0
+        for each in ranges:
+            self.add(each)
+
+    def add(self, appended: AppendedRange) -> None:
+        """The next rows are at `appended`; one that goes on where the last ended is joined with it."""
+        count = appended.last_entry - appended.first_entry + 1
+        last = self._ranges[-1] if self._ranges else None
+        if last and last.ledger_id == appended.ledger_id and last.last_entry + 1 == appended.first_entry:
+            self._ranges[-1] = AppendedRange(last.ledger_id, last.first_entry, appended.last_entry)
+        else:
+            self._ranges.append(appended)
+            self._starts.append(self.rows)
+        self.rows += count
+
+    def position(self, row: int) -> Position:
+        """Where `row` is."""
+        at = bisect.bisect_right(self._starts, row) - 1
+        found = self._ranges[at]
+        return Position(found.ledger_id, found.first_entry + row - self._starts[at])
+
+    def positions(self) -> Iterator[Position]:
+        """The position of each row in order."""
+        for each in self._ranges:
+            for entry in range(each.first_entry, each.last_entry + 1):
+                yield Position(each.ledger_id, entry)
+
+    @property
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """Ledger, first and last entry of each stretch, as plain numbers."""
+        return [(each.ledger_id, each.first_entry, each.last_entry) for each in self._ranges]
