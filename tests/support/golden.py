@@ -2,12 +2,13 @@
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from metastore.ledger_metadata import DigestType
+from metastore.store import MetadataStore
 
 ROOT = Path(__file__).resolve().parent.parent / "golden"
 
@@ -127,3 +128,9 @@ def replicas(entry: Json) -> dict[bytes, tuple[int, ...]]:
         data = bytes.fromhex(entry.get(f"hex_differs_on_{bookie}", entry["hex"]))
         held[data] = (*held.get(data, ()), bookie)
     return held
+
+
+async def load_nodes(store: MetadataStore, found: Iterable[GoldenNode]) -> None:
+    """Create the nodes in an empty store, ephemeral ones of its own session."""
+    for node in sorted(found, key=lambda node: node.path):
+        await store.create(node.path, node.data, ephemeral=node.ephemeral, parents=True)

@@ -72,7 +72,7 @@ def ledger_metadata(ledger_id: int, metadata: LedgerMetadata) -> Json:
         "hasPassword": metadata.password is not None,
         "ctime": metadata.ctime,
         "cToken": metadata.c_token,
-        "customMetadata": {key: value.decode() for key, value in metadata.custom_metadata},
+        "customMetadata": {key: value.decode(errors="replace") for key, value in metadata.custom_metadata},
         "ensembles": [{"firstEntryId": each.first_entry, "members": list(each.bookies)} for each in metadata.segments],
     }
     if metadata.digest_type is not None:

@@ -6,7 +6,9 @@ import pytest
 
 from bookie.digest import make_digest
 from metastore.codec import decode_position_info, encode_position_info
+from metastore.ledger_codec import decode_ledger_metadata
 from metastore.ledger_metadata import DigestType
+from metastore.paths import ledger_id_from_path
 from tests.support import golden, golden_meaning
 
 FILES = golden.files("entries/*.json")
@@ -65,3 +67,25 @@ def test_every_cursor_state_is_read_and_written_back(file):
 
 def test_all_digest_types_are_among_the_entries():
     assert {entry.digest_type for file in FILES for entry in golden.entries(file)} == set(DigestType)
+
+
+@pytest.mark.parametrize("file", golden.files("znodes/bk-ledgers-*.json"))
+def test_entries_of_ledgers_with_every_metadata_version_verify(file):
+    content = golden.load(file)
+    password = bytes.fromhex(content["password_hex"])
+    types = {
+        ledger_id_from_path(node.path): decode_ledger_metadata(node.data, node.path).digest_type
+        for node in golden.nodes(file)
+        if node.decoded is not None and node.decoded.get("type") == "LedgerMetadata"
+    }
+    for ledger in content["ledgers"]:
+        assert ledger["ledgerId"] in types
+    for ledger in content["entries"]:
+        # Version 1 does not keep the type; these ledgers were made with CRC32.
+        digest = make_digest(types[ledger["ledgerId"]] or DigestType.CRC32, password)
+        for entry in ledger["entries"]:
+            data = bytes.fromhex(entry["hex"])
+            end = HEADER.size + digest.size
+            assert digest.verify(data[: HEADER.size], data[end:], data[HEADER.size : end]), entry["decoded"]
+            assert HEADER.unpack_from(data)[:2] == (ledger["ledgerId"], entry["entry"])
+            assert data[end:].hex() == entry["decoded"]["payload_hex"]
