@@ -19,15 +19,22 @@ from mledger.errors import InvalidLedgerList
 class LedgerList:
     """Ledgers in rising order, with entries and payload bytes of each; those of the current one are live.
 
-    `current` is the id of the ledger open for writing, always the last, or None (terminated, or only looked at).
-    Look-ups take O(log n). A change of the list makes a new LedgerList; only the live counts change in place.
+    `current` is the id of the ledger open for writing, always the last, or None (terminated, or only looked at);
+    `terminated` is where a terminated topic ends, which may lie in an empty ledger that is no longer listed. Look-ups
+    take O(log n). A change of the list makes a new LedgerList; only the live counts change in place.
     Raises InvalidLedgerList when ids do not rise or `current` is not the last (M1).
     """
 
-    __slots__ = ("_before", "_current", "_ids", "_infos", "_live_entries", "_live_size", "_size_before")
+    __slots__ = ("_before", "_current", "_ids", "_infos", "_live_entries", "_live_size", "_size_before", "_terminated")
 
     def __init__(
-        self, infos: Sequence[LedgerInfo], *, current: int | None = None, live_entries: int = 0, live_size: int = 0
+        self,
+        infos: Sequence[LedgerInfo],
+        *,
+        current: int | None = None,
+        live_entries: int = 0,
+        live_size: int = 0,
+        terminated: Position | None = None,
     ) -> None:
         self._infos = tuple(infos)
         self._ids = [info.ledger_id for info in self._infos]
@@ -35,6 +42,7 @@ class LedgerList:
         if current is not None and (not self._ids or self._ids[-1] != current):
             raise InvalidLedgerList(f"ledger {current} is open for writing but not the last of the list {self._ids}")
         self._current = current
+        self._terminated = terminated
         # entries and bytes of all ledgers before the i-th; the last ledger's own are never in these sums
         self._before = list(accumulate((info.entries for info in self._infos[:-1]), initial=0))
         self._size_before = list(accumulate((info.size for info in self._infos[:-1]), initial=0))
@@ -149,21 +157,25 @@ class LedgerList:
 
     @property
     def first_position(self) -> Position:
-        """The place before the first entry: (first ledger, -1); (-1, -1) for an empty list."""
-        return Position(self._ids[0] if self._ids else NO_ENTRY, NO_ENTRY)
+        """The place before the first entry, (first ledger, -1); of an empty list the termination, or (-1, -1)."""
+        return Position(self._ids[0], NO_ENTRY) if self._ids else self._no_ledgers
 
     @property
     def last_position(self) -> Position:
-        """The end: last entry of the last ledger, entry -1 where that is empty; (-1, -1) for an empty list."""
-        if not self._ids:
-            return Position(NO_ENTRY, NO_ENTRY)
+        """The end: last entry of the last ledger, entry -1 where that is empty; or where the topic was terminated."""
+        if self._terminated is not None or not self._ids:
+            return self._no_ledgers
         return Position(self._ids[-1], self._entries_at(-1) - 1)
 
     @property
     def last_confirmed(self) -> Position:
-        """The last entry there is; with no entry at all the end of the list, (last ledger, -1)."""
+        """The last entry there is; without any, or terminated, the end of the topic as `last_position` gives it."""
         total = self.total_entries
-        return self.entry_at(total - 1) if total else self.last_position
+        return self.entry_at(total - 1) if total and self._terminated is None else self.last_position
+
+    @property
+    def _no_ledgers(self) -> Position:
+        return self._terminated if self._terminated is not None else Position(NO_ENTRY, NO_ENTRY)
 
 
 def check_rising(infos: Sequence[LedgerInfo]) -> None:
@@ -222,7 +234,7 @@ class OpenPlan:
 
     def ledgers(self, new_ledger_id: int | None = None) -> LedgerList:
         """The list after opening, the new ledger empty."""
-        return LedgerList(self.info(new_ledger_id).ledgers, current=new_ledger_id)
+        return LedgerList(self.info(new_ledger_id).ledgers, current=new_ledger_id, terminated=self.base.terminated)
 
 
 def ledgers_to_recover(info: ManagedLedgerInfo) -> tuple[int, ...]:
@@ -289,7 +301,7 @@ class RolloverPlan:
         """The list as a LedgerList; its last ledger is the one open for writing unless it is closed."""
         last = self.info.ledgers[-1:]
         current = last[0].ledger_id if last and last[0].timestamp == 0 else None
-        return LedgerList(self.info.ledgers, current=current)
+        return LedgerList(self.info.ledgers, current=current, terminated=self.info.terminated)
 
 
 def plan_rollover(
