@@ -1,6 +1,10 @@
 """The originals and our own parts, once a worker: a tree that we initialised, with our bookies or with theirs."""
 
+import json
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -74,18 +78,19 @@ class JavaBookies:
     tree: Tree
     process: Original
     ids: list[str]
-    directory: object
+    directory: Path
 
     def stop(self, bookie_id: str) -> None:
         """End one; its connections close and its registration goes."""
         self.process.call("bookies.stop", bookie_id=bookie_id)
 
-    def start(self, number: int) -> str:
-        """Start one on its directory, at the port that it had."""
-        port = {"port": int(self.ids[number].rpartition(":")[2])} if number < len(self.ids) else {}
-        answer = self.process.call(
-            "bookies.start", zookeeper=self.tree.zookeeper, dir=str(self.directory / f"bookie-{number}"), **port
-        )
+    def start(self, bookie_id: str) -> None:
+        """Start a stopped one again on its directory."""
+        assert self._start(self.ids.index(bookie_id), port=int(bookie_id.rpartition(":")[2])) == bookie_id
+
+    def _start(self, number: int, **port: int) -> str:
+        directory = str(self.directory / f"bookie-{number}")
+        answer = self.process.call("bookies.start", zookeeper=self.tree.zookeeper, dir=directory, **port)
         return answer["bookie_id"]
 
 
@@ -94,7 +99,7 @@ def java_bookies(java_bookie_process, new_tree, tmp_path_factory):
     """Four original bookies."""
     bookies = JavaBookies(new_tree(), java_bookie_process, [], tmp_path_factory.mktemp("java-bookies"))
     for number in range(BOOKIES):
-        bookies.ids.append(bookies.start(number))
+        bookies.ids.append(bookies._start(number))
     return bookies
 
 
@@ -105,3 +110,85 @@ def java_on_java(start_original, java_bookies):
     original.call("ledger.connect", zookeeper=java_bookies.tree.zookeeper)
     original.call("topic.connect", zookeeper=java_bookies.tree.zookeeper)
     return original
+
+
+class OurBookies:
+    """Bookie processes of ours in a tree of ours."""
+
+    def __init__(self, tree: Tree, directory) -> None:
+        self.tree = tree
+        self._directory = directory
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._directories: dict[str, Path] = {}
+        for number in range(BOOKIES):
+            self._start(directory / f"bookie-{number}")
+
+    @property
+    def ids(self) -> list[str]:
+        """Those that were ever started."""
+        return sorted(self._directories)
+
+    def stop(self, bookie_id: str) -> None:
+        """End one by kill -9."""
+        process = self._processes.pop(bookie_id)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+    def start(self, bookie_id: str) -> None:
+        """Start a stopped one again on its directory."""
+        assert self._start(self._directories[bookie_id]) == bookie_id
+
+    def _start(self, directory) -> str:
+        command = [sys.executable, "-m", "bookie.server", "--metadata", self.tree.url, "--dir", str(directory)]
+        with open(directory.with_suffix(".log"), "ab") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        line = process.stdout.readline()
+        assert line, directory.with_suffix(".log").read_text()
+        bookie_id = json.loads(line)["bookie_id"]
+        self._processes[bookie_id] = process
+        self._directories[bookie_id] = directory
+        return bookie_id
+
+    def close(self) -> None:
+        """End all."""
+        for bookie_id in list(self._processes):
+            self.stop(bookie_id)
+
+
+@pytest.fixture(scope="session")
+def our_bookies(new_tree, tmp_path_factory):
+    """Four bookies of ours."""
+    bookies = OurBookies(new_tree(), tmp_path_factory.mktemp("our-bookies"))
+    yield bookies
+    bookies.close()
+
+
+@pytest.fixture(scope="session")
+def java_on_ours(start_original, our_bookies):
+    """The original clients on our bookies."""
+    original = start_original()
+    original.call("ledger.connect", zookeeper=our_bookies.tree.zookeeper)
+    original.call("topic.connect", zookeeper=our_bookies.tree.zookeeper)
+    return original
+
+
+@dataclass(frozen=True)
+class Side:
+    """Bookies of one make, and the original clients connected to them."""
+
+    bookies: OurBookies | JavaBookies
+    java: Original
+
+    @property
+    def url(self) -> str:
+        """The tree, for our client."""
+        return self.bookies.tree.url
+
+
+@pytest.fixture(params=["our bookies", "original bookies"])
+def side(request):
+    """Each make of bookies in turn."""
+    ours = request.param == "our bookies"
+    bookies = request.getfixturevalue("our_bookies" if ours else "java_bookies")
+    return Side(bookies, request.getfixturevalue("java_on_ours" if ours else "java_on_java"))
