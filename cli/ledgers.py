@@ -4,6 +4,7 @@ import itertools
 
 import click
 
+from bookie.errors import NoSuchEntry
 from cli.context import Session, session_options
 from cli.entries import EntryWriter
 from cli.looking import looking
@@ -118,6 +119,8 @@ async def _read(session: Session, ledger_id: int, first: int, last: int | None, 
     async with looking(session.url) as cluster:
         reader = await cluster.bookies.open_ledger_no_recovery(ledger_id, password)
         end = reader.last_entry if last is None else last
+        if first > max(0, reader.last_entry):
+            raise NoSuchEntry(f"entry {first} is past ledger {ledger_id}'s last confirmed entry {reader.last_entry}")
         with output.progress("reading", "entries") as progress:
             task = progress.add_task("", total=max(0, end - first + 1))
             entry = first

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+import bookie.server
 from metastore.errors import MledgerError
 from metastore.launcher import ZooKeeperServer
 
@@ -127,9 +128,15 @@ class LocalCluster:
             part = state.part(name)
             if part is None or part.process is None:
                 starting.append((name, self._spawn_bookie(name, state.url)))
-        for name, process in starting:
-            address = self._wait_until_serving(name, process)
-            state = self._save(state.with_part(_part(name, address, process.pid)))
+        try:
+            for name, process in starting:
+                address = self._wait_until_serving(name, process)
+                state = self._save(state.with_part(_part(name, address, process.pid)))
+        except BaseException:
+            for name, process in starting:  # nothing is left running that the state does not name
+                if (part := state.part(name)) is None or part.pid != process.pid:
+                    process.kill()
+            raise
         return state
 
     def stop(self, state: ClusterState) -> list[str]:
@@ -149,7 +156,7 @@ class LocalCluster:
                 stdout=started,
                 stderr=log,
                 cwd=directory,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ | {"PYTHONPATH": _import_path()},
                 start_new_session=True,
             )
 
@@ -165,7 +172,6 @@ class LocalCluster:
             if process.poll() is not None:
                 raise LocalClusterError(f"{name} ended with exit code {process.returncode}: {_last_line(log)} ({log})")
             time.sleep(POLL_S)
-        process.kill()
         raise LocalClusterError(f"{name} did not serve within {START_TIMEOUT_S:g} s: see {log}")
 
     def _save(self, state: ClusterState) -> ClusterState:
@@ -174,6 +180,12 @@ class LocalCluster:
         scratch.write_text(text + "\n")
         scratch.replace(self.directory / STATE_FILE)
         return state
+
+
+def _import_path() -> str:
+    """PYTHONPATH of a bookie: where this program's packages are, whatever the directory it is started in."""
+    here = str(Path(bookie.server.__file__).parents[2])
+    return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _part(name: str, address: str, pid: int) -> Part:

@@ -1,10 +1,14 @@
 """The clients of commands that only look: their types have no method that writes (rule M9)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bookie.client.client import BookKeeperReader, ClientConfig
+import click
+
+from bookie.client.client import BookKeeperReader
+from bookie.client.config import ClientConfig
+from bookie.client.reader import BadReplica
 from metastore.store import MetadataReader
 from metastore.url import open_reader
 
@@ -22,7 +26,27 @@ async def looking(url: str) -> AsyncIterator[Looking]:
     """Connect to the cluster at `url` to look; StoreUnavailable when no server answers in time."""
     async with await open_reader(url) as reader:
         bookies = BookKeeperReader(reader, ClientConfig())
+        bookies.on_bad_replica = warn_once()
         try:
             yield Looking(reader, bookies)
         finally:
             await bookies.close()
+
+
+def warn_once() -> Callable[[BadReplica], None]:
+    """Says on stderr, once a bookie and ledger, that a replica is bad; the entry was read elsewhere."""
+    warned: set[tuple[int, str]] = set()
+
+    def warn(replica: BadReplica) -> None:
+        if (replica.ledger_id, replica.bookie_id) not in warned:
+            warned.add((replica.ledger_id, replica.bookie_id))
+            click.echo(f"mledger: warning: {_bad(replica)}", err=True)
+
+    return warn
+
+
+def _bad(replica: BadReplica) -> str:
+    return (
+        f"bookie {replica.bookie_id} has no good copy of entry {replica.entry} of ledger {replica.ledger_id} "
+        f"({replica.reason}); another replica was read"
+    )

@@ -1,5 +1,6 @@
 """The `mledger` command: its groups, and how errors become one line and an exit code."""
 
+import logging
 import os
 import sys
 import traceback
@@ -38,6 +39,7 @@ for verb in (cluster.up, cluster.down, cluster.status):
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: the process's) and return its exit code."""
+    _set_up_logging()
     try:
         result = command.main(args=arguments, prog_name="mledger", standalone_mode=False)
         return result if isinstance(result, int) else OK
@@ -67,6 +69,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def main() -> None:
     """Entry point of the `mledger` script."""
     sys.exit(run())
+
+
+def _set_up_logging() -> None:
+    """The parts' own logs are for who looks into the program; what users need to know, commands say."""
+    if os.environ.get(DEBUG_VARIABLE):
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    else:
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _failed(error: Exception) -> int:
