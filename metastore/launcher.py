@@ -144,7 +144,7 @@ class ZooKeeperServer:
         host: str = "127.0.0.1",
         tick_ms: int = 500,
         sync: bool = True,
-        heap_mb: int = 128,
+        heap_mb: int = 256,
         runtime: ZooKeeperRuntime | None = None,
         timeout: float = 60.0,
     ) -> "ZooKeeperServer":

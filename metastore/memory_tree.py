@@ -13,7 +13,7 @@ from metastore.errors import (
     NodeNotFound,
     NodeTooLarge,
 )
-from metastore.node_path import check_changeable, check_path, parent_of
+from metastore.node_path import check_operation, check_path, parent_of
 from metastore.store import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
@@ -89,6 +89,8 @@ class MemoryTree:
 
     def apply(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
         """Carry out all `operations` for a session, or none; raises what the first that fails raises."""
+        for operation in operations:
+            check_operation(operation)
         _check_size(operations)
         undos: list[Undo] = []
         events: list[Event] = []
@@ -114,7 +116,7 @@ class MemoryTree:
         return None
 
     def _create(self, create: Create, session_id: int, undos: list[Undo], events: list[Event]) -> str:
-        path = check_changeable(create.path)
+        path = create.path
         parent_path = parent_of(path)
         parent = self._entries.get(parent_path)
         if parent is None:
@@ -153,7 +155,7 @@ class MemoryTree:
         return entry.version
 
     def _delete(self, delete: Delete, undos: list[Undo], events: list[Event]) -> None:
-        path = check_changeable(delete.path)
+        path = delete.path
         entry = self._at_version(path, delete.version)
         if entry.children:
             raise NodeNotEmpty(f"{path} has children: delete them first", path)
@@ -170,7 +172,7 @@ class MemoryTree:
         undos.append(undo)
 
     def _entry(self, path: str) -> _Entry:
-        entry = self._entries.get(check_path(path))
+        entry = self._entries.get(path)
         if entry is None:
             raise NodeNotFound(f"{path} does not exist", path)
         return entry

@@ -21,8 +21,8 @@ _END = _HEADER.pack(-1, 1, -1)
 # czxid, mzxid, CTIME, MTIME, VERSION, cversion, aversion, OWNER, data length, NUMBER OF CHILDREN, pzxid
 _STAT = struct.Struct("!16xqqi8xq4xi8x")
 
-FIRST_NODES = 32
-MAX_NODES = 1_000
+FIRST_NODES = 4
+MAX_NODES = 250
 REQUESTS_AT_ONCE = 16
 GROWTH = 8
 REPLY_BYTES = 1_000_000

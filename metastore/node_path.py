@@ -3,6 +3,7 @@
 import re
 
 from metastore.errors import InvalidName
+from metastore.store import Create, Delete, Operation
 
 # ZooKeeper refuses control characters, surrogates, private use and all it cannot hold in 16 bits.
 _VALID = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+)+")
@@ -15,11 +16,11 @@ def check_path(path: str) -> str:
     return path
 
 
-def check_changeable(path: str) -> str:
-    """`path` itself if its node can be created or deleted, so not the root; else InvalidName."""
-    if path == "/":
-        raise InvalidName("the root can neither be created nor deleted", path)
-    return check_path(path)
+def check_operation(operation: Operation) -> None:
+    """InvalidName if no store could carry out `operation`: its path, or the root created or deleted."""
+    check_path(operation.path)
+    if operation.path == "/" and isinstance(operation, Create | Delete):
+        raise InvalidName("the root can neither be created nor deleted", "/")
 
 
 def parent_of(path: str) -> str:

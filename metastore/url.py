@@ -74,8 +74,8 @@ def _parse_ensemble(url: str, rest: str) -> ZooKeeperUrl:
         return ZooKeeperUrl(tuple(hosts))
     try:
         return ZooKeeperUrl(tuple(hosts), check_path(slash + chroot.removesuffix("/")))
-    except InvalidName as error:
-        raise InvalidMetadataUrl(f"{url!r} has no valid chroot: {error}") from None
+    except InvalidName:
+        raise InvalidMetadataUrl(f"{slash + chroot!r} in {url!r} is not a node's path: {FORMS}") from None
 
 
 def _without_credentials(url: str) -> str:

@@ -47,7 +47,7 @@ from metastore.errors import (
     NodeTooLarge,
     StoreUnavailable,
 )
-from metastore.node_path import ancestors_of, check_changeable, check_path
+from metastore.node_path import ancestors_of, check_operation, check_path
 from metastore.store import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
@@ -340,15 +340,14 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
             await self._write(self._request(Create(path)), path)
 
     def _request(self, operation: Operation) -> Any:
+        check_operation(operation)
         match operation:
             case Create(path, data, ephemeral, sequential):
-                check_changeable(path)
                 flags = EPHEMERAL * ephemeral | SEQUENTIAL * sequential
                 return CreateRequest(self._full(path), data, OPEN_ACL_UNSAFE, flags)
             case Put(path, data, version):
                 return SetData(self._full(path), data, version)
             case Delete(path, version):
-                check_changeable(path)
                 return DeleteRequest(self._full(path), version)
             case Check(path, version):
                 return CheckVersion(self._full(path), version)

@@ -67,7 +67,7 @@ class _Reply:
 
     __slots__ = ("_inbox", "error", "future", "taken", "value")
 
-    def __init__(self, inbox: "_Inbox", future: asyncio.Future[Any]) -> None:
+    def __init__(self, inbox: "Inbox", future: asyncio.Future[Any]) -> None:
         self._inbox = inbox
         self.future = future
         self.taken = False
@@ -83,7 +83,7 @@ class _Reply:
         self._inbox.put(self)
 
 
-class _Inbox:
+class Inbox:
     """What other threads leave for the loop, in order, with one wake-up for all that piles up meanwhile."""
 
     def __init__(self, take: Callable[[list[Any]], None]) -> None:
@@ -118,7 +118,7 @@ class ZooKeeperConnection:
         self.hosts = hosts
         self.session = Session(url, SessionState.SUSPENDED)
         self.session_id = 0
-        self._inbox = _Inbox(self._take)
+        self._inbox = Inbox(self._take)
         self._in_flight = 0
         self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
         self._shut_down_done: asyncio.Event | None = None

@@ -1,0 +1,68 @@
+"""Any sequence of operations gives the same results in memory and in ZooKeeper, and leaves the same tree."""
+
+import itertools
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, settings
+
+from metastore.errors import MetadataError
+from metastore.store import ANY_VERSION, Check, Create, Delete, Put
+from metastore.url import open_store
+from tests.support.aio import run
+
+PATHS = st.sampled_from(["/", "/a", "/b", "/a/a", "/a/b", "/a/b/a", "/b/a", "/a//b", "a"])
+DATA = st.binary(max_size=2)
+VERSIONS = st.sampled_from([ANY_VERSION, 0, 1, 2])
+OPERATIONS = st.one_of(
+    st.builds(Create, PATHS, DATA, ephemeral=st.booleans(), sequential=st.booleans()),
+    st.builds(Put, PATHS, DATA, VERSIONS),
+    st.builds(Delete, PATHS, VERSIONS),
+    st.builds(Check, PATHS, VERSIONS),
+)
+STEPS = st.lists(st.one_of(OPERATIONS, st.lists(OPERATIONS, max_size=5), PATHS), max_size=25)
+numbers = itertools.count(1)
+
+
+async def carry_out(store, step):
+    match step:
+        case list():
+            return await store.multi(step)
+        case Create(path, data, ephemeral, sequential):
+            return await store.create(path, data, ephemeral=ephemeral, sequential=sequential, parents=path == "/a/b/a")
+        case Put(path, data, version):
+            return await store.put(path, data, version)
+        case Delete(path, version):
+            return await store.delete(path, version)
+        case Check():
+            return await store.multi([step])
+        case path:
+            stat = await store.exists(path)
+            return stat and (stat.version, stat.num_children, await store.children(path))
+
+
+async def story(store, steps):
+    """The outcome of each step, then the tree, session ids as yes or no."""
+    outcomes = []
+    for step in steps:
+        try:
+            outcomes.append(await carry_out(store, step))
+        except MetadataError as error:
+            outcomes.append((type(error), error.path))
+    paths = ["/"]
+    for path in paths:
+        paths += [f"{path.rstrip('/')}/{name}" for name in await store.children(path)]
+    nodes = await store.get_many(paths)
+    tree = [(path, node.data, node.version, node.stat.num_children) for path, node in zip(paths, nodes, strict=True)]
+    owners = [node.stat.ephemeral_owner == store.session_id for node in nodes]
+    return outcomes, tree, owners
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS)
+def test_memory_and_zookeeper_tell_the_same_story(metadata_url, steps):
+    async def main():
+        url = f"{metadata_url}/run-{next(numbers)}"
+        async with await open_store(url, create_chroot=True) as zookeeper, await open_store("memory:") as memory:
+            assert await story(zookeeper, steps) == await story(memory, steps)
+
+    run(main())
