@@ -1,16 +1,11 @@
 """The originals and our own parts, once a worker: a tree that we initialised, with our bookies or with theirs."""
 
-import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from metastore.layout import initialize
-from metastore.url import open_store
-from tests.support.aio import run
+from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.originals import Original, build, missing_tools
 
 BOOKIES = 4
@@ -24,11 +19,6 @@ class Tree:
     zookeeper: str
 
 
-async def _initialize(url):
-    async with await open_store(url) as store:
-        await initialize(store)
-
-
 @pytest.fixture(scope="session")
 def new_tree(shared_zookeeper, _new_chroot):
     """Makes a chroot that our own code has initialised."""
@@ -36,7 +26,7 @@ def new_tree(shared_zookeeper, _new_chroot):
     def create() -> Tree:
         chroot = _new_chroot()
         tree = Tree(shared_zookeeper.url + chroot, shared_zookeeper.connect_string + chroot)
-        run(_initialize(tree.url))
+        initialize_cluster(tree.url)
         return tree
 
     return create
@@ -115,53 +105,32 @@ def java_on_java(start_original, java_bookies):
 class OurBookies:
     """Bookie processes of ours in a tree of ours."""
 
-    def __init__(self, tree: Tree, directory) -> None:
+    def __init__(self, tree: Tree, processes: BookieProcesses) -> None:
         self.tree = tree
-        self._directory = directory
-        self._processes: dict[str, subprocess.Popen[str]] = {}
-        self._directories: dict[str, Path] = {}
-        for number in range(BOOKIES):
-            self._start(directory / f"bookie-{number}")
+        self._processes = processes
 
     @property
     def ids(self) -> list[str]:
-        """Those that were ever started."""
-        return sorted(self._directories)
+        """All, running or not."""
+        return [bookie.bookie_id for bookie in self._processes]
 
     def stop(self, bookie_id: str) -> None:
         """End one by kill -9."""
-        process = self._processes.pop(bookie_id)
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        self._processes.kill(self.ids.index(bookie_id))
 
     def start(self, bookie_id: str) -> None:
         """Start a stopped one again on its directory."""
-        assert self._start(self._directories[bookie_id]) == bookie_id
-
-    def _start(self, directory) -> str:
-        command = [sys.executable, "-m", "bookie.server", "--metadata", self.tree.url, "--dir", str(directory)]
-        with open(directory.with_suffix(".log"), "ab") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        line = process.stdout.readline()
-        assert line, directory.with_suffix(".log").read_text()
-        bookie_id = json.loads(line)["bookie_id"]
-        self._processes[bookie_id] = process
-        self._directories[bookie_id] = directory
-        return bookie_id
-
-    def close(self) -> None:
-        """End all."""
-        for bookie_id in list(self._processes):
-            self.stop(bookie_id)
+        self._processes.restart(self.ids.index(bookie_id))
 
 
 @pytest.fixture(scope="session")
 def our_bookies(new_tree, tmp_path_factory):
     """Four bookies of ours."""
-    bookies = OurBookies(new_tree(), tmp_path_factory.mktemp("our-bookies"))
-    yield bookies
-    bookies.close()
+    tree = new_tree()
+    processes = BookieProcesses(tree.url, tmp_path_factory.mktemp("our-bookies"))
+    processes.start(BOOKIES)
+    yield OurBookies(tree, processes)
+    processes.close()
 
 
 @pytest.fixture(scope="session")
