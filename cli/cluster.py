@@ -26,11 +26,11 @@ directory_option = click.option(
 
 @click.command()
 @directory_option
-@click.option("--bookies", type=click.IntRange(1, 64), default=DEFAULT_BOOKIES, show_default=True, help="How many.")
+@click.option("--bookies", type=click.IntRange(1, 64), help="How many.  [default: those there were, at first 4]")
 @click.option("--zookeeper-port", type=click.IntRange(0, 65535), default=0, help="0: the port it had, or a free one.")
 @session_options
 @click.pass_obj
-def up(session: Session, directory: Path, bookies: int, zookeeper_port: int) -> None:
+def up(session: Session, directory: Path, bookies: int | None, zookeeper_port: int) -> None:
     """Start a real ZooKeeper and bookies on this machine; what runs already is left as it is.
 
     Everything binds to 127.0.0.1 and keeps running until `mledger down`.
@@ -38,12 +38,14 @@ def up(session: Session, directory: Path, bookies: int, zookeeper_port: int) -> 
     output = session.output
     cluster = LocalCluster(directory)
     with cluster.locked(), output.progress("starting", "processes") as progress:
-        task = progress.add_task("", total=bookies + 1)
-        state = cluster.start_zookeeper(cluster.load() or ClusterState(), zookeeper_port)
+        state = cluster.load() or ClusterState()
+        wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
+        task = progress.add_task("", total=wanted + 1)
+        state = cluster.start_zookeeper(state, zookeeper_port)
         progress.advance(task)
         session.run(_initialize(state.url))
-        state = cluster.start_bookies(state, bookies)
-        progress.update(task, completed=bookies + 1)
+        state = cluster.start_bookies(state, wanted)
+        progress.update(task, completed=wanted + 1)
     output.record(_describe(state, directory))
     output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
 

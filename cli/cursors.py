@@ -214,16 +214,16 @@ async def _create(
     url: str, topic: str, cursor: str, start: Start, properties: dict[str, str], options: WriteOptions
 ) -> Position:
     async with opened_topic(url, topic, options) as opened:
-        created = await opened.open_cursor(cursor, initial=start, cursor_properties=properties)
+        created = await opened.open_cursor(cursor, initial=start, properties=properties, exclusive=True)
         return created.mark_delete
 
 
 async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions, timeline: Timeline) -> Table:
     async with opened_topic(url, topic, options, timeline) as opened:
-        names = [cursor] if cursor else opened.cursors
+        await opened.initialized()
         rows: list[tuple[Value, ...]] = []
-        for name in names:
-            found = await opened.open_cursor(name)
+        for name in [cursor] if cursor else opened.cursors:
+            found = await opened.open_cursor(name, create=False)
             rows.append((name, str(found.mark_delete), len(found.holes), found.backlog))
     return Table("done", columns("cursor", "position", "holes", "backlog"), tuple(rows))
 

@@ -65,6 +65,11 @@ class ClusterState:
         """The cluster's metadata URL."""
         return f"zk://{self.parts[0].address}"
 
+    @property
+    def bookies(self) -> tuple[Part, ...]:
+        """The parts that are bookies."""
+        return tuple(part for part in self.parts if part.name != ZOOKEEPER)
+
     def part(self, name: str) -> Part | None:
         """The part of that name, whether it runs or not."""
         return next((part for part in self.parts if part.name == name), None)
@@ -72,7 +77,7 @@ class ClusterState:
     def with_part(self, part: Part) -> "ClusterState":
         """The state with `part` in place of the one of its name."""
         others = [other for other in self.parts if other.name != part.name]
-        return ClusterState(tuple(sorted([*others, part], key=lambda each: (each.name != ZOOKEEPER, each.name))))
+        return ClusterState(tuple(sorted([*others, part], key=_order)))
 
 
 class LocalCluster:
@@ -120,11 +125,9 @@ class LocalCluster:
         return self._save(state.with_part(_part(ZOOKEEPER, server.connect_string, server.pid)))
 
     def start_bookies(self, state: ClusterState, count: int) -> ClusterState:
-        """Bookies bookie-1 to bookie-`count`, and those there were before, running; they start side by side."""
-        known = [part.name for part in state.parts if part.name != ZOOKEEPER]
-        names = sorted({f"bookie-{number}" for number in range(1, count + 1)} | set(known))
+        """Bookies bookie-1 to bookie-`count` running; they start side by side."""
         starting = []
-        for name in names:
+        for name in (f"bookie-{number}" for number in range(1, count + 1)):
             part = state.part(name)
             if part is None or part.process is None:
                 starting.append((name, self._spawn_bookie(name, state.url)))
@@ -141,9 +144,8 @@ class LocalCluster:
 
     def stop(self, state: ClusterState) -> list[str]:
         """End what runs, bookies before ZooKeeper: SIGTERM, and kill -9 after a while. The names of those ended."""
-        bookies = [part for part in state.parts if part.name != ZOOKEEPER]
         zookeeper = [part for part in state.parts if part.name == ZOOKEEPER]
-        return [*_stop(bookies), *_stop(zookeeper)]
+        return [*_stop(state.bookies), *_stop(zookeeper)]
 
     def _spawn_bookie(self, name: str, url: str) -> subprocess.Popen[bytes]:
         directory = self.directory / name
@@ -180,6 +182,10 @@ class LocalCluster:
         scratch.write_text(text + "\n")
         scratch.replace(self.directory / STATE_FILE)
         return state
+
+
+def _order(part: Part) -> tuple[int, str]:
+    return (0 if part.name == ZOOKEEPER else len(part.name), part.name)
 
 
 def _import_path() -> str:

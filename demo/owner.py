@@ -38,7 +38,7 @@ async def own(url: str) -> None:
         await asyncio.to_thread(sys.stdin.readline)
         for subscription in SUBSCRIPTIONS:
             if subscription.in_flight is not None:
-                await go_on(topic.cursor(subscription.name), subscription.in_flight, rows)
+                await go_on(await topic.open_cursor(subscription.name), subscription.in_flight, rows)
         await asyncio.Event().wait()
 
 
@@ -56,7 +56,7 @@ async def publish(topic: mledger.ManagedLedger) -> RowMap:
             told = rows.rows
             say(rows=told)
             for subscription in SUBSCRIPTIONS:
-                follow(topic.cursor(subscription.name), subscription, rows)
+                follow(topic.open_cursors[subscription.name], subscription, rows)
     for future in waiting:
         for appended in await future:
             rows.add(appended)
@@ -72,7 +72,7 @@ def follow(cursor: mledger.Cursor, subscription: Subscription, rows: RowMap) -> 
 
 async def acknowledge(topic: mledger.ManagedLedger, subscription: Subscription, rows: RowMap) -> None:
     """Everything the subscription acknowledges durably; returns when it is."""
-    cursor = topic.cursor(subscription.name)
+    cursor = await topic.open_cursor(subscription.name)
     if subscription.snapshot:
         await cursor.acknowledge_cumulative(rows.position(subscription.snapshot - 1))
         await cursor.close()

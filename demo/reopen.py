@@ -50,6 +50,7 @@ async def reopen(url: str, told: dict[str, Any]) -> int:
     async with mledger.open_cluster(url) as cluster:
         console.print("\n[bold]Recovery in a new process[/bold]")
         topic = await cluster.open_topic(TOPIC, config=CONFIG, events=Timeline())
+        await topic.initialized()
         cursors = {each.name: await topic.open_cursor(each.name) for each in SUBSCRIPTIONS}
         show_cursors(cursors, {each["cursor"]: each for each in told["dry_run"]})
         console.print("\n[bold]Read back and recounted[/bold]")
@@ -64,7 +65,7 @@ async def reopen(url: str, told: dict[str, Any]) -> int:
             return 1
         console.print("\n[bold]Trim: consumed ledgers may go now[/bold]")
         topic = await cluster.open_topic(TOPIC, config=TRIMMING, events=Timeline())
-        await topic.trim()
+        await topic.initialized()
         await topic.close()
     return 0
 

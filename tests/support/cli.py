@@ -1,0 +1,53 @@
+"""The `mledger` command as its users run it: a process, with its exit code and what it printed."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its output read as one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Its output read as one JSON object a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def mledger(*arguments: object, url: str | None = None, stdin: str = "", timeout: float = 60.0) -> Done:
+    """Run `mledger` with `arguments`; `url` as MLEDGER_METADATA."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
+    environment["PYTHONPATH"] = str(ROOT)
+    if url is not None:
+        environment["MLEDGER_METADATA"] = url
+    command = [sys.executable, "-m", "cli.main", *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, env=environment, capture_output=True, text=True, timeout=timeout)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def ok(*arguments: object, url: str | None = None, stdin: str = "") -> Done:
+    """As `mledger`, and it has to succeed."""
+    done = mledger(*arguments, url=url, stdin=stdin)
+    assert done.code == 0, f"mledger {' '.join(map(str, arguments))} ended with {done.code}: {done.err}"
+    return done
+
+
+def answer(*arguments: object, url: str | None = None, stdin: str = "") -> Any:
+    """The JSON document that a command answers with."""
+    return ok(*arguments, "--output", "json", url=url, stdin=stdin).json
