@@ -133,10 +133,7 @@ class AckState:
         With `words`, the entry at `position` is a batch of which the indexes with bit 0 are deleted. Raises
         InvalidPosition for a position past the end, or below mark-delete.
         """
-        if position > max(ledgers.last_position, ledgers.last_confirmed):
-            raise InvalidPosition(f"{position} is past the last confirmed entry {ledgers.last_confirmed}")
-        if position < self.mark_delete:
-            raise InvalidPosition(f"{position} is below mark-delete {self.mark_delete}: reset the cursor to go back")
+        self.check_markable(position, ledgers)
         before = self.mark_delete
         if left := _trim(words):
             self._move(max(before, Position(position.ledger_id, position.entry_id - 1)))
@@ -144,6 +141,13 @@ class AckState:
         self._move(position)
         self._advance(ledgers)
         return self.mark_delete != before
+
+    def check_markable(self, position: Position, ledgers: LedgerList) -> None:
+        """Raise InvalidPosition unless mark-delete may move to `position`: past the last entry or back it may not."""
+        if position > max(ledgers.last_confirmed, self.mark_delete):
+            raise InvalidPosition(f"{position} is past the last confirmed entry {ledgers.last_confirmed}")
+        if position < self.mark_delete:
+            raise InvalidPosition(f"{position} is below mark-delete {self.mark_delete}: reset the cursor to go back")
 
     def reset(self, mark_delete: Position, batch: BatchDeletion | None = None) -> None:
         """Stand at `mark_delete` with nothing acknowledged above it (C7) but the batch indexes of `batch`."""
@@ -159,7 +163,7 @@ class AckState:
         self._move(position)
 
     def _check_not_past_end(self, by_ledger: "dict[int, list[int]]", ledgers: LedgerList) -> None:
-        end = max(ledgers.last_position, ledgers.last_confirmed)
+        end = max(ledgers.last_confirmed, self.mark_delete)
         for ledger_id, entries in by_ledger.items():
             if ledger_id >= end.ledger_id:
                 past = Position(ledger_id, max(entries))

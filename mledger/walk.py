@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from metastore.position import NO_ENTRY, Position
 from mledger.acks import AckState
-from mledger.errors import InvalidPosition
 from mledger.ledger_list import LedgerList
 
 EARLIEST = Position(-1, -1)
@@ -159,11 +158,8 @@ def plan_reset(ledgers: LedgerList, to: Position, *, force: bool = False) -> Res
 
 
 def check_markable(ledgers: LedgerList, acks: AckState, position: Position) -> None:
-    """Raise InvalidPosition unless mark-delete may move to `position`: past the end or back it may not."""
-    if position > ledgers.last_position and position > ledgers.last_confirmed:
-        raise InvalidPosition(f"{position} is past the last confirmed entry {ledgers.last_confirmed}")
-    if position < acks.mark_delete:
-        raise InvalidPosition(f"{position} is below mark-delete {acks.mark_delete}: reset the cursor to go back")
+    """Raise InvalidPosition unless mark-delete may move to `position`: past the last entry or back it may not."""
+    acks.check_markable(position, ledgers)
 
 
 def find_newest(

@@ -161,8 +161,9 @@ def ledger_list(state: dict) -> LedgerList:
     """The original's list of ledgers as it had it in memory."""
     infos = [LedgerInfo(each["ledgerId"], each["entries"] or 0, each["size"] or 0) for each in state["ledgers"]]
     current = next((each["ledgerId"] for each in state["ledgers"] if not each["closed"]), None)
-    live = state["numberOfEntries"] - sum(info.entries for info in infos) if current is not None else 0
-    return LedgerList(infos, current=current, live_entries=live)
+    live = state["numberOfEntries"] - sum(info.entries for info in infos)
+    live_size = state["totalSize"] - sum(info.size for info in infos)
+    return LedgerList(infos, current=current, live_entries=live, live_size=live_size)
 
 
 def parse_ranges(text: str) -> list[PositionRange]:
