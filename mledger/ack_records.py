@@ -12,8 +12,9 @@ import numpy as np
 from metastore.codec import encode_managed_cursor_info
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
-from mledger.acks import AckState, EdgeArrays, WordArrays
+from mledger.acks import AckState
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
+from mledger.entry_bits import EdgeArrays, WordArrays
 from mledger.errors import AckStateTooLarge
 
 Properties = tuple[tuple[str, int], ...]

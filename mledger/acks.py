@@ -10,51 +10,28 @@ reported and skipped (R7).
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import islice
 
-import numpy as np
 from pyroaring import BitMap
 
 from metastore.position import NO_ENTRY, Position, PositionRange
 from metastore.records import BatchDeletion, LedgerBits
+from mledger.entry_bits import (
+    MAX_ENTRY,
+    EdgeArrays,
+    EntryRun,
+    WordArrays,
+    and_words,
+    bits_of_words,
+    edges_of,
+    run,
+    run_end,
+    runs,
+    trim_words,
+    words_of,
+)
 from mledger.errors import InvalidPosition
 from mledger.ledger_list import LedgerList
-
-BITS_PER_WORD = 64
-MAX_ENTRY = 2**32 - 1  # entry ids above do not fit a portable RoaringBitmap; no ledger comes near
-
-
-EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
-
-
-class EntryRun(NamedTuple):
-    """Entries `first` to `last` of one ledger, both included."""
-
-    first: int
-    last: int
-
-
-class EdgeArrays(NamedTuple):
-    """First and last entries of all runs of deleted entries of one ledger."""
-
-    ledger_id: int
-    firsts: EntryArray
-    lasts: EntryArray
-
-
-class WordArrays(NamedTuple):
-    """Deleted entries of one ledger as `length` bit-set words: `values` at `indexes`, 0 elsewhere."""
-
-    ledger_id: int
-    length: int
-    indexes: EntryArray
-    values: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
-
-    def all_words(self) -> tuple[int, ...]:
-        """All words as signed numbers."""
-        words = np.zeros(self.length, dtype=np.uint64)
-        words[self.indexes] = self.values
-        return tuple(words.view(np.int64).tolist())
 
 
 class AckState:
@@ -108,7 +85,7 @@ class AckState:
     def acknowledge_run(self, ledger_id: int, first: int, last: int, ledgers: LedgerList) -> int:
         """Delete entries `first` to `last` of one ledger as `acknowledge` does; how many are newly deleted."""
         self._check_not_past_end({ledger_id: [last]}, ledgers)
-        newly = self._delete(ledger_id, _run(first, min(last, ledgers.entries(ledger_id) - 1)), ledgers)
+        newly = self._delete(ledger_id, run(first, min(last, ledgers.entries(ledger_id) - 1)), ledgers)
         if newly:
             self._advance(ledgers)
         return newly
@@ -119,7 +96,7 @@ class AckState:
         if not ledgers.exists(position) or self.is_deleted(position):
             return False
         held = self._batches.get(position)
-        left = _trim(words) if held is None else _and(held, words)
+        left = trim_words(words) if held is None else and_words(held, words)
         if not left:
             return bool(self.acknowledge((position,), ledgers))
         if left == held:
@@ -135,7 +112,7 @@ class AckState:
         """
         self.check_markable(position, ledgers)
         before = self.mark_delete
-        if left := _trim(words):
+        if left := trim_words(words):
             self._move(max(before, Position(position.ledger_id, position.entry_id - 1)))
             return self.acknowledge_batch(position, left, ledgers) or self.mark_delete != before
         self._move(position)
@@ -155,7 +132,7 @@ class AckState:
         self._deleted = {}
         self._batches = {}
         self._batch_order = []
-        if batch is not None and batch.position > mark_delete and (words := _trim(batch.words)):
+        if batch is not None and batch.position > mark_delete and (words := trim_words(batch.words)):
             self._keep_batch(batch.position, words)
 
     def move_mark_delete(self, position: Position) -> None:
@@ -230,7 +207,7 @@ class AckState:
             bits = self._deleted.get(ledger_id)
             if bits is None or entry_id + 1 not in bits:
                 break
-            entry_id = _run_end(bits, entry_id + 1)
+            entry_id = run_end(bits, entry_id + 1)
             reached = Position(ledger_id, entry_id)
         if reached != self.mark_delete:
             self._move(reached)
@@ -274,14 +251,14 @@ class AckState:
         bits = self._deleted.get(ledger_id)
         if bits is None:
             return [EntryRun(first, last)]
-        runs = []
-        for deleted in _runs(bits & _run(first, last)):
+        live: list[EntryRun] = []
+        for deleted in runs(bits & run(first, last)):
             if first < deleted.first:
-                runs.append(EntryRun(first, deleted.first - 1))
+                live.append(EntryRun(first, deleted.first - 1))
             first = deleted.last + 1
         if first <= last:
-            runs.append(EntryRun(first, last))
-        return runs
+            live.append(EntryRun(first, last))
+        return live
 
     def nth_live(self, ledger_id: int, first: int, n: int) -> int:
         """The entry id of the `n`-th (from 1) entry of `ledger_id` at or above `first` that is not deleted."""
@@ -309,20 +286,23 @@ class AckState:
         """How many ranges `ranges()` would give."""
         return sum(len(edges.firsts) for edges in self.edge_arrays())
 
-    def ranges(self) -> list[PositionRange]:
-        """Deleted entries above mark-delete as ranges, open below, closed above, none crossing a ledger, in order."""
-        return [
-            PositionRange(Position(ledger_id, run.first - 1), Position(ledger_id, run.last))
+    def ranges(self, limit: int | None = None) -> list[PositionRange]:
+        """Deleted entries above mark-delete as ranges, open below, closed above, none crossing a ledger, in order.
+
+        With `limit` only the first ones.
+        """
+        found = (
+            PositionRange(Position(ledger_id, first - 1), Position(ledger_id, last))
             for ledger_id in sorted(self._deleted)
-            for run in _runs(self._deleted[ledger_id])
-        ]
+            for first, last in runs(self._deleted[ledger_id])
+        )
+        return list(islice(found, limit))
 
     def describe_ranges(self, limit: int | None = None) -> str:
         """The ranges as Pulsar prints them, `[(3:1..3:2],(4:-1..4:0]]`; at most `limit` of them, then how many more."""
-        ranges = self.ranges()
-        shown = ranges if limit is None else ranges[:limit]
-        more = f",… {len(ranges) - len(shown)} more" if len(shown) < len(ranges) else ""
-        return f"[{','.join(map(str, shown))}{more}]"
+        shown = self.ranges(limit)
+        left = 0 if limit is None else self.range_count - len(shown)
+        return f"[{','.join(map(str, shown))}{f',… {left} more' if left else ''}]"
 
     def ledger_bits(self) -> tuple[LedgerBits, ...]:
         """Deleted entries above mark-delete as bit-set words (bit = entry id, 1 = deleted), in order of ledgers."""
@@ -330,11 +310,11 @@ class AckState:
 
     def edge_arrays(self) -> Iterator[EdgeArrays]:
         """The ranges as arrays, one item a ledger, in order."""
-        return (_edges(ledger_id, self._deleted[ledger_id]) for ledger_id in sorted(self._deleted))
+        return (edges_of(ledger_id, self._deleted[ledger_id]) for ledger_id in sorted(self._deleted))
 
     def word_arrays(self) -> Iterator[WordArrays]:
         """The bit-set words that are not zero as arrays, one item a ledger, in order."""
-        return (_words(ledger_id, self._deleted[ledger_id]) for ledger_id in sorted(self._deleted))
+        return (words_of(ledger_id, self._deleted[ledger_id]) for ledger_id in sorted(self._deleted))
 
     @property
     def has_batches(self) -> bool:
@@ -389,12 +369,12 @@ class AckState:
             last = ledgers.entries(ledger_id) - 1
             if ledger_id == upper.ledger_id:
                 last = min(last, upper.entry_id)
-            self._delete(ledger_id, _run(first, last), ledgers)
+            self._delete(ledger_id, run(first, last), ledgers)
             ledger_id = ledgers.next_id(ledger_id)
 
     def _recover_bits(self, item: LedgerBits, ledgers: LedgerList, warnings: list[str]) -> None:
         try:
-            bits = BitMap.deserialize(item.bitmap) if item.bitmap else _from_words(item.words)
+            bits = BitMap.deserialize(item.bitmap) if item.bitmap else bits_of_words(item.words)
         except ValueError as error:
             warnings.append(f"bitmap of ledger {item.ledger_id} is invalid ({error}): skipped")
             return
@@ -413,69 +393,7 @@ class AckState:
         if not ledgers.exists(item.position):
             warnings.append(f"batch indexes of {item.position}, where no entry is: dropped")
             return
-        if words := _trim(item.words):
+        if words := trim_words(item.words):
             self._keep_batch(item.position, words)
         else:
             self._delete(item.position.ledger_id, BitMap((item.position.entry_id,)), ledgers)
-
-
-def _run(first: int, last: int) -> BitMap:
-    bits = BitMap()
-    if max(first, 0) <= min(last, MAX_ENTRY):
-        bits.add_range(max(first, 0), min(last, MAX_ENTRY) + 1)
-    return bits
-
-
-def _run_end(bits: BitMap, start: int) -> int:
-    """The last entry of the run of set bits that begins at `start`, which is set."""
-    step = 1
-    while bits.contains_range(start, start + step + 1) and start + step <= MAX_ENTRY:
-        step *= 2
-    low, high = start + step // 2, start + step  # low is in the run (start for step 1), high is past it
-    while high - low > 1:
-        middle = (low + high) // 2
-        if bits.contains_range(start, middle + 1):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _edges(ledger_id: int, bits: BitMap) -> EdgeArrays:
-    entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
-    breaks = np.flatnonzero(np.diff(entries) != 1)
-    firsts = entries[np.concatenate(([0], breaks + 1))]
-    return EdgeArrays(ledger_id, firsts, entries[np.concatenate((breaks, [len(entries) - 1]))])
-
-
-def _runs(bits: BitMap) -> Iterator[EntryRun]:
-    if not bits:
-        return iter(())
-    edges = _edges(0, bits)
-    return map(EntryRun, edges.firsts.tolist(), edges.lasts.tolist())
-
-
-def _words(ledger_id: int, bits: BitMap) -> WordArrays:
-    entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
-    indexes, starts = np.unique(entries // BITS_PER_WORD, return_index=True)
-    flags = np.uint64(1) << (entries % BITS_PER_WORD).astype(np.uint64)
-    return WordArrays(ledger_id, int(indexes[-1]) + 1, indexes, np.bitwise_or.reduceat(flags, starts))
-
-
-def _from_words(words: Sequence[int]) -> BitMap:
-    """Set bits of signed 64-bit words; those past what a bitmap takes are an error."""
-    packed = np.array([word & (2**64 - 1) for word in words], dtype="<u8")
-    entries = np.flatnonzero(np.unpackbits(packed.view(np.uint8), bitorder="little"))
-    return BitMap(entries.astype(np.uint32))
-
-
-def _trim(words: Sequence[int]) -> tuple[int, ...]:
-    """The words without trailing zeros: empty when no index is left."""
-    end = len(words)
-    while end and words[end - 1] == 0:
-        end -= 1
-    return tuple(words[:end])
-
-
-def _and(held: Sequence[int], words: Sequence[int]) -> tuple[int, ...]:
-    return _trim([a & b for a, b in zip(held, words, strict=False)])
