@@ -1,0 +1,74 @@
+"""Topics as managed ledgers, subscriptions as durable cursors, on bookies and a metadata store.
+
+    async with mledger.open_cluster("zk://127.0.0.1:2181") as cluster:
+        topic = await cluster.open_topic("persistent://public/default/orders", create=True)
+
+`docs/api.md` shows the whole of it.
+"""
+
+from metastore.errors import MledgerError
+from metastore.paths import TopicName
+from metastore.position import Position, PositionRange
+from mledger import events
+from mledger.cluster import Cluster, open_cluster
+from mledger.config import ManagedLedgerConfig, config_from_settings
+from mledger.cursor import Cursor, CursorStatus
+from mledger.entry_time import publish_time
+from mledger.errors import (
+    AckStateTooLarge,
+    CursorExists,
+    CursorNotFound,
+    CursorRecoveryFailed,
+    InvalidConfiguration,
+    InvalidLedgerList,
+    InvalidPosition,
+    ManagedLedgerClosed,
+    ManagedLedgerError,
+    ManagedLedgerFenced,
+    OwnedElsewhere,
+    TopicExists,
+    TopicNotFound,
+    TopicTerminated,
+)
+from mledger.inspect import CursorInspection, Inspector, TopicInspection
+from mledger.managed_ledger import ManagedLedger, TopicState
+from mledger.open_ledger import AppendedRange
+from mledger.reading import Entry
+from mledger.trim import TrimPlan
+
+__all__ = [
+    "AckStateTooLarge",
+    "AppendedRange",
+    "Cluster",
+    "Cursor",
+    "CursorExists",
+    "CursorInspection",
+    "CursorNotFound",
+    "CursorRecoveryFailed",
+    "CursorStatus",
+    "Entry",
+    "Inspector",
+    "InvalidConfiguration",
+    "InvalidLedgerList",
+    "InvalidPosition",
+    "ManagedLedger",
+    "ManagedLedgerClosed",
+    "ManagedLedgerConfig",
+    "ManagedLedgerError",
+    "ManagedLedgerFenced",
+    "MledgerError",
+    "OwnedElsewhere",
+    "Position",
+    "PositionRange",
+    "TopicExists",
+    "TopicInspection",
+    "TopicName",
+    "TopicNotFound",
+    "TopicState",
+    "TopicTerminated",
+    "TrimPlan",
+    "config_from_settings",
+    "events",
+    "open_cluster",
+    "publish_time",
+]

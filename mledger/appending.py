@@ -1,0 +1,298 @@
+"""A topic's write path: batches into the current ledger, rollover, going on after a failed add (M4, M5).
+
+- A batch is one append to the writer; one that passes the ledger's limit is split, its rest goes to the next ledger.
+- While a ledger is being switched, batches wait in order; every entry is in exactly one ledger of the list.
+- A full ledger goes on being written if no other can be made: rollover is postponed, not the write refused.
+- After a failed or fenced add the ledger's true end is settled first: what is in it is acknowledged, the rest is
+  added again, in order, once each.
+- Another owner fences for good (M7): everything pending fails, nothing further is touched.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bookie.client.writer import LedgerWriter
+from bookie.errors import BookieError, EntryTooLarge, LedgerClosed, LedgerConflict, LedgerFenced
+from metastore.errors import MetadataError, MledgerError
+from mledger.config import ManagedLedgerConfig
+from mledger.errors import ManagedLedgerFenced
+from mledger.ledger_factory import LedgerFactory
+from mledger.ledger_list import LedgerEnd
+from mledger.open_ledger import Appended, Batch, OpenLedger
+
+RETRY_DELAYS_S = (0.1, 0.3, 1.0)
+ROLLOVER_POSTPONED_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndedLedger:
+    """A ledger that takes no more entries, and its true end."""
+
+    ledger_id: int
+    end: LedgerEnd
+
+
+class LedgerKeeper(Protocol):
+    """What the write path asks of the managed ledger, which holds the list."""
+
+    async def verify_owner(self) -> None:
+        """Raise ManagedLedgerFenced if another owner is seen; nothing is written."""
+
+    async def install(self, ended: EndedLedger | None, writer: LedgerWriter) -> None:
+        """List `writer`'s ledger as the current one, and `ended` as it ended, in one update."""
+
+    def confirmed(self, ledger: OpenLedger) -> None:
+        """More entries of the current ledger are acknowledged."""
+
+    def switch_failed(self, reason: MledgerError) -> None:
+        """The current ledger ended and no other could be made; the next append tries again."""
+
+
+class Appender:
+    """Takes batches in order and keeps a ledger open for them; one task at a time switches ledgers."""
+
+    def __init__(
+        self, writer: LedgerWriter, factory: LedgerFactory, keeper: LedgerKeeper, config: ManagedLedgerConfig
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._factory = factory
+        self._keeper = keeper
+        self._config = config
+        self._waiting: deque[tuple[Batch, Sequence[bytes]]] = deque()
+        self._stopped: MledgerError | None = None
+        self._switching: asyncio.Task[None] | None = None
+        self._ended: EndedLedger | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_ledger_id = writer.ledger_id
+        self._postponed_until = 0.0
+        self._current: OpenLedger | None = None
+        self._use(writer)
+
+    @property
+    def current(self) -> OpenLedger | None:
+        """The ledger written to; None after it ended and before another is there."""
+        return self._current
+
+    def append(self, payloads: Sequence[bytes]) -> "asyncio.Future[Appended]":
+        """Take a batch; the future gives where its entries are once all are acknowledged (M5).
+
+        Raises what stopped the topic (fenced, closed, terminated), EntryTooLarge, ValueError for an empty batch.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        if not payloads:
+            raise ValueError("an empty batch: give at least one entry")
+        if max(map(len, payloads)) > self._config.max_message_size:
+            raise EntryTooLarge(
+                f"an entry of {max(map(len, payloads))} bytes passes the limit of {self._config.max_message_size}: "
+                "split it, or raise maxMessageSize here and the frame limit of the bookies"
+            )
+        batch = Batch(self._loop.create_future(), len(payloads))
+        current = self._current
+        if self._switching is None and current is not None and current.failure is None:
+            self._push(current, batch, payloads)
+        else:
+            self._waiting.append((batch, payloads))
+            self._switch()
+        return batch.future
+
+    async def stop(self, reason: MledgerError) -> EndedLedger | None:
+        """Take no more batches, wait for those taken, close the current ledger: where it ended.
+
+        Later appends get `reason`. Raises what kept the ledger from being closed.
+        """
+        if self._stopped is None:
+            self._stopped = reason
+        await self._switched()
+        if self._current is not None:
+            await self._current.drain()
+        await self._switched()  # an add may have failed: settled, and added again, by then
+        if self._timer is not None:
+            self._timer.cancel()
+        if isinstance(self._stopped, ManagedLedgerFenced):
+            raise self._stopped
+        current, self._current = self._current, None
+        return self._ended if current is None else await self._end(current)
+
+    def fence(self, error: ManagedLedgerFenced) -> None:
+        """Another owner has the topic: fail everything pending, touch nothing."""
+        self._stopped = error
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._current is not None:
+            self._current.fail_all(error)
+        self._fail_waiting(error)
+
+    async def abandon(self) -> None:
+        """Drop the writer's connections' interest; writes nothing."""
+        if self._switching is not None:
+            self._switching.cancel()
+            await asyncio.wait([self._switching])
+        if self._current is not None:
+            await self._current.writer.abandon()
+            self._current = None
+
+    async def roll_over(self) -> None:
+        """Close the current ledger behind another, whatever its limits say; nothing if it has no entries."""
+        if self._stopped is None and self._current is not None and self._current.pushed:
+            self._switch()
+        await self._switched()
+
+    async def _switched(self) -> None:
+        while self._switching is not None:
+            await asyncio.wait([self._switching])
+
+    def _use(self, writer: LedgerWriter) -> None:
+        self._current = OpenLedger(writer, self._config, self._keeper.confirmed, self._failed)
+        self._last_ledger_id = writer.ledger_id
+        self._ended = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._current.must_roll_at is not None:
+            self._timer = self._loop.call_at(self._current.must_roll_at, self._roll_if_due)
+
+    def _roll_if_due(self) -> None:
+        current, now = self._current, self._loop.time()
+        if current is None or self._switching is not None or self._stopped is not None:
+            return
+        if current.is_full(now):
+            self._switch()
+        else:  # nothing written yet: look again when there may be
+            self._timer = self._loop.call_at(
+                now + max(1.0, self._config.maximum_rollover_time_ms / 1000), self._roll_if_due
+            )
+
+    def _push(self, ledger: OpenLedger, batch: Batch, payloads: Sequence[bytes]) -> None:
+        now = self._loop.time()
+        postponed = now < self._postponed_until
+        room = len(payloads) if postponed else ledger.room(now)
+        if room < len(payloads):
+            self._waiting.appendleft((batch, payloads[room:]))
+            payloads = payloads[:room]
+        ledger.push(batch, payloads)
+        if not postponed and ledger.is_full(now):
+            self._switch()
+
+    def _failed(self, ledger: OpenLedger) -> None:
+        if ledger is self._current:
+            self._switch()
+
+    def _switch(self) -> None:
+        if self._switching is None and not isinstance(self._stopped, ManagedLedgerFenced):
+            self._switching = self._loop.create_task(self._switch_ledger())
+
+    async def _switch_ledger(self) -> None:
+        try:
+            await self._switch_to_next()
+        except ManagedLedgerFenced as error:
+            self.fence(error)
+            return
+        except (BookieError, MetadataError) as error:
+            if self._current is not None:
+                self._current.fail_all(error)
+            self._fail_waiting(error)
+            self._keeper.switch_failed(error)
+            return
+        finally:
+            self._switching = None
+        self._push_waiting()
+        if self._current is not None and self._current.failure is not None:
+            self._switch()
+
+    def _push_waiting(self) -> None:
+        while self._waiting and self._switching is None and self._current is not None and self._current.failure is None:
+            batch, payloads = self._waiting.popleft()
+            self._push(self._current, batch, payloads)
+
+    def _fail_waiting(self, error: BaseException) -> None:
+        while self._waiting:
+            self._waiting.popleft()[0].fail(error)
+
+    async def _switch_to_next(self) -> None:
+        """End the current ledger and list another; a healthy one is only ended once the other is there."""
+        current, following = self._current, None
+        if current is not None and current.failure is None:
+            following = await self._make_ahead()
+            if following is None:
+                return
+        try:
+            if current is not None:
+                self._ended = await self._end(current)
+                self._current = None
+            if following is None:
+                await self._keeper.verify_owner()
+                following = await self._make()
+        except MledgerError:
+            if following is not None:
+                await self._discard(following)
+            raise
+        await self._install(following)
+
+    async def _make_ahead(self) -> LedgerWriter | None:
+        try:
+            return await self._factory.create_data_ledger(self._last_ledger_id)
+        except (BookieError, MetadataError) as error:
+            self._postponed_until = self._loop.time() + ROLLOVER_POSTPONED_S
+            self._keeper.switch_failed(error)
+            return None
+
+    async def _make(self) -> LedgerWriter:
+        for delay in RETRY_DELAYS_S:
+            try:
+                return await self._factory.create_data_ledger(self._last_ledger_id)
+            except BookieError:
+                await asyncio.sleep(delay)
+        return await self._factory.create_data_ledger(self._last_ledger_id)
+
+    async def _install(self, following: LedgerWriter) -> None:
+        self._factory.on_step("list ledger")
+        try:
+            await self._keeper.install(self._ended, following)
+        except ManagedLedgerFenced:
+            await self._discard(following)
+            raise
+        self._factory.settled(following.ledger_id)
+        self._factory.on_step("ledger listed")
+        self._use(following)
+
+    async def _discard(self, following: LedgerWriter) -> None:
+        """Delete a ledger made for nothing; where that fails its pending record stays, and a replay finishes it."""
+        with contextlib.suppress(BookieError, MetadataError):
+            await self._factory.discard(following)
+
+    async def _end(self, ledger: OpenLedger) -> EndedLedger:
+        """End a ledger; what is in it is acknowledged, the rest waits, first in order."""
+        await ledger.drain()
+        if ledger.failure is None:
+            try:
+                return await self._close(ledger)
+            except (LedgerFenced, LedgerConflict) as error:
+                ledger.failure = error
+        ended = await self._settle(ledger)
+        self._waiting.extendleft(reversed(ledger.end_at(ended.end)))
+        return ended
+
+    async def _close(self, ledger: OpenLedger) -> EndedLedger:
+        self._factory.on_step("close ledger")
+        metadata = await ledger.writer.close()
+        return EndedLedger(ledger.ledger_id, LedgerEnd(metadata.last_entry + 1, metadata.length))
+
+    async def _settle(self, failed: OpenLedger) -> EndedLedger:
+        """Where a ledger ends whose writer failed: at the acknowledged entries, or where recovery finds its end."""
+        if not isinstance(failed.failure, LedgerFenced | LedgerConflict):
+            with contextlib.suppress(LedgerFenced, LedgerConflict, LedgerClosed):
+                return await self._close(failed)
+        await self._keeper.verify_owner()
+        for delay in (*RETRY_DELAYS_S, None):
+            try:
+                reader = await self._factory.open(failed.ledger_id)
+                return EndedLedger(failed.ledger_id, LedgerEnd(reader.last_entry + 1, reader.length))
+            except BookieError:
+                if delay is None:
+                    raise
+                await asyncio.sleep(delay)
+        raise AssertionError("unreachable")

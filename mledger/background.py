@@ -1,0 +1,49 @@
+"""Work that nobody waits for: kept, named, and reported when it fails."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from metastore.errors import MledgerError
+
+T = TypeVar("T")
+
+log = logging.getLogger("mledger")
+
+
+class Background:
+    """The tasks of one topic that run beside its callers."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, T], what: str) -> "asyncio.Task[T]":
+        """Run `work`. An error of this project is logged with `what` was done, any other goes to the loop's handler."""
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._topic}: {what}")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, MledgerError):
+            log.warning("%s failed: %s", task.get_name(), error)
+        elif error is not None:
+            loop = task.get_loop()
+            loop.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})
+
+    async def finish(self) -> None:
+        """Wait for what runs."""
+        while others := self._tasks - {asyncio.current_task()}:
+            await asyncio.wait(others)
+
+    async def cancel(self) -> None:
+        """Cancel what runs and wait until it has ended."""
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+        await self.finish()

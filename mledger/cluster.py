@@ -1,0 +1,172 @@
+"""A cluster as its users see it: topics by name."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from bookie.client.client import BookKeeper
+from bookie.client.config import ClientConfig
+from metastore.codec import encode_managed_ledger_info
+from metastore.errors import NodeExists
+from metastore.paths import TopicName, managed_ledger_path
+from metastore.records import ManagedLedgerInfo
+from metastore.store import MetadataReader, MetadataStore
+from metastore.url import open_store
+from mledger.config import ManagedLedgerConfig
+from mledger.deleting import delete_managed_ledger
+from mledger.errors import ManagedLedgerClosed, TopicExists, TopicNotFound
+from mledger.events import EventSink, ignore_events
+from mledger.inspect import Inspector
+from mledger.ledger_factory import StepHook, ignore_steps
+from mledger.managed_ledger import ManagedLedger, TopicState
+from mledger.opening import open_managed_ledger
+from mledger.ownership import check_owner
+
+SESSION_TIMEOUT_S = 10.0
+
+
+@asynccontextmanager
+async def open_cluster(
+    url: str,
+    *,
+    config: ManagedLedgerConfig | None = None,
+    client: ClientConfig | None = None,
+    session_timeout: float = SESSION_TIMEOUT_S,
+) -> AsyncIterator["Cluster"]:
+    """The cluster whose metadata is at `url` (`zk://host:port,…/chroot`); topics still open are closed on leaving.
+
+    `config` is that of topics opened without one of their own, `client` that of the bookie client; `session_timeout` in
+    seconds. Raises InvalidMetadataUrl, StoreUnavailable.
+    """
+    store = await open_store(url, session_timeout=session_timeout)
+    async with store:
+        bookkeeper = BookKeeper(store, client)
+        cluster = Cluster(store, bookkeeper, config or ManagedLedgerConfig(), session_timeout)
+        try:
+            yield cluster
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                await cluster.close()
+            raise
+        else:
+            await cluster.close()
+        finally:
+            await bookkeeper.close()
+
+
+class Cluster:
+    """Topics of one cluster. Topic names are Pulsar's: `persistent://tenant/namespace/topic`, or its short forms."""
+
+    def __init__(
+        self, store: MetadataStore, bookkeeper: BookKeeper, config: ManagedLedgerConfig, session_timeout: float
+    ) -> None:
+        self._store = store
+        self._bookkeeper = bookkeeper
+        self._config = config
+        self._session_timeout = session_timeout
+        self._open: dict[str, ManagedLedger] = {}
+
+    @property
+    def metadata(self) -> MetadataReader:
+        """The metadata store, to look at."""
+        return self._store
+
+    @property
+    def inspector(self) -> Inspector:
+        """Looks at topics without opening them."""
+        return Inspector(self._store, self._bookkeeper)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        config: ManagedLedgerConfig | None = None,
+        properties: Mapping[str, str] | None = None,
+        events: EventSink = ignore_events,
+        on_step: StepHook = ignore_steps,
+    ) -> ManagedLedger:
+        """Create the topic and open it; TopicExists, InvalidName, and what keeps its first ledger from being made."""
+        topic = TopicName.parse(name)
+        info = ManagedLedgerInfo(properties=tuple((properties or {}).items()))
+        try:
+            await self._store.create(
+                managed_ledger_path(topic.managed_ledger_name), encode_managed_ledger_info(info), parents=True
+            )
+        except NodeExists:
+            raise TopicExists(f"{topic} exists already: open it") from None
+        return await self._open_now(topic, config, events, on_step)
+
+    async def open_topic(
+        self,
+        name: str,
+        *,
+        config: ManagedLedgerConfig | None = None,
+        create: bool = False,
+        take_over: bool = True,
+        events: EventSink = ignore_events,
+        on_step: StepHook = ignore_steps,
+    ) -> ManagedLedger:
+        """Open the topic as its owner, fencing whoever had it; entries can be appended on return (M3).
+
+        With `create` it is made where there is none. Without `take_over` a live owner is looked for first and waited
+        for, one session time-out long (M9). `events` gets what happens, in the order of R11; `on_step` the name of each
+        step that changes the cluster, before it is taken. Raises TopicNotFound, OwnedElsewhere, ManagedLedgerFenced
+        (others open it at the same time), ManagedLedgerClosed (it is open here already), and what keeps it from being
+        opened.
+        """
+        topic = TopicName.parse(name)
+        if not await self._store.exists(topic.managed_ledger_path):
+            if not create:
+                raise TopicNotFound(f"there is no topic {topic}: create it first")
+            with contextlib.suppress(TopicExists):
+                return await self.create_topic(name, config=config, events=events, on_step=on_step)
+        already = self._open.get(topic.managed_ledger_name)
+        if already is not None and already.state in (TopicState.OPEN, TopicState.TERMINATED):
+            raise ManagedLedgerClosed(f"{topic} is open here already: use that one, or close it first")
+        await check_owner(
+            self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
+        )
+        return await self._open_now(topic, config, events, on_step)
+
+    async def delete_topic(self, name: str, *, take_over: bool = True) -> None:
+        """Delete the topic with its cursors and ledgers (M8); TopicNotFound, OwnedElsewhere without `take_over`."""
+        topic = TopicName.parse(name)
+        managed_ledger = self._open.pop(topic.managed_ledger_name, None)
+        if managed_ledger is not None:
+            await managed_ledger.abandon()
+        if not await self._store.exists(topic.managed_ledger_path):
+            raise TopicNotFound(f"there is no topic {topic}")
+        await check_owner(
+            self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
+        )
+        await delete_managed_ledger(self._store, self._bookkeeper, topic.managed_ledger_name)
+
+    async def topics(self, prefix: str = "") -> list[str]:
+        """Names of all topics, sorted; with `prefix` those of a tenant or tenant/namespace."""
+        return [str(topic) for topic in await self.inspector.topics(prefix)]
+
+    async def close(self) -> None:
+        """Close the topics still open; the first error, after all were tried."""
+        errors: list[Exception] = []
+        while self._open:
+            _, managed_ledger = self._open.popitem()
+            try:
+                await managed_ledger.close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    async def _open_now(
+        self, topic: TopicName, config: ManagedLedgerConfig | None, events: EventSink, on_step: StepHook
+    ) -> ManagedLedger:
+        managed_ledger = await open_managed_ledger(
+            self._store,
+            self._bookkeeper,
+            topic.managed_ledger_name,
+            config or self._config,
+            emit=events,
+            on_step=on_step,
+        )
+        self._open[managed_ledger.name] = managed_ledger
+        return managed_ledger

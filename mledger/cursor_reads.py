@@ -1,0 +1,160 @@
+"""Where a cursor reads: its read position, reads over holes and ledger ends, and parked reads (C10, C11)."""
+
+from typing import Protocol
+
+from bookie.errors import NoSuchLedger
+from metastore.position import Position
+from mledger.acks import AckState
+from mledger.cursor_host import CursorHost
+from mledger.errors import TopicTerminated
+from mledger.reading import Entry
+from mledger.walk import next_valid
+
+WINDOW_FACTOR = 4
+SMALL_GAP = 32
+
+
+class ReadingCursor(Protocol):
+    """What reading asks of the cursor."""
+
+    @property
+    def name(self) -> str:
+        """The cursor's name."""
+
+    @property
+    def acks(self) -> AckState:
+        """What is acknowledged."""
+
+    def check(self) -> None:
+        """Raise what stopped the cursor."""
+
+    def lose_ledger(self, ledger_id: int) -> None:
+        """Acknowledge every entry of a ledger that is listed and gone."""
+
+
+class _Read:
+    """One read on its way: what it has, and what it may still take."""
+
+    __slots__ = ("bytes_left", "entries", "last", "position", "wanted")
+
+    def __init__(self, position: Position, wanted: int, bytes_left: int | None, last: Position | None) -> None:
+        self.entries: list[Entry] = []
+        self.position = position
+        self.wanted = wanted
+        self.bytes_left = bytes_left
+        self.last = last
+
+    @property
+    def is_full(self) -> bool:
+        if len(self.entries) >= self.wanted:
+            return True
+        return bool(self.entries) and self.bytes_left is not None and self.bytes_left <= 0
+
+    def take(self, got: list[Entry], acks: AckState) -> None:
+        live = [entry for entry in got if not acks.is_deleted(entry.position)]
+        self.entries += live
+        if self.bytes_left is not None:
+            self.bytes_left -= sum(len(entry.payload) for entry in live)
+        last = got[-1].position
+        self.position = Position(last.ledger_id, last.entry_id + 1)
+
+
+class CursorReads:
+    """Reads of one cursor. A read that was overtaken by a reset does not move the read position."""
+
+    def __init__(self, cursor: ReadingCursor, host: CursorHost, position: Position) -> None:
+        self._cursor = cursor
+        self._host = host
+        self._moves = 0
+        self.position = position
+
+    def move_to(self, position: Position) -> None:
+        """Read from `position` on."""
+        self._moves += 1
+        self.position = position
+
+    def pass_deleted(self) -> None:
+        """Keep the read position above mark-delete."""
+        if self.position <= self._cursor.acks.mark_delete:
+            self.position = next_valid(self._host.ledger_list, self._cursor.acks.mark_delete)
+
+    async def read(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[Entry]:
+        """As `Cursor.read`."""
+        self._cursor.check()
+        moves = self._moves
+        read = _Read(self.position, max_entries, max_bytes, max_position)
+        while not read.is_full and self._find_entry(read):
+            first, last = self._span(read)
+            if first > last:  # all deleted up to there
+                read.position = Position(read.position.ledger_id, last + 1)
+                continue
+            try:
+                got = await self._host.reader.read(read.position.ledger_id, first, last, read.bytes_left)
+            except NoSuchLedger as error:
+                if read.entries:
+                    break
+                self._lost(read.position.ledger_id, error)
+            else:
+                self._cursor.check()
+                read.take(got, self._cursor.acks)
+        if moves == self._moves:
+            self.position = read.position
+            self.pass_deleted()
+        return read.entries
+
+    async def read_or_wait(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[Entry]:
+        """As `Cursor.read_or_wait`."""
+        while True:
+            arrival = self._host.next_arrival()
+            entries = await self.read(max_entries, max_bytes, max_position)
+            if entries or (max_position is not None and self.position > max_position):
+                return entries
+            if self._host.terminated is not None:
+                raise TopicTerminated(
+                    f"{self._host.name} is terminated and cursor {self._cursor.name} has read it to the end"
+                )
+            await arrival
+
+    def _find_entry(self, read: _Read) -> bool:
+        """Put the position on an entry that exists, over ledger ends; False if there is none to be read."""
+        ledgers = self._host.ledger_list
+        if not ledgers.exists(read.position):
+            following = next_valid(ledgers, Position(read.position.ledger_id, read.position.entry_id - 1))
+            if following <= read.position or not ledgers.exists(following):
+                return False
+            read.position = following
+        return read.last is None or read.position <= read.last
+
+    def _span(self, read: _Read) -> tuple[int, int]:
+        """Entries to read in one go: from the first one not deleted, over small gaps, as many as are wanted.
+
+        An empty span, whose end is where to look on, if all are deleted.
+        """
+        ledger_id, start = read.position
+        wanted = read.wanted - len(read.entries)
+        last = min(self._host.ledger_list.entries(ledger_id) - 1, start + WINDOW_FACTOR * wanted + SMALL_GAP)
+        if read.last is not None and ledger_id == read.last.ledger_id:
+            last = min(last, read.last.entry_id)
+        runs = self._cursor.acks.live_runs(ledger_id, start, last)
+        if not runs:
+            return last + 1, last
+        end = runs[0].first - 1
+        for run in runs:
+            if run.first - end - 1 > SMALL_GAP:
+                break
+            end = min(run.last, run.first + wanted - 1)
+            wanted -= end - run.first + 1
+            if not wanted:
+                break
+        return runs[0].first, end
+
+    def _lost(self, ledger_id: int, error: NoSuchLedger) -> None:
+        host = self._host
+        if ledger_id not in host.ledger_list:  # trimmed while it was read
+            return
+        if not host.config.auto_skip_non_recoverable_data:
+            raise NoSuchLedger(
+                f"{host.name}: ledger {ledger_id} is in the topic's list and does not exist: {error}; to acknowledge "
+                f"its {host.ledger_list.entries(ledger_id)} entries unread set autoSkipNonRecoverableData"
+            ) from error
+        self._cursor.lose_ledger(ledger_id)

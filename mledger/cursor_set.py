@@ -1,0 +1,250 @@
+"""The cursors of an open topic: recovered beside its writer, opened, made and deleted (M3, R1 to R8).
+
+All are recovered after the topic is open, a bounded number at a time; who opens one waits for that one only. One that
+cannot be recovered now is tried again a bounded number of times, and once more whenever it is opened (R5); the topic
+lives on without it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from metastore.codec import decode_managed_cursor_info
+from metastore.errors import InvalidName, MledgerError
+from metastore.paths import decode_name
+from metastore.position import Position
+from metastore.records import NO_CURSOR_LEDGER
+from metastore.store import Node
+from mledger.background import Background
+from mledger.cursor import Cursor
+from mledger.cursor_host import CursorHost
+from mledger.cursor_recovery import Start, plan_cursor_recovery
+from mledger.cursor_store import CursorContext, CursorState, CursorStore
+from mledger.errors import CursorExists, CursorNotFound, CursorRecoveryFailed, ManagedLedgerFenced
+from mledger.events import (
+    CursorRecovered,
+    CursorRecoveryDelayed,
+    LoadingCursor,
+    RecoveringFromLedger,
+    SubscriptionOpened,
+)
+from mledger.state_reading import find_state
+
+AT_ONCE = 64
+RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0)
+MOVED_BY = {"R4", "R6", "R7"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A cursor's znode as listed at open."""
+
+    path: str
+    node: Node
+
+
+class CursorSet:
+    """Every durable cursor of one topic, recovered or on its way."""
+
+    def __init__(
+        self,
+        host: CursorHost,
+        context: CursorContext,
+        background: Background,
+        recovered_late: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._context = context
+        self._background = background
+        self._recovered_late = recovered_late
+        self._found: dict[str, _Found] = {}
+        self._attempts: dict[str, asyncio.Task[Cursor]] = {}
+        self._retries: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self.open: dict[str, Cursor] = {}
+
+    @property
+    def all_recovered(self) -> bool:
+        """Whether every cursor's state is known; while one is not, nothing can be trimmed."""
+        return self.open.keys() >= self._found.keys()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all cursors, recovered or not, sorted."""
+        return sorted(self._found.keys() | self.open.keys())
+
+    def durable_positions(self) -> dict[str, Position]:
+        """Each recovered cursor's durable mark-delete."""
+        return {name: cursor.durable_mark_delete for name, cursor in self.open.items()}
+
+    # -- recovery
+
+    async def load(self) -> None:
+        """Recover all; returns when each has been tried once, whatever came of it."""
+        waiting = deque(sorted(self._found))
+        await asyncio.gather(*(self._work(waiting) for _ in range(min(AT_ONCE, len(waiting)))))
+
+    async def list(self) -> None:
+        """Read every cursor's record; to be called before anything else."""
+        path = self._context.record.path
+        names = await self._context.store.children(path)
+        paths = [f"{path}/{name}" for name in names]
+        for where, node in zip(paths, await self._context.store.get_many(paths), strict=True):
+            if node is not None:
+                self._found[cursor_name(where.rpartition("/")[2])] = _Found(where, node)
+
+    async def _work(self, waiting: deque[str]) -> None:
+        while waiting and not self._stopping:
+            name = waiting.popleft()
+            try:
+                await self._recover(name)
+            except ManagedLedgerFenced:
+                return
+            except CursorRecoveryFailed as error:
+                self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
+                retry = self._background.spawn(self._retry(name), f"recovery of cursor {name}")
+                self._retries.add(retry)
+                retry.add_done_callback(self._retries.discard)
+            except MledgerError as error:  # a record that does not parse: trying again would not help
+                self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
+
+    async def _retry(self, name: str) -> None:
+        for delay in RETRY_DELAYS_S:
+            await asyncio.sleep(delay)
+            try:
+                await self._recover(name)
+                self._recovered_late()
+                return
+            except CursorRecoveryFailed as error:
+                self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
+
+    async def _recover(self, name: str) -> Cursor:
+        """The cursor; joins an attempt under way, else makes one."""
+        if name in self.open:
+            return self.open[name]
+        return await self._attempt(name, lambda: self._recover_now(name, self._found[name]))
+
+    async def _attempt(self, name: str, make: Callable[[], Coroutine[Any, Any, Cursor]]) -> Cursor:
+        task = self._attempts.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(make())
+            self._attempts[name] = task
+            task.add_done_callback(lambda done: self._ended(name, done))
+        return await asyncio.shield(task)
+
+    def _ended(self, name: str, task: "asyncio.Task[Cursor]") -> None:
+        del self._attempts[name]
+        if not task.cancelled() and task.exception() is None:
+            self.open[name] = task.result()
+
+    async def _recover_now(self, name: str, found: _Found) -> Cursor:
+        topic = self._host.name
+        self._host.emit(LoadingCursor(topic, name))
+        record = decode_managed_cursor_info(found.node.data, found.path).value
+        finding = None
+        if record.cursors_ledger_id != NO_CURSOR_LEDGER:
+            self._host.emit(RecoveringFromLedger(topic, name, record.cursors_ledger_id))
+            finding = await find_state(self._context.factory.open, record.cursors_ledger_id)
+        plan = plan_cursor_recovery(name, record, finding, self._host.ledger_list)
+        cursor = Cursor(self._host, CursorStore(name, found.path, self._context, record, found.node.version), plan)
+        if MOVED_BY.intersection(plan.rules):
+            await cursor.persist_recovered()
+        self._host.emit(CursorRecovered(topic, name, plan.mark_delete, plan.rule, plan.backlog, plan.warnings))
+        return cursor
+
+    # -- opening, making, deleting
+
+    async def open_cursor(
+        self, name: str, initial: Start, properties: Mapping[str, str] | None, *, create: bool, exclusive: bool
+    ) -> Cursor:
+        """The cursor of that name, made at `initial` where there is none (R1); its read position after mark-delete.
+
+        Raises CursorRecoveryFailed (R5), CursorNotFound without `create`, CursorExists with `exclusive`.
+        """
+        known = name in self.open or name in self._found or name in self._attempts
+        if known and exclusive:
+            raise CursorExists(f"{self._host.name} has a cursor {name} already")
+        if not known and not create:
+            raise CursorNotFound(
+                f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
+            )
+        if name in self.open or name in self._found:
+            cursor = await self._recover(name)
+        else:
+            cursor = await self._attempt(name, lambda: self._make(name, initial, properties))
+        self.open[name] = cursor
+        self._host.emit(SubscriptionOpened(self._host.name, name))
+        cursor.rewind()
+        return cursor
+
+    async def _make(self, name: str, initial: Start, properties: Mapping[str, str] | None) -> Cursor:
+        plan = plan_cursor_recovery(name, None, None, self._host.ledger_list, start=initial)
+        state = CursorState(plan.acks.copy(), plan.properties, tuple((properties or {}).items()))
+        store = await CursorStore.create(name, self._context, state)
+        return Cursor(self._host, store, replace(plan, cursor_properties=state.cursor_properties))
+
+    async def delete_cursor(self, name: str) -> None:
+        """Delete the cursor, its record and its ledger; CursorNotFound."""
+        if name not in self.open and name not in self._found:
+            raise CursorNotFound(
+                f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
+            )
+        cursor = self.open.get(name)
+        if cursor is not None:
+            await cursor.remove()
+        else:
+            await self._delete_unrecovered(name, self._found[name])
+        self.open.pop(name, None)
+        self._found.pop(name, None)
+
+    async def _delete_unrecovered(self, name: str, found: _Found) -> None:
+        record = decode_managed_cursor_info(found.node.data, found.path).value
+        await CursorStore(name, found.path, self._context, record, found.node.version).remove()
+
+    # -- ending
+
+    async def stop_recovering(self) -> None:
+        """Begin no further recovery; returns when those under way have ended."""
+        self._stopping = True
+        for retry in list(self._retries):
+            retry.cancel()
+        if under_way := [*self._retries, *self._attempts.values()]:
+            await asyncio.wait(under_way)
+
+    async def close(self) -> None:
+        """The clean close of every recovered cursor (C3); the first error, after all were tried."""
+        waiting = deque(self.open.values())
+        errors: list[MledgerError] = []
+
+        async def work() -> None:
+            while waiting:
+                try:
+                    await waiting.popleft().close()
+                except MledgerError as error:
+                    errors.append(error)
+
+        await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(waiting)))))
+        if errors:
+            raise errors[0]
+
+    def fence(self, error: ManagedLedgerFenced) -> None:
+        """Another owner has the topic (M7)."""
+        for cursor in self.open.values():
+            cursor.fence(error)
+
+    async def abandon(self) -> None:
+        """Let go of all cursor ledgers without writing anything."""
+        for task in list(self._attempts.values()):
+            task.cancel()
+        for cursor in self.open.values():
+            await cursor.abandon()
+
+
+def cursor_name(node: str) -> str:
+    """The plain name of the cursor whose node is called `node`; one that nobody encoded stands for itself."""
+    try:
+        return decode_name(node)
+    except InvalidName:
+        return node

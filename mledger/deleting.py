@@ -1,0 +1,51 @@
+"""Deletes a topic: cursors, record and every ledger, nothing orphaned wherever it is cut off (M8, R10)."""
+
+from collections.abc import Sequence
+
+from bookie.client.client import BookKeeper
+from metastore.codec import decode_managed_cursor_info
+from metastore.errors import BadVersion, NodeExists, NodeNotFound
+from metastore.records import NO_CURSOR_LEDGER
+from metastore.store import Check, Delete, MetadataStore, Operation
+from mledger.errors import ManagedLedgerFenced
+from mledger.ledger_records import deletion_record, ensure_folders, replay
+from mledger.topic_record import TopicRecord
+
+CURSORS_AT_ONCE = 300
+
+
+async def delete_managed_ledger(store: MetadataStore, bookkeeper: BookKeeper, name: str) -> None:
+    """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
+
+    Cursors go first, some at a time; then, in one multi, the record goes and each ledger is recorded for deletion; then
+    the ledgers are deleted. Cut off in between, the next call, or any topic's opening, finishes it. Raises
+    TopicNotFound, RecordError (a cursor whose ledger cannot be told), ManagedLedgerFenced (an owner changed it).
+    """
+    await ensure_folders(store)
+    record = await TopicRecord.read(store, name)
+    paths = [f"{record.path}/{child}" for child in await store.children(record.path)]
+    nodes = await store.get_many(paths)
+    operations: list[list[Operation]] = []
+    for path, node in zip(paths, nodes, strict=True):
+        if node is None:
+            continue
+        cursor_ledger = decode_managed_cursor_info(node.data, path).value.cursors_ledger_id
+        group: list[Operation] = [Delete(path, node.version)]
+        if cursor_ledger != NO_CURSOR_LEDGER:
+            group.append(deletion_record(cursor_ledger, name))
+        operations.append(group)
+    try:
+        while len(operations) > CURSORS_AT_ONCE:
+            now, operations = operations[:CURSORS_AT_ONCE], operations[CURSORS_AT_ONCE:]
+            await store.multi([Check(record.path, record.version), *_flat(now)])
+        ledgers = [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]
+        await store.multi([*_flat(operations), Delete(record.path, record.version), *ledgers])
+    except (BadVersion, NodeNotFound, NodeExists) as conflict:
+        raise ManagedLedgerFenced(
+            f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"
+        ) from None
+    await replay(bookkeeper, store, name)
+
+
+def _flat(groups: Sequence[Sequence[Operation]]) -> list[Operation]:
+    return [operation for group in groups for operation in group]

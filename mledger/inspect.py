@@ -1,0 +1,250 @@
+"""Looks at topics without opening them: no fence, nothing written; made of types that cannot write (M9, Q3)."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from bookie.client.client import BookKeeperReader
+from bookie.client.peek import Peek
+from bookie.client.reader import LedgerReader
+from bookie.errors import NoSuchLedger
+from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from metastore.errors import InvalidName, MledgerError, NodeNotFound
+from metastore.paths import MANAGED_LEDGERS, PERSISTENT, TopicName, encode_name, managed_ledger_path
+from metastore.position import Position
+from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
+from metastore.store import MetadataReader, Node
+from mledger.cursor_recovery import CursorRecoveryPlan, plan_cursor_recovery
+from mledger.cursor_set import cursor_name
+from mledger.errors import CursorNotFound, TopicNotFound
+from mledger.ledger_list import LedgerEnd, LedgerList, ledgers_to_recover, plan_open
+from mledger.ownership import Owner, find_owner
+from mledger.reading import Entry
+from mledger.state_reading import StateLedger, find_state
+
+READ_ENTRIES = 1000
+READ_BYTES = 4 << 20
+AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInspection:
+    """One ledger of a topic as it is now; `unconfirmed`: its end was peeked at and is not proven to stay."""
+
+    ledger_id: int
+    entries: int
+    size: int
+    timestamp: int
+    closed: bool
+    unconfirmed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInspection:
+    """A topic as its record and its bookies show it; sizes in payload bytes. `owner` is None where none was seen."""
+
+    managed_ledger: str
+    version: int
+    ledgers: tuple[LedgerInspection, ...]
+    entries: int
+    size: int
+    last_confirmed: Position
+    terminated: Position | None
+    properties: tuple[tuple[str, str], ...]
+    cursors: tuple[str, ...]
+    owner: Owner | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInspection:
+    """A cursor's record, and what opening the topic would recover; `error` says why that cannot be told."""
+
+    name: str
+    version: int
+    record: ManagedCursorInfo | None
+    plan: CursorRecoveryPlan | None
+    error: MledgerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    path: str
+    node: Node
+    info: ManagedLedgerInfo
+    peeks: dict[int, Peek | None]
+
+    @property
+    def name(self) -> str:
+        return self.path[len(MANAGED_LEDGERS) + 1 :]
+
+    def ledger_list(self) -> tuple[LedgerList, tuple[str, ...]]:
+        """The list as it would be kept, without a ledger for writing, and warnings."""
+        ends = {
+            ledger_id: None if peek is None else LedgerEnd(peek.last_entry + 1, peek.length)
+            for ledger_id, peek in self.peeks.items()
+        }
+        plan = plan_open(self.info, ends, time.time_ns() // 1_000_000)
+        return plan.ledgers(), plan.warnings
+
+
+class _PeekedLedger:
+    """A peek as a ledger that states are read from."""
+
+    def __init__(self, peek: Peek) -> None:
+        self._reader: LedgerReader = peek.reader
+        self.last_entry = peek.last_entry
+        self.unconfirmed = peek.unconfirmed
+
+    async def read(self, first: int, last: int) -> list[bytes]:
+        return await self._reader.read(first, last)
+
+
+class Inspector:
+    """Looks at topics; `password` is the ledgers' (managedLedgerPassword)."""
+
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
+        self._store = store
+        self._bookkeeper = bookkeeper
+        self._password = password
+
+    async def topics(self, prefix: str = "") -> list[TopicName]:
+        """All topics, sorted by managed ledger; with `prefix` those of a tenant or tenant/namespace."""
+        start = "/".join([MANAGED_LEDGERS, *filter(None, prefix.split("/"))])
+        level = [start]
+        found: list[TopicName] = []
+        for _ in range(4):
+            children = await self._store.children_many(level)
+            below = [f"{path}/{name}" for path, names in zip(level, children, strict=True) for name in names or ()]
+            folders = [path for path in below if path.endswith(f"/{PERSISTENT}")]
+            for folder, names in zip(folders, await self._store.children_many(folders), strict=True):
+                found += [topic for name in names or () if (topic := _topic_name(f"{folder}/{name}")) is not None]
+            level = [path for path in below if not path.endswith(f"/{PERSISTENT}") and path.count("/") < 5]
+        return sorted(found, key=lambda topic: topic.managed_ledger_name)
+
+    async def topic(self, name: str) -> TopicInspection:
+        """The topic as it is now; TopicNotFound, RecordError, and what keeps its last ledger from being seen."""
+        topic = await self._topic(name)
+        cursors, owner = await asyncio.gather(self._store.children(topic.path), find_owner(self._store, topic.name))
+        ledger_list, warnings = topic.ledger_list()
+        ledgers = tuple(self._ledgers(topic))
+        return TopicInspection(
+            managed_ledger=topic.name,
+            version=topic.node.version,
+            ledgers=ledgers,
+            entries=ledger_list.total_entries,
+            size=ledger_list.total_size,
+            last_confirmed=topic.info.terminated or ledger_list.last_confirmed,
+            terminated=topic.info.terminated,
+            properties=topic.info.properties,
+            cursors=tuple(sorted(cursor_name(cursor) for cursor in cursors)),
+            owner=owner,
+            warnings=warnings,
+        )
+
+    async def cursors(self, name: str, cursor: str | None = None) -> list[CursorInspection]:
+        """What opening the topic would do to its cursors, or to one: the dry run of recovery.
+
+        One whose state cannot be read is in the list with its error. Raises TopicNotFound, CursorNotFound.
+        """
+        topic = await self._topic(name)
+        ledger_list, _ = topic.ledger_list()
+        children = await self._store.children(topic.path)
+        if cursor is not None:
+            children = [child for child in children if cursor_name(child) == cursor or child == encode_name(cursor)]
+            if not children:
+                raise CursorNotFound(f"{TopicName.parse(name)} has no cursor {cursor}")
+        paths = [f"{topic.path}/{child}" for child in children]
+        nodes = await self._store.get_many(paths)
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def look(path: str, node: Node) -> CursorInspection:
+            async with at_once:
+                return await self._cursor(cursor_name(path.rpartition("/")[2]), path, node, ledger_list)
+
+        return await asyncio.gather(
+            *(look(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None)
+        )
+
+    async def read(
+        self, name: str, first: Position | None = None, last: Position | None = None
+    ) -> AsyncIterator[list[Entry]]:
+        """Entries from `first` to `last`, in lists; of a ledger that is not closed those that are confirmed."""
+        topic = await self._topic(name, peek=False)
+        for info in topic.info.ledgers:
+            if (first is not None and info.ledger_id < first.ledger_id) or (
+                last is not None and info.ledger_id > last.ledger_id
+            ):
+                continue
+            reader = await self._bookkeeper.open_ledger_no_recovery(info.ledger_id, self._password)
+            entry = max(0, first.entry_id) if first is not None and first.ledger_id == info.ledger_id else 0
+            end = reader.last_entry
+            if last is not None and last.ledger_id == info.ledger_id:
+                end = min(end, last.entry_id)
+            while entry <= end:
+                payloads = await reader.read(entry, min(end, entry + READ_ENTRIES - 1), READ_BYTES)
+                yield [Entry(Position(info.ledger_id, at), payload) for at, payload in enumerate(payloads, entry)]
+                entry += len(payloads)
+
+    async def _topic(self, name: str, *, peek: bool = True) -> _Topic:
+        topic = TopicName.parse(name)
+        path = managed_ledger_path(topic.managed_ledger_name)
+        try:
+            node = await self._store.get(path)
+        except NodeNotFound:
+            raise TopicNotFound(f"there is no topic {topic}") from None
+        info = decode_managed_ledger_info(node.data, path).value
+        wanted = ledgers_to_recover(info) if peek else ()
+        peeks = await asyncio.gather(*(self._peek(ledger_id) for ledger_id in wanted))
+        return _Topic(path, node, info, dict(zip(wanted, peeks, strict=True)))
+
+    async def _peek(self, ledger_id: int) -> Peek | None:
+        try:
+            return await self._bookkeeper.peek(ledger_id, self._password)
+        except NoSuchLedger:
+            return None
+
+    def _ledgers(self, topic: _Topic) -> Sequence[LedgerInspection]:
+        found = []
+        for info in topic.info.ledgers:
+            peek = topic.peeks.get(info.ledger_id)
+            if peek is None:
+                found.append(
+                    LedgerInspection(info.ledger_id, info.entries, info.size, info.timestamp, info.timestamp > 0, False)
+                )
+            else:
+                entries = peek.last_entry + 1
+                found.append(
+                    LedgerInspection(
+                        info.ledger_id, entries, peek.length, info.timestamp, peek.closed, peek.unconfirmed
+                    )
+                )
+        return found
+
+    async def _cursor(self, name: str, path: str, node: Node, ledgers: LedgerList) -> CursorInspection:
+        record: ManagedCursorInfo | None = None
+        try:
+            record = decode_managed_cursor_info(node.data, path).value
+            finding = None
+            if record.cursors_ledger_id != NO_CURSOR_LEDGER:
+                finding = await find_state(self._open_peeked, record.cursors_ledger_id, _is_unconfirmed)
+            plan = plan_cursor_recovery(name, record, finding, ledgers)
+        except MledgerError as error:
+            return CursorInspection(name, node.version, record, None, error)
+        return CursorInspection(name, node.version, record, plan)
+
+    async def _open_peeked(self, ledger_id: int) -> StateLedger:
+        return _PeekedLedger(await self._bookkeeper.peek(ledger_id, self._password))
+
+
+def _is_unconfirmed(ledger: StateLedger) -> bool:
+    return isinstance(ledger, _PeekedLedger) and ledger.unconfirmed
+
+
+def _topic_name(path: str) -> TopicName | None:
+    """The topic whose record is at `path`; None for a node that cannot be one."""
+    try:
+        return TopicName.of_managed_ledger(path[len(MANAGED_LEDGERS) + 1 :])
+    except InvalidName:
+        return None

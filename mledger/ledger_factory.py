@@ -1,0 +1,117 @@
+"""Makes and removes the ledgers of one managed ledger, each under a record that a crash leaves behind (R10)."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from bookie.client.client import BookKeeper
+from bookie.client.reader import LedgerReader
+from bookie.client.writer import LedgerWriter
+from bookie.errors import NoSuchLedger
+from metastore.paths import deletion_path, encode_name, pending_path
+from metastore.store import Create, Delete, MetadataStore, Operation
+from mledger.config import ManagedLedgerConfig
+from mledger.ledger_records import deletion_record, listed, pending_record, remove_record, replay
+
+StepHook = Callable[[str], None]
+
+
+def ignore_steps(step: str) -> None:
+    """A StepHook for whom nobody waits."""
+
+
+class LedgerFactory:
+    """Creates, opens and deletes data and cursor ledgers of one managed ledger with its settings.
+
+    `on_step` is called with a name before each step that another owner could see; tests stop the process there.
+    """
+
+    def __init__(
+        self,
+        bookkeeper: BookKeeper,
+        store: MetadataStore,
+        managed_ledger: str,
+        config: ManagedLedgerConfig,
+        on_step: StepHook = ignore_steps,
+    ) -> None:
+        self._bookkeeper = bookkeeper
+        self._store = store
+        self._name = managed_ledger
+        self._config = config
+        self._creating: set[int] = set()
+        self.on_step = on_step
+
+    async def create_data_ledger(self, above: int | None) -> LedgerWriter:
+        """A ledger for entries, its id above `above` (M1); pending until `listed` is carried out. NotEnoughBookies."""
+        return await self._create((), above)
+
+    async def create_cursor_ledger(self, cursor: str) -> LedgerWriter:
+        """A ledger for the states of `cursor`; pending until `listed` is carried out. NotEnoughBookies."""
+        return await self._create((("pulsar/cursor", encode_name(cursor).encode()),), None)
+
+    async def _create(self, extra: Sequence[tuple[str, bytes]], above: int | None) -> LedgerWriter:
+        tried: list[int] = []
+
+        def record(ledger_id: int) -> Sequence[Operation]:
+            tried.append(ledger_id)
+            self._creating.add(ledger_id)
+            return (pending_record(ledger_id, self._name),)
+
+        self.on_step("create ledger")
+        try:
+            writer = await self._bookkeeper.create_ledger(
+                self._config.ensemble_size,
+                self._config.write_quorum_size,
+                self._config.ack_quorum_size,
+                digest_type=self._config.digest_type,
+                password=self._config.password,
+                custom_metadata=(
+                    ("application", b"pulsar"),
+                    ("component", b"managed-ledger"),
+                    ("pulsar/managed-ledger", self._name.encode()),
+                    *extra,
+                ),
+                also=record,
+                above=above,
+            )
+        except BaseException:
+            self._creating.difference_update(tried)
+            raise
+        self._creating.difference_update(ledger_id for ledger_id in tried if ledger_id != writer.ledger_id)
+        self.on_step("ledger created, not listed")
+        return writer
+
+    def listed(self, ledger_id: int) -> Delete:
+        """The operation that goes with the one that lists the ledger; `settled` after it."""
+        return listed(ledger_id)
+
+    def settled(self, ledger_id: int) -> None:
+        """The ledger is listed, or discarded: a replay may look at it like at any other."""
+        self._creating.discard(ledger_id)
+
+    def deletion(self, ledger_id: int) -> Create:
+        """The operation that goes with the one that drops the ledger from its list; `delete` after it."""
+        return deletion_record(ledger_id, self._name)
+
+    async def delete(self, ledger_id: int) -> None:
+        """Delete a ledger that is in no list any more, then its deletion record."""
+        self.on_step("delete ledger")
+        with contextlib.suppress(NoSuchLedger):
+            await self._bookkeeper.delete_ledger(ledger_id)
+        self.on_step("ledger deleted, still recorded")
+        await remove_record(self._store, deletion_path(ledger_id))
+
+    async def discard(self, writer: LedgerWriter) -> None:
+        """Delete a ledger that was created and will never be listed, then its pending record (C4)."""
+        await writer.abandon()
+        with contextlib.suppress(NoSuchLedger):
+            await self._bookkeeper.delete_ledger(writer.ledger_id)
+        await remove_record(self._store, pending_path(writer.ledger_id))
+        self.settled(writer.ledger_id)
+
+    async def open(self, ledger_id: int) -> LedgerReader:
+        """Open with recovery: fences its writer, settles its end. NoSuchLedger and the retriable errors of R5."""
+        return await self._bookkeeper.open_ledger(ledger_id, self._config.password, self._config.digest_type)
+
+    async def replay(self) -> list[int]:
+        """Finish what a crash left: the ledgers deleted, rising."""
+        return await replay(self._bookkeeper, self._store, self._name, self._creating)

@@ -1,0 +1,134 @@
+"""Records of ledgers between two owners' lists, so that a crash never leaves an orphan (R10).
+
+- `/mledger/pending/<id>` is created with the ledger's metadata and removed by the update that lists the ledger.
+- `/mledger/deletions/<id>` is created by the update that drops the ledger and removed once the ledger is deleted.
+- A replay deletes a recorded ledger only if the managed ledger that the record names lists it nowhere: neither as data
+  ledger nor in a cursor's record.
+"""
+
+import contextlib
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from bookie.client.client import BookKeeper
+from bookie.errors import NoSuchLedger
+from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from metastore.errors import NodeExists, NodeNotFound, RecordError
+from metastore.paths import DELETIONS, OWNERS, PENDING, deletion_path, managed_ledger_path, pending_path
+from metastore.store import Create, Delete, MetadataReader, MetadataStore
+
+RECORD_FOLDERS = (PENDING, DELETIONS, OWNERS)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """A pending or deletion record: the ledger and the managed ledger it belongs, or belonged, to."""
+
+    path: str
+    ledger_id: int
+    managed_ledger: str
+
+
+def pending_record(ledger_id: int, managed_ledger: str) -> Create:
+    """The operation that records a ledger being created."""
+    return Create(pending_path(ledger_id), managed_ledger.encode())
+
+
+def listed(ledger_id: int) -> Delete:
+    """The operation that ends a ledger's pending record, in the multi that lists the ledger."""
+    return Delete(pending_path(ledger_id))
+
+
+def deletion_record(ledger_id: int, managed_ledger: str) -> Create:
+    """The operation that records a ledger to delete, in the multi that drops it from its list."""
+    return Create(deletion_path(ledger_id), managed_ledger.encode())
+
+
+async def ensure_folders(store: MetadataStore) -> None:
+    """Create the parents of these records where they are missing."""
+    nodes = await store.get_many(RECORD_FOLDERS)
+    for path, node in zip(RECORD_FOLDERS, nodes, strict=True):
+        if node is None:
+            try:
+                await store.create(path, parents=True)
+            except NodeExists:
+                continue
+
+
+async def read_records(reader: MetadataReader) -> list[LedgerRecord]:
+    """All pending and deletion records, of every managed ledger, by ledger id."""
+    folders = (PENDING, DELETIONS)
+    found: list[tuple[str, int]] = []
+    for folder, names in zip(folders, await reader.children_many(folders), strict=True):
+        found += [(f"{folder}/{name}", int(name)) for name in names or () if name.isdigit()]
+    nodes = await reader.get_many([path for path, _ in found])
+    records = [
+        LedgerRecord(path, ledger_id, node.data.decode())
+        for (path, ledger_id), node in zip(found, nodes, strict=True)
+        if node is not None
+    ]
+    return sorted(records, key=lambda record: record.ledger_id)
+
+
+async def owned_ledgers(reader: MetadataReader, managed_ledger: str) -> set[int]:
+    """Every ledger that the managed ledger lists: data ledgers and its cursors' ledgers.
+
+    RecordError if a record cannot be read, NodeNotFound if there is no such managed ledger.
+    """
+    path = managed_ledger_path(managed_ledger)
+    node = await reader.get(path)
+    owned = {ledger.ledger_id for ledger in decode_managed_ledger_info(node.data, path).value.ledgers}
+    paths = [f"{path}/{name}" for name in await reader.children(path)]
+    for cursor, found in zip(paths, await reader.get_many(paths), strict=True):
+        if found is None:
+            continue
+        info = decode_managed_cursor_info(found.data, cursor).value
+        owned.add(info.cursors_ledger_id)
+        if info.last_checkpoint is not None:
+            owned.add(info.last_checkpoint.ledger_id)
+    return owned
+
+
+async def remove_record(store: MetadataStore, path: str) -> None:
+    """Remove a record if it is there."""
+    with contextlib.suppress(NodeNotFound):
+        await store.delete(path)
+
+
+async def replay(
+    bookkeeper: BookKeeper, store: MetadataStore, managed_ledger: str, creating: Collection[int] = ()
+) -> list[int]:
+    """Finish what a crash left of this managed ledger, and of ones that no longer exist; the ledgers deleted, rising.
+
+    To be called by the owner, after its first write of the list: from then on no earlier owner can list anything.
+    `creating` are, at every moment, the ledgers that this owner has created and not listed yet.
+    """
+    records = await read_records(store)
+    ours = frozenset(creating)  # taken after the records and before the lists: what is listed in between is seen there
+    owned: dict[str, set[int] | None] = {}
+    deleted = []
+    for record in records:
+        name = record.managed_ledger
+        if name not in owned:
+            owned[name] = await _owned_or_none(store, name, managed_ledger)
+        ledgers = owned[name]
+        if ledgers is None or record.ledger_id in ours:
+            continue
+        if record.ledger_id not in ledgers:
+            with contextlib.suppress(NoSuchLedger):
+                await bookkeeper.delete_ledger(record.ledger_id)
+                deleted.append(record.ledger_id)
+        await remove_record(store, record.path)
+    return deleted
+
+
+async def _owned_or_none(store: MetadataStore, name: str, ours: str) -> set[int] | None:
+    """What `name` lists; nothing if it is gone; None where another owner has to look, or a record cannot be read."""
+    try:
+        if name != ours:
+            return None if await store.exists(managed_ledger_path(name)) else set()
+        return await owned_ledgers(store, name)
+    except NodeNotFound:
+        return set()
+    except RecordError:
+        return None

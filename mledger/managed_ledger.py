@@ -1,0 +1,475 @@
+"""A topic in the hands of its owner: append, read, cursors, trim, terminate, close (M2 to M5, M7, M8).
+
+Made by `opening.open_managed_ledger`. Owned by one event loop; needs no locks. Every change of the list goes through
+the topic's record, whose version is the fence: who loses it stops, and so do its cursors.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bookie.client.writer import LedgerWriter
+from metastore.errors import MetadataError, MledgerError
+from metastore.position import Position
+from metastore.records import LedgerInfo, ManagedLedgerInfo
+from metastore.store import MetadataStore
+from mledger.appending import Appender, EndedLedger
+from mledger.background import Background, log
+from mledger.config import ManagedLedgerConfig
+from mledger.cursor import Cursor
+from mledger.cursor_recovery import Start
+from mledger.cursor_set import CursorSet
+from mledger.cursor_store import CursorContext
+from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
+from mledger.events import Closed, Event, EventSink, Fenced, Initialized, LedgerClosed, LedgerCreated, Terminated
+from mledger.ledger_factory import LedgerFactory
+from mledger.ledger_list import LedgerEnd, LedgerList, plan_rollover
+from mledger.open_ledger import Appended, OpenLedger
+from mledger.ownership import Ownership
+from mledger.reading import Entry, EntryReader
+from mledger.topic_record import RecordChange, TopicRecord
+from mledger.trim import TrimPlan, next_ledger_if_consumed
+from mledger.trimming import Trimmer
+
+
+class TopicState(enum.Enum):
+    """What a topic can do."""
+
+    OPEN = "open"
+    TERMINATED = "terminated"
+    FENCED = "fenced"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTopic:
+    """What opening leads to; `writer` is None for a terminated topic, `dropped` are ledgers to delete."""
+
+    store: MetadataStore
+    record: TopicRecord
+    factory: LedgerFactory
+    ownership: Ownership
+    config: ManagedLedgerConfig
+    ledgers: LedgerList
+    writer: LedgerWriter | None
+    dropped: tuple[int, ...]
+    emit: EventSink
+    now_ms: Callable[[], int]
+
+
+class ManagedLedger:
+    """One open topic."""
+
+    def __init__(self, opened: OpenedTopic) -> None:
+        self.config = opened.config
+        self.ledger_list = opened.ledgers
+        self.trim_lock = asyncio.Lock()
+        self._record = opened.record
+        self._factory = opened.factory
+        self._ownership = opened.ownership
+        self._emit = opened.emit
+        self._now_ms = opened.now_ms
+        self._background = Background(self.name)
+        self._arrivals: list[asyncio.Future[None]] = []
+        self._stopped: MledgerError | None = None
+        self._loaded: asyncio.Task[None] | None = None
+        self._appender: Appender | None = None
+        if opened.writer is not None:
+            self._appender = Appender(opened.writer, self._factory, self, self.config)
+        self.reader = EntryReader(self._factory, self._current_ledger, self.config)
+        context = CursorContext(
+            opened.record, opened.store, opened.factory, opened.config, self.emit, self._delete_later, opened.now_ms
+        )
+        self._dropped = opened.dropped
+        self._trimmer = Trimmer(self, self._record, self._factory, self.config, self._background, self._now_ms)
+        self._cursors = CursorSet(self, context, self._background, self._trimmer.trim_later)
+        self._record.on_fenced(self._fenced)
+
+    async def start(self) -> None:
+        """List the cursors; recover them, finish what a crash left and trim in the background."""
+        await self._cursors.list()
+        for ledger_id in self._dropped:
+            self._delete_later(ledger_id)
+        self._loaded = self._background.spawn(self._load(), "loading cursors")
+
+    async def _load(self) -> None:
+        await self._cursors.load()
+        if self._stopped is not None or self._record.fenced is not None:
+            return
+        self.emit(Initialized(self.name))
+        try:
+            await self._factory.replay()
+        except MledgerError as error:
+            log.warning("%s: what a crash left is not finished yet: %s", self.name, error)
+        if self.can_trim:
+            await self._trimmer.trim()
+
+    # -- looking
+
+    @property
+    def name(self) -> str:
+        """The managed ledger's name, `tenant/namespace/persistent/topic`."""
+        return self._record.name
+
+    @property
+    def state(self) -> TopicState:
+        """What it can do now."""
+        if self._record.fenced is not None:
+            return TopicState.FENCED
+        if isinstance(self._stopped, ManagedLedgerClosed):
+            return TopicState.CLOSED
+        return TopicState.OPEN if self.terminated is None else TopicState.TERMINATED
+
+    @property
+    def info(self) -> ManagedLedgerInfo:
+        """The topic's record as last written."""
+        return self._record.info
+
+    @property
+    def terminated(self) -> Position | None:
+        """Where it was terminated, None if it was not (M8)."""
+        return self._record.info.terminated
+
+    @property
+    def last_confirmed(self) -> Position:
+        """The last acknowledged entry; with none, the place before the first."""
+        if self.terminated is not None and not self.ledger_list.total_entries:
+            return self.terminated
+        return self.ledger_list.last_confirmed
+
+    @property
+    def ledgers(self) -> tuple[LedgerInfo, ...]:
+        """Its ledgers in order, the one open for writing with what is acknowledged in it."""
+        return self.ledger_list.live_infos
+
+    @property
+    def number_of_entries(self) -> int:
+        """Acknowledged entries in all ledgers."""
+        return self.ledger_list.total_entries
+
+    @property
+    def total_size(self) -> int:
+        """Payload bytes of them."""
+        return self.ledger_list.total_size
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The topic's properties."""
+        return dict(self._record.info.properties)
+
+    @property
+    def cursors(self) -> list[str]:
+        """Names of its cursors, sorted; those not recovered yet included, once they are listed."""
+        return self._cursors.names
+
+    @property
+    def open_cursors(self) -> Mapping[str, Cursor]:
+        """Its recovered cursors."""
+        return self._cursors.open
+
+    @property
+    def can_trim(self) -> bool:
+        """Whether it is open and every cursor's state is known."""
+        return self._stopped is None and self._record.fenced is None and self._cursors.all_recovered
+
+    async def initialized(self) -> None:
+        """Return when every cursor was tried once, leftovers were finished and the first trim is done."""
+        if self._loaded is not None:
+            await asyncio.shield(self._loaded)
+
+    # -- writing
+
+    def append(self, batch: Sequence[bytes]) -> "asyncio.Future[Appended]":
+        """Append entries in order; the future gives where they are once all are acknowledged (M5).
+
+        Batches given without waiting are written in the order given. A batch that passes the ledger's limit is split
+        over two ledgers. Raises ManagedLedgerFenced, ManagedLedgerClosed, TopicTerminated, EntryTooLarge, ValueError.
+        """
+        if self._appender is None:
+            raise self._stopped or self._terminated_error()
+        return self._appender.append(batch)
+
+    async def add(self, payload: bytes) -> Position:
+        """Append one entry; its position once it is acknowledged."""
+        ((ledger_id, entry_id),) = ((where.ledger_id, where.first_entry) for where in await self.append([payload]))
+        return Position(ledger_id, entry_id)
+
+    async def roll_over(self) -> None:
+        """Close the current ledger and write to another, whatever its limits say; nothing if it is empty."""
+        if self._appender is not None:
+            await self._appender.roll_over()
+
+    # -- reading
+
+    async def read(
+        self, first: Position, max_entries: int, max_bytes: int | None = None, last: Position | None = None
+    ) -> list[Entry]:
+        """Entries from `first` on, up to `last` or the last acknowledged one; at least one if there is one.
+
+        At most so many, and fewer when `max_bytes` of payload are reached. Missing and empty ledgers are passed (C11).
+        """
+        self._check_readable()
+        entries: list[Entry] = []
+        end = self.ledger_list.last_confirmed if last is None else min(last, self.ledger_list.last_confirmed)
+        position = max(first, Position(first.ledger_id, 0))
+        while len(entries) < max_entries and position <= end and (max_bytes is None or max_bytes > 0):
+            count = self.ledger_list.entries(position.ledger_id)
+            if position.entry_id >= count:
+                following = self.ledger_list.next_id(position.ledger_id)
+                if following is None:
+                    break
+                position = Position(following, 0)
+                continue
+            upto = min(count - 1, position.entry_id + max_entries - len(entries) - 1)
+            if position.ledger_id == end.ledger_id:
+                upto = min(upto, end.entry_id)
+            got = await self.reader.read(position.ledger_id, position.entry_id, upto, max_bytes)
+            entries += got
+            if max_bytes is not None:
+                max_bytes -= sum(len(entry.payload) for entry in got)
+            position = Position(position.ledger_id, got[-1].position.entry_id + 1)
+        return entries
+
+    async def read_entry(self, position: Position) -> Entry:
+        """The entry at `position`; InvalidPosition if there is none."""
+        self._check_readable()
+        if not self.ledger_list.exists(position):
+            raise InvalidPosition(f"{self.name} has no entry {position}")
+        return (await self.reader.read(position.ledger_id, position.entry_id, position.entry_id, None))[0]
+
+    # -- cursors
+
+    async def open_cursor(
+        self,
+        name: str,
+        *,
+        initial: Start = "earliest",
+        cursor_properties: Mapping[str, str] | None = None,
+        create: bool = True,
+        exclusive: bool = False,
+    ) -> Cursor:
+        """The cursor `name`, reading from after its mark-delete; made at `initial` if there is none (R1).
+
+        Waits for its own recovery only. `cursor_properties` are a new cursor's. Raises CursorRecoveryFailed, retriable,
+        when its state cannot be read now (R5); CursorNotFound without `create`; CursorExists with `exclusive`.
+        """
+        self._check_open()
+        return await self._cursors.open_cursor(name, initial, cursor_properties, create=create, exclusive=exclusive)
+
+    async def delete_cursor(self, name: str) -> None:
+        """Delete the cursor, its record and its ledger; CursorNotFound."""
+        self._check_open()
+        await self._cursors.delete_cursor(name)
+        self._trimmer.trim_later()
+
+    # -- trim, terminate, truncate
+
+    def plan_trim(self) -> TrimPlan:
+        """What `trim` would do now; nothing is changed."""
+        return self._trimmer.plan()
+
+    async def trim(self) -> TrimPlan:
+        """Move cursors off consumed ledgers and delete what may go, now (R9, R10); what was done.
+
+        Nothing is trimmed while a cursor's state is not known: then the plan has no deletions.
+        """
+        self._check_open()
+        await self.initialized()
+        if not self.can_trim:
+            return replace(self._trimmer.plan(), moves=(), deletions=())
+        return await self._trimmer.trim()
+
+    async def truncate(self) -> TrimPlan:
+        """Acknowledge everything on every cursor and delete every ledger but the current one (M8)."""
+        self._check_open()
+        await self.initialized()
+        await asyncio.gather(*(cursor.clear_backlog() for cursor in self._cursors.open.values()))
+        return await self._trimmer.trim(all_closed=True)
+
+    async def terminate(self) -> Position:
+        """Take no more entries, for good: the position at which readers end (M8). A second call gives the same."""
+        if self.terminated is not None:
+            return self.terminated
+        self._check_open()
+        assert self._appender is not None
+        ended = await self._appender.stop(self._terminated_error())
+        await self._record.update(lambda info: RecordChange(self._plan_terminated(info, ended)))
+        self.ledger_list = LedgerList(self._record.info.ledgers)
+        self._appender = None
+        terminated = self._record.info.terminated
+        assert terminated is not None
+        self.emit(Terminated(self.name, terminated))
+        self.wake_readers()
+        self._trimmer.trim_later()
+        return terminated
+
+    def _plan_terminated(self, info: ManagedLedgerInfo, ended: EndedLedger | None) -> ManagedLedgerInfo:
+        last = info.ledgers[-1].ledger_id
+        entries = ended.end.entries if ended is not None and ended.ledger_id == last else 0
+        if ended is not None and entries:
+            info = plan_rollover(info, ended.end, self._now_ms()).info
+        return replace(info, terminated=Position(last, entries - 1))
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace the topic's properties, durably."""
+        self._check_open()
+        wanted = tuple(properties.items())
+        await self._record.update(lambda info: RecordChange(replace(info, properties=wanted)))
+
+    # -- ending
+
+    async def close(self) -> None:
+        """The clean close: entries taken are acknowledged, cursors durable (C3), the current ledger closed.
+
+        The first error of several is raised after everything else was closed. A second call does nothing.
+        """
+        if self._stopped is not None:
+            return
+        closed = ManagedLedgerClosed(f"{self.name} is closed; open it again")
+        self._stopped = closed
+        self._trimmer.stop()
+        errors: list[MledgerError] = []
+        if self._record.fenced is None:
+            await self._cursors.stop_recovering()
+            for ending in (self._stop_writing(closed), self._cursors.close()):
+                try:
+                    await ending
+                except MledgerError as error:
+                    errors.append(error)
+        await self._let_go()
+        self.emit(Closed(self.name))
+        if errors:
+            raise errors[0]
+
+    async def abandon(self) -> None:
+        """Stop without closing anything, as a crash would; the next open recovers it. The owner node is removed."""
+        self._stopped = self._stopped or ManagedLedgerClosed(f"{self.name} was abandoned; open it again")
+        self._trimmer.stop()
+        await self._background.cancel()
+        await self._let_go()
+
+    async def _stop_writing(self, closed: ManagedLedgerClosed) -> None:
+        if self._appender is not None:
+            ended = await self._appender.stop(closed)
+            if ended is not None:
+                self.emit(LedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
+
+    async def _let_go(self) -> None:
+        """Stop everything that runs, writing nothing but the release of the owner node."""
+        await self._background.finish() if self._record.fenced is None else await self._background.cancel()
+        if self._appender is not None:
+            await self._appender.abandon()
+        await self._cursors.abandon()
+        self.wake_readers()
+        try:
+            await self._ownership.release()
+        except MetadataError as error:  # it goes with the session
+            log.warning("%s: owner node not released: %s", self.name, error)
+
+    def _current_ledger(self) -> OpenLedger | None:
+        return None if self._appender is None else self._appender.current
+
+    def _check_open(self) -> None:
+        self._record.check()
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _check_readable(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _terminated_error(self) -> TopicTerminated:
+        return TopicTerminated(f"{self.name} is terminated: it takes no more entries")
+
+    def _fenced(self, error: ManagedLedgerFenced) -> None:
+        self.emit(Fenced(self.name, str(error)))
+        self._trimmer.stop()
+        if self._appender is not None:
+            self._appender.fence(error)
+        self._cursors.fence(error)
+        self.wake_readers()
+
+    # -- what its parts ask of it
+
+    def emit(self, event: Event) -> None:
+        """Tell of what happened."""
+        self._emit(event)
+
+    def next_arrival(self) -> "asyncio.Future[None]":
+        """Done when there may be something new to read."""
+        arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._arrivals.append(arrival)
+        return arrival
+
+    def wake_readers(self) -> None:
+        """Have every parked read look again (C10)."""
+        arrivals, self._arrivals = self._arrivals, []
+        for arrival in arrivals:
+            if not arrival.done():
+                arrival.set_result(None)
+
+    def mark_delete_moved(self, old: Position, new: Position) -> None:
+        """A cursor's durable mark-delete moved: ledgers may be free to go."""
+        if old.ledger_id != new.ledger_id or next_ledger_if_consumed(self.ledger_list, new) is not None:
+            self._trimmer.trim_later()
+
+    def ledgers_removed(self, gone: frozenset[int]) -> None:
+        """The record lists these no more."""
+        self._set_ledgers()
+        for ledger_id in gone:
+            self.reader.forget(ledger_id)
+
+    def confirmed(self, ledger: OpenLedger) -> None:
+        """More entries of the current ledger are acknowledged."""
+        if ledger.ledger_id == self.ledger_list.current:
+            self.ledger_list.set_live(ledger.confirmed, ledger.confirmed_size)
+            if self._arrivals:
+                self.wake_readers()
+
+    async def verify_owner(self) -> None:
+        """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7)."""
+        other = await self._ownership.lost_to()
+        if other is not None:
+            raise self._record.fence(f"another owner has it: {other}")
+        await self._record.verify()
+
+    async def install(self, ended: EndedLedger | None, writer: LedgerWriter) -> None:
+        """List `writer`'s ledger as the current one, and `ended` as it ended, in one update (M4)."""
+
+        dropped: list[int] = []
+
+        def plan(info: ManagedLedgerInfo) -> RecordChange:
+            last = info.ledgers[-1].ledger_id
+            end = ended.end if ended is not None and ended.ledger_id == last else LedgerEnd(0, 0)
+            planned = plan_rollover(info, end, self._now_ms(), writer.ledger_id)
+            dropped.extend(ledger.ledger_id for ledger in planned.dropped)
+            return RecordChange(
+                planned.info, (self._factory.listed(writer.ledger_id), *map(self._factory.deletion, dropped))
+            )
+
+        await self._record.update(plan)
+        self._set_ledgers()
+        if ended is not None and ended.end.entries:
+            self.emit(LedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
+        self.emit(LedgerCreated(self.name, writer.ledger_id))
+        for ledger_id in dropped:
+            self._delete_later(ledger_id)
+        self._trimmer.trim_later()
+
+    def switch_failed(self, reason: MledgerError) -> None:
+        """No other ledger could be made, or the current one not be ended; the next append tries again."""
+        log.warning("%s: no switch to another ledger: %s", self.name, reason)
+
+    def _set_ledgers(self) -> None:
+        """Take over the list as recorded; a last ledger that is not closed is the current one, with its live counts."""
+        infos = self._record.info.ledgers
+        if self.terminated is not None or not infos or infos[-1].timestamp:
+            self.ledger_list = LedgerList(infos)
+            return
+        current = infos[-1].ledger_id
+        entries, size = self.ledger_list.entries(current), self.ledger_list.size(current)
+        self.ledger_list = LedgerList(infos, current=current, live_entries=entries, live_size=size)
+
+    def _delete_later(self, ledger_id: int) -> None:
+        self._background.spawn(self._factory.delete(ledger_id), f"deletion of ledger {ledger_id}")

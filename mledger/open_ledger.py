@@ -1,0 +1,163 @@
+"""The ledger that a topic writes to now: batches pushed, acknowledged, and left over when it ends (M4, M5)."""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bookie.client.writer import LedgerWriter
+from metastore.position import Position
+from mledger.config import ManagedLedgerConfig
+from mledger.ledger_list import LedgerEnd, rollover_reason
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedRange:
+    """Entries `first_entry` to `last_entry` (inclusive) of a ledger: where a batch, or a part of it, went."""
+
+    ledger_id: int
+    first_entry: int
+    last_entry: int
+
+    def __len__(self) -> int:
+        return self.last_entry - self.first_entry + 1
+
+    def positions(self) -> list[Position]:
+        """Each entry's position."""
+        return [Position(self.ledger_id, entry) for entry in range(self.first_entry, self.last_entry + 1)]
+
+
+Appended = tuple[AppendedRange, ...]
+
+
+class Batch:
+    """A batch on its way: `left` of its entries are not acknowledged yet."""
+
+    __slots__ = ("future", "left", "ranges")
+
+    def __init__(self, future: "asyncio.Future[Appended]", left: int) -> None:
+        self.future = future
+        self.left = left
+        self.ranges: Appended = ()
+
+    def acknowledge(self, where: AppendedRange) -> None:
+        """So much more of it is in a ledger; the last part completes the future."""
+        self.ranges = (*self.ranges, where) if self.ranges else (where,)
+        self.left -= len(where)
+        if not self.left and not self.future.done():
+            self.future.set_result(self.ranges)
+
+    def fail(self, error: BaseException) -> None:
+        """Part of it will never be in any ledger."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Piece:
+    """What of a batch was pushed in one append; `length` is the ledger's payload bytes with it."""
+
+    __slots__ = ("batch", "first", "length", "payloads")
+
+    def __init__(self, batch: Batch, payloads: Sequence[bytes], first: int, length: int) -> None:
+        self.batch = batch
+        self.payloads = payloads
+        self.first = first
+        self.length = length
+
+
+class OpenLedger:
+    """A writer with the batches pushed to it and not acknowledged, oldest first.
+
+    `on_confirmed` is called as entries are acknowledged, `on_failed` once, when one is not.
+    """
+
+    def __init__(
+        self,
+        writer: LedgerWriter,
+        config: ManagedLedgerConfig,
+        on_confirmed: Callable[["OpenLedger"], None],
+        on_failed: Callable[["OpenLedger"], None],
+    ) -> None:
+        now = asyncio.get_running_loop().time()
+        self.writer = writer
+        self.ledger_id = writer.ledger_id
+        self.pushed = 0
+        self.confirmed = 0
+        self.confirmed_size = 0
+        self.failure: BaseException | None = None
+        self.created_at = now
+        self.may_roll_at = now + config.minimum_rollover_time_ms / 1000
+        self.must_roll_at = now + config.maximum_rollover_time_ms / 1000 if config.maximum_rollover_time_ms else None
+        self._config = config
+        self._on_confirmed = on_confirmed
+        self._on_failed = on_failed
+        self._sent: deque[_Piece] = deque()
+        self._drained: asyncio.Future[None] | None = None
+
+    def is_full(self, now: float) -> bool:
+        """Whether it is to be rolled over, at `now` of the loop's clock (M4)."""
+        age_ms = int((now - self.created_at) * 1000)
+        return rollover_reason(self._config, self.pushed, self.writer.length, age_ms) is not None
+
+    def room(self, now: float) -> int:
+        """How many more entries may be pushed before the ledger is full."""
+        if now < self.may_roll_at:
+            return sys.maxsize  # no limit holds before the minimum time
+        return max(1, self._config.max_entries_per_ledger - self.pushed)
+
+    def push(self, batch: Batch, payloads: Sequence[bytes]) -> None:
+        """Append `payloads`, a part of `batch` or all of it, in one go."""
+        writer = self.writer
+        done = writer.append(payloads)
+        self._sent.append(_Piece(batch, payloads, self.pushed, writer.length))
+        self.pushed += len(payloads)
+        done.add_done_callback(self._completed)
+
+    def _completed(self, done: "asyncio.Future[int]") -> None:
+        failure = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if failure is not None:
+            if self.failure is None:
+                self.failure = failure
+                self._end_wait()
+                self._on_failed(self)
+            return
+        piece = self._sent.popleft()
+        self.confirmed = piece.first + len(piece.payloads)
+        self.confirmed_size = piece.length
+        self._on_confirmed(self)
+        piece.batch.acknowledge(AppendedRange(self.ledger_id, piece.first, self.confirmed - 1))
+        if self._drained is not None and not self._sent:
+            self._end_wait()
+
+    def _end_wait(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    async def drain(self) -> None:
+        """Return when everything pushed is acknowledged, or one append has failed; the caller looks at `failure`."""
+        if self._sent and self.failure is None:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+            self._drained = None
+
+    def end_at(self, end: LedgerEnd) -> list[tuple[Batch, Sequence[bytes]]]:
+        """The ledger ends at `end`: acknowledge what is in it; what is not, in order, to be added elsewhere."""
+        rest: list[tuple[Batch, Sequence[bytes]]] = []
+        sent, self._sent = self._sent, deque()
+        self.confirmed, self.confirmed_size = end.entries, end.size
+        self._on_confirmed(self)
+        for piece in sent:
+            inside = min(len(piece.payloads), end.entries - piece.first)
+            if inside > 0:
+                piece.batch.acknowledge(AppendedRange(self.ledger_id, piece.first, piece.first + inside - 1))
+            if inside < len(piece.payloads):
+                rest.append((piece.batch, piece.payloads[max(inside, 0) :]))
+        return rest
+
+    def fail_all(self, error: BaseException) -> None:
+        """Fail everything that is not acknowledged."""
+        for piece in self._sent:
+            piece.batch.fail(error)
+        self._sent.clear()
+        self._end_wait()

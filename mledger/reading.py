@@ -1,0 +1,74 @@
+"""Reads entries of a topic by position, over its ledgers (C11)."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bookie.client.reader import LedgerReader
+from bookie.errors import BookieUnavailable
+from metastore.position import Position
+from mledger.config import ManagedLedgerConfig
+from mledger.ledger_factory import LedgerFactory
+from mledger.open_ledger import OpenLedger
+
+MAX_READERS = 128
+
+
+class Entry(NamedTuple):
+    """An entry as read: where it is and its payload."""
+
+    position: Position
+    payload: bytes
+
+
+class EntryReader:
+    """Reads from the ledgers of one topic; keeps the handles of the last ones read."""
+
+    def __init__(
+        self, factory: LedgerFactory, current: Callable[[], OpenLedger | None], config: ManagedLedgerConfig
+    ) -> None:
+        self._factory = factory
+        self._current = current
+        self._timeout = config.read_entry_timeout_s or None
+        self._readers: OrderedDict[int, asyncio.Task[LedgerReader]] = OrderedDict()
+
+    async def read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[Entry]:
+        """Entries `first` to `last` of one ledger, at least one; fewer where `max_bytes` of payload are reached.
+
+        Raises NoSuchLedger (the ledger is listed and gone), and retriable BookieErrors; BookieUnavailable also when
+        managedLedgerReadEntryTimeoutSeconds have passed.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                reader = await self._reader(ledger_id)
+                payloads = await reader.read(first, last, max_bytes)
+        except TimeoutError:
+            raise BookieUnavailable(
+                f"no answer to a read of {ledger_id}:{first} in {self._timeout} s "
+                "(managedLedgerReadEntryTimeoutSeconds); see whether its bookies are up"
+            ) from None
+        return [Entry(Position(ledger_id, entry), payload) for entry, payload in enumerate(payloads, first)]
+
+    async def _reader(self, ledger_id: int) -> LedgerReader:
+        current = self._current()
+        if current is not None and current.ledger_id == ledger_id:
+            return current.writer.reader()
+        opening = self._readers.get(ledger_id)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._factory.open(ledger_id))
+            self._readers[ledger_id] = opening
+            while len(self._readers) > MAX_READERS:
+                self._readers.popitem(last=False)
+        else:
+            self._readers.move_to_end(ledger_id)
+        try:
+            return await asyncio.shield(opening)
+        except BaseException:
+            if opening.done() and (opening.cancelled() or opening.exception() is not None):
+                self._readers.pop(ledger_id, None)
+            raise
+
+    def forget(self, ledger_id: int) -> None:
+        """Drop the handle of a ledger that was deleted."""
+        self._readers.pop(ledger_id, None)

@@ -1,0 +1,184 @@
+"""A topic's record as its owner holds it: every write is a compare-and-set, losing one means another owner (M7).
+
+- A write that another owner's write came before is refused: this owner is fenced, at once and for good.
+- After a conflict or a lost connection the record is read back: our own bytes one version up are our own write.
+- Cursor records are written in one multi with a check of this record's version: who lost the topic lost its cursors.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.errors import BadVersion, NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
+from metastore.paths import managed_ledger_path
+from metastore.records import ManagedLedgerInfo
+from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put
+from mledger.errors import ManagedLedgerFenced, TopicNotFound
+
+RETRY_DELAYS_S = (0.1, 0.3, 1.0, 3.0)
+
+CONFLICTS = (BadVersion, NodeNotFound, NodeExists)
+
+
+async def commit(store: MetadataStore, first: Put | Create | Delete, others: Sequence[Operation] = ()) -> None:
+    """Carry out `first` and `others`, all or none.
+
+    A lost connection is retried a bounded number of times. A conflict is read back before it counts, since it may be
+    with our own earlier try: what `first` did tells (M7). Raises the conflict (BadVersion, NodeNotFound, NodeExists) or
+    StoreUnavailable: then it is not known whether it was carried out.
+    """
+    uncertain = False
+    for delay in (*RETRY_DELAYS_S, None):
+        try:
+            await store.multi([first, *others])
+            return
+        except CONFLICTS:
+            if await _was_ours(store, first, uncertain=uncertain):
+                return
+            raise
+        except SessionExpired:
+            raise
+        except StoreUnavailable:
+            if delay is None:
+                raise
+            uncertain = True
+            await asyncio.sleep(delay)
+
+
+async def _was_ours(store: MetadataStore, first: Put | Create | Delete, *, uncertain: bool) -> bool:
+    try:
+        node = await store.get(first.path)
+    except NodeNotFound:
+        return isinstance(first, Delete) and uncertain
+    if isinstance(first, Put):
+        return node.version == first.version + 1 and node.data == first.data
+    return isinstance(first, Create) and uncertain and node.version == 0 and node.data == first.data
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChange:
+    """The record to write, and what goes into the same multi."""
+
+    info: ManagedLedgerInfo
+    also: tuple[Operation, ...] = ()
+
+
+class TopicRecord:
+    """The record of one managed ledger in the hands of its owner."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        name: str,
+        info: ManagedLedgerInfo,
+        version: int,
+        *,
+        compression: str = "NONE",
+    ) -> None:
+        self._store = store
+        self._compression = compression
+        self._lock = asyncio.Lock()
+        self._uncertain: tuple[ManagedLedgerInfo, bytes] | None = None
+        self._listeners: list[Callable[[ManagedLedgerFenced], None]] = []
+        self.name = name
+        self.path = managed_ledger_path(name)
+        self.info = info
+        self.version = version
+        self.fenced: ManagedLedgerFenced | None = None
+
+    @classmethod
+    async def read(cls, store: MetadataStore, name: str, *, compression: str = "NONE") -> "TopicRecord":
+        """The record as it is now; TopicNotFound, RecordError."""
+        path = managed_ledger_path(name)
+        try:
+            node = await store.get(path)
+        except NodeNotFound:
+            raise TopicNotFound(f"there is no managed ledger {name}; create the topic first") from None
+        info = decode_managed_ledger_info(node.data, path).value
+        return cls(store, name, info, node.version, compression=compression)
+
+    def on_fenced(self, listener: Callable[[ManagedLedgerFenced], None]) -> None:
+        """Call `listener` once, when another owner is seen."""
+        self._listeners.append(listener)
+
+    def fence(self, why: str) -> ManagedLedgerFenced:
+        """Stop for good because of `why`; the error to raise."""
+        if self.fenced is None:
+            self.fenced = ManagedLedgerFenced(f"{self.name}: {why}; this owner has stopped, open the topic again")
+            for listener in self._listeners:
+                listener(self.fenced)
+        return self.fenced
+
+    def check(self) -> None:
+        """Raise ManagedLedgerFenced once another owner was seen."""
+        if self.fenced is not None:
+            raise self.fenced
+
+    async def verify(self) -> None:
+        """Look whether the record is still at our version; ManagedLedgerFenced if not. Nothing is written."""
+        async with self._lock:
+            self.check()
+            await self._settle_uncertain()
+            stat = await self._store.exists(self.path)
+            if stat is None:
+                raise self.fence("its record was deleted")
+            if stat.version != self.version:
+                raise self.fence(
+                    f"its record is at version {stat.version}, not at {self.version}: another owner wrote it"
+                )
+
+    async def update(self, change: Callable[[ManagedLedgerInfo], RecordChange]) -> ManagedLedgerInfo:
+        """Write what `change` makes of the record; the record as written.
+
+        Raises ManagedLedgerFenced if another owner came before, StoreUnavailable if it is not known whether it was
+        written: the next update finds that out first.
+        """
+        async with self._lock:
+            self.check()
+            await self._settle_uncertain()
+            changed = change(self.info)
+            info = changed.info
+            data = encode_managed_ledger_info(info, compression=self._compression)
+            self._uncertain = (info, data)
+            try:
+                await commit(self._store, Put(self.path, data, self.version), changed.also)
+            except CONFLICTS as conflict:
+                self._uncertain = None
+                raise self.fence(
+                    f"a write of {conflict.path or self.path} was refused, another owner came before"
+                ) from None
+            self._uncertain = None
+            self.info, self.version = info, self.version + 1
+            return info
+
+    async def guarded(self, first: Put | Create | Delete, others: Sequence[Operation] = ()) -> None:
+        """Carry out `first` (on a cursor's record) and `others`, if this record is still ours.
+
+        Raises ManagedLedgerFenced if the topic, or what is written, has another owner, and StoreUnavailable.
+        """
+        while True:
+            self.check()
+            version = self.version
+            try:
+                return await commit(self._store, first, [*others, Check(self.path, version)])
+            except CONFLICTS as conflict:
+                async with self._lock:  # an update of our own may have been under way
+                    if conflict.path == self.path and version != self.version and self.fenced is None:
+                        continue
+                where = conflict.path or first.path
+                raise self.fence(f"a write of {where} was refused, another owner came before") from None
+
+    async def _settle_uncertain(self) -> None:
+        if self._uncertain is None:
+            return
+        info, data = self._uncertain
+        try:
+            node = await self._store.get(self.path)
+        except NodeNotFound:
+            raise self.fence("its record was deleted") from None
+        if node.version == self.version + 1 and node.data == data:
+            self.info, self.version = info, node.version
+        elif node.version != self.version:
+            raise self.fence("its record was written by another owner")
+        self._uncertain = None

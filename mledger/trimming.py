@@ -1,0 +1,172 @@
+"""Takes consumed ledgers off a topic, as `plan_trim` decides (R9, R10).
+
+First the moves of R9, durably; then one update drops the ledgers and records each for deletion; then they are deleted,
+in order; then the records go. What could not be deleted stays recorded and is tried again with the next trim.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from bookie.errors import BookieError
+from metastore.errors import MetadataError
+from metastore.position import Position
+from metastore.records import LedgerInfo, ManagedLedgerInfo
+from mledger.background import Background, log
+from mledger.config import ManagedLedgerConfig
+from mledger.cursor import Cursor
+from mledger.events import Event
+from mledger.ledger_factory import LedgerFactory
+from mledger.ledger_list import LedgerList
+from mledger.topic_record import RecordChange, TopicRecord
+from mledger.trim import TrimPlan, plan_moves, plan_trim
+
+RETRY_S = 60.0
+SOONEST_S = 0.5
+
+
+class TrimmedTopic(Protocol):
+    """What trimming asks of the managed ledger."""
+
+    @property
+    def ledger_list(self) -> LedgerList:
+        """Its ledgers as of now."""
+
+    @property
+    def trim_lock(self) -> asyncio.Lock:
+        """Held while ledgers are taken off the list."""
+
+    @property
+    def open_cursors(self) -> Mapping[str, Cursor]:
+        """Its recovered cursors."""
+
+    @property
+    def can_trim(self) -> bool:
+        """Whether the topic is open and every cursor's state is known."""
+
+    def emit(self, event: Event) -> None:
+        """Tell of what happened."""
+
+    def ledgers_removed(self, gone: frozenset[int]) -> None:
+        """The record lists these no more."""
+
+
+class Trimmer:
+    """Trims one topic: when told, when something was consumed, and when a retention time has passed."""
+
+    def __init__(
+        self,
+        topic: TrimmedTopic,
+        record: TopicRecord,
+        factory: LedgerFactory,
+        config: ManagedLedgerConfig,
+        background: Background,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._topic = topic
+        self._record = record
+        self._factory = factory
+        self._config = config
+        self._background = background
+        self._now_ms = now_ms
+        self._wanted = False
+        self._running = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._undeleted: list[int] = []
+
+    def plan(self, *, all_closed: bool = False) -> TrimPlan:
+        """What a trim would do now; nothing is changed."""
+        return plan_trim(
+            self._topic.ledger_list, self._positions(), self._config, self._now_ms(), all_closed=all_closed
+        )
+
+    async def trim(self, *, all_closed: bool = False) -> TrimPlan:
+        """Carry out what `plan` says, and finish earlier deletions that failed; the plan carried out.
+
+        Raises what kept a cursor's move or the list from being written; a failed deletion is logged and tried again.
+        """
+        async with self._topic.trim_lock:
+            await self._move_cursors()
+            plan = self.plan(all_closed=all_closed)
+            if plan.deletions:
+                await self._drop(plan)
+            await self._delete([*self._undeleted, *(info.ledger_id for info in plan.deletions)])
+        self._schedule(plan)
+        return plan
+
+    def trim_later(self) -> None:
+        """Trim in the background, once for all who ask meanwhile."""
+        self._wanted = True
+        if not self._running and self._topic.can_trim:
+            self._running = True
+            self._background.spawn(self._trim_while_wanted(), "trim")
+
+    def stop(self) -> None:
+        """Trim no more in the background."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _trim_while_wanted(self) -> None:
+        try:
+            while self._wanted and self._topic.can_trim:
+                self._wanted = False
+                await self.trim()
+        finally:
+            self._running = False
+
+    def _positions(self) -> dict[str, Position]:
+        return {name: cursor.durable_mark_delete for name, cursor in self._topic.open_cursors.items()}
+
+    async def _move_cursors(self) -> None:
+        cursors = self._topic.open_cursors
+        moves = [
+            cursors[move.cursor].move_consumed(move)
+            for move in plan_moves(self._topic.ledger_list, self._positions())
+            if move.cursor in cursors
+        ]
+        if moves:
+            self._factory.on_step("move cursors")
+            await asyncio.gather(*moves)
+
+    async def _drop(self, plan: TrimPlan) -> None:
+        for event in plan.events_before(self._record.name):
+            self._topic.emit(event)
+        gone = frozenset(info.ledger_id for info in plan.deletions)
+        self._factory.on_step("drop ledgers")
+        records = tuple(self._factory.deletion(ledger_id) for ledger_id in sorted(gone))
+        await self._record.update(lambda info: RecordChange(_without(info, gone), records))
+        self._factory.on_step("ledgers dropped")
+        self._topic.ledgers_removed(gone)
+        for event in plan.events_after(self._record.name):
+            self._topic.emit(event)
+
+    async def _delete(self, ledger_ids: list[int]) -> None:
+        self._undeleted = []
+        for ledger_id in ledger_ids:
+            try:
+                await self._factory.delete(ledger_id)
+            except (BookieError, MetadataError) as error:
+                log.warning(
+                    "%s: ledger %d is off the list and not deleted yet: %s", self._record.name, ledger_id, error
+                )
+                self._undeleted.append(ledger_id)
+
+    def _schedule(self, plan: TrimPlan) -> None:
+        """Look again when the first ledger's retention ends, or a deletion is to be tried again."""
+        self.stop()
+        if not self._topic.can_trim:
+            return
+        delays = [RETRY_S] if self._undeleted else []
+        if self._config.retention_time_ms > 0 and plan.remaining and plan.remaining[0].timestamp:
+            left_ms = plan.remaining[0].timestamp + self._config.retention_time_ms + 1 - self._now_ms()
+            if left_ms > 0:  # else a cursor keeps it, and its acknowledgements ask for a trim
+                delays.append(max(SOONEST_S, left_ms / 1000))
+        if delays:
+            self._timer = asyncio.get_running_loop().call_later(min(delays), self.trim_later)
+
+
+def _without(info: ManagedLedgerInfo, gone: frozenset[int]) -> ManagedLedgerInfo:
+    kept: tuple[LedgerInfo, ...] = tuple(ledger for ledger in info.ledgers if ledger.ledger_id not in gone)
+    return replace(info, ledgers=kept)
