@@ -66,6 +66,7 @@ def list_command(session: Session, topic: str) -> None:
     """List TOPIC's cursors with the state each would be recovered to; nothing is changed."""
     found = session.run(_inspect(session.url, str(TopicName.parse(topic)), None))
     session.output.table(_table(found))
+    raise_first_error(found)
 
 
 @cursors.command()
@@ -75,8 +76,9 @@ def list_command(session: Session, topic: str) -> None:
 @click.pass_obj
 def describe(session: Session, topic: str, cursor: str) -> None:
     """Show CURSOR's record and the state it would be recovered to; nothing is changed."""
-    found = session.run(_inspect(session.url, str(TopicName.parse(topic)), cursor))
-    session.output.record(_describe(topic, found[0], session.output))
+    (found,) = session.run(_inspect(session.url, str(TopicName.parse(topic)), cursor))
+    raise_first_error([found])
+    session.output.record(_describe(topic, found, session.output))
 
 
 @cursors.command()
@@ -97,6 +99,7 @@ def recover(session: Session, topic: str, cursor: str | None, apply: bool, optio
     plan = session.run(_inspect(session.url, name, cursor))
     if not apply:
         output.table(_table(plan))
+        raise_first_error(plan)
         output.line("\nnothing was changed; --apply opens the topic as its owner and does this")
         return
     output.line("plan")
@@ -129,6 +132,13 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions) -> 
         session.output.line(f"deleted {cursor}")
 
 
+def raise_first_error(found: list[CursorInspection]) -> None:
+    """Raise what kept the first cursor from being told; the others were shown."""
+    for each in found:
+        if each.error is not None:
+            raise each.error
+
+
 class Timeline:
     """Events as they come: printed for a person, kept for JSON."""
 
@@ -156,13 +166,13 @@ def _table(found: list[CursorInspection], key: str = "cursors") -> Table:
 def _row(found: CursorInspection) -> tuple[Value, ...]:
     plan = found.plan
     if plan is None:
-        return (found.name, None, None, None, None, None, (found.error,))
+        return (found.name, None, None, None, None, None, (str(found.error),))
     return (
         plan.cursor,
         _found_in(plan),
         plan.rules,
         str(plan.mark_delete),
-        plan.acks.range_count(),
+        plan.acks.range_count,
         plan.backlog,
         plan.warnings,
     )
@@ -178,7 +188,7 @@ def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
         facts += fields(cursor_ledger=found.record.cursors_ledger_id, snapshot=_text(found.record.mark_delete))
     plan = found.plan
     if plan is None:
-        return Record((*facts, *fields(error=found.error)))
+        return Record(facts)
     holes = texts(plan.acks.ranges())
     shown: Value = holes if output.json else shorten(holes, HOLES_SHOWN)
     return Record(
@@ -190,7 +200,7 @@ def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
                 mark_delete=str(plan.mark_delete),
                 read_position=str(plan.read_position),
                 backlog=plan.backlog,
-                holes=plan.acks.range_count(),
+                holes=plan.acks.range_count,
                 hole_ranges=shown,
                 moves_to=_text(plan.move_to),
                 properties=pairs(plan.properties),
@@ -214,7 +224,7 @@ async def _create(
     url: str, topic: str, cursor: str, start: Start, properties: dict[str, str], options: WriteOptions
 ) -> Position:
     async with opened_topic(url, topic, options) as opened:
-        created = await opened.open_cursor(cursor, initial=start, properties=properties, exclusive=True)
+        created = await opened.open_cursor(cursor, initial=start, cursor_properties=properties, exclusive=True)
         return created.mark_delete
 
 

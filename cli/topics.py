@@ -79,6 +79,7 @@ def describe(session: Session, topic: str) -> None:
         size=found.size,
         last_confirmed=str(found.last_confirmed),
         terminated=str(found.terminated) if found.terminated else None,
+        owner=str(found.owner) if found.owner else None,
         properties=pairs(found.properties),
         cursors=tuple(found.cursors),
         metadata_version=found.version,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -88,7 +89,7 @@ def demo(machine: Machine) -> int:
     return subprocess.run([sys.executable, "-m", "demo.reopen", machine.url, str(path)]).returncode
 
 
-def follow(owner: "subprocess.Popen[str]") -> dict[str, object]:
+def follow(owner: "subprocess.Popen[str]") -> dict[str, Any]:
     """Show the owner's progress until everything is published and acknowledged; what it told last."""
     assert owner.stdout is not None
     started = time.perf_counter()
@@ -96,7 +97,7 @@ def follow(owner: "subprocess.Popen[str]") -> dict[str, object]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=flights.ROWS)
         for line in owner.stdout:
-            told: dict[str, object] = json.loads(line)
+            told: dict[str, Any] = json.loads(line)
             if "published" in told:
                 seconds = time.perf_counter() - started
                 console.print(f"  {flights.ROWS:,} entries published in {seconds:.1f} s, read from CSV included")

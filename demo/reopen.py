@@ -102,7 +102,7 @@ async def read_back(topic: mledger.ManagedLedger, published: RowMap) -> list[str
     row = 0
     with progress() as bar:
         task = bar.add_task("reading", total=flights.ROWS)
-        position = mledger.EARLIEST
+        position = mledger.Position(-1, -1)
         while entries := await topic.read(position, READ_ENTRIES, READ_BYTES):
             for entry in entries:
                 if entry.position != next(expected, None) or flights.decode(entry.payload) != next(source, None):
