@@ -3,8 +3,10 @@
 The calls block (a start takes about a second): on an event loop, `await asyncio.to_thread(server.restart)`.
 """
 
+import errno
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -30,6 +32,7 @@ LOGGING_PROVIDERS = ("logback-", "log4j-", "reload4j-", "slf4j-log4j", "slf4j-re
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 PROBE_TIMEOUT_S = 0.15
 PORT_ATTEMPTS = 3
+SERVER_PORTS = range(15_000, 32_000)  # below those of outgoing connections (Linux: from 32768 on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +106,26 @@ def _package_directory(name: str) -> Path | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port on which nobody listens now."""
+    """A TCP port that nobody uses now; not one that the system gives to outgoing connections, who would take it.
+
+    While a server is down, its clients' attempts to connect may even be given its port and so meet themselves.
+    """
+    for port in random.sample(SERVER_PORTS, 100):
+        if _is_free(host, port):
+            return port
+    raise ZooKeeperFailed(f"no free port between {SERVER_PORTS.start} and {SERVER_PORTS.stop} at {host}: name one")
+
+
+def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
 
 
 def four_letter_word(word: str, host: str, port: int, timeout: float = 5.0) -> str:
@@ -205,7 +223,10 @@ class ZooKeeperServer:
         """Start the stopped or killed server again, on its port and data; return when it serves."""
         if self.running:
             raise ZooKeeperFailed(f"ZooKeeper at {self.connect_string} is running (pid {self.pid}): stop it first")
-        self._refuse_taken_port()
+        if not _is_free(self.host, self.port):
+            raise ZooKeeperFailed(
+                f"ZooKeeper cannot listen at {self.connect_string}, it is in use: choose another port"
+            )
         with open(self.data_dir / "zookeeper.log", "ab") as log:
             self._process = subprocess.Popen(
                 self._command(),
@@ -291,16 +312,6 @@ class ZooKeeperServer:
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         (self.data_dir / "zoo.cfg").write_text(text)
-
-    def _refuse_taken_port(self) -> None:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((self.host, self.port))
-            except OSError as error:
-                raise ZooKeeperFailed(
-                    f"ZooKeeper cannot listen at {self.connect_string}: {error.strerror}; choose another port"
-                ) from error
 
     def _wait_until_serving(self) -> None:
         deadline = time.monotonic() + self._timeout

@@ -274,7 +274,7 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
         """Connect to `hosts` (`host:port,…`); see `metastore.url.open_store`."""
         if create_chroot and chroot:
             async with await cls.open(hosts, session_timeout=session_timeout, timeout=timeout) as root:
-                await root.ensure(chroot)
+                await root._ensure(chroot)
         return await super().open(hosts, chroot, session_timeout=session_timeout, timeout=timeout)
 
     @property
@@ -323,7 +323,7 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
         version: int | None = getattr(result, "version", None)
         return version
 
-    async def ensure(self, path: str) -> None:
+    async def _ensure(self, path: str) -> None:
         """Create `path` and its ancestors where they are not there."""
         if path != "/" and await self.exists(path) is None:
             await self._create_ancestors(path)

@@ -134,7 +134,7 @@ class ZooKeeperConnection:
                 await self.session.wait_for(SessionState.CONNECTED)
         except TimeoutError:
             raise StoreUnavailable(
-                f"no ZooKeeper answers at {self.hosts} within {timeout:g} s: check that one runs there"
+                f"no ZooKeeper answers at {self.hosts} within {timeout:g} s: check the address, and that one runs there"
             ) from None
         finally:
             if self.session.state is SessionState.SUSPENDED:

@@ -439,6 +439,6 @@ def test_a_reader_sees_everything_and_has_no_method_that_writes(any_metadata_url
             assert await reader.children("/") == ["node"]
             assert reader.url == store.url == any_metadata_url
             assert not isinstance(reader, MetadataStore)
-            assert not {"create", "put", "delete", "multi", "ensure"} & set(dir(reader))
+            assert not {"create", "put", "delete", "multi"} & set(dir(reader))
 
     run(main())
