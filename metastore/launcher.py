@@ -122,9 +122,9 @@ def _is_free(host: str, port: int) -> bool:
         try:
             probe.bind((host, port))
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            return False
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise ZooKeeperFailed(f"cannot listen at {host}:{port}: {error.strerror}") from error
     return True
 
 
@@ -224,9 +224,7 @@ class ZooKeeperServer:
         if self.running:
             raise ZooKeeperFailed(f"ZooKeeper at {self.connect_string} is running (pid {self.pid}): stop it first")
         if not _is_free(self.host, self.port):
-            raise ZooKeeperFailed(
-                f"ZooKeeper cannot listen at {self.connect_string}, it is in use: choose another port"
-            )
+            raise ZooKeeperFailed(f"cannot listen at {self.connect_string}, it is in use: choose another port")
         with open(self.data_dir / "zookeeper.log", "ab") as log:
             self._process = subprocess.Popen(
                 self._command(),
