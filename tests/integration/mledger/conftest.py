@@ -1,0 +1,32 @@
+"""One ZooKeeper chroot with four bookies for all of a worker's topic tests; tests tell each other apart by topic."""
+
+import itertools
+
+import pytest
+
+from tests.support.bookies import BookieProcesses, initialize_cluster
+
+_topics = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def topic_bookies(shared_zookeeper, _new_chroot, tmp_path_factory):
+    """Four bookies, not to be killed by who shares them."""
+    url = shared_zookeeper.url + _new_chroot()
+    initialize_cluster(url)
+    processes = BookieProcesses(url, tmp_path_factory.mktemp("topic-bookies"))
+    processes.start(4)
+    yield processes
+    processes.close()
+
+
+@pytest.fixture
+def topic_url(topic_bookies):
+    """The URL of a cluster with four bookies."""
+    return topic_bookies.metadata_url
+
+
+@pytest.fixture
+def topic():
+    """The name of a topic that nobody else has."""
+    return f"persistent://tests/ns/topic-{next(_topics)}"

@@ -1,0 +1,112 @@
+"""What tests of topics share: small settings, events, and the ledgers a topic has left behind."""
+
+import asyncio
+from dataclasses import replace
+
+import mledger
+from bookie.client.client import BookKeeperReader
+from bookie.errors import NoSuchLedger
+from mledger.ledger_records import owned_ledgers, read_records
+from metastore.errors import NodeNotFound
+from metastore.url import open_reader
+from mledger.events import Event
+
+CONFIG = mledger.ManagedLedgerConfig(
+    ensemble_size=3,
+    write_quorum_size=3,
+    ack_quorum_size=2,
+    max_entries_per_ledger=10,
+    minimum_rollover_time_ms=0,
+    throttle_mark_delete=0,
+)
+KEEP = replace(CONFIG, retention_time_ms=-1, retention_size_in_mb=-1)
+"""Nothing that is consumed is trimmed."""
+
+
+def payloads(count: int, first: int = 0) -> list[bytes]:
+    """Distinct payloads, by number."""
+    return [b"entry-%06d" % number for number in range(first, first + count)]
+
+
+def managed_ledger_of(topic: str) -> str:
+    """The name of a topic's managed ledger."""
+    return mledger.TopicName.parse(topic).managed_ledger_name
+
+
+async def fill(managed_ledger: mledger.ManagedLedger, count: int, first: int = 0) -> list[mledger.Position]:
+    """Append numbered entries in one batch; their positions, in order."""
+    ranges = await managed_ledger.append(payloads(count, first))
+    return [position for where in ranges for position in where.positions()]
+
+
+async def everything(managed_ledger: mledger.ManagedLedger) -> list[bytes]:
+    """Payloads of all entries, read from the bookies."""
+    found: list[bytes] = []
+    position = mledger.Position(0, 0)
+    while entries := await managed_ledger.read(position, 1000):
+        found += [entry.payload for entry in entries]
+        last = entries[-1].position
+        position = mledger.Position(last.ledger_id, last.entry_id + 1)
+    return found
+
+
+async def recount(managed_ledger: mledger.ManagedLedger, cursor: mledger.Cursor) -> int:
+    """The cursor's backlog, counted entry by entry."""
+    return sum(
+        not cursor.is_deleted(mledger.Position(ledger.ledger_id, entry))
+        for ledger in managed_ledger.ledgers
+        for entry in range(ledger.entries)
+    )
+
+
+class Events:
+    """An event sink that keeps what came and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+        self._waiters: list[tuple[type, asyncio.Future[Event]]] = []
+
+    def __call__(self, event: Event) -> None:
+        self.seen.append(event)
+        for kind, waiter in self._waiters:
+            if isinstance(event, kind) and not waiter.done():
+                waiter.set_result(event)
+
+    def of(self, kind: type) -> list[Event]:
+        """Those of one kind, in order."""
+        return [event for event in self.seen if isinstance(event, kind)]
+
+    async def next(self, kind: type) -> Event:
+        """The next event of that kind from now on."""
+        waiter: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+        self._waiters.append((kind, waiter))
+        return await waiter
+
+
+async def ledgers_naming(url: str, managed_ledger: str) -> set[int]:
+    """Every ledger that exists whose metadata names the managed ledger."""
+    wanted = ("pulsar/managed-ledger", managed_ledger.encode())
+    found = set()
+    async with await open_reader(url) as reader:
+        bookkeeper = BookKeeperReader(reader)
+        async for page in bookkeeper.list_ledgers():
+            for ledger_id in page:
+                try:
+                    if wanted in (await bookkeeper.metadata(ledger_id)).custom_metadata:
+                        found.add(ledger_id)
+                except NoSuchLedger:
+                    continue
+        await bookkeeper.close()
+    return found
+
+
+async def assert_nothing_orphaned(url: str, managed_ledger: str) -> None:
+    """Every ledger of the managed ledger is listed by it, every one listed exists, and no record is left."""
+    async with await open_reader(url) as reader:
+        try:
+            owned = await owned_ledgers(reader, managed_ledger) - {-1}
+        except NodeNotFound:
+            owned = set()
+        records = [record for record in await read_records(reader) if record.managed_ledger == managed_ledger]
+    assert await ledgers_naming(url, managed_ledger) == owned
+    assert records == []
