@@ -109,7 +109,6 @@ def _decode(message_type: type[M], value_of: Callable[[M, str], T], data: bytes,
     try:
         message, text = parse_binary(message_type, record, what, path), False
     except RecordError:
-        # A text of ours begins with a field's name, of which no prefix is a binary message.
         if not _looks_like_text(record):
             raise
         message, text = parse_text(message_type, record, what, path), True
@@ -117,7 +116,8 @@ def _decode(message_type: type[M], value_of: Callable[[M, str], T], data: bytes,
 
 
 def _looks_like_text(record: bytes) -> bool:
-    return bool(record) and record.isascii() and record.replace(b"\n", b" ").decode().isprintable()
+    # A text begins with a field's name, which is no binary message; a binary one that is cut off, with no letter.
+    return record[:1].isalpha() and record.isascii() and record.replace(b"\n", b" ").decode().isprintable()
 
 
 class _Encoding:

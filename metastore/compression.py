@@ -71,19 +71,18 @@ def _unpack_none(block: bytes, size: int) -> bytes:
 
 
 def _unpack_lz4(block: bytes, size: int) -> bytes:
-    return bytes(cramjam.lz4.decompress_block(block, output_len=size)) if size else b""
+    # Into a buffer of the header's size: asked for that many bytes, cramjam fills up what is missing with zeros.
+    record = bytearray(size)
+    return bytes(record[: cramjam.lz4.decompress_block_into(block, record)])
 
 
 def _unpack_zlib(block: bytes, size: int) -> bytes:
-    inflate = zlib.decompressobj()
-    record = inflate.decompress(block, size) if size else b""
-    if not inflate.eof and inflate.unconsumed_tail and inflate.decompress(inflate.unconsumed_tail, 1):
-        raise ValueError(f"there is more than the {size} bytes of the header")
-    return record
+    return zlib.decompressobj().decompress(block, size + 1)
 
 
 def _unpack_zstd(block: bytes, size: int) -> bytes:
-    return bytes(cramjam.zstd.decompress(block, output_len=size))
+    record = bytearray(size)
+    return bytes(record[: cramjam.zstd.decompress_into(block, record)])
 
 
 def _unpack_snappy(block: bytes, size: int) -> bytes:

@@ -42,8 +42,6 @@ def decode_cookie(data: bytes, path: str = "") -> Cookie:
         raise record_error(_WHAT, path, f"its layout version is {version}, this program reads 3 to 5")
     if version == OLDEST_VERSION:
         return _decode_version_3(body, path)
-    if not body.endswith(b"\n"):
-        raise record_error(_WHAT, path, "its text is cut off: its last line has no end")
     message = parse_text(CookieFormat, body, _WHAT, path)
     return Cookie(
         bookie_id=message.bookieHost,

@@ -34,8 +34,6 @@ def decode_ledger_metadata(data: bytes, path: str = "") -> LedgerMetadata:
     if version == 3:
         metadata = _of_message(_parse_delimited(body, path), version, path)
     elif version == 2:
-        if not body.endswith(b"\n"):
-            raise record_error(_WHAT, path, "its text is cut off: its last line has no end")
         metadata = _of_message(parse_text(LedgerMetadataFormat, body, _WHAT, path), version, path)
     elif version == 1:
         metadata = _decode_version_1(body, path)

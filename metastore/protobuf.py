@@ -32,6 +32,8 @@ def parse_binary(message_type: type[M], data: bytes, what: str, path: str) -> M:
 
 def parse_text(message_type: type[M], data: bytes, what: str, path: str) -> M:
     """The message whose text form is `data`; RecordError for text that is cut off or has a field unknown here."""
+    if data and not data.endswith(b"\n"):
+        raise record_error(what, path, "its text is cut off: its last line has no end")
     try:
         message = text_format.Parse(data.decode(), message_type())
     except (text_format.ParseError, UnicodeDecodeError) as error:

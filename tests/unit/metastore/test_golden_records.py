@@ -107,6 +107,16 @@ def test_the_text_of_a_cursor_from_a_very_old_cluster():
     assert (info.cursors_ledger_id, info.mark_delete) == (12, Position(3, 4))
 
 
+@pytest.mark.parametrize("what", ["text ManagedLedgerInfo", "text ManagedCursorInfo"])
+def test_a_text_that_is_cut_off_within_a_line_is_refused(what):
+    data = bytes.fromhex(ODD[what]["hex"])
+    decode = decode_managed_ledger_info if what.endswith("LedgerInfo") else decode_managed_cursor_info
+    for end in range(1, len(data)):
+        if data[end - 1 : end] != b"\n":
+            with pytest.raises(RecordError):
+                decode(data[:end])
+
+
 def test_a_field_that_nobody_knows_yet_is_written_back():
     data = bytes.fromhex(ODD["unknown field 99"]["hex"])
     assert encode_managed_ledger_info(decode_managed_ledger_info(data).value) == data
