@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 import mledger
+from metastore.ledger_metadata import DigestType
 from tests.interop.topics import (
     CONFIG,
     MAX_ENTRIES,
@@ -20,6 +22,7 @@ from tests.interop.topics import (
     write_ours,
 )
 from tests.support.aio import run
+from tests.support.originals import OriginalError
 
 pytestmark = pytest.mark.interop
 
@@ -124,3 +127,139 @@ def test_we_open_what_a_killed_java_owner_left(side, topic, long_array, start_or
     view, payloads = opened_by_us(side, topic)
     check(view)
     assert payloads == PAYLOADS
+
+
+@pytest.mark.parametrize("digest", ["CRC32", "MAC", "DUMMY"])
+def test_a_topic_with_another_digest_and_a_password_goes_to_java_and_back(side, topic, digest):
+    config = replace(CONFIG, digest_type=DigestType["HMAC" if digest == "MAC" else digest], password=b"secret")
+
+    async def write(cluster):
+        ledger = await cluster.create_topic(full_name(topic), config=config)
+        await write_ours(ledger)
+        await ledger.close()
+
+    with_cluster(side, write)
+    check(opened_by_java(side.java, topic, digest=digest, password="secret"))
+    side.java.call("topic.close", topic=managed_ledger_name(topic))
+    view, payloads = opened_by_us(side, topic, config)
+    check(view)
+    assert payloads == PAYLOADS
+
+
+def test_owners_take_turns_and_each_goes_on_where_the_other_stopped(side, topic):
+    name, written, acknowledged = managed_ledger_name(topic), [], []
+
+    async def ours(cluster):
+        ledger = await cluster.open_topic(full_name(topic), config=CONFIG, create=True)
+        cursor = await ledger.open_cursor("shared")
+        payloads = [b"ours %d" % number for number in range(len(written), len(written) + 10)]
+        (where,) = await ledger.append(payloads)
+        written.extend(zip(where.positions(), payloads, strict=True))
+        acknowledged.append(where.positions()[3])
+        await cursor.acknowledge([where.positions()[3]])
+        left = [entry.payload for entry in await cursor.read(1000)]
+        backlog = cursor.backlog
+        await ledger.close()
+        return left, backlog
+
+    def java():
+        side.java.call("topic.open", topic=name, max_entries=MAX_ENTRIES)
+        side.java.call("topic.cursor", topic=name, cursor="shared")
+        payloads = [b"java %d" % number for number in range(len(written), len(written) + 10)]
+        entries = [payload.hex() for payload in payloads]
+        positions = side.java.call("topic.append", topic=name, entries=entries)["positions"]
+        written.extend((mledger.Position(*where), payload) for where, payload in zip(positions, payloads, strict=True))
+        acknowledged.append(mledger.Position(*positions[5]))
+        side.java.call("topic.ack", topic=name, cursor="shared", positions=[positions[5]])
+        (cursor,) = side.java.call("topic.state", topic=name)["cursors"]
+        answer = side.java.call("topic.read", topic=name, cursor="shared", count=1000)
+        side.java.call("topic.close", topic=name)
+        return [bytes.fromhex(payload) for _, _, payload in answer["entries"]], cursor["backlog"]
+
+    for _ in range(3):
+        for turn in (lambda: with_cluster(side, ours), java):
+            left, backlog = turn()
+            assert left == [payload for where, payload in written if where not in acknowledged]
+            assert backlog == len(left)
+    assert len(written) == 60
+
+
+def test_java_takes_a_topic_from_its_live_owner(side, topic):
+    async def lose(cluster):
+        ledger = await cluster.create_topic(full_name(topic), config=CONFIG)
+        await write_ours(ledger)
+        check(opened_by_java(side.java, topic))
+        with pytest.raises(mledger.ManagedLedgerFenced):
+            await ledger.append([b"late"])
+        assert ledger.state is mledger.TopicState.FENCED
+
+    with_cluster(side, lose)
+    assert java_reads(side.java, topic, "untouched") == PAYLOADS
+    side.java.call("topic.append", topic=managed_ledger_name(topic), entries=[b"Java's".hex()])
+
+
+def test_we_take_a_topic_from_its_live_java_owner(side, topic):
+    write_java(side.java, topic)
+    view, payloads = opened_by_us(side, topic)
+    check(view)
+    assert payloads == PAYLOADS
+    with pytest.raises(OriginalError) as refused:
+        side.java.call("topic.append", topic=managed_ledger_name(topic), entries=[b"late".hex()])
+    assert "Fenced" in refused.value.name or "BadVersion" in refused.value.name
+
+
+def test_java_finds_a_topic_terminated_that_we_terminated(side, topic):
+    async def write(cluster):
+        ledger = await cluster.create_topic(full_name(topic), config=CONFIG)
+        await write_ours(ledger)
+        await ledger.terminate()
+        await ledger.close()
+
+    with_cluster(side, write)
+    view = opened_by_java(side.java, topic)
+    assert view.terminated
+    check(view)
+    with pytest.raises(OriginalError, match="Terminated"):
+        side.java.call("topic.append", topic=managed_ledger_name(topic), entries=[b"late".hex()])
+
+
+def test_we_find_a_topic_terminated_that_java_terminated(side, topic):
+    write_java(side.java, topic)
+    side.java.call("topic.terminate", topic=managed_ledger_name(topic))
+    side.java.call("topic.close", topic=managed_ledger_name(topic))
+
+    async def look(cluster):
+        ledger = await cluster.open_topic(full_name(topic), config=CONFIG)
+        view = await view_ours(ledger)
+        with pytest.raises(mledger.TopicTerminated):
+            await ledger.append([b"late"])
+        return view
+
+    view = with_cluster(side, look)
+    assert view.terminated
+    check(view)
+
+
+def test_thousands_of_holes_go_to_java_and_back(side, topic):
+    name, config = managed_ledger_name(topic), replace(CONFIG, max_entries_per_ledger=50_000)
+
+    async def write(cluster):
+        ledger = await cluster.create_topic(full_name(topic), config=config)
+        (where,) = await ledger.append([b"%d" % number for number in range(10_000)])
+        cursor = await ledger.open_cursor("holes")
+        await cursor.acknowledge(where.positions()[1::2])
+        await ledger.close()
+        return cursor.individually_deleted, cursor.backlog
+
+    holes, backlog = with_cluster(side, write)
+    side.java.call("topic.open", topic=name)
+    (cursor,) = side.java.call("topic.state", topic=name)["cursors"]
+    assert (cursor["holes"], cursor["backlog"]) == (holes, backlog) == (holes, 5000)
+    side.java.call("topic.close", topic=name)
+
+    async def look(cluster):
+        ledger = await cluster.open_topic(full_name(topic), config=config)
+        cursor = await ledger.open_cursor("holes")
+        return cursor.individually_deleted, cursor.backlog
+
+    assert with_cluster(side, look) == (holes, backlog)
