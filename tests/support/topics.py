@@ -6,10 +6,10 @@ from dataclasses import replace
 import mledger
 from bookie.client.client import BookKeeperReader
 from bookie.errors import NoSuchLedger
-from mledger.ledger_records import owned_ledgers, read_records
 from metastore.errors import NodeNotFound
 from metastore.url import open_reader
 from mledger.events import Event
+from mledger.ledger_records import owned_ledgers, read_records
 
 CONFIG = mledger.ManagedLedgerConfig(
     ensemble_size=3,

@@ -1,0 +1,431 @@
+"""A cursor on real bookies: acknowledging, where the state goes, reading, moving (C1 to C8, C10, C11)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+import mledger
+from bookie.client.client import BookKeeper
+from bookie.errors import NoSuchLedger
+from metastore.codec import decode_managed_cursor_info
+from metastore.paths import cursor_path
+from metastore.position import Position
+from metastore.records import BatchDeletion
+from metastore.url import open_store
+from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted
+from tests.support.aio import run
+from tests.support.topics import KEEP, Events, assert_nothing_orphaned, fill, payloads, recount
+
+
+async def znode(cluster, cursor, opened):
+    path = cursor_path(opened.name, cursor.name)
+    return decode_managed_cursor_info((await cluster.metadata.get(path)).data, path).value
+
+
+def test_a_new_cursor_has_its_place_in_its_record_and_no_ledger(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            early = await opened.open_cursor("early")
+            late = await opened.open_cursor("late", initial="latest", cursor_properties={"who": "me"})
+            assert (early.backlog, late.backlog) == (5, 0)
+            record = await znode(cluster, late, opened)
+            assert (record.cursors_ledger_id, record.mark_delete) == (-1, positions[-1])
+            assert record.cursor_properties == (("who", "me"),)
+            assert late.status is mledger.CursorStatus.NO_LEDGER
+
+    run(main())
+
+
+def test_the_first_acknowledgement_makes_a_cursor_ledger(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge([positions[0], positions[2]])
+            record = await znode(cluster, cursor, opened)
+            assert record.cursors_ledger_id == cursor.cursor_ledger >= 0
+            assert cursor.status is mledger.CursorStatus.OPEN
+            assert (cursor.mark_delete, cursor.backlog) == (positions[0], 3)
+            assert cursor.individually_deleted == f"[({positions[1]}..{positions[2]}]]"
+
+    run(main())
+
+
+def test_many_acknowledgements_are_few_entries_of_the_cursor_ledger(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=replace(KEEP, max_entries_per_ledger=1000)) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 500)
+            cursor = await opened.open_cursor("sub")
+            await asyncio.gather(*(cursor.acknowledge([position]) for position in positions))
+            async with await open_store(topic_url) as store:
+                other = BookKeeper(store)
+                entries = (await other.peek(cursor.cursor_ledger)).last_entry + 1
+                await other.close()
+            assert entries <= 3
+            assert (cursor.durable_mark_delete, cursor.backlog) == (positions[-1], 0)
+
+    run(main())
+
+
+def test_a_throttled_acknowledgement_waits_and_flush_does_not(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=replace(KEEP, throttle_mark_delete=0.001)) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:1])
+            later = cursor.acknowledge(positions[1:2])
+            await asyncio.sleep(0.05)
+            assert not later.done()
+            await cursor.flush()
+            assert later.done()
+            assert cursor.durable_mark_delete == positions[1]
+
+    run(main())
+
+
+def test_a_cursor_ledger_is_switched_at_its_entry_limit_and_the_old_one_deleted(topic_url, topic):
+    async def main():
+        events = Events()
+        config = replace(KEEP, metadata_max_entries_per_ledger=3)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            positions = await fill(opened, 8)
+            cursor = await opened.open_cursor("sub")
+            for position in positions:
+                await cursor.acknowledge([position])
+            switches = events.of(CursorLedgerSwitched)
+            assert len(switches) == 3
+            assert switches[-1].new_ledger_id == cursor.cursor_ledger
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            assert (await again.open_cursor("sub")).mark_delete >= positions[-1]
+            await again.initialized()
+            name = again.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_fenced_cursor_ledger_is_replaced(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:1])
+            first = cursor.cursor_ledger
+            async with await open_store(topic_url) as store:
+                other = BookKeeper(store)
+                await other.open_ledger(first)
+                await other.close()
+            await cursor.acknowledge(positions[1:2])
+            assert cursor.cursor_ledger > first
+            assert cursor.durable_mark_delete == positions[1]
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_clean_close_keeps_few_holes_in_the_record(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge_cumulative(positions[1], {"x": 7})
+            await cursor.acknowledge([positions[3], positions[5]])
+            holes = cursor.holes
+            await opened.close()
+            record = await znode(cluster, cursor, opened)
+            assert (record.cursors_ledger_id, record.mark_delete) == (-1, positions[1])
+            assert list(record.ranges) == holes
+            assert record.properties == (("x", 7),)
+            again = await cluster.open_topic(topic)
+            found = await again.open_cursor("sub")
+            assert (found.mark_delete, found.holes, found.backlog) == (positions[1], holes, 5)
+            assert found.properties == {"x": 7}
+            await again.initialized()
+            name = again.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["holes", "batch indexes"])
+def test_a_clean_close_keeps_what_does_not_fit_the_record_in_a_closed_cursor_ledger(topic_url, topic, what):
+    async def main():
+        config = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=2)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            if what == "holes":
+                await cursor.acknowledge([positions[1], positions[3], positions[5]])
+            else:
+                await cursor.acknowledge_batch(positions[4], [0b0110])
+            holes, words = cursor.holes, cursor.batch_deleted(positions[4])
+            await opened.close()
+            assert (await znode(cluster, cursor, opened)).cursors_ledger_id == cursor.cursor_ledger >= 0
+            again = await cluster.open_topic(topic)
+            found = await again.open_cursor("sub")
+            assert (found.holes, found.batch_deleted(positions[4])) == (holes, words)
+            await again.initialized()
+            name = again.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_state_too_large_for_an_entry_is_an_error_and_stays_in_memory(topic_url, topic):
+    async def main():
+        events = Events()
+        config = replace(KEEP, max_entries_per_ledger=10_000, max_message_size=300)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            positions = await fill(opened, 4000)
+            cursor = await opened.open_cursor("sub")
+            with pytest.raises(mledger.AckStateTooLarge, match="sub"):
+                await cursor.acknowledge(positions[1::2])
+            assert len(cursor.holes) == 2000
+            assert cursor.durable_mark_delete < positions[0]
+            assert events.of(CursorStateNotPersisted)
+            await cursor.acknowledge(positions[0::2])
+            assert cursor.durable_mark_delete == positions[-1]
+
+    run(main())
+
+
+def test_without_bookies_the_state_goes_to_the_record(bookies, topic):
+    bookies.start(3)
+
+    async def main():
+        async with mledger.open_cluster(bookies.metadata_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:1])
+            for number in range(2):
+                bookies.kill(number)
+            await cursor.acknowledge([positions[1], positions[3]])
+            record = await znode(cluster, cursor, opened)
+            assert (record.cursors_ledger_id, record.mark_delete) == (-1, positions[1])
+            assert len(record.ranges) == 1
+            for number in range(2):
+                bookies.restart(number)
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            found = await again.open_cursor("sub")
+            assert (found.mark_delete, found.holes, found.backlog) == (positions[1], cursor.holes, 2)
+
+    run(main())
+
+
+def test_reading_passes_what_is_acknowledged(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            cursor = await opened.open_cursor("sub")
+            gone = {0, 1, 9, 10, 13, 24}
+            await cursor.acknowledge([positions[at] for at in gone])
+            entries = await cursor.read(100)
+            assert [entry.position for entry in entries] == [p for at, p in enumerate(positions) if at not in gone]
+            assert await cursor.read(100) == []
+            cursor.rewind()
+            assert [entry.position for entry in await cursor.read(3)] == [positions[at] for at in (2, 3, 4)]
+
+    run(main())
+
+
+def test_a_read_keeps_to_its_limits(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 15)
+            cursor = await opened.open_cursor("sub")
+            assert len(await cursor.read(4)) == 4
+            assert len(await cursor.read(100, max_bytes=1)) == 1
+            assert len(await cursor.read(100, max_bytes=36)) <= 4
+            assert (await cursor.read(100, max_position=positions[11]))[-1].position == positions[11]
+            assert await cursor.read_or_wait(100, max_position=positions[11]) == []
+
+    run(main())
+
+
+def test_a_parked_read_is_woken_by_the_next_entry(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            reading = asyncio.ensure_future(cursor.read_or_wait(10))
+            await asyncio.sleep(0)
+            position = await opened.add(b"woken")
+            assert [(entry.position, entry.payload) for entry in await reading] == [(position, b"woken")]
+            parked = asyncio.ensure_future(cursor.read_or_wait(10))
+            await asyncio.sleep(0)
+            await opened.close()
+            with pytest.raises(mledger.ManagedLedgerClosed):
+                await parked
+
+    run(main())
+
+
+def test_skip_counts_deleted_entries_or_not(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            counting, passing = await opened.open_cursor("counting"), await opened.open_cursor("passing")
+            for cursor in (counting, passing):
+                await cursor.acknowledge([positions[1], positions[2], positions[12]])
+            await counting.skip(5, include_deleted=True)
+            await passing.skip(5)
+            assert counting.mark_delete == positions[4]
+            assert passing.mark_delete == positions[6]
+            await passing.skip(100)
+            assert (passing.mark_delete, passing.backlog) == (positions[-1], 0)
+
+    run(main())
+
+
+def test_reset_goes_to_a_position_to_either_end_and_to_a_time(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge_cumulative(positions[20])
+            await cursor.reset(positions[12])
+            assert (cursor.read_position, cursor.backlog) == (positions[12], 13)
+            assert (await cursor.read(1))[0].position == positions[12]
+            await cursor.reset("latest")
+            assert cursor.backlog == 0
+            await cursor.reset("earliest")
+            assert cursor.backlog == 25
+            at = await cursor.reset_to_time(17, lambda payload: int(payload.rpartition(b"-")[2]))
+            assert at == cursor.read_position == positions[17]
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            assert (await again.open_cursor("sub")).read_position == positions[17]
+
+    run(main())
+
+
+def test_reset_to_a_batch_index_keeps_earlier_indexes_deleted(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.clear_backlog()
+            await cursor.reset(positions[3], batch=BatchDeletion(positions[3], (0b1100,)))
+            assert (cursor.read_position, cursor.backlog) == (positions[3], 2)
+            assert cursor.batch_deleted(positions[3]) == (0b1100,)
+
+    run(main())
+
+
+def test_clear_backlog_and_new_entries(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 15)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[3:5])
+            await cursor.clear_backlog()
+            assert (cursor.backlog, cursor.holes) == (0, [])
+            await fill(opened, 4)
+            assert cursor.backlog == await recount(opened, cursor) == 4
+            assert len(await cursor.read(100)) == 4
+
+    run(main())
+
+
+def test_positions_that_do_not_exist_are_refused(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge_cumulative(positions[2])
+            beyond = Position(positions[0].ledger_id, 99)
+            for attempt in (
+                lambda: cursor.acknowledge([beyond]),
+                lambda: cursor.acknowledge_cumulative(beyond),
+                lambda: cursor.acknowledge_cumulative(positions[0]),
+            ):
+                with pytest.raises(mledger.InvalidPosition):
+                    attempt()
+            assert (cursor.mark_delete, cursor.backlog) == (positions[2], 2)
+
+    run(main())
+
+
+def test_a_deleted_cursor_leaves_nothing(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:2])
+            await opened.delete_cursor("sub")
+            assert opened.cursors == []
+            with pytest.raises(mledger.ManagedLedgerClosed):
+                cursor.acknowledge(positions[2:])
+            with pytest.raises(mledger.CursorNotFound, match="sub"):
+                await opened.open_cursor("sub", create=False)
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+@pytest.mark.parametrize("auto_skip", [False, True])
+def test_a_lost_ledger_is_named_or_skipped(topic_url, topic, auto_skip):
+    async def main():
+        config = replace(KEEP, auto_skip_non_recoverable_data=auto_skip)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            cursor = await opened.open_cursor("sub")
+            lost = positions[10].ledger_id
+            async with await open_store(topic_url) as store:
+                other = BookKeeper(store)
+                await other.delete_ledger(lost)
+                await other.close()
+            assert len(await cursor.read(100)) == 10 or auto_skip
+            if auto_skip:
+                cursor.rewind()
+                read = await cursor.read(100)
+                assert [entry.payload for entry in read + await cursor.read(100)] == payloads(10) + payloads(5, 20)
+                assert (cursor.backlog, await recount(opened, cursor)) == (15, 15)
+            else:
+                with pytest.raises(NoSuchLedger, match=f"ledger {lost} .*autoSkipNonRecoverableData"):
+                    await cursor.read(100)
+
+    run(main())
+
+
+def test_properties_of_topic_and_cursor_survive(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, properties={"a": "1"})
+            positions = await fill(opened, 3)
+            cursor = await opened.open_cursor("s/p ä", cursor_properties={"x": "y"})
+            await cursor.acknowledge_cumulative(positions[0], {"long": 5})
+            await cursor.set_cursor_properties({"x": "z", "n": "m"})
+            await opened.set_properties({"b": "2"})
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            found = await again.open_cursor("s/p ä", create=False)
+            assert again.properties == {"b": "2"}
+            assert (found.properties, found.cursor_properties) == ({"long": 5}, {"x": "z", "n": "m"})
+
+    run(main())
