@@ -79,14 +79,14 @@ class Directory:
         return os.path.join(self.path, "journal")
 
     @property
-    def store(self) -> str:
+    def index(self) -> str:
         """Where RocksDB is."""
         return os.path.join(self.path, "store")
 
     @property
     def begun(self) -> bool:
         """Whether the directory may hold entries."""
-        return os.path.exists(self.store)
+        return os.path.exists(self.index)
 
     def begin(self, value: DirectoryFormat) -> None:
         """Make this the directory of one bookie, durably."""

@@ -3,15 +3,20 @@
 - Local ids are listed before the metadata is: a ledger made meanwhile is in no danger.
 - Each id that the listing does not have is looked up again, alone, before anything of it is deleted.
 - A listing that fails or ends early deletes nothing; nor does a cluster with another instance id.
+- A journal file of which little is needed any more has that little written anew; one of which nothing is needed is
+  used again, or removed.
 """
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Collection, Sequence
+import os
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
-from bookie.server.store import Store
-from bookie.server.turn import Turns
+from bookie import wire
+from bookie.server.bookie import Bookie
+from bookie.server.index import Index, Row
+from bookie.server.journal import FRAMES, file_numbers, file_path, read_records
+from bookie.server.replay import moved_rows
 from metastore.layout import instance_id
 from metastore.ledgers import LedgerStoreReader
 from metastore.paths import LEDGERS, ledger_path
@@ -19,23 +24,45 @@ from metastore.store import MetadataReader
 
 log = logging.getLogger(__name__)
 
+NEEDED_SHARE = 0.5
+"""Files of which less than this is still needed are emptied."""
+
+_MOST_FILES = 8
+_MOVE_BYTES = 1 << 20
+
 
 def plan_candidates(local: Sequence[int], listed: Collection[int]) -> list[int]:
     """The local ledgers that a complete listing of the metadata does not have, to be looked up one by one."""
     return [ledger for ledger in local if ledger not in listed]
 
 
+def plan_emptying(sizes: Mapping[int, int], live: Mapping[int, int], current: int) -> list[int]:
+    """Which journal files to empty: of those written before `current`, the ones least needed, a few at a time.
+
+    Args:
+        sizes: bytes of each file, by number.
+        live: bytes of each that the index names.
+        current: the file that is written now.
+    """
+    sparse = [file for file, size in sizes.items() if file < current and 0 < live.get(file, 0) < size * NEEDED_SHARE]
+    return sorted(sparse, key=lambda file: live[file])[:_MOST_FILES]
+
+
+def plan_freeing(files: Sequence[int], live: Mapping[int, int], current: int) -> list[int]:
+    """Which journal files are needed no more."""
+    return [file for file in files if file < current and live.get(file, 0) <= 0]
+
+
 class GarbageCollector:
     """Compares what a bookie holds with the metadata store, now and then."""
 
-    def __init__(self, store: Store, turns: Turns, instance: str, root: str = LEDGERS) -> None:
+    def __init__(self, bookie: Bookie, instance: str, root: str = LEDGERS) -> None:
         """`instance` is the instance id of the cluster that the bookie's ledgers belong to."""
-        self._store, self._turns, self._instance, self._root = store, turns, instance, root
+        self._bookie, self._instance, self._root = bookie, instance, root
 
     async def collect(self, reader: MetadataReader) -> list[int]:
         """Delete what the metadata store no longer has; the ids. Its errors come out, and then nothing was deleted."""
-        started = time.monotonic()
-        local = self._store.ledger_ids()
+        local = self._bookie.index.ledger_ids()
         if not local:
             return []
         found = await instance_id(reader, self._root)
@@ -44,14 +71,90 @@ class GarbageCollector:
             return []
         candidates = plan_candidates(local, await _listed(LedgerStoreReader(reader, self._root).list()))
         missing = [ledger for ledger in candidates if await reader.exists(ledger_path(ledger, self._root)) is None]
+        deleted = []
         for ledger in missing:
-            self._turns.delete(ledger)
-            log.info("event=ledger_deleted ledger=%d", ledger)
+            if self._bookie.turns.delete(ledger):
+                log.info("event=ledger_deleted ledger=%d", ledger)
+                deleted.append(ledger)
             await asyncio.sleep(0)
-        if missing:
-            await asyncio.get_running_loop().run_in_executor(None, self._store.reclaim)
-            log.info("event=space_reclaimed ledgers=%d seconds=%.3f", len(missing), time.monotonic() - started)
-        return missing
+        return deleted
+
+    async def reclaim(self) -> int:
+        """Give space back; how many journal files are needed no more."""
+        bookie, loop = self._bookie, asyncio.get_running_loop()
+        numbers = file_numbers(bookie.journal_path)
+        sizes = {number: os.stat(file_path(bookie.journal_path, number)).st_size for number in numbers}
+        for number in plan_emptying(sizes, bookie.index.live, bookie.turns.file):
+            await self._empty(number)
+        candidates = plan_freeing(numbers, bookie.index.live, bookie.turns.file)
+        free = [number for number in candidates if not await self._rows(number)]
+        if free:
+            await loop.run_in_executor(None, bookie.index.flush)
+            bookie.turns.recycle(free)
+            log.info("event=space_reclaimed files=%d bytes=%d", len(free), sum(sizes[number] for number in free))
+            await loop.run_in_executor(None, bookie.index.compact)
+        return len(free)
+
+    async def _empty(self, number: int) -> None:
+        """Write anew what is needed of a file."""
+        bookie = self._bookie
+        rows, moved = await self._rows(number), 0
+        for group in _groups(rows):
+            current = [(repeated, row) for repeated, row in group if bookie.turns.current(row, repeated=repeated)]
+            if current:
+                await bookie.turns.move([(repeated, row, bookie.files.frames(row)) for repeated, row in current])
+                moved += len(current)
+        log.info("event=journal_file_emptied file=%d runs=%d of=%d", number, moved, len(rows))
+
+    async def _rows(self, number: int) -> list[tuple[bool, Row]]:
+        """What the index names in a file; the file's count is set right by it."""
+        bookie, loop = self._bookie, asyncio.get_running_loop()
+        rows = await loop.run_in_executor(None, find_rows, bookie.index, bookie.journal_path, number, bookie.salt)
+        bookie.index.live[number] = sum(row.length for _, row in rows)
+        return rows
+
+
+def find_rows(index: Index, directory: str, number: int, salt: bytes) -> list[tuple[bool, Row]]:
+    """The rows of the index that name journal file `number`, and whether each is a repeated add."""
+    spans: dict[int, tuple[int, int]] = {}
+    for record in read_records(directory, number, salt):
+        if record.kind == FRAMES:
+            payload = record.payload
+            runs = wire.scan(payload, 0, len(payload), len(payload)).requests
+            found = [(run.ledger, run.entries.min(), run.entries.max()) for run in runs if isinstance(run, wire.AddRun)]
+        else:
+            found = [(ledger, first, last) for _, ledger, first, last, _, _ in moved_rows(record.payload)]
+        for ledger, first, last in found:
+            lowest, highest = spans.get(ledger, (first, last))
+            spans[ledger] = (min(lowest, int(first)), max(highest, int(last)))
+    return [
+        (repeated, row)
+        for ledger, (first, last) in spans.items()
+        for repeated, rows in ((False, index.runs(ledger, first)), (True, index.repeats(ledger, first)))
+        for row in _until(rows, last)
+        if row.file == number
+    ]
+
+
+def _until(rows: Iterator[Row], last: int) -> Iterator[Row]:
+    for row in rows:
+        if row.first > last:
+            return
+        yield row
+
+
+def _groups(rows: Sequence[tuple[bool, Row]]) -> Iterator[list[tuple[bool, Row]]]:
+    """Cut rows into groups of about _MOVE_BYTES."""
+    group: list[tuple[bool, Row]] = []
+    size = 0
+    for repeated, row in rows:
+        group.append((repeated, row))
+        size += row.length
+        if size >= _MOVE_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 async def _listed(pages: AsyncIterator[list[int]]) -> set[int]:

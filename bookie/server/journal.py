@@ -1,10 +1,14 @@
-"""What makes entries durable: preallocated files, overwritten and recycled (Q8; docs/bookie-storage.md has the bytes).
+"""Where entries are: preallocated files of records, one record a turn (Q8; docs/bookie-storage.md has the bytes).
 
-A record is sequence 8, length 4, CRC32C 4 and the frames of one turn as they came, padded to a whole block. One record
-is one write and one sync, and the next is written only when that has returned: so only the last record may be torn. A
-bad record with a valid later sequence anywhere is corruption.
+A record is sequence 8, kind and length 4, CRC32C 4 and the frames of one turn as they came, padded to a whole block.
+One record is one write and one sync, and the next is written only when that has returned: so only the last record may
+be torn. A bad record with a valid later sequence anywhere is corruption. Files are numbered in the order of their use,
+and are kept for as long as the index names anything in them.
 """
 
+import contextlib
+import errno
+import itertools
 import mmap
 import os
 import re
@@ -22,19 +26,37 @@ BLOCK = 4096
 """Records begin at multiples of this, so that writing one never rewrites a block that holds another."""
 
 RECORD = struct.Struct(">QII")
+FRAMES = 0
+"""Kind of a record that holds frames of adds and fences."""
+MOVED = 1
+"""Kind of a record that holds runs which were in another file before."""
+
+_KIND_SHIFT = 31
+_LENGTH = (1 << _KIND_SHIFT) - 1
 _COVERED = struct.Struct(">QI")
 _FARTHEST_LATER = 1 << 32
 _MOST_CHUNKS = 512
-_FILL = bytes(1 << 20)
+_FILL_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9]{8}\.journal")
+_FREE = re.compile(r"free-[0-9]+\.journal")
 
 
-def checksum(salt: bytes, sequence: int, chunks: Sequence[bytes]) -> int:
-    """The CRC32C of a record: the directory's salt, sequence, length, and the frames."""
-    value: int = google_crc32c.value(salt + _COVERED.pack(sequence, sum(map(len, chunks))))
-    for chunk in chunks:
-        value = google_crc32c.extend(value, chunk)
-    return value
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record's payload begins."""
+
+    file: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as it is found in a file."""
+
+    sequence: int
+    kind: int
+    place: Place
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +66,7 @@ class FileScan:
     `stray` are the sequences of records that verify and lie behind the first one that does not.
     """
 
-    path: str
+    file: int
     first: int
     last: int
     stray: tuple[int, ...]
@@ -52,9 +74,9 @@ class FileScan:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What to apply again after a start: the records of `paths`, in order, from sequence `first` to `last`."""
+    """What to apply again after a start: the records of `files`, in order, from sequence `first` to `last`."""
 
-    paths: tuple[str, ...]
+    files: tuple[int, ...]
     first: int
     last: int
 
@@ -70,152 +92,155 @@ def plan_replay(scans: Sequence[FileScan], first: int) -> ReplayPlan:
     for scan in scans:
         later = [sequence for sequence in scan.stray if sequence > last and sequence >= first]
         if later:
-            raise CorruptJournal(_corrupt(f"record {last + 1} is bad, but {scan.path} has a valid record {min(later)}"))
+            raise CorruptJournal(_corrupt(f"record {last + 1} is bad, but file {scan.file} has a valid {min(later)}"))
     needed = [scan for scan in chains if scan.last >= first]
     expected = first
     for scan in needed:
         if scan.first > expected:
             missing = f"records {expected} to {scan.first - 1} are bad or missing"
-            raise CorruptJournal(_corrupt(f"{missing}, but {scan.path} goes on at {scan.first}"))
+            raise CorruptJournal(_corrupt(f"{missing}, but file {scan.file} goes on at {scan.first}"))
         expected = scan.last + 1
-    return ReplayPlan(tuple(scan.path for scan in needed), first, max(last, first - 1))
+    return ReplayPlan(tuple(scan.file for scan in needed), first, max(last, first - 1))
 
 
 def _corrupt(what: str) -> str:
     return f"journal: {what}; no torn write does this: restore the directory, or remove it and re-replicate its ledgers"
 
 
-def scan_file(path: str, salt: bytes) -> FileScan:
+def checksum(salt: bytes, sequence: int, word: int, chunks: Sequence[bytes]) -> int:
+    """The CRC32C of a record: the directory's salt, sequence, kind and length, and the payload."""
+    value: int = google_crc32c.value(salt + _COVERED.pack(sequence, word))
+    for chunk in chunks:
+        value = google_crc32c.extend(value, chunk)
+    return value
+
+
+def file_path(directory: str, number: int) -> str:
+    """The path of a journal file."""
+    return os.path.join(directory, f"{number:08d}.journal")
+
+
+def file_numbers(directory: str) -> list[int]:
+    """The numbers of the journal files in `directory`, rising."""
+    return sorted(int(name[:8]) for name in os.listdir(directory) if _NAME.fullmatch(name))
+
+
+def scan_file(directory: str, number: int, salt: bytes) -> FileScan:
     """Look through one journal file."""
-    with _mapped(path) as data:
-        first = last = 0
-        end = 0
-        for sequence, start, stop in _chain(data, salt):
-            first, last, end = first or sequence, sequence, _padded(stop)
-            del start
-        return FileScan(path, first, last, tuple(_stray(data, salt, end, last)))
+    with _mapped(file_path(directory, number)) as data:
+        first = last = end = 0
+        for record in _chain(data, salt, number):
+            first, last = first or record.sequence, record.sequence
+            end = _padded(record.place.offset + len(record.payload))
+        return FileScan(number, first, last, tuple(_stray(data, salt, number, end, last)))
 
 
-def replay(plan: ReplayPlan, salt: bytes) -> Iterator[tuple[int, bytes]]:
-    """The sequence and frames of every record of the plan, in order."""
-    for path in plan.paths:
-        with _mapped(path) as data:
-            for sequence, start, stop in _chain(data, salt):
-                if sequence >= plan.first:
-                    yield sequence, data[start:stop]
-
-
-def journal_files(directory: str) -> list[str]:
-    """The paths of the journal files in `directory`, by number."""
-    return [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if _NAME.fullmatch(name)]
+def read_records(directory: str, number: int, salt: bytes) -> Iterator[Record]:
+    """The consecutive records from the start of a file."""
+    with _mapped(file_path(directory, number)) as data:
+        yield from _chain(data, salt, number)
 
 
 def _padded(size: int) -> int:
     return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-class _mapped:  # noqa: N801 - used as a function
-    """A file's bytes, mapped; an empty file is no bytes."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._map: mmap.mmap | None = None
-
-    def __enter__(self) -> "mmap.mmap | bytes":
-        with open(self._path, "rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return b""
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            return self._map
-
-    def __exit__(self, *_: object) -> None:
-        if self._map is not None:
-            self._map.close()
+@contextlib.contextmanager
+def _mapped(path: str) -> Iterator["mmap.mmap | bytes"]:
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
 
 
-def _record(data: "mmap.mmap | bytes", salt: bytes, at: int) -> tuple[int, int, int] | None:
-    """Sequence, start and end of the frames of the record at `at`, None if there is no valid one."""
+def _record(data: "mmap.mmap | bytes", salt: bytes, number: int, at: int) -> Record | None:
+    """The record at `at`, None if there is no valid one."""
     if at + RECORD.size > len(data):
         return None
-    sequence, length, crc = RECORD.unpack_from(data, at)
-    start = at + RECORD.size
-    if not sequence or start + length > len(data) or checksum(salt, sequence, (data[start : start + length],)) != crc:
+    sequence, word, crc = RECORD.unpack_from(data, at)
+    start, length = at + RECORD.size, word & _LENGTH
+    if not sequence or start + length > len(data):
         return None
-    return sequence, start, start + length
+    payload = data[start : start + length]
+    if checksum(salt, sequence, word, (payload,)) != crc:
+        return None
+    return Record(sequence, word >> _KIND_SHIFT, Place(number, start), payload)
 
 
-def _chain(data: "mmap.mmap | bytes", salt: bytes) -> Iterator[tuple[int, int, int]]:
-    """The consecutive records from the start of a file."""
+def _chain(data: "mmap.mmap | bytes", salt: bytes, number: int) -> Iterator[Record]:
     at, expected = 0, 0
-    while (record := _record(data, salt, at)) is not None and expected in (0, record[0]):
+    while (record := _record(data, salt, number, at)) is not None and expected in (0, record.sequence):
         yield record
-        at, expected = _padded(record[2]), record[0] + 1
+        at, expected = _padded(record.place.offset + len(record.payload)), record.sequence + 1
 
 
-def _stray(data: "mmap.mmap | bytes", salt: bytes, start: int, last: int) -> list[int]:
+def _stray(data: "mmap.mmap | bytes", salt: bytes, number: int, start: int, last: int) -> list[int]:
     """Sequences above `last` of valid records at or behind `start`."""
     blocks = (len(data) - start) // BLOCK
     if blocks <= 0:
         return []
-    heads = numpy.ndarray(blocks, ">u8", bytes(data[start : start + blocks * BLOCK]), 0, (BLOCK,)).astype(numpy.uint64)
+    heads = numpy.ndarray(blocks, ">u8", data[start : start + blocks * BLOCK], 0, (BLOCK,)).astype(numpy.uint64)
     candidates = numpy.flatnonzero((heads > last) & (heads < last + _FARTHEST_LATER)).tolist()
-    records = (_record(data, salt, start + block * BLOCK) for block in candidates)
-    return [record[0] for record in records if record is not None]
+    records = (_record(data, salt, number, start + block * BLOCK) for block in candidates)
+    return [record.sequence for record in records if record is not None]
 
 
 class Journal:
     """The files of one directory, written by one thread. What `append` was given is durable when it returns."""
 
-    def __init__(self, directory: str, salt: bytes, file_bytes: int) -> None:
-        """Take over the files in `directory`, all of them free; fresh ones get `file_bytes` bytes."""
+    def __init__(self, directory: str, salt: bytes, file_bytes: int, number: int) -> None:
+        """Write behind file `number`. Fresh files get `file_bytes` bytes; files called free are used first."""
         self._directory, self._salt, self._file_bytes = directory, salt, file_bytes
-        paths = journal_files(directory)
-        self._number = max((int(os.path.basename(path)[:8]) for path in paths), default=0)
-        self._free = paths
-        self._full: list[tuple[str, int]] = []  # path and last sequence, oldest first
+        self._number = number
+        self._free = [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if _FREE.fullmatch(name)]
+        made = max((int(os.path.basename(path)[5:-8]) for path in self._free), default=0)
+        self._names = itertools.count(made + 1)
         self._spare: Future[str] | None = None
         self._maker = ThreadPoolExecutor(1, "journal-spare")
-        self._path = ""
         self._file = -1
-        self._at = self._size = self._last = 0
+        self._at = self._size = 0
 
     @property
-    def full_files(self) -> int:
-        """How many written files wait for the store to flush what they hold."""
-        return len(self._full)
+    def current(self) -> int:
+        """The number of the file that is written."""
+        return self._number
 
     def open(self) -> None:
         """Have a file ready to write to."""
         self._next_file()
 
-    def append(self, sequence: int, chunks: list[bytes]) -> None:
+    def append(self, sequence: int, kind: int, chunks: list[bytes]) -> Place:
         """Write one record and sync it. OSError: nothing is known of this record and the process must end."""
         length = sum(map(len, chunks))
         size = RECORD.size + length
         room = _padded(size)
         if self._at + room > self._size and self._at:
-            self._full.append((self._path, self._last))
             self._next_file()
-        head = RECORD.pack(sequence, length, checksum(self._salt, sequence, chunks))
+        word = kind << _KIND_SHIFT | length
+        head = RECORD.pack(sequence, word, checksum(self._salt, sequence, word, chunks))
         if len(chunks) > _MOST_CHUNKS:
             chunks = [b"".join(chunks)]
         written = os.pwritev(self._file, [head, *chunks, bytes(room - size)], self._at)
         if written != room:
-            raise OSError(f"{self._path}: {written} of {room} bytes written")
+            raise OSError(f"journal file {self._number}: {written} of {room} bytes written")
         os.fdatasync(self._file)
+        place = Place(self._number, self._at + RECORD.size)
         self._at += room
-        self._last = sequence
         if not self._free and self._spare is None and self._at * 2 > self._size:
             self._spare = self._maker.submit(self._make)
+        return place
 
-    def recycle(self, first_needed: int) -> int:
-        """Free the full files whose every record is below `first_needed`; how many they were."""
-        passed = 0
-        while passed < len(self._full) and self._full[passed][1] < first_needed:
-            passed += 1
-        self._free += [path for path, _ in self._full[:passed]]
-        del self._full[:passed]
-        return passed
+    def recycle(self, number: int) -> None:
+        """Have a file of which nothing is needed any more be written again."""
+        used = file_path(self._directory, number)
+        if self._free or self._spare is not None:
+            os.unlink(used)
+            return
+        path = os.path.join(self._directory, f"free-{next(self._names)}.journal")
+        os.rename(used, path)
+        self._free.append(path)
 
     def close(self) -> None:
         """Close the file in use; nothing is written."""
@@ -227,37 +252,58 @@ class Journal:
     def _next_file(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-        if self._free:
-            self._path = self._free.pop(0)
-        elif self._spare is not None:
-            self._path, self._spare = self._spare.result(), None
-        else:
-            self._path = self._make()
-        self._file = os.open(self._path, os.O_RDWR)
-        self._at, self._size = 0, self._fill(self._file)
+        if self._spare is not None:
+            self._free.append(self._spare.result())
+            self._spare = None
+        source = self._free.pop(0) if self._free else self._make()
+        self._number += 1
+        path = file_path(self._directory, self._number)
+        os.rename(source, path)
+        _sync_directory(self._directory)
+        self._file = os.open(path, os.O_RDWR)
+        self._at, self._size = 0, _fill(path, self._file_bytes)
 
     def _make(self) -> str:
-        """A fresh file, its blocks written, its name durable."""
-        self._number += 1
-        path = os.path.join(self._directory, f"{self._number:08d}.journal")
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-        try:
-            self._fill(file)
-        finally:
-            os.close(file)
-        directory = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        """A fresh file under a name that says it holds nothing."""
+        path = os.path.join(self._directory, f"free-{next(self._names)}.journal")
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _fill(path, self._file_bytes)
         return path
 
-    def _fill(self, file: int) -> int:
-        """Bring a file up to its size with zeros written out, so that later syncs change no metadata; its size."""
-        size = os.fstat(file).st_size
-        if size >= self._file_bytes:
-            return size
-        for at in range(size, self._file_bytes, len(_FILL)):
-            os.pwrite(file, _FILL[: self._file_bytes - at], at)
+
+def _sync_directory(path: str) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _fill(path: str, wanted: int) -> int:
+    """Bring a file up to `wanted` bytes, zeros written out, so that later syncs change no metadata; its size.
+
+    The zeros go past the page cache where the file system can do that: they would only push out what is read.
+    """
+    size = os.stat(path).st_size
+    if size >= wanted:
+        return size
+    start = size // _FILL_BYTES * _FILL_BYTES
+    try:
+        _write_zeros(path, start, wanted, os.O_RDWR | os.O_DIRECT)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        _write_zeros(path, start, wanted, os.O_RDWR)
+    return os.stat(path).st_size
+
+
+def _write_zeros(path: str, start: int, end: int, flags: int) -> None:
+    file = os.open(path, flags)
+    try:
+        os.posix_fallocate(file, 0, end)
+        with mmap.mmap(-1, _FILL_BYTES) as zeros:
+            for at in range(start, end, _FILL_BYTES):
+                os.pwrite(file, zeros, at)
         os.fsync(file)
-        return self._file_bytes
+    finally:
+        os.close(file)

@@ -7,30 +7,65 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy
 
 from bookie import wire
 from bookie.errors import Code
-from bookie.server.store import LARGEST_RUN, LedgerRecord, Store
+from bookie.server.index import Index, LedgerRecord
+from bookie.server.runs import StoredRun, parse_run
 
 _MOST_LEDGERS = 65_536
 NO_ENTRY = -1
+
+LARGEST_RUN = 256 << 10
+"""Bytes of frames in one run, unless one frame alone has more: a read of one entry fetches the whole run."""
+
+
+class Commit(Protocol):
+    """What makes accepted changes durable: a turn."""
+
+    synced: bool
+
+
+@dataclass(slots=True)
+class PendingRun:
+    """Accepted adds that the index does not have yet."""
+
+    first: int
+    last: int
+    frames: bytes
+    repeated: bool
+    _parsed: StoredRun | None = None
+
+    @property
+    def run(self) -> StoredRun:
+        """The frames, found."""
+        if self._parsed is None:
+            self._parsed = parse_run(self.frames)
+        return self._parsed
 
 
 @dataclass(slots=True)
 class LedgerState:
     """A ledger in memory: its record (None: never seen), highest entry, whether it has repeated adds.
 
-    `turn` is the last turn that changed it: what was read of it is durable once that turn is.
+    `commit` is the last turn that changed it, `pending` what the index will get when the turns under way are synced.
     """
 
     ledger: int
     record: LedgerRecord | None
     highest: int
     repeats: bool
-    turn: int = 0
+    commit: Commit | None = None
+    pending: list[PendingRun] = field(default_factory=list)
+
+    @property
+    def durable(self) -> bool:
+        """Whether everything that is known of the ledger is synced."""
+        return self.commit is None or self.commit.synced
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +135,14 @@ def _pieces(run: wire.AddRun, first: int, last: int) -> Iterator[Span]:
 
 
 class Ledgers:
-    """The ledgers that were touched lately; the store has the rest."""
+    """The ledgers that were touched lately; the index has the rest."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, index: Index) -> None:
+        self._index = index
         self._states: OrderedDict[int, LedgerState] = OrderedDict()
 
     def get(self, ledger: int) -> LedgerState:
-        """The state of a ledger, read from the store when it is not in memory."""
+        """The state of a ledger, read from the index when it is not in memory."""
         state = self._states.get(ledger)
         if state is None:
             state = self._load(ledger)
@@ -118,18 +153,18 @@ class Ledgers:
         """Drop a ledger from memory."""
         self._states.pop(ledger, None)
 
-    def shrink(self, synced: int) -> None:
-        """Drop the ledgers longest in memory when there are too many, but none that waits for a turn after `synced`."""
+    def shrink(self) -> None:
+        """Drop the ledgers longest in memory when there are too many, but none that waits for a turn."""
         if len(self._states) <= _MOST_LEDGERS:
             return
         for ledger in list(self._states)[: _MOST_LEDGERS // 4]:
-            if self._states[ledger].turn <= synced:
+            if self._states[ledger].durable:
                 del self._states[ledger]
 
     def _load(self, ledger: int) -> LedgerState:
-        record = self._store.ledger(ledger) if ledger >= 0 else None
+        record = self._index.ledger(ledger) if ledger >= 0 else None
         if record is None:
             return LedgerState(ledger, None, NO_ENTRY, False)
-        run = self._store.last_run(ledger)
-        repeats = next(self._store.repeated_entries(ledger), None) is not None
+        run = self._index.last_run(ledger)
+        repeats = next(self._index.repeats(ledger), None) is not None
         return LedgerState(ledger, record, NO_ENTRY if run is None else run.last, repeats)

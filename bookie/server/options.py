@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bookie import wire
 from bookie.server.bookie import BookieConfig
-from bookie.server.store import StoreConfig
+from bookie.server.index import IndexConfig
 from metastore.paths import LEDGERS
 
 _MIB = 1 << 20
@@ -41,7 +41,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     for name in ("journal_mb", "memtable_mb", "max_frame", "session_timeout", "gc_interval"):
         if getattr(args, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0")
-    memory = StoreConfig(memtable_bytes=args.memtable_mb * _MIB)
+    memory = IndexConfig(memtable_bytes=args.memtable_mb * _MIB)
     return Options(
         metadata=args.metadata,
         directory=args.dir,
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--session-timeout", type=float, default=10.0, metavar="SECONDS")
     parser.add_argument("--gc-interval", type=float, default=60.0, metavar="SECONDS", help="between collections")
     parser.add_argument("--journal-mb", type=int, default=64, help="MiB of one journal file")
-    parser.add_argument("--memtable-mb", type=int, default=16, help="MiB that RocksDB gathers before it writes them")
+    parser.add_argument("--memtable-mb", type=int, default=8, help="MiB of index rows gathered before they are written")
     parser.add_argument("--min-free-mb", type=int, default=256, help="MiB free on disk below which it is read-only")
     parser.add_argument("--max-frame", type=int, default=wire.MAX_FRAME, metavar="BYTES", help="largest request")
     parser.add_argument("--read-only", action="store_true", help="take no new entries but recovery's")

@@ -73,7 +73,7 @@ class Process:
             server = await loop.create_server(self._bookie.connection, sock=listener, backlog=_BACKLOG)
             await self._register()
             self._announce()
-            garbage = GarbageCollector(self._bookie.store, self._bookie.turns, instance, options.ledgers_root)
+            garbage = GarbageCollector(self._bookie, instance, options.ledgers_root)
             works = [self._keep_registered(), self._collect_garbage(garbage), self._watch_disk(directory.path)]
             tasks = [loop.create_task(work) for work in works]
             await self._stop_or_failure(tasks)
@@ -148,6 +148,7 @@ class Process:
             await asyncio.sleep(self._options.garbage_interval)
             try:
                 await garbage.collect(self._metadata)
+                await garbage.reclaim()
             except MetadataError as error:
                 log.warning("event=garbage_collection_failed error=%r deleted=nothing", str(error))
 

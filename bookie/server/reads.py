@@ -1,23 +1,85 @@
-"""Answers to reads, from what the store holds (formats.md, Bookie protocol)."""
+"""Answers to reads, from what turns under way and the journal hold (formats.md, Bookie protocol)."""
 
 import logging
+import os
+from collections import OrderedDict
 
 from bookie import wire
 from bookie.errors import Code
+from bookie.server.index import Index, Row
+from bookie.server.journal import file_path
 from bookie.server.ledgers import LedgerState
-from bookie.server.runs import FRAME_HEAD, StoredRun
-from bookie.server.store import Store
+from bookie.server.runs import StoredRun, parse_run
 
 log = logging.getLogger(__name__)
 
 Parts = list[bytes | memoryview]
 
 
-class Reader:
-    """Finds entries. What was put must be committed before."""
+_CACHE_BYTES = 24 << 20
+_MOST_FILES = 64
 
-    def __init__(self, store: Store, max_frame: int = wire.MAX_FRAME) -> None:
-        self._store, self._max_frame = store, max_frame
+
+class JournalReader:
+    """Fetches runs from the journal's files, the latest ones from memory."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._files: OrderedDict[int, int] = OrderedDict()
+        self._runs: OrderedDict[tuple[int, int], StoredRun] = OrderedDict()
+        self._cached = 0
+
+    def run(self, row: Row) -> StoredRun:
+        """The run that a row of the index stands for. OSError, wire.MalformedFrame when the file does not hold it."""
+        key = (row.file, row.offset)
+        run = self._runs.get(key)
+        if run is not None:
+            self._runs.move_to_end(key)
+            return run
+        run = parse_run(self.frames(row))
+        self._runs[key] = run
+        self._cached += row.length
+        while self._cached > _CACHE_BYTES and len(self._runs) > 1:
+            self._cached -= len(self._runs.popitem(last=False)[1].value)
+        return run
+
+    def frames(self, row: Row) -> bytes:
+        """The frames of a row. OSError when the file is shorter."""
+        frames = os.pread(self._open(row.file), row.length, row.offset)
+        if len(frames) != row.length:
+            raise OSError(f"journal file {row.file} ends inside a run at {row.offset}")
+        return frames
+
+    def forget(self, file: int) -> None:
+        """Drop a file that is gone."""
+        descriptor = self._files.pop(file, None)
+        if descriptor is not None:
+            os.close(descriptor)
+        for key in [key for key in self._runs if key[0] == file]:
+            self._cached -= len(self._runs.pop(key).value)
+
+    def close(self) -> None:
+        """Close all files."""
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+
+    def _open(self, file: int) -> int:
+        descriptor = self._files.get(file)
+        if descriptor is not None:
+            self._files.move_to_end(file)
+            return descriptor
+        if len(self._files) >= _MOST_FILES:
+            os.close(self._files.popitem(last=False)[1])
+        descriptor = self._files[file] = os.open(file_path(self._directory, file), os.O_RDONLY)
+        return descriptor
+
+
+class Reader:
+    """Finds entries."""
+
+    def __init__(self, index: Index, journal: JournalReader, max_frame: int = wire.MAX_FRAME) -> None:
+        self._index, self._journal, self._max_frame = index, journal, max_frame
 
     def answer(self, state: LedgerState, request: wire.ReadRequest) -> Parts:
         """The response to a read or batch read of the ledger `state` stands for."""
@@ -39,15 +101,21 @@ class Reader:
         """An entry as stored; wire.LAST_ENTRY is the highest one."""
         if entry == wire.LAST_ENTRY:
             entry = state.highest
-        if not 0 <= entry <= state.highest:
+        found = self._find(state, entry) if 0 <= entry <= state.highest else None
+        return None if found is None else found[0].entry(found[1])
+
+    def _find(self, state: LedgerState, entry: int) -> tuple[StoredRun, int] | None:
+        """The run that holds an entry, and which of its frames; the latest, where it was added more than once."""
+        for pending in reversed(state.pending):
+            if pending.first <= entry <= pending.last and (at := pending.run.index(entry)) >= 0:
+                return pending.run, at
+        row = self._index.repeat(state.ledger, entry) if state.repeats else None
+        row = row or self._index.run_at(state.ledger, entry)
+        if row is None or row.last < entry:
             return None
-        if state.repeats:
-            frame = self._store.repeat(state.ledger, entry)
-            if frame is not None:
-                return frame[FRAME_HEAD:]
-        run = self._store.run_at(state.ledger, entry)
-        index = -1 if run is None else run.index(entry)
-        return None if run is None or index < 0 else run.entry(index)
+        run = self._journal.run(row)
+        at = run.index(entry)
+        return None if at < 0 else (run, at)
 
     def _check(self, state: LedgerState, request: wire.ReadRequest) -> Code:
         if request.version > wire.VERSION:
@@ -83,15 +151,10 @@ class Reader:
 
     def _sized(self, state: LedgerState, entry: int, most: int, room: int) -> tuple[Parts, int, int]:
         """(size 4, entry)… of consecutive entries from `entry` on: parts, how many entries, how many bytes."""
-        if state.repeats:
-            found = self.entry(state, entry)
-            size = 4 + len(found or b"")
-            return ([wire.LENGTH.pack(size - 4), found], 1, size) if found is not None and size <= room else ([], 0, 0)
-        run: StoredRun | None = self._store.run_at(state.ledger, entry)
-        index = -1 if run is None else run.index(entry)
-        if run is None or index < 0:
+        found = self._find(state, entry)
+        if found is None:
             return [], 0, 0
-        parts, count, size = run.sized(index, most, room)
+        parts, count, size = found[0].sized(found[1], 1 if state.repeats else most, room)
         return list(parts), count, size
 
 

@@ -1,6 +1,6 @@
-"""Group commit: what came in becomes one journal record, one sync, one batch for the store, and then all answers.
+"""Group commit: what came in becomes one journal record, one sync, one batch for the index, and then all answers.
 
-- Q8 A response to an add follows the sync of the bytes it answers, and the store can return the entry by then.
+- Q8 A response to an add follows the sync of the bytes it answers, and the entry can be read by then.
 - Q7 A fence takes its place in the order of adds; the answer to a fencing read waits until every add accepted before it
   and the fence mark are synced, and sees those adds.
 - What arrives during a sync is the next turn's: there is no timer.
@@ -10,19 +10,20 @@ import asyncio
 import logging
 import os
 import queue
+import struct
 import threading
-import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from bookie import wire
 from bookie.errors import Code
-from bookie.server.journal import Journal
-from bookie.server.ledgers import Ledgers, LedgerState, check_add, check_fence, plan_spans
-from bookie.server.reads import Parts, Reader
-from bookie.server.store import LedgerRecord, Store
+from bookie.server.index import Index, LedgerRecord, Row
+from bookie.server.journal import FRAMES, MOVED, Journal, Place
+from bookie.server.ledgers import Ledgers, LedgerState, PendingRun, check_add, check_fence, plan_spans
+from bookie.server.reads import JournalReader, Parts, Reader
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,10 @@ LARGEST_TURN = 8 << 20
 """Bytes after which a turn takes from no further connection."""
 
 EXIT_JOURNAL_FAILED = 74
-_TURNS_BETWEEN_LOOKS = 16
-_FULL_FILES_BEFORE_FLUSH = 2
+
+MOVED_COUNT = struct.Struct(">I")
+MOVED_ROW = struct.Struct(">?QQqII")
+"""Repeated add, ledger, first entry, last entry, offset in the payload, length: one run of a MOVED record."""
 
 
 class Client(Protocol):
@@ -44,14 +47,19 @@ class Client(Protocol):
         """Go on with the requests that waited for the turn."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Turn:
-    """What one record of the journal will hold, and whom to answer when it is synced."""
+    """What one record of the journal will hold, whom to answer when it is synced, and what the index gets then."""
 
-    sequence: int
+    kind: int = FRAMES
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0
     answers: dict[Client, Parts] = field(default_factory=dict)
+    runs: list[tuple[LedgerState, PendingRun, int]] = field(default_factory=list)
+    changed: dict[int, LedgerState] = field(default_factory=dict)
+    moved: list[tuple[bool, Row, int]] = field(default_factory=list)
+    done: "asyncio.Future[None] | None" = None
+    synced: bool = False
 
     def answer(self, client: Client, parts: Parts) -> None:
         """Have `parts` sent to `client` after the sync."""
@@ -61,62 +69,68 @@ class Turn:
         else:
             waiting += parts
 
-    def keep(self, chunk: bytes) -> None:
-        """Have frames written to the journal."""
+    def keep(self, chunk: bytes) -> int:
+        """Have bytes written to the journal; their offset in the record's payload."""
+        at = self.size
         self.chunks.append(chunk)
         self.size += len(chunk)
+        return at
 
 
 class JournalThread(threading.Thread):
     """Writes turns, one after the other. A failed write or sync ends the process: what is durable is not known then."""
 
-    def __init__(self, journal: Journal, synced: Callable[[], None]) -> None:
+    def __init__(self, journal: Journal, synced: Callable[[Place], None]) -> None:
         super().__init__(name="journal", daemon=True)
         self._journal, self._synced = journal, synced
-        self._turns: queue.SimpleQueue[tuple[Turn, int] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
-    def submit(self, turn: Turn, first_needed: int) -> None:
-        """Write a turn; journal files wholly below record `first_needed` may be used again."""
-        self._turns.put((turn, first_needed))
+    def submit(self, sequence: int, turn: Turn) -> None:
+        """Write a turn as record `sequence`."""
+        self._work.put(lambda: self._synced(self._journal.append(sequence, turn.kind, turn.chunks)))
+
+    def recycle(self, files: Sequence[int]) -> None:
+        """Have files of which nothing is needed any more written again, or removed."""
+        for file in files:
+            self._work.put(partial(self._journal.recycle, file))
 
     def stop(self) -> None:
-        """End after what was submitted is written."""
-        self._turns.put(None)
+        """End after what was submitted is done."""
+        self._work.put(None)
         self.join()
 
     def run(self) -> None:
-        """Write what is submitted until stopped."""
-        while (work := self._turns.get()) is not None:
-            turn, first_needed = work
+        """Do what is submitted until stopped."""
+        while (work := self._work.get()) is not None:
             try:
-                if first_needed:
-                    self._journal.recycle(first_needed)
-                self._journal.append(turn.sequence, turn.chunks)
+                work()
             except BaseException as error:
-                log.critical("event=journal_failed sequence=%d error=%r", turn.sequence, str(error), exc_info=True)
+                log.critical("event=journal_failed error=%r", str(error), exc_info=True)
                 logging.shutdown()
                 os._exit(EXIT_JOURNAL_FAILED)
-            self._synced()
 
 
 class Turns:
     """Accepts adds and fences, and answers them when they are durable. Lives on the loop."""
 
-    def __init__(self, store: Store, journal: Journal, sequence: int, max_frame: int = wire.MAX_FRAME) -> None:
+    def __init__(
+        self, index: Index, journal: Journal, files: JournalReader, sequence: int, max_frame: int = wire.MAX_FRAME
+    ) -> None:
         """`sequence` is the first record to write."""
         self._loop = asyncio.get_running_loop()
-        self._store, self._journal = store, journal
-        self.ledgers = Ledgers(store)
-        self.reader = Reader(store, max_frame)
+        self._index, self._files = index, files
+        self.ledgers = Ledgers(index)
+        self.reader = Reader(index, files, max_frame)
         self.read_only = False
-        self._open = Turn(sequence)
+        self._sequence = sequence
+        self._open = Turn()
         self._flying: Turn | None = None
-        self._synced = sequence - 1
+        self._moves: deque[Turn] = deque()
         self._scheduled = False
         self._waiting: deque[Client] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._first_needed = self._looked_at = 0
+        self._file = journal.current
         self._flush: asyncio.Future[None] | None = None
         self._thread = JournalThread(journal, self._wake)
         self._thread.start()
@@ -126,14 +140,19 @@ class Turns:
         """Whether adds have to wait: a sync is under way, or the open turn is full."""
         return self._flying is not None or self._open.size >= LARGEST_TURN
 
+    @property
+    def file(self) -> int:
+        """The journal file that was written last."""
+        return self._file
+
     def wait(self, client: Client) -> None:
         """Have `client.take()` called when adds are taken again."""
         self._waiting.append(client)
 
     def add(self, client: Client, buffer: bytearray, run: wire.AddRun) -> None:
         """Take the adds of a run from a receive buffer, or refuse them."""
-        if run.entries[0] < 0 or run.entries.min() < 0:
-            self._add_checked(client, buffer, run)
+        if run.entries.min() < 0:
+            self._add_one_by_one(client, buffer, run)
             return
         state = self.ledgers.get(run.ledger)
         code = check_add(state, run, read_only=self.read_only)
@@ -144,10 +163,10 @@ class Turns:
         self._open.answer(client, [wire.add_responses(run)])
         self._schedule()
 
-    def _add_checked(self, client: Client, buffer: bytearray, run: wire.AddRun) -> None:
-        """Refuse negative entry ids, take the others one by one."""
-        for index in range(len(run)):
-            single = run.part(index, index + 1)
+    def _add_one_by_one(self, client: Client, buffer: bytearray, run: wire.AddRun) -> None:
+        """Refuse negative entry ids, take the others."""
+        for number in range(len(run)):
+            single = run.part(number, number + 1)
             if single.entries[0] < 0:
                 self._refuse(client, single, Code.BAD_REQUEST)
             else:
@@ -158,62 +177,86 @@ class Turns:
         client.send([wire.add_responses(run, code)])
 
     def _accept(self, state: LedgerState, buffer: bytearray, run: wire.AddRun) -> None:
-        turn, store, view = self._open, self._store, memoryview(buffer)
+        turn, view = self._open, memoryview(buffer)
         if state.record is None:
             state.record = LedgerRecord(run.master_key)
-            store.put_ledger(run.ledger, state.record)
+            turn.changed[run.ledger] = state
         for span in plan_spans(state.highest, run):
             frames = bytes(view[run.starts[span.first] : run.starts[span.last]])
-            turn.keep(frames)
-            entry = int(run.entries[span.first])
-            if span.repeated:
-                store.put_repeat(run.ledger, entry, frames)
-                state.repeats = True
-            else:
-                store.put_run(run.ledger, entry, frames)
+            pending = PendingRun(int(run.entries[span.first]), int(run.entries[span.last - 1]), frames, span.repeated)
+            state.pending.append(pending)
+            state.repeats = state.repeats or span.repeated
+            turn.runs.append((state, pending, turn.keep(frames)))
         state.highest = max(state.highest, int(run.entries.max()))
-        state.turn = turn.sequence
+        state.commit = turn
 
     def read(self, client: Client, request: wire.ReadRequest, frame: bytes) -> None:
         """Answer a read; a fencing one when the fence and all adds before it are durable (Q7)."""
         state = self.ledgers.get(request.ledger)
-        if request.fencing and request.ledger >= 0 and request.version <= wire.VERSION:
+        fencing = request.fencing and request.ledger >= 0 and request.version <= wire.VERSION
+        if fencing:
             code = check_fence(state, request.master_key)
             if code:
                 log.warning("event=fence_refused ledger=%d code=%d", request.ledger, code)
                 client.send([request.refusal(code)])
                 return
             self._fence(state, request.master_key, frame)
-        self.settle()
         parts = self.reader.answer(state, request)
-        if not request.fencing or state.turn <= self._synced:
+        waits_for = state.commit if fencing else None
+        if isinstance(waits_for, Turn) and not waits_for.synced:
+            waits_for.answer(client, parts)
+        else:
             client.send(parts)
-        elif state.turn == self._open.sequence:
-            self._open.answer(client, parts)
-        elif self._flying is not None:
-            self._flying.answer(client, parts)
 
     def _fence(self, state: LedgerState, master_key: bytes, frame: bytes) -> None:
         if state.record is not None and state.record.fenced:
             return
         state.record = replace(state.record or LedgerRecord(master_key), fenced=True)
         log.info("event=ledger_fenced ledger=%d highest=%d", state.ledger, state.highest)
-        self._store.put_ledger(state.ledger, state.record)
+        self._open.changed[state.ledger] = state
         self._open.keep(frame)
-        state.turn = self._open.sequence
+        state.commit = self._open
         self._schedule()
 
-    def settle(self, *, final: bool = False) -> None:
-        """Let the store return everything that was accepted; `final`: have nothing replayed at the next start."""
-        if self._store.dirty or final:
-            self._store.commit(self._open.sequence)
-
-    def delete(self, ledger: int) -> None:
-        """Forget a ledger that the metadata store no longer has."""
-        self.settle()
-        self._store.delete_ledger(ledger)
-        self._store.commit(self._open.sequence)
+    def delete(self, ledger: int) -> bool:
+        """Forget a ledger that the metadata store no longer has; False while a turn changes it."""
+        if not self.ledgers.get(ledger).durable:
+            return False
+        self._index.delete_ledger(ledger)
+        self._index.commit(self._index.sequence, self._index.file)
         self.ledgers.forget(ledger)
+        return True
+
+    def current(self, row: Row, *, repeated: bool) -> bool:
+        """Whether the index still has this row, and no turn under way is about its ledger."""
+        if not self.ledgers.get(row.ledger).durable:
+            return False
+        found = self._index.repeat(row.ledger, row.first) if repeated else self._index.run_at(row.ledger, row.first)
+        return found == row
+
+    def move(self, runs: Sequence[tuple[bool, Row, bytes]]) -> "asyncio.Future[None]":
+        """Write runs anew at the journal's end; done when the index names their new place. All must be current."""
+        turn = Turn(MOVED, done=self._loop.create_future())
+        at = MOVED_COUNT.size + MOVED_ROW.size * len(runs)
+        table = [MOVED_COUNT.pack(len(runs))]
+        for repeated, row, _ in runs:
+            table.append(MOVED_ROW.pack(repeated, row.ledger, row.first, row.last, at, row.length))
+            turn.moved.append((repeated, row, at))
+            at += row.length
+        for chunk in (b"".join(table), *(frames for _, _, frames in runs)):
+            turn.keep(chunk)
+        self._moves.append(turn)
+        self._schedule()
+        assert turn.done is not None
+        return turn.done
+
+    def recycle(self, files: Sequence[int]) -> None:
+        """Give files back of which the index, flushed, names nothing."""
+        for file in files:
+            self._files.forget(file)
+            self._index.forget_file(file)
+        self._index.commit(self._index.sequence, self._index.file)
+        self._thread.recycle(files)
 
     async def drain(self) -> None:
         """Return when everything accepted is durable and answered."""
@@ -233,56 +276,95 @@ class Turns:
             self._loop.call_soon(self._seal)
 
     def _seal(self) -> None:
-        """Hand the open turn to the journal, and to the store while the journal syncs."""
+        """Hand a turn to the journal: the open one, or when it is empty, or has just had its turn, a move."""
         self._scheduled = False
-        turn = self._open
-        if self._flying is not None or not turn.chunks:
+        if self._flying is not None:
             return
-        self._flying, self._open = turn, Turn(turn.sequence + 1)
-        self._thread.submit(turn, self._first_needed)
-        self._first_needed = 0
-        if self._store.dirty:
-            self._store.commit(turn.sequence)
+        if self._moves and not self._open.chunks:
+            turn = self._moves.popleft()
+        elif self._open.chunks:
+            turn, self._open = self._open, Turn()
+        else:
+            return
+        self._fly(turn)
 
-    def _wake(self) -> None:
-        """On the journal's thread: the turn under way is synced."""
-        self._loop.call_soon_threadsafe(self._done)
+    def _fly(self, turn: Turn) -> None:
+        self._flying = turn
+        self._thread.submit(self._sequence, turn)
 
-    def _done(self) -> None:
-        """The turn under way is durable: answer it, take what waited, and go on."""
+    def _wake(self, place: Place) -> None:
+        """On the journal's thread: the turn under way is synced, its payload is at `place`."""
+        self._loop.call_soon_threadsafe(self._done, place)
+
+    def _done(self, place: Place) -> None:
+        """The turn under way is durable: enter it in the index, answer it, take what waited, and go on."""
         turn, self._flying = self._flying, None
-        if turn is None:
-            return
-        self._synced = turn.sequence
+        assert turn is not None
+        self._enter(turn, place)
+        self._sequence += 1
+        turn.synced = True
         for client, parts in turn.answers.items():
             client.send(parts)
+        if turn.done is not None and not turn.done.done():
+            turn.done.set_result(None)
+        if turn.kind != MOVED and self._moves:
+            self._fly(self._moves.popleft())
+            return
         for _ in range(len(self._waiting)):
             if self.busy:
                 break
             self._waiting.popleft().take()
-        self._look_after_journal(turn.sequence)
-        if self._open.chunks:
-            self._seal()
-        else:
-            self.ledgers.shrink(self._synced)
+        self._seal()
+        if self._flying is None:
+            self.ledgers.shrink()
             self._idle.set()
 
-    def _look_after_journal(self, sequence: int) -> None:
-        """Find what the store has flushed, and have it flush when the journal fills first."""
-        full = self._journal.full_files
-        if not full or sequence - self._looked_at < _TURNS_BETWEEN_LOOKS:
-            return
-        self._looked_at = sequence
-        self._first_needed = self._store.flushed_sequence()
-        if full >= _FULL_FILES_BEFORE_FLUSH and self._flush is None:
-            started = time.monotonic()
-            self._flush = self._loop.run_in_executor(None, self._store.flush)
-            self._flush.add_done_callback(lambda done: self._flushed(done, started))
+    def _enter(self, turn: Turn, place: Place) -> None:
+        index = self._index
+        for state, pending, at in turn.runs:
+            offset, length = place.offset + at, len(pending.frames)
+            row = Row(state.ledger, pending.first, pending.last, place.file, offset, length)
+            if pending.repeated:
+                self._enter_repeat(row)
+            else:
+                index.put_run(row)
+            state.pending.pop(0)
+        for repeated, row, at in turn.moved:
+            self._enter_moved(repeated, row, Place(place.file, place.offset + at))
+        for ledger, state in turn.changed.items():
+            if state.record is not None:
+                index.put_ledger(ledger, state.record)
+        index.commit(self._sequence + 1, place.file)
+        if place.file != self._file:
+            self._file = place.file
+            self._start_flush()
 
-    def _flushed(self, done: "asyncio.Future[None]", started: float) -> None:
+    def _enter_repeat(self, row: Row) -> None:
+        old = self._index.repeat(row.ledger, row.first)
+        if old is not None:
+            self._index.drop(old)
+        self._index.put_repeat(row)
+
+    def _enter_moved(self, repeated: bool, row: Row, place: Place) -> None:
+        found = self._index.repeat(row.ledger, row.first) if repeated else self._index.run_at(row.ledger, row.first)
+        if found != row:
+            return
+        self._index.drop(row)
+        moved = replace(row, file=place.file, offset=place.offset)
+        if repeated:
+            self._index.put_repeat(moved)
+        else:
+            self._index.put_run(moved)
+
+    def _start_flush(self) -> None:
+        """A new journal file was begun: have the index written out, so that a restart replays little."""
+        if self._flush is None:
+            self._flush = self._loop.run_in_executor(None, self._index.flush)
+            self._flush.add_done_callback(self._flushed)
+
+    def _flushed(self, done: "asyncio.Future[None]") -> None:
         self._flush = None
-        log.info("event=store_flushed seconds=%.3f", time.monotonic() - started)
         if done.exception() is not None:
-            log.critical("event=store_flush_failed error=%r", str(done.exception()))
+            log.critical("event=index_flush_failed error=%r", str(done.exception()))
             logging.shutdown()
             os._exit(EXIT_JOURNAL_FAILED)

@@ -1,0 +1,279 @@
+"""What makes entries findable: RocksDB without its own log, over the journal's files (docs/bookie-storage.md).
+
+One row is one run of adds of a ledger: where in the journal it lies. A row is written when its record is synced, and
+every batch says from which record on a restart has to replay; atomic flush keeps all families at one such point.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+    WriteOptions,
+)
+
+ENTRIES = "entries"
+REPEATS = "repeats"
+LEDGERS = "ledgers"
+BOOKIE = "bookie"
+
+_SEQUENCE = b"j"
+_FILE = b"f"
+_NUMBER = struct.Struct(">Q")
+_ROW = struct.Struct(">QQIq")
+_KEY_MAX = (1 << 63) - 1
+
+_FENCED = 1
+_LIMBO = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """What a bookie keeps of a ledger beside its entries."""
+
+    master_key: bytes
+    fenced: bool = False
+    limbo: bool = False
+    explicit_lac: bytes = b""
+
+    def encode(self) -> bytes:
+        """As stored: master key 20, flags 1, explicit LAC packet if there is one."""
+        flags = (_FENCED if self.fenced else 0) | (_LIMBO if self.limbo else 0)
+        return self.master_key + bytes((flags,)) + self.explicit_lac
+
+    @staticmethod
+    def decode(value: bytes) -> "LedgerRecord":
+        """From the stored bytes."""
+        return LedgerRecord(value[:20], bool(value[20] & _FENCED), bool(value[20] & _LIMBO), value[21:])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run of adds in the journal: its ledger, first and last entry, where its frames are."""
+
+    ledger: int
+    first: int
+    last: int
+    file: int
+    offset: int
+    length: int
+
+    def value(self) -> bytes:
+        """As stored under the row's key."""
+        return _ROW.pack(self.file, self.offset, self.length, self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexConfig:
+    """How much memory RocksDB may use, in bytes."""
+
+    memtable_bytes: int = 8 << 20
+    memtables: int = 3
+    block_cache_bytes: int = 16 << 20
+
+
+def ledger_key(ledger: int) -> bytes:
+    """The key of a ledger, and what the keys of its entries begin with."""
+    return ledger.to_bytes(8, "big")
+
+
+def entry_key(ledger: int, entry: int) -> bytes:
+    """The key of a run by its first entry, or of a repeated add."""
+    return ledger.to_bytes(8, "big") + entry.to_bytes(8, "big")
+
+
+class Index:
+    """The RocksDB of one bookie. All but `flush` runs on the loop's thread."""
+
+    def __init__(self, path: str, config: IndexConfig | None = None) -> None:
+        """Open the index at `path`, made if it is not there."""
+        options = _options(config or IndexConfig())
+        families = dict.fromkeys(("default", ENTRIES, REPEATS, LEDGERS, BOOKIE), options)
+        self._db = Rdict(path, options, column_families=families)
+        self._entries, self._in_entries = self._family(ENTRIES)
+        self._repeats, self._in_repeats = self._family(REPEATS)
+        self._ledgers, self._in_ledgers = self._family(LEDGERS)
+        self._bookie, self._in_bookie = self._family(BOOKIE)
+        self._options = WriteOptions()
+        self._options.disable_wal = True
+        self._batch = WriteBatch(raw_mode=True)
+        self.sequence, self.file = self._position()
+        self.live = self._live()
+        self._changed_files: set[int] = set()
+        self._put_repeats: dict[bytes, Row] = {}
+
+    def _family(self, name: str) -> tuple[Rdict, object]:
+        return self._db.get_column_family(name), self._db.get_column_family_handle(name)
+
+    # Writing: gathered into one batch, applied by `commit`.
+
+    def put_run(self, row: Row) -> None:
+        """Keep a run of entries that are all above what the ledger holds."""
+        self._batch.put(entry_key(row.ledger, row.first), row.value(), self._in_entries)
+        self._count(row.file, row.length)
+
+    def put_repeat(self, row: Row) -> None:
+        """Keep one entry that is not above what the ledger holds; it takes the place of one with the same id."""
+        key = entry_key(row.ledger, row.first)
+        self._batch.put(key, row.value(), self._in_repeats)
+        self._put_repeats[key] = row
+        self._count(row.file, row.length)
+
+    def drop(self, row: Row) -> None:
+        """Count a row's bytes as no longer needed: its key is written anew or deleted."""
+        self._count(row.file, -row.length)
+
+    def put_ledger(self, ledger: int, record: LedgerRecord) -> None:
+        """Keep a ledger's record."""
+        self._batch.put(ledger_key(ledger), record.encode(), self._in_ledgers)
+
+    def delete_ledger(self, ledger: int) -> None:
+        """Forget a ledger and its entries."""
+        start, end = ledger_key(ledger), ledger_key(ledger + 1)
+        for rows, family in ((self.runs(ledger), self._in_entries), (self.repeats(ledger), self._in_repeats)):
+            for row in rows:
+                self.drop(row)
+            self._batch.delete_range(start, end, family)
+        self._batch.delete(start, self._in_ledgers)
+
+    def commit(self, sequence: int, file: int) -> None:
+        """Apply what was put. A restart replays from record `sequence` on, which is not before journal file `file`."""
+        if (sequence, file) != (self.sequence, self.file):
+            self._batch.put(_SEQUENCE + _NUMBER.pack(sequence), _NUMBER.pack(file), self._in_bookie)
+            if self.sequence not in (0, sequence):
+                self._batch.delete(_SEQUENCE + _NUMBER.pack(self.sequence), self._in_bookie)
+        for number in self._changed_files:
+            self._batch.put(_FILE + _NUMBER.pack(number), _NUMBER.pack(self.live[number]), self._in_bookie)
+        self._changed_files.clear()
+        self._put_repeats.clear()
+        self.sequence, self.file = sequence, file
+        batch, self._batch = self._batch, WriteBatch(raw_mode=True)
+        self._db.write(batch, self._options)
+
+    def forget_file(self, number: int) -> None:
+        """Stop counting a file that is gone."""
+        self.live.pop(number, None)
+        self._changed_files.discard(number)
+        self._batch.delete(_FILE + _NUMBER.pack(number), self._in_bookie)
+
+    def _count(self, file: int, size: int) -> None:
+        self.live[file] = self.live.get(file, 0) + size
+        self._changed_files.add(file)
+
+    # Reading.
+
+    def ledger(self, ledger: int) -> LedgerRecord | None:
+        """A ledger's record."""
+        value = self._ledgers.get(ledger_key(ledger))
+        return None if value is None else LedgerRecord.decode(value)
+
+    def ledger_ids(self) -> list[int]:
+        """All ledgers, rising."""
+        found, rows = [], self._ledgers.iter()
+        rows.seek_to_first()
+        while rows.valid():
+            found.append(_NUMBER.unpack(rows.key())[0])
+            rows.next()
+        return found
+
+    def run_at(self, ledger: int, entry: int) -> Row | None:
+        """The run that holds `entry` if the ledger has it: the last one that begins at or below."""
+        rows = self._entries.iter()
+        rows.seek_for_prev(entry_key(ledger, entry))
+        return _row(rows, ledger) if rows.valid() else None
+
+    def last_run(self, ledger: int) -> Row | None:
+        """The run with the ledger's highest entries."""
+        return self.run_at(ledger, _KEY_MAX)
+
+    def repeat(self, ledger: int, entry: int) -> Row | None:
+        """Where a repeated add is, one that waits for `commit` included."""
+        key = entry_key(ledger, entry)
+        if key in self._put_repeats:
+            return self._put_repeats[key]
+        value = self._repeats.get(key)
+        return None if value is None else _decode(ledger, entry, value)
+
+    def runs(self, ledger: int, first: int = 0) -> Iterator[Row]:
+        """A ledger's runs, rising, from the one that begins at or above `first`."""
+        return _rows(self._entries.iter(), ledger, first)
+
+    def repeats(self, ledger: int, first: int = 0) -> Iterator[Row]:
+        """A ledger's repeated adds, rising, from `first` on."""
+        return _rows(self._repeats.iter(), ledger, first)
+
+    # What is on disk.
+
+    def flush(self) -> None:
+        """Write all families out: a compaction of the smallest does it, without holding the interpreter."""
+        self._bookie.compact_range(None, None)
+
+    def compact(self) -> None:
+        """Drop the rows of deleted ledgers for good."""
+        for family in (self._entries, self._repeats, self._ledgers):
+            family.compact_range(None, None)
+
+    def close(self) -> None:
+        """Close; what was not flushed is replayed from the journal."""
+        for family in (self._entries, self._repeats, self._ledgers, self._bookie, self._db):
+            family.close()
+
+    def _position(self) -> tuple[int, int]:
+        rows = self._bookie.iter()
+        rows.seek_for_prev(_SEQUENCE + b"\xff" * _NUMBER.size)
+        if not rows.valid() or rows.key()[:1] != _SEQUENCE:
+            return 0, 0
+        return _NUMBER.unpack_from(rows.key(), 1)[0], _NUMBER.unpack(rows.value())[0]
+
+    def _live(self) -> dict[int, int]:
+        found, rows = {}, self._bookie.iter()
+        rows.seek(_FILE)
+        while rows.valid() and (key := rows.key())[:1] == _FILE:
+            found[_NUMBER.unpack_from(key, 1)[0]] = _NUMBER.unpack(rows.value())[0]
+            rows.next()
+        return found
+
+
+def _decode(ledger: int, first: int, value: bytes) -> Row:
+    file, offset, length, last = _ROW.unpack(value)
+    return Row(ledger, first, last, file, offset, length)
+
+
+def _row(rows: RdictIter, ledger: int) -> Row | None:
+    key = rows.key()
+    if not key.startswith(ledger_key(ledger)):
+        return None
+    return _decode(ledger, _NUMBER.unpack_from(key, 8)[0], rows.value())
+
+
+def _rows(rows: RdictIter, ledger: int, first: int) -> Iterator[Row]:
+    rows.seek(entry_key(ledger, first))
+    while rows.valid() and (row := _row(rows, ledger)) is not None:
+        yield row
+        rows.next()
+
+
+def _options(config: IndexConfig) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_atomic_flush(True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_write_buffer_size(config.memtable_bytes)
+    options.set_max_write_buffer_number(config.memtables)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(256)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_stats_dump_period_sec(0)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(config.block_cache_bytes))
+    options.set_block_based_table_factory(table)
+    return options
