@@ -18,8 +18,12 @@ from kazoo.exceptions import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    OperationTimeoutError,
+    RequestTimeoutError,
     RolledBackError,
     SessionExpiredError,
+    SessionMovedError,
+    ThrottledOpError,
     UnimplementedError,
 )
 from kazoo.protocol.serialization import (
@@ -72,7 +76,9 @@ SEQUENTIAL = 2
 SINGLE_READS = 1_000  # asked for at once where the server has no multiRead
 
 # Kazoo's error, ours, and what to say of the path.
-_ERRORS: tuple[tuple[type[Exception], type[MetadataError], str], ...] = (
+_Errors = type[Exception] | tuple[type[Exception], ...]
+_GIVEN_UP = (OperationTimeoutError, RequestTimeoutError, SessionMovedError, ThrottledOpError)
+_ERRORS: tuple[tuple[_Errors, type[MetadataError], str], ...] = (
     (NoNodeError, NodeNotFound, "does not exist, or its parent does not"),
     (NodeExistsError, NodeExists, "exists already"),
     (NotEmptyError, NodeNotEmpty, "has children: delete them first"),
@@ -84,6 +90,7 @@ _ERRORS: tuple[tuple[type[Exception], type[MetadataError], str], ...] = (
     ),
     (NoAuthError, MetadataAccessDenied, "is closed to this client by its access control list"),
     (BadArgumentsError, InvalidName, "is not a path that ZooKeeper takes"),
+    (_GIVEN_UP, StoreUnavailable, "was given up by the server: try again, after a write read back first"),
 )
 
 

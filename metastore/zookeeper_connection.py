@@ -16,6 +16,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Exists
 from kazoo.protocol.states import KazooState, KeeperState
 
@@ -31,6 +32,14 @@ THREAD_SWITCH_S = 0.0005
 CLOSE_GRACE_S = 1.0
 CLOSE_LIMIT_S = 3.0
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 1.0}
+ATTEMPTS_A_SESSION = 4  # a server that is just starting may take a connection and never answer on it
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Kazoo's threads, with a time-out on connecting that leaves time for other servers and attempts."""
+
+    def create_connection(self, *args: Any, **options: Any) -> Any:
+        return super().create_connection(*args, **options | {"timeout": options["timeout"] / ATTEMPTS_A_SESSION})
 
 
 class Withdrawable:
@@ -122,7 +131,11 @@ class ZooKeeperConnection:
         self._in_flight = 0
         self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
         self._shut_down_done: asyncio.Event | None = None
-        self._client = KazooClient(hosts, timeout=session_timeout, connection_retry=RECONNECT, logger=logger)
+        # Kazoo waits for an answer to its greeting for a session's length divided by the number of hosts.
+        greeted = ",".join([hosts] * -(-ATTEMPTS_A_SESSION // len(hosts.split(","))))
+        self._client = KazooClient(
+            greeted, timeout=session_timeout, handler=_Handler(), connection_retry=RECONNECT, logger=logger
+        )
         self._client.add_listener(self._state_changed)
 
     async def open(self, timeout: float) -> None:

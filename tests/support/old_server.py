@@ -21,7 +21,7 @@ async def server_without_multiread(host, port):
     async def serve(client_reader, client_writer):
         tasks.add(asyncio.current_task())
         server_reader, server_writer = await asyncio.open_connection(host, port)
-        answers = asyncio.ensure_future(_copy(server_reader, client_writer))
+        answers = asyncio.ensure_future(copy(server_reader, client_writer))
         try:
             server_writer.write(await _frame(client_reader))  # the connect request has no operation
             while True:
@@ -55,7 +55,8 @@ async def _frame(reader):
     return head + await reader.readexactly(INT.unpack(head)[0])
 
 
-async def _copy(reader, writer):
+async def copy(reader, writer):
+    """Hand on what comes, to its end."""
     while data := await reader.read(65536):
         writer.write(data)
     writer.close()

@@ -13,6 +13,7 @@ from metastore.errors import NodeNotFound, StoreClosed, StoreUnavailable
 from metastore.store import Change, SessionState
 from metastore.url import open_reader, open_store
 from tests.support.aio import run
+from tests.support.old_server import copy
 from tests.support.zookeeper import SHORTEST_SESSION_S
 
 
@@ -181,6 +182,29 @@ def test_a_frozen_server_is_as_good_as_nobody(zookeeper_server):
     async def main():
         with pytest.raises(StoreUnavailable, match="no ZooKeeper answers"):
             await open_store(zookeeper_server.url, timeout=0.3)
+
+    run(main())
+
+
+def test_a_server_that_takes_a_connection_and_never_answers_is_asked_again(shared_zookeeper):
+    connections = 0
+
+    async def silent_at_first(reader, writer):
+        nonlocal connections
+        connections += 1
+        if connections == 1:
+            await reader.read()
+        else:
+            server_reader, server_writer = await asyncio.open_connection(shared_zookeeper.host, shared_zookeeper.port)
+            await asyncio.gather(copy(reader, server_writer), copy(server_reader, writer))
+        writer.close()
+
+    async def main():
+        async with await asyncio.start_server(silent_at_first, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            async with await open_store(f"zk://{host}:{port}", session_timeout=8, timeout=6) as store:
+                assert await store.exists("/") is not None
+        assert connections == 2
 
     run(main())
 
