@@ -77,8 +77,11 @@ class AckState:
         self._check_not_past_end(by_ledger, ledgers)
         newly = 0
         for ledger_id, entries in by_ledger.items():
-            newly += self._delete(ledger_id, BitMap(e for e in entries if 0 <= e <= MAX_ENTRY), ledgers)
-        if newly:
+            if len(entries) == 1:
+                newly += self._delete_one(Position(ledger_id, entries[0]), ledgers)
+            else:
+                newly += self._delete(ledger_id, BitMap([e for e in entries if 0 <= e <= MAX_ENTRY]), ledgers)
+        if newly and self._deleted:
             self._advance(ledgers)
         return newly
 
@@ -146,6 +149,24 @@ class AckState:
                 past = Position(ledger_id, max(entries))
                 if past > end:
                     raise InvalidPosition(f"{past} is past the last confirmed entry {ledgers.last_confirmed}")
+
+    def _delete_one(self, position: Position, ledgers: LedgerList) -> int:
+        """Delete one entry, in order or not: most acknowledgements are one."""
+        ledger_id, entry_id = position
+        if position <= self.mark_delete or not 0 <= entry_id < min(ledgers.entries(ledger_id), MAX_ENTRY + 1):
+            return 0
+        in_order = (ledger_id, entry_id - 1) == self.mark_delete
+        bits = self._deleted.get(ledger_id)
+        if in_order and bits is None:
+            self._move(position)
+            return 1
+        if bits is None:
+            bits = self._deleted[ledger_id] = BitMap()
+        elif entry_id in bits:
+            return 0
+        bits.add(entry_id)
+        self._batches.pop(position, None)
+        return 1
 
     def _delete(self, ledger_id: int, entries: BitMap, ledgers: LedgerList) -> int:
         """Add existing entries above mark-delete; how many are new."""

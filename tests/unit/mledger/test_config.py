@@ -1,0 +1,96 @@
+import dataclasses
+
+import pytest
+
+from metastore.ledger_metadata import DigestType
+from mledger.config import RANGES, SETTINGS, ManagedLedgerConfig, config_from_settings
+from mledger.errors import InvalidConfiguration
+
+
+def test_defaults_are_those_of_pulsar_s_broker():
+    config = ManagedLedgerConfig()
+    assert (config.ensemble_size, config.write_quorum_size, config.ack_quorum_size) == (2, 2, 2)
+    assert (config.digest_type, config.password) == (DigestType.CRC32C, b"")
+    assert (config.max_entries_per_ledger, config.max_size_per_ledger) == (50_000, 2 * 1024**3)
+    assert (config.minimum_rollover_time_ms, config.maximum_rollover_time_ms) == (600_000, 14_400_000)
+    assert (config.metadata_max_entries_per_ledger, config.ledger_rollover_timeout_s) == (50_000, 14_400)
+    assert (config.retention_time_ms, config.retention_size) == (0, 0)
+    assert config.new_entries_check_delay_ms == 10
+
+
+@pytest.mark.parametrize("quorums", [(2, 3, 2), (3, 2, 3), (1, 2, 1)])
+def test_quorums_that_do_not_fit_each_other_are_refused_by_name(quorums):
+    ensemble, write, ack = quorums
+    with pytest.raises(InvalidConfiguration, match="ensemble >= write quorum >= ack quorum >= 1 is needed"):
+        ManagedLedgerConfig(ensemble_size=ensemble, write_quorum_size=write, ack_quorum_size=ack)
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_every_number_is_checked_against_its_range(name):
+    low, high = RANGES[name]
+    for value in (low - 1, high + 1, "7", None, True):
+        with pytest.raises(InvalidConfiguration):
+            ManagedLedgerConfig(**{name: value})
+
+
+def test_an_error_names_the_setting_as_pulsar_does():
+    with pytest.raises(
+        InvalidConfiguration, match="managedLedgerMaxEntriesPerLedger is 0: set it to a number from 1 to"
+    ):
+        ManagedLedgerConfig(max_entries_per_ledger=0)
+
+
+def test_a_minimum_above_the_maximum_rollover_time_is_refused():
+    with pytest.raises(InvalidConfiguration, match="above the maximum"):
+        ManagedLedgerConfig(minimum_rollover_time_ms=2, maximum_rollover_time_ms=1)
+    ManagedLedgerConfig(minimum_rollover_time_ms=2, maximum_rollover_time_ms=0)
+
+
+def test_minus_one_is_unlimited_retention():
+    assert ManagedLedgerConfig(retention_size_in_mb=-1).retention_size == -1
+
+
+def test_every_field_has_a_setting_and_every_number_a_range():
+    names = {item.name for item in dataclasses.fields(ManagedLedgerConfig)}
+    assert {setting.field for setting in SETTINGS} == names
+    numbers = {item.name for item in dataclasses.fields(ManagedLedgerConfig) if type(item.default) in (int, float)}
+    assert set(RANGES) == numbers
+
+
+def test_settings_are_read_under_pulsar_s_names_and_units():
+    config = config_from_settings(
+        {
+            "managedLedgerDefaultEnsembleSize": "3",
+            "managedLedgerDefaultWriteQuorum": " 3 ",
+            "managedLedgerMinLedgerRolloverTimeMinutes": "1",
+            "managedLedgerDefaultMarkDeleteRateLimit": "0.5",
+            "managedLedgerDigestType": "MAC",
+            "managedLedgerPassword": "secret",
+            "defaultRetentionTimeInMinutes": "-1",
+            "autoSkipNonRecoverableData": "true",
+            "someOtherSetting": "whatever",
+        }
+    )
+    assert config == ManagedLedgerConfig(
+        ensemble_size=3,
+        write_quorum_size=3,
+        minimum_rollover_time_ms=60_000,
+        throttle_mark_delete=0.5,
+        digest_type=DigestType.HMAC,
+        password=b"secret",
+        retention_time_ms=-1,
+        auto_skip_non_recoverable_data=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "wanted"),
+    [
+        ("managedLedgerDefaultEnsembleSize", "three", "a number"),
+        ("managedLedgerDigestType", "SHA1", "CRC32 or MAC or CRC32C or DUMMY"),
+        ("autoSkipNonRecoverableData", "yes", "true or false"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_refused_by_name(key, text, wanted):
+    with pytest.raises(InvalidConfiguration, match=f"{key} is {text!r}: {wanted} is needed"):
+        config_from_settings({key: text})
