@@ -1,0 +1,114 @@
+"""Runs owners, records what they say as it arrives, and kills them with enough under way."""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.faults.books import Books, Owner
+from tests.faults.owner import RECOVERING, UNDER_WAY
+
+ROOT = Path(__file__).resolve().parents[2]
+_DEADLINE_S = 60.0
+_PATIENCE_S = 0.2
+
+
+class OwnerEnded(Exception):
+    """The owner ended by itself; holds what it said on stderr."""
+
+
+class OwnerProcess:
+    """One owner, from its start to its SIGKILL."""
+
+    def __init__(self, books: Books, url: str, log: Path, pause_at: str = "") -> None:
+        books.owners.append(Owner(len(books.owners)))
+        self.books, self.log = books, log
+        self._rest = b""
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.owner", url, str(books.owner.epoch), pause_at],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+        self._deadline = time.monotonic() + _DEADLINE_S
+
+    def until(self, condition: Callable[[Owner], bool]) -> None:
+        """Record until `condition` holds of the owner."""
+        while not condition(self.books.owner):
+            if time.monotonic() > self._deadline:
+                self.process.kill()
+                raise TimeoutError(f"{self._said()}; {self.books.owner}"[:6000])
+            self._record(_PATIENCE_S)
+
+    def kill_under_way(self) -> None:
+        """SIGKILL at a moment at which enough is under way: stopped first to look, let go on if it is not."""
+        while True:
+            self.until(_enough)
+            self.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+            while self._waiting():
+                self._record(0)
+            if _enough(self.books.owner):
+                break
+            self.process.send_signal(signal.SIGCONT)
+        self.kill()
+        assert self.books.owner.in_flight >= UNDER_WAY
+        assert self.books.owner.unflushed >= 1
+
+    def kill_at(self, step: str) -> None:
+        """SIGKILL where it stands still at `step`."""
+        self.until(lambda owner: owner.at == step)
+        self.kill()
+        if step != RECOVERING:
+            assert self.books.owner.in_flight >= UNDER_WAY
+            assert self.books.owner.unflushed >= 1
+
+    def kill(self) -> None:
+        """SIGKILL, and record what is left in the pipe: what it said before it died."""
+        self.process.kill()
+        while self._record(None):
+            pass
+        assert self.process.wait() == -signal.SIGKILL
+        self.process.stdout.close()
+
+    def close(self) -> None:
+        """End it if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def _waiting(self) -> int:
+        count = bytearray(4)
+        fcntl.ioctl(self.process.stdout, termios.FIONREAD, count)
+        return int.from_bytes(count, sys.byteorder)
+
+    def _record(self, timeout: float | None) -> bool:
+        """Take what has come; False at the end of the pipe. `timeout` None waits for ever."""
+        if timeout is not None and not select.select([self.process.stdout], [], [], timeout)[0]:
+            return True
+        data = os.read(self.process.stdout.fileno(), 1 << 20)
+        if not data:
+            if self.process.wait() != -signal.SIGKILL:
+                raise OwnerEnded(self._said())
+            return False
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            self.books.record(json.loads(line))
+        return True
+
+    def _said(self) -> str:
+        return self.log.read_text()[-4000:]
+
+
+def _enough(owner: Owner) -> bool:
+    return owner.in_flight >= UNDER_WAY and owner.unflushed >= 1

@@ -1,0 +1,110 @@
+"""kill -9 of the owner, twenty times in a row under load, a bookie down half of the time (Q5, M5, C3, C8, R10)."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import mledger
+from metastore.ledgers import LedgerStoreReader
+from metastore.records import NO_CURSOR_LEDGER
+from tests.faults.books import Books
+from tests.faults.owner import CHANGING, CLIENT, CONFIG, CUMULATIVE, HOLES, RECOVERING, TOPIC
+from tests.faults.recorder import OwnerProcess
+from tests.faults.replicas import copies
+from tests.support.aio import run
+
+IN_ROLLOVER = ("create ledger", "list ledger", "ledger listed", "close ledger")
+IN_CURSOR_SWITCH = ("name cursor ledger", "cursor ledger named")
+STEPS = (*IN_ROLLOVER, CHANGING, *IN_CURSOR_SWITCH, RECOVERING)
+KILLS = 20
+
+
+class Rounds:
+    """One owner after another on a cluster of four bookies."""
+
+    def __init__(self, url: str, bookies, directory: Path) -> None:
+        self.url, self.bookies, self.directory = url, bookies, directory
+        self.books, self.chance = Books(), random.Random(20)
+        self.killed_at: Counter[str] = Counter()
+
+    def owner(self, pause_at: str = "") -> OwnerProcess:
+        """Start the next owner."""
+        return OwnerProcess(self.books, self.url, self.directory / "owner.log", pause_at)
+
+    def kill_somewhere(self, down: int | None) -> None:
+        """An owner under load, killed at a random moment; bookie `down` dies under it."""
+        owner = self.owner()
+        try:
+            owner.until(lambda seen: seen.acked_entries >= 500)
+            if down is not None:
+                self.bookies.kill(down)
+            target = self.books.owner.acked_entries + self.chance.randrange(1, 8000)
+            owner.until(lambda seen: seen.acked_entries >= target)
+            owner.kill_under_way()
+        finally:
+            owner.close()
+        self._back(down)
+
+    def kill_at(self, step: str, down: int | None) -> None:
+        """An owner killed in the middle of `step`."""
+        owner = self.owner(step)
+        try:
+            if step == CHANGING:
+                owner.until(lambda seen: seen.acked_entries >= 500)
+                self.bookies.kill(down)
+            owner.kill_at(step)
+        finally:
+            owner.close()
+        self.killed_at[step] += 1
+        self._back(down)
+
+    def _back(self, down: int | None) -> None:
+        if down is not None and not self.bookies[down].running:
+            self.bookies.restart(down)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_nothing_is_lost_double_or_out_of_order_over_twenty_kills(cluster_url, bookies, tmp_path):
+    bookies.start(4)
+    rounds = Rounds(cluster_url, bookies, tmp_path)
+    steps = iter(STEPS)
+    for number in range(KILLS):
+        down = number // 2 % 4 if number % 2 else None
+        step = next(steps, None) if number % 2 == 0 or number > 10 else None
+        if step == CHANGING:
+            down = number % 4
+        if step is None:
+            rounds.kill_somewhere(down)
+        else:
+            rounds.kill_at(step, down)
+    assert set(rounds.killed_at) == set(STEPS)
+    run(_check_everything(rounds), timeout=120)
+
+
+async def _check_everything(rounds: Rounds) -> None:
+    async with mledger.open_cluster(rounds.url, config=CONFIG, client=CLIENT) as cluster:
+        topic = await cluster.open_topic(TOPIC)
+        await topic.initialized()
+        entries = await topic.read(mledger.Position(0, -1), 10_000_000)
+        rounds.books.check_entries([(entry.position, entry.payload) for entry in entries])
+        ledgers = [ledger.ledger_id for ledger in topic.ledgers]
+        cursors = {(await topic.open_cursor(name)).name for name in (CUMULATIVE, HOLES)}
+        await topic.close()
+        assert cursors == set(topic.cursors)
+        await _check_no_orphans(cluster, ledgers)
+        replicas = await copies(cluster.metadata, ledgers)
+    for entry in entries:
+        held = replicas[entry.position]
+        assert len(held) >= CONFIG.ack_quorum_size, f"{entry.position} has {len(held)} copies"
+        assert set(held) == {entry.payload}
+
+
+async def _check_no_orphans(cluster: mledger.Cluster, data_ledgers: list[int]) -> None:
+    """BookKeeper has the topic's ledgers and the cursors', and no others (R10)."""
+    cursors = await cluster.inspector.cursors(TOPIC)
+    owned = {*data_ledgers, *(cursor.record.cursors_ledger_id for cursor in cursors)} - {NO_CURSOR_LEDGER}
+    listed = {ledger async for page in LedgerStoreReader(cluster.metadata).list() for ledger in page}
+    assert listed == owned
