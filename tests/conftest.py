@@ -1,5 +1,7 @@
 """Fixtures that every test can ask for."""
 
+from hypothesis import settings
+
 from tests.support.bookies import bookies, cluster_url
 from tests.support.no_skips import pytest_runtest_makereport
 from tests.support.stores import any_metadata_url
@@ -15,3 +17,7 @@ __all__ = [
     "shared_zookeeper",
     "zookeeper_server",
 ]
+
+# The same examples every time, however busy the machine is: a failure here is a failure everywhere.
+settings.register_profile("mledger", deadline=None, derandomize=True, database=None)
+settings.load_profile("mledger")
