@@ -1,4 +1,4 @@
-"""The `mledger` command as its users run it: a process, with its exit code and what it printed."""
+"""The `mledger` command as its users run it, with its exit code and what it printed."""
 
 import json
 import os
@@ -7,6 +7,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from click.testing import CliRunner
+
+from cli.main import run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,8 +34,17 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def mledger(*arguments: object, url: str | None = None, stdin: str = "", timeout: float = 60.0) -> Done:
-    """Run `mledger` with `arguments`; `url` as MLEDGER_METADATA."""
+def mledger(*arguments: object, url: str | None = None, stdin: str = "") -> Done:
+    """Run `mledger` with `arguments` as its entry point does, in this process; `url` as MLEDGER_METADATA."""
+    environment = {"MLEDGER_METADATA": url, "MLEDGER_DEBUG": None}
+    with CliRunner().isolation(input=stdin, env=environment) as (out, err, _):
+        code = run([str(argument) for argument in arguments])
+        sys.stdout.flush()
+    return Done(code, out.getvalue().decode(), err.getvalue().decode())
+
+
+def mledger_process(*arguments: object, url: str | None = None, stdin: str = "", timeout: float = 60.0) -> Done:
+    """Run `mledger` with `arguments` as a process of its own; `url` as MLEDGER_METADATA."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
     environment["PYTHONPATH"] = str(ROOT)
     if url is not None:

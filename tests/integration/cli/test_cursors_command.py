@@ -1,0 +1,66 @@
+"""`mledger cursors` on a real cluster."""
+
+import pytest
+
+from tests.support.cli import answer, mledger, ok
+
+
+@pytest.fixture
+def filled(url, topic):
+    """A topic of ten entries; the ledger they are in."""
+    ok("topics", "create", topic, url=url)
+    return int(answer("topics", "produce", topic, "--count", 10, url=url)["first"].split(":")[0])
+
+
+def test_a_new_cursor_starts_where_told(url, topic, filled) -> None:
+    ok("cursors", "create", topic, "all", url=url)
+    ok("cursors", "create", topic, "none", "--at", "latest", url=url)
+    ok("cursors", "create", topic, "some", "--at", f"{filled}:3", url=url)
+    listed = {each["cursor"]: each for each in answer("cursors", "list", topic, url=url)}
+    assert {name: each["backlog"] for name, each in listed.items()} == {"all": 10, "none": 0, "some": 6}
+    assert listed["some"]["position"] == f"{filled}:3"
+
+
+def test_describe_shows_the_record_and_the_state(url, topic, filled) -> None:
+    ok("cursors", "create", topic, "one", "--property", "of=test", url=url)
+    described = answer("cursors", "describe", topic, "one", url=url)
+    assert described["cursor_properties"] == {"of": "test"}
+    assert described["backlog"] == 10
+    assert described["rules"][0] == "R2"
+    assert described["cursor_ledger"] == -1
+
+
+def test_recover_without_apply_changes_nothing(url, topic, filled) -> None:
+    ok("cursors", "create", topic, "one", url=url)
+    before = answer("cursors", "describe", topic, "one", url=url)
+    plan = answer("cursors", "recover", topic, url=url)
+    assert [(each["cursor"], each["backlog"]) for each in plan] == [("one", 10)]
+    assert answer("cursors", "describe", topic, "one", url=url) == before
+
+
+def test_recover_apply_opens_as_owner_and_tells_what_it_did(url, topic, filled) -> None:
+    ok("cursors", "create", topic, "one", url=url)
+    done = answer("cursors", "recover", topic, "--apply", url=url)
+    assert [each["cursor"] for each in done["plan"]] == ["one"]
+    assert [each["backlog"] for each in done["done"]] == [10]
+    names = [event["event"] for event in done["events"]]
+    assert names.index("opening") < names.index("ledger created") < names.index("loading cursor")
+    assert names.index("loading cursor") < names.index("recovered to position") < names.index("initialized")
+
+
+def test_recover_shows_one_cursor_when_one_is_named(url, topic, filled) -> None:
+    for name in ("one", "two"):
+        ok("cursors", "create", topic, name, url=url)
+    assert [each["cursor"] for each in answer("cursors", "recover", topic, "two", url=url)] == ["two"]
+
+
+def test_a_deleted_cursor_is_gone(url, topic, filled) -> None:
+    ok("cursors", "create", topic, "one", url=url)
+    ok("cursors", "delete", topic, "one", url=url)
+    assert answer("cursors", "list", topic, url=url) == []
+    assert mledger("cursors", "describe", topic, "one", url=url).code == 3
+
+
+def test_creating_a_cursor_that_is_there_is_a_conflict(url, topic, filled) -> None:
+    ok("cursors", "create", topic, "one", url=url)
+    assert mledger("cursors", "create", topic, "one", url=url).code == 4

@@ -1,0 +1,91 @@
+"""`mledger topics` on a real cluster."""
+
+from tests.support.cli import answer, mledger, ok
+
+LEDGERS = ("--ensemble-size", 3, "--write-quorum", 3, "--ack-quorum", 2)
+
+
+def create_kept(url: str, topic: str) -> None:
+    """A topic whose ledgers stay: a cursor has acknowledged none of it."""
+    ok("topics", "create", topic, url=url)
+    ok("cursors", "create", topic, "keeps", url=url)
+
+
+def test_a_created_topic_is_listed_under_its_namespace(url) -> None:
+    ok("topics", "create", "persistent://tenant/here/a b~", url=url)
+    ok("topics", "create", "persistent://tenant/there/a", url=url)
+    listed = answer("topics", "list", "tenant/here", url=url)
+    assert listed == [{"topic": "persistent://tenant/here/a b~", "managed_ledger": "tenant/here/persistent/a+b%7E"}]
+    assert len(answer("topics", "list", "tenant", url=url)) == 2
+
+
+def test_properties_given_at_creation_are_described(url, topic) -> None:
+    ok("topics", "create", topic, "--property", "team=storage", url=url)
+    assert answer("topics", "describe", topic, url=url)["properties"] == {"team": "storage"}
+
+
+def test_lines_published_are_read_back_in_order(url, topic) -> None:
+    ok("topics", "create", topic, *LEDGERS, url=url)
+    lines = [f"line {number}" for number in range(1200)]
+    published = answer("topics", "produce", topic, *LEDGERS, url=url, stdin="\n".join(lines) + "\n")
+    assert published["published"] == 1200
+    assert ok("topics", "read", topic, url=url).out.splitlines() == lines
+
+
+def test_a_file_can_be_published_by_lines_or_whole(url, topic, tmp_path) -> None:
+    create_kept(url, topic)
+    file = tmp_path / "file"
+    file.write_bytes(b"one\ntwo\xff\n")
+    assert answer("topics", "produce", topic, "--file", file, url=url)["published"] == 2
+    assert answer("topics", "produce", topic, "--file", file, "--whole", url=url)["published"] == 1
+    entries = ok("topics", "read", topic, "--output", "json", url=url).lines
+    assert [entry.get("payload") for entry in entries] == ["one", None, None]
+    assert [entry["size"] for entry in entries] == [3, 4, 9]
+
+
+def test_made_entries_have_the_count_and_size_asked(url, topic) -> None:
+    ok("topics", "create", topic, url=url)
+    published = answer("topics", "produce", topic, "--count", 700, "--size", 20, url=url)
+    described = answer("topics", "describe", topic, url=url)
+    assert published["published"] == described["entries"] == 700
+    assert described["size"] == 14_000
+
+
+def test_reading_is_bounded_by_positions_and_limit(url, topic) -> None:
+    ok("topics", "create", topic, url=url)
+    first = answer("topics", "produce", topic, "--count", 10, url=url)["first"]
+    ledger = first.split(":")[0]
+    read = ok(
+        "topics", "read", topic, "--first", f"{ledger}:2", "--last", f"{ledger}:7", "--output", "json", url=url
+    ).lines
+    assert [entry["position"] for entry in read] == [f"{ledger}:{entry}" for entry in range(2, 8)]
+    limited = ok("topics", "read", topic, "--limit", 3, "--output", "json", url=url).lines
+    assert [entry["position"] for entry in limited] == [f"{ledger}:{entry}" for entry in range(3)]
+
+
+def test_each_producer_closes_its_ledger_and_describe_shows_them_all(url, topic) -> None:
+    create_kept(url, topic)
+    for _ in range(2):
+        ok("topics", "produce", topic, "--count", 5, url=url)
+    described = answer("topics", "describe", topic, url=url)
+    assert [each["entries"] for each in described["ledgers"] if each["entries"]] == [5, 5]
+    assert described["entries"] == 10
+
+
+def test_settings_are_taken_from_a_broker_conf(url, topic, tmp_path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        "# of a broker\nmanagedLedgerDefaultEnsembleSize=3\nmanagedLedgerDefaultWriteQuorum = 3\n"
+        "managedLedgerDefaultAckQuorum=2\nclusterName=unread\n"
+    )
+    ok("topics", "create", topic, "--config", conf, url=url)
+    published = answer("topics", "produce", topic, "--config", conf, "--count", 1, url=url)
+    ledger = answer("ledgers", "describe", published["first"].split(":")[0], url=url)
+    assert (ledger["ensemble_size"], ledger["write_quorum"], ledger["ack_quorum"]) == (3, 3, 2)
+
+
+def test_creating_a_topic_that_is_there_is_a_conflict(url, topic) -> None:
+    ok("topics", "create", topic, url=url)
+    done = mledger("topics", "create", topic, url=url)
+    assert done.code == 4
+    assert topic in done.err
