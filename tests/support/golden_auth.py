@@ -1,0 +1,18 @@
+"""The made-up auth plugin of the golden frames: round-1 → go-on, round-2 → welcome, refuse → refused."""
+
+from bookie.server.auth import AuthStep
+
+
+class GoldenAuth:
+    """One connection's handshake."""
+
+    plugin = "golden-auth"
+
+    def process(self, payload: bytes) -> AuthStep:
+        """Take the client's next message."""
+        match payload:
+            case b"round-1":
+                return AuthStep(b"go-on")
+            case b"round-2":
+                return AuthStep(b"welcome", authenticated=True)
+        return AuthStep(None)

@@ -1,0 +1,38 @@
+"""A bookie's storage and protocol served inside the test's own loop, without metadata store or process."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bookie.server.auth import AuthFactory
+from bookie.server.bookie import Bookie, BookieConfig
+from bookie.server.directory import Directory, new_format
+
+SMALL = BookieConfig(journal_file_bytes=1 << 20)
+
+
+@dataclass
+class LocalBookie:
+    """Where it serves, and its parts."""
+
+    bookie: Bookie
+    address: tuple[str, int]
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    path: Path, *, config: BookieConfig = SMALL, auth: AuthFactory | None = None
+) -> AsyncIterator[LocalBookie]:
+    """A bookie on the directory `path`, closed at the end; the directory may be served again."""
+    directory = Directory(str(path))
+    if directory.format is None:
+        directory.begin(new_format("bookie", "instance"))
+    bookie = Bookie(directory, config, auth)
+    server = await bookie.serve("127.0.0.1", 0)
+    try:
+        yield LocalBookie(bookie, server.sockets[0].getsockname()[:2])
+    finally:
+        server.close()
+        await bookie.close()
+        directory.unlock()
