@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bookie.client.writer import LedgerWriter
-from bookie.errors import BookieError, EntryTooLarge, LedgerClosed, LedgerConflict, LedgerFenced
+from bookie.errors import BookieError, EntryTooLarge, LedgerClosed, LedgerConflict, LedgerFenced, NoSuchLedger
 from metastore.errors import MetadataError, MledgerError
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerFenced
@@ -26,6 +26,7 @@ from mledger.open_ledger import Appended, Batch, OpenLedger
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)
 ROLLOVER_POSTPONED_S = 10.0
+TAKEN = (LedgerFenced, LedgerConflict, NoSuchLedger)  # another client has had a hand in the ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,7 @@ class Appender:
         if ledger.failure is None:
             try:
                 return await self._close(ledger)
-            except (LedgerFenced, LedgerConflict) as error:
+            except TAKEN as error:
                 ledger.failure = error
         ended = await self._settle(ledger)
         self._waiting.extendleft(reversed(ledger.end_at(ended.end)))
@@ -283,14 +284,18 @@ class Appender:
 
     async def _settle(self, failed: OpenLedger) -> EndedLedger:
         """Where a ledger ends whose writer failed: at the acknowledged entries, or where recovery finds its end."""
-        if not isinstance(failed.failure, LedgerFenced | LedgerConflict):
-            with contextlib.suppress(LedgerFenced, LedgerConflict, LedgerClosed):
+        if not isinstance(failed.failure, TAKEN):
+            with contextlib.suppress(*TAKEN, LedgerClosed):
                 return await self._close(failed)
         await self._keeper.verify_owner()
         for delay in (*RETRY_DELAYS_S, None):
             try:
                 reader = await self._factory.open(failed.ledger_id)
                 return EndedLedger(failed.ledger_id, LedgerEnd(reader.last_entry + 1, reader.length))
+            except (
+                NoSuchLedger
+            ):  # deleted behind its owner's back: what was acknowledged in it is lost, and stays listed
+                return EndedLedger(failed.ledger_id, LedgerEnd(failed.confirmed, failed.confirmed_size))
             except BookieError:
                 if delay is None:
                     raise

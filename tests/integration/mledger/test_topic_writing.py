@@ -1,4 +1,4 @@
-"""Appending through a topic: order, rollover, and going on after its ledger was fenced or its bookies failed (M4, M5)."""
+"""Appending through a topic: order, rollover, going on after its ledger was fenced or its bookies failed (M4, M5)."""
 
 import asyncio
 from dataclasses import replace
@@ -123,6 +123,22 @@ def test_a_fence_under_pipelined_writes_loses_and_doubles_nothing(topic_url, top
             assert positions == sorted(set(positions))
             assert await everything(opened) == payloads(2400)
             assert len(opened.ledgers) > 1
+
+    run(main())
+
+
+def test_a_ledger_deleted_behind_its_owner_is_followed_by_another(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 4)
+            async with await open_store(topic_url) as store:
+                other = BookKeeper(store)
+                await other.delete_ledger(opened.ledgers[-1].ledger_id)
+                await other.close()
+            ranges = await opened.append(payloads(12, 4))
+            assert [len(where) for where in ranges] == [6, 6]
+            assert [ledger.entries for ledger in opened.ledgers] == [10, 6]
 
     run(main())
 
