@@ -362,36 +362,45 @@ class AckState:
         """
         state = cls(mark_delete)
         warnings: list[str] = []
-        for item in ranges:
-            state._recover_range(item, ledgers, warnings)
+        for ledger_id, deleted in state._split(ranges, ledgers, warnings).items():
+            state._delete(ledger_id, deleted, ledgers)
         for bits in ledger_bits:
             state._recover_bits(bits, ledgers, warnings)
         for batch in batch_deletions:
             state._recover_batch(batch, ledgers, warnings)
         return state, tuple(warnings)
 
-    def _recover_range(self, item: PositionRange, ledgers: LedgerList, warnings: list[str]) -> None:
+    def _split(self, ranges: Iterable[PositionRange], ledgers: LedgerList, warnings: list[str]) -> dict[int, BitMap]:
+        """The entries of `ranges` by ledger; what is not above mark-delete may be among them."""
+        found: defaultdict[int, BitMap] = defaultdict(BitMap)
+        count_of, count = NO_ENTRY, 0
+        for item in ranges:
+            (ledger_id, lower), (last_ledger, upper) = item
+            if ledger_id != count_of:
+                count_of, count = ledger_id, ledgers.entries(ledger_id)
+            if ledger_id == last_ledger and NO_ENTRY <= lower < upper < count:
+                found[ledger_id].add_range(lower + 1, upper + 1)
+            elif self._is_useful(item, ledgers, warnings):
+                for part in ledgers.between(ledger_id, last_ledger):
+                    first = lower + 1 if part == ledger_id else 0
+                    last = upper if part == last_ledger else MAX_ENTRY
+                    found[part] |= run(first, min(last, ledgers.entries(part) - 1))
+        return found
+
+    def _is_useful(self, item: PositionRange, ledgers: LedgerList, warnings: list[str]) -> bool:
+        """Whether an unusual range has entries to be split off; says what is wrong with it."""
         lower, upper = item
         if upper < lower or upper.entry_id < NO_ENTRY or lower.entry_id < NO_ENTRY:
             warnings.append(f"range {item} is invalid: skipped")
-            return
+            return False
         if upper <= self.mark_delete or upper == lower:
-            return
-        missing = [end for end in {lower.ledger_id, upper.ledger_id} if end not in ledgers]
+            return False
+        missing = [end for end in (lower.ledger_id, upper.ledger_id) if end not in ledgers]
         if missing:
-            warnings.append(f"range {item} lies over missing ledger {min(missing)}: that part dropped")
-        if upper.ledger_id in ledgers and upper.entry_id >= ledgers.entries(upper.ledger_id):
+            warnings.append(f"range {item} lies over missing ledger {missing[0]}: that part dropped")
+        elif upper.entry_id >= ledgers.entries(upper.ledger_id):
             warnings.append(f"range {item} goes past the end of ledger {upper.ledger_id}: that part dropped")
-        ledger_id: int | None = lower.ledger_id
-        if ledger_id not in ledgers:
-            ledger_id = ledgers.next_id(lower.ledger_id)
-        while ledger_id is not None and ledger_id <= upper.ledger_id:
-            first = lower.entry_id + 1 if ledger_id == lower.ledger_id else 0
-            last = ledgers.entries(ledger_id) - 1
-            if ledger_id == upper.ledger_id:
-                last = min(last, upper.entry_id)
-            self._delete(ledger_id, run(first, last), ledgers)
-            ledger_id = ledgers.next_id(ledger_id)
+        return True
 
     def _recover_bits(self, item: LedgerBits, ledgers: LedgerList, warnings: list[str]) -> None:
         try:

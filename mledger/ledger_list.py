@@ -76,16 +76,6 @@ class LedgerList:
         """The ledger open for writing, None if there is none."""
         return self._current
 
-    @property
-    def first_id(self) -> int | None:
-        """The first ledger, None for an empty list."""
-        return self._ids[0] if self._ids else None
-
-    @property
-    def last_id(self) -> int | None:
-        """The last ledger, None for an empty list."""
-        return self._ids[-1] if self._ids else None
-
     def __len__(self) -> int:
         return len(self._ids)
 
@@ -124,6 +114,10 @@ class LedgerList:
         """The last ledger below `ledger_id`, which need not be in the list; None before the first."""
         at = bisect_left(self._ids, ledger_id)
         return self._ids[at - 1] if at else None
+
+    def between(self, first: int, last: int) -> Sequence[int]:
+        """The ledgers from `first` to `last`, both included if they are in the list."""
+        return self._ids[bisect_left(self._ids, first) : bisect_right(self._ids, last)]
 
     @property
     def total_entries(self) -> int:
