@@ -19,6 +19,7 @@ from bookie.client.recovery import (
     known_length,
     plan_closed,
     plan_in_recovery,
+    plan_segments,
     read_ahead,
 )
 from bookie.client.replication import Replication
@@ -150,6 +151,7 @@ class LedgerRecovery:
                 chance=self._chance,
             )
             await self._write_back.start()
+            await self._write_back.settled()  # bookies that are down are replaced from the first entry on
         await self._write_back.append([entry.stored for entry in found], 0)
 
     async def _change_in_memory(self, first_entry: int, ensemble: tuple[str, ...]) -> None:
@@ -163,7 +165,7 @@ class LedgerRecovery:
         def plan(metadata: LedgerMetadata) -> LedgerMetadata | None:
             if metadata.state is LedgerState.CLOSED:
                 return None  # another recovery was first: its end is the ledger's (Q5)
-            return plan_closed(metadata, last_entry, length, self._segments)
+            return plan_closed(metadata, last_entry, length, plan_segments(ground, self._segments, last_entry))
 
         def check(ledger_id: int, _: LedgerMetadata, found: LedgerMetadata) -> None:
             if found.state is LedgerState.IN_RECOVERY and found.segments != ground:

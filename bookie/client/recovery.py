@@ -102,6 +102,15 @@ def plan_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata | None:
     return None
 
 
+def plan_segments(
+    before: tuple[Segment, ...], changed: tuple[Segment, ...] | None, last_entry: int
+) -> tuple[Segment, ...]:
+    """The segments to close with: those changed in memory, unless they begin behind the ledger's last entry."""
+    if changed is None:
+        return before
+    return tuple(segment for segment in changed if segment.first_entry <= last_entry or segment in before)
+
+
 def plan_closed(
     metadata: LedgerMetadata, last_entry: int, length: int, segments: tuple[Segment, ...] | None = None
 ) -> LedgerMetadata:

@@ -16,6 +16,7 @@ from bookie.client.recovery import (
     plan_closed,
     plan_finding,
     plan_in_recovery,
+    plan_segments,
     read_ahead,
 )
 from bookie.errors import Code
@@ -116,3 +117,11 @@ def test_closing_writes_the_ensembles_changed_in_memory_too():
     changed = metadata(0, 4).segments
     closed = plan_closed(metadata(0, state=LedgerState.IN_RECOVERY), 9, 900, changed)
     assert closed == metadata(0, 4, state=LedgerState.CLOSED, last_entry=9, length=900)
+
+
+def test_an_ensemble_changed_in_memory_counts_only_if_it_holds_entries():
+    before, changed = metadata(0, 4).segments, metadata(0, 4, 8).segments
+    assert plan_segments(before, None, 7) == before
+    assert plan_segments(before, changed, 8) == changed
+    assert plan_segments(before, changed, 7) == before
+    assert plan_segments(before, before, 2) == before
