@@ -185,9 +185,9 @@ def check_writable(infos: Sequence[LedgerInfo]) -> None:
     """Raise InvalidLedgerList for a list that must not be written: ids do not rise, or a gap of 0 entries (M1, M4)."""
     check_rising(infos)
     for info in infos[:-1]:
-        if info.entries == 0:
+        if info.entries <= 0:
             raise InvalidLedgerList(
-                f"ledger {info.ledger_id} has entries 0 and is not the last: Java would delete it; close it first (M4)"
+                f"ledger {info.ledger_id} has entries {info.entries} and is not the last: Java would delete it; close it first (M4)"
             )
 
 
@@ -234,9 +234,9 @@ class OpenPlan:
 def ledgers_to_recover(info: ManagedLedgerInfo) -> tuple[int, ...]:
     """The ledgers whose true end is to be found, with recovery, before `plan_open` (M3).
 
-    The last one, and any other whose recorded entries are 0: it is dropped only if it is empty in truth.
+    The last one, and any other recorded without entries: it is dropped only if it is empty in truth.
     """
-    return tuple(ledger.ledger_id for ledger in info.ledgers[:-1] if ledger.entries == 0) + tuple(
+    return tuple(ledger.ledger_id for ledger in info.ledgers[:-1] if ledger.entries <= 0) + tuple(
         ledger.ledger_id for ledger in info.ledgers[-1:]
     )
 
