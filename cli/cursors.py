@@ -169,17 +169,13 @@ def _row(found: CursorInspection) -> tuple[Value, ...]:
         return (found.name, None, None, None, None, None, (str(found.error),))
     return (
         plan.cursor,
-        _found_in(plan),
+        plan.source,
         plan.rules,
         str(plan.mark_delete),
         plan.acks.range_count,
         plan.backlog,
         plan.warnings,
     )
-
-
-def _found_in(plan: CursorRecoveryPlan) -> str:
-    return f"{plan.source}, unconfirmed" if plan.unconfirmed else plan.source
 
 
 def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
@@ -195,7 +191,7 @@ def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
         (
             *facts,
             *fields(
-                found_in=_found_in(plan),
+                found_in=plan.source,
                 rules=plan.rules,
                 mark_delete=str(plan.mark_delete),
                 read_position=str(plan.read_position),

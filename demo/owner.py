@@ -5,6 +5,7 @@ and acknowledged it waits for a line on stdin, then acknowledges on without wait
 """
 
 import asyncio
+import itertools
 import json
 import sys
 from collections import deque
@@ -13,11 +14,10 @@ from collections.abc import Iterator
 import mledger
 from demo import flights
 from demo.rowmap import RowMap
-from demo.subscriptions import CONFIG, SUBSCRIPTIONS, TOPIC, Subscription
+from demo.subscriptions import CLEAN_RESTART_AT, CONFIG, SUBSCRIPTIONS, TOPIC, Subscription
 
 BATCH = 500
 WINDOW_BATCHES = 16
-ACKNOWLEDGE_EVERY = 10_000
 PACE_S = 0.002
 
 
@@ -27,57 +27,64 @@ def main() -> None:
 
 
 async def own(url: str) -> None:
-    """Publish and acknowledge, then go on acknowledging until killed."""
+    """Publish and acknowledge, with one orderly restart in between, then go on acknowledging until killed."""
+    rows = RowMap()
+    payloads = batches()
     async with mledger.open_cluster(url, config=CONFIG) as cluster:
         topic = await cluster.create_topic(TOPIC)
         for subscription in SUBSCRIPTIONS:
             await topic.open_cursor(subscription.name, initial="earliest")
-        rows = await publish(topic)
+        await publish(topic, itertools.islice(payloads, CLEAN_RESTART_AT // BATCH), rows)
+        for subscription in SUBSCRIPTIONS:
+            await up_to(topic, subscription, rows)
+        await topic.close()
+
+        topic = await cluster.open_topic(TOPIC)
+        await topic.initialized()
+        await publish(topic, payloads, rows)
         await asyncio.gather(*(acknowledge(topic, each, rows) for each in SUBSCRIPTIONS))
         say(published=rows.rows, ranges=rows.ranges)
         await asyncio.to_thread(sys.stdin.readline)
         for subscription in SUBSCRIPTIONS:
             if subscription.in_flight is not None:
-                await go_on(await topic.open_cursor(subscription.name), subscription.in_flight, rows)
+                await go_on(topic.open_cursors[subscription.name], subscription.in_flight, rows)
         await asyncio.Event().wait()
 
 
-async def publish(topic: mledger.ManagedLedger) -> RowMap:
-    """Publish every row, subscriptions acknowledging behind; returns when all rows are acknowledged to us."""
-    rows = RowMap()
+async def publish(topic: mledger.ManagedLedger, payloads: Iterator[list[bytes]], rows: RowMap) -> None:
+    """Publish, subscriptions acknowledging behind; returns when all is acknowledged to us."""
     waiting: deque[asyncio.Future[tuple[mledger.AppendedRange, ...]]] = deque()
-    told = 0
-    for batch in batches():
+    behind: asyncio.Future[list[None]] | None = None
+    for batch in payloads:
         waiting.append(topic.append(batch))
         while len(waiting) > WINDOW_BATCHES:
-            for appended in await waiting.popleft():
-                rows.add(appended)
-        if rows.rows - told >= ACKNOWLEDGE_EVERY:
-            told = rows.rows
-            say(rows=told)
-            for subscription in SUBSCRIPTIONS:
-                follow(topic.open_cursors[subscription.name], subscription, rows)
-    for future in waiting:
-        for appended in await future:
-            rows.add(appended)
-    return rows
+            rows.extend(await waiting.popleft())
+        if behind is None or behind.done():
+            if behind is not None:
+                behind.result()
+                say(rows=rows.rows)
+            behind = asyncio.gather(*(up_to(topic, each, rows) for each in SUBSCRIPTIONS if rows.rows))
+    while waiting:
+        rows.extend(await waiting.popleft())
+    if behind is not None:
+        await behind
+    say(rows=rows.rows)
 
 
-def follow(cursor: mledger.Cursor, subscription: Subscription, rows: RowMap) -> None:
-    """Let a subscription acknowledge what is published by now, up to its snapshot; nobody waits for it."""
-    row = min(rows.rows, subscription.snapshot or subscription.cumulative) - 1
-    if cursor.mark_delete < rows.position(row):
-        keep(cursor.acknowledge_cumulative(rows.position(row)))
+async def up_to(topic: mledger.ManagedLedger, subscription: Subscription, rows: RowMap) -> None:
+    """Acknowledge what is published by now and the subscription acknowledges cumulatively, durably."""
+    cursor = topic.open_cursors[subscription.name]
+    last = rows.position(min(rows.rows, subscription.cumulative) - 1)
+    if cursor.mark_delete < last:  # it may have gone on to the next ledger by itself
+        await cursor.acknowledge_cumulative(last)
+    else:
+        await cursor.flush()
 
 
 async def acknowledge(topic: mledger.ManagedLedger, subscription: Subscription, rows: RowMap) -> None:
-    """Everything the subscription acknowledges durably; returns when it is."""
-    cursor = await topic.open_cursor(subscription.name)
-    if subscription.snapshot:
-        await cursor.acknowledge_cumulative(rows.position(subscription.snapshot - 1))
-        await cursor.close()
-        cursor = await topic.open_cursor(subscription.name)
-    await cursor.acknowledge_cumulative(rows.position(subscription.cumulative - 1))
+    """Everything the subscription acknowledges, durably."""
+    await up_to(topic, subscription, rows)
+    cursor = topic.open_cursors[subscription.name]
     if individual := [rows.position(row) for row in subscription.individual_rows()]:
         await cursor.acknowledge(individual)
     if subscription.closed:
@@ -86,11 +93,13 @@ async def acknowledge(topic: mledger.ManagedLedger, subscription: Subscription, 
 
 async def go_on(cursor: mledger.Cursor, first: int, rows: RowMap) -> None:
     """Acknowledge row after row from `first` on, without waiting for any to be durable."""
+    sent = []
     for row in range(first, rows.rows):
-        keep(cursor.acknowledge([rows.position(row)]))
+        sent.append(cursor.acknowledge([rows.position(row)]))
         if row % 100 == 0:
             say(in_flight=row - first)
             await asyncio.sleep(PACE_S)
+    await asyncio.gather(*sent)
 
 
 def batches() -> Iterator[list[bytes]]:
@@ -103,15 +112,6 @@ def batches() -> Iterator[list[bytes]]:
             batch = []
     if batch:
         yield batch
-
-
-_kept: set["asyncio.Future[None]"] = set()
-
-
-def keep(future: "asyncio.Future[None]") -> None:
-    """Hold on to an acknowledgement that nobody waits for; a failed one ends the process."""
-    _kept.add(future)
-    future.add_done_callback(_kept.discard)
 
 
 def say(**facts: object) -> None:

@@ -61,9 +61,9 @@ def _acknowledged(subscription: Subscription, rows: int) -> tuple[bytearray, byt
     for row in subscription.individual_rows():
         issued[row] = 1
     durable = bytearray(issued)
-    if subscription.ledger_destroyed:
+    if subscription.fallback is not None:
         durable = bytearray(rows)
-        durable[: subscription.snapshot] = b"\1" * subscription.snapshot
+        durable[: subscription.fallback] = b"\1" * subscription.fallback
     if subscription.in_flight is not None:
         issued[subscription.in_flight :] = b"\1" * (rows - subscription.in_flight)
     return durable, issued

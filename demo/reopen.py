@@ -5,6 +5,7 @@ Run as `python -m demo.reopen URL REPORT`; REPORT is what the owner told last, a
 
 import asyncio
 import json
+import logging
 import sys
 import time
 from pathlib import Path
@@ -41,6 +42,7 @@ class Timeline:
 
 def main() -> None:
     """Entry point."""
+    logging.getLogger().addHandler(logging.NullHandler())  # the timeline says what happens
     sys.exit(asyncio.run(reopen(sys.argv[1], json.loads(Path(sys.argv[2]).read_text()))))
 
 
@@ -73,8 +75,9 @@ async def reopen(url: str, told: dict[str, Any]) -> int:
 def show_cursors(cursors: dict[str, mledger.Cursor], dry_run: dict[str, dict[str, object]]) -> None:
     """The table of the cursors: what the dry run said before, and what opening made of it."""
     table = Table(box=None, padding=(0, 2, 0, 2), header_style="bold")
-    for heading in ("cursor", "acknowledged", "found in", "rule"):
-        table.add_column(heading, overflow="fold")
+    table.add_column("cursor", no_wrap=True)
+    for heading in ("found in", "rule"):
+        table.add_column(heading)
     for heading in ("position", "holes", "backlog"):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in SUBSCRIPTIONS:
@@ -83,7 +86,6 @@ def show_cursors(cursors: dict[str, mledger.Cursor], dry_run: dict[str, dict[str
         assert isinstance(rules, list)
         table.add_row(
             each.name,
-            each.what,
             str(before["found_in"]),
             " ".join(map(str, rules)),
             str(cursor.mark_delete),
@@ -113,7 +115,7 @@ async def read_back(topic: mledger.ManagedLedger, published: RowMap) -> list[str
     if row != flights.ROWS:
         differences.append(f"{row:,} entries, {flights.ROWS:,} rows")
     if not differences:
-        console.print(f"  {row:,} entries read, each equal to its source row, at the position its publisher was told")
+        console.print(f"  {row:,} entries read: each equals its source row and is where its publisher was told")
     return differences
 
 

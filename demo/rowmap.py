@@ -13,11 +13,15 @@ class RowMap:
         self._ranges: list[AppendedRange] = []
         self._starts: list[int] = []
         self.rows = 0
-        for each in ranges:
-            self.add(each)
+        self.extend(ranges)
 
-    def add(self, appended: AppendedRange) -> None:
-        """The next rows are at `appended`; one that goes on where the last ended is joined with it."""
+    def extend(self, ranges: Iterable[AppendedRange]) -> None:
+        """The next rows are at `ranges`."""
+        for each in ranges:
+            self._add(each)
+
+    def _add(self, appended: AppendedRange) -> None:
+        """A range that goes on where the last ended is joined with it."""
         count = appended.last_entry - appended.first_entry + 1
         last = self._ranges[-1] if self._ranges else None
         if last and last.ledger_id == appended.ledger_id and last.last_entry + 1 == appended.first_entry:

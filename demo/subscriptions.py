@@ -17,6 +17,7 @@ CONFIG = mledger.ManagedLedgerConfig(
     retention_time_ms=-1,
     retention_size_in_mb=-1,
 )
+CLEAN_RESTART_AT = 100_000  # rows
 TRIMMING = replace(CONFIG, retention_time_ms=0, retention_size_in_mb=0)
 
 BILLING = "billing"
@@ -29,8 +30,8 @@ EXPORT = "export"
 class Subscription:
     """A subscription and what it acknowledges: all of `cumulative` first rows, then those of `individual`.
 
-    `snapshot` rows were acknowledged when its cursor was last closed cleanly; `in_flight` starts the rows that are
-    acknowledged one after another, without waiting, until the owner is killed.
+    `in_flight` starts the rows that are acknowledged one after another, without waiting, until the owner is killed. One
+    whose cursor ledger is destroyed may fall back to `fallback` rows, no further.
     """
 
     name: str
@@ -38,10 +39,9 @@ class Subscription:
     cumulative: int
     individual: range = range(0)
     hole_every: int = 0
-    snapshot: int = 0
     in_flight: int | None = None
     closed: bool = False
-    ledger_destroyed: bool = False
+    fallback: int | None = None
 
     def individual_rows(self) -> Iterator[int]:
         """The rows acknowledged one by one, holes left out."""
@@ -54,5 +54,5 @@ SUBSCRIPTIONS = (
         AUDIT, "one by one with holes, then killed", 120_000, range(120_000, 240_000), hole_every=10, in_flight=240_000
     ),
     Subscription(DASHBOARD, "ahead of the others", ROWS - 76),
-    Subscription(EXPORT, "its cursor ledger is destroyed", 300_000, snapshot=100_000, ledger_destroyed=True),
+    Subscription(EXPORT, "its cursor ledger is destroyed", 300_000, fallback=CLEAN_RESTART_AT),
 )

@@ -48,7 +48,7 @@ def test_acknowledgements_in_flight_may_be_there_or_not_but_in_order() -> None:
 
 
 def test_a_destroyed_cursor_ledger_falls_back_to_the_snapshot_and_no_further() -> None:
-    subscription = Subscription("s", "", 3, snapshot=1, ledger_destroyed=True)
+    subscription = Subscription("s", "", 3, fallback=1)
     assert recount(subscription, bytearray([1, 0, 0, 0]), 3).differences == ()
     assert recount(subscription, bytearray([0, 0, 0, 0]), 4).differences != ()
     assert recount(subscription, bytearray([1, 1, 1, 1]), 0).differences != ()
