@@ -152,8 +152,10 @@ def _fit(position: Position, ledgers: LedgerList) -> tuple[Position, tuple[str, 
             position = Position(following, NO_ENTRY)
             rules.append("R6")
     if len(ledgers) and position > ledgers.last_position:
-        warnings.append(f"position {position} is past the end: moved back to {ledgers.last_position}")
-        position = ledgers.last_position
+        # what was appended since the topic was opened is not passed over
+        end = ledgers.last_position if ledgers.current is None else Position(ledgers.current, NO_ENTRY)
+        warnings.append(f"position {position} is past the end: moved back to {end}")
+        position = end
         rules.append("R7")
     return position, tuple(rules), tuple(warnings)
 

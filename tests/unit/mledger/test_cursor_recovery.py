@@ -133,6 +133,12 @@ def test_r7_a_position_past_the_end_is_moved_back_to_it():
     assert result.warnings == ("position 99:4 is past the end: moved back to 19:-1",)
 
 
+def test_r7_passes_over_nothing_that_was_appended_since_the_topic_was_opened():
+    appended = LedgerList([LedgerInfo(16, 3), LedgerInfo(19)], current=19, live_entries=4)
+    result = plan(znode((99, 4)), ledgers=appended)
+    assert (result.mark_delete, result.backlog) == (Position(19, -1), 4)
+
+
 def test_r7_without_a_new_ledger_the_end_is_the_last_entry():
     result = plan(znode((16, 30)), ledgers=LOOKED_AT)
     assert (result.mark_delete, result.read_position) == (Position(16, 2), Position(16, 3))
