@@ -36,7 +36,7 @@ def emit(
     line = {"bench": bench, "case": case, "value": _rounded(value), "unit": unit, "peer": peer}
     line |= {"peer_value": _rounded(peer_value), "ratio": _rounded(ratio)}
     line |= {"spread": [_rounded(edge) for edge in spread] if spread else None}
-    print(json.dumps(line | more), flush=True)
+    print(json.dumps(line | more, ensure_ascii=False), flush=True)
 
 
 def emit_pairs(bench: str, case: str, ours: Sequence[float], peers: Sequence[float], unit: str, peer: str) -> None:
