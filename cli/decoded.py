@@ -7,6 +7,7 @@ from typing import Any
 
 from cli.output import Value, readable
 from metastore import paths
+from metastore.bookies import decode_registration
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from metastore.errors import MetadataError
 from metastore.ledger_codec import decode_ledger_metadata
@@ -16,7 +17,7 @@ from metastore.records import Decoded
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeContent:
-    """A node's kind (`managed ledger`, `cursor`, `ledger`, `text`, `bytes`, `empty`) and its value as JSON has it."""
+    """A node's kind (`managed ledger`, `cursor`, `ledger`, `bookie`, `text`, `bytes`, `empty`); its value as JSON."""
 
     kind: str
     value: Value
@@ -35,6 +36,10 @@ def decode_node(path: str, data: bytes) -> NodeContent:
             return _record("cursor", decode_managed_cursor_info(data, path))
     if _is_ledger(path):
         return NodeContent("ledger", plain(decode_ledger_metadata(data, path)))
+    if parts[-2:-1] in (["available"], ["readonly"]):
+        return NodeContent(
+            "bookie", plain(decode_registration(parts[-1], data, read_only="readonly" in parts, path=path))
+        )
     text = readable(data)
     return NodeContent("bytes" if text == data.hex() else "text", text)
 
@@ -48,7 +53,8 @@ def plain(value: Any) -> Value:
     if isinstance(value, bytes):
         return readable(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        # A field without a representation says how the record was written, not what it means.
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
     if isinstance(value, tuple | list):
         if value and all(_is_pair(item) for item in value):
             return {key: plain(item) for key, item in value}

@@ -1,0 +1,49 @@
+"""The committed protobuf modules are those that proto/ gives, and the check sees when they are not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent.parent
+PARTS = ("proto", "tools", "metastore/pb", "bookie/pb")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    for part in PARTS:
+        (tmp_path / part).mkdir(parents=True)
+        for file in (ROOT / part).glob("*.p*"):
+            (tmp_path / part / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def check(checkout):
+    command = [sys.executable, "tools/generate_protos.py", "--check"]
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+
+
+def test_the_committed_modules_are_up_to_date(checkout):
+    result = check(checkout)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_changed_contract_is_seen(checkout):
+    contract = checkout / "proto" / "LedgerMetadata.proto"
+    contract.write_text(contract.read_text().replace("ctime = 10", "ctime = 13"))
+    result = check(checkout)
+    assert result.returncode == 1
+    assert "metastore/pb/LedgerMetadata_pb2.py is not what proto/ gives" in result.stderr
+
+
+def test_a_module_that_nothing_generates_is_seen(checkout):
+    (checkout / "bookie" / "pb" / "Old_pb2.py").write_text("")
+    assert "Old_pb2.py" in check(checkout).stderr
+
+
+def test_a_contract_without_an_owner_is_seen(checkout):
+    (checkout / "proto" / "New.proto").write_text('syntax = "proto2";\n')
+    result = check(checkout)
+    assert result.returncode != 0
+    assert "no package owns New" in result.stderr
