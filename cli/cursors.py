@@ -11,7 +11,7 @@ from cli.parameters import Properties, PropertyType, StartType
 from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.paths import TopicName
 from metastore.position import Position
-from mledger.cursor_recovery import CursorRecoveryPlan, Start
+from mledger.cursor_recovery import Start
 from mledger.events import Event
 from mledger.inspect import CursorInspection, Inspector
 

@@ -94,7 +94,7 @@ def follow(owner: "subprocess.Popen[str]") -> dict[str, Any]:
     assert owner.stdout is not None
     started = time.perf_counter()
     columns = (TextColumn("  publishing"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=flights.ROWS)
         for line in owner.stdout:
             told: dict[str, Any] = json.loads(line)

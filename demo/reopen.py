@@ -115,7 +115,9 @@ async def read_back(topic: mledger.ManagedLedger, published: RowMap) -> list[str
     if row != flights.ROWS:
         differences.append(f"{row:,} entries, {flights.ROWS:,} rows")
     if not differences:
-        console.print(f"  {row:,} entries read: each equals its source row and is where its publisher was told")
+        console.print(
+            f"  {row:,} entries read: each equals its source row and is where its publisher was told", soft_wrap=True
+        )
     return differences
 
 
