@@ -1,7 +1,7 @@
 """A cluster as its users see it: topics by name."""
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from bookie.client.client import BookKeeper
@@ -19,7 +19,7 @@ from mledger.events import EventSink, ignore_events
 from mledger.inspect import Inspector
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.managed_ledger import ManagedLedger, TopicState
-from mledger.opening import open_managed_ledger
+from mledger.opening import open_managed_ledger, wall_clock_ms
 from mledger.ownership import check_owner
 
 SESSION_TIMEOUT_S = 10.0
@@ -32,16 +32,17 @@ async def open_cluster(
     config: ManagedLedgerConfig | None = None,
     client: ClientConfig | None = None,
     session_timeout: float = SESSION_TIMEOUT_S,
+    now_ms: Callable[[], int] = wall_clock_ms,
 ) -> AsyncIterator["Cluster"]:
     """The cluster whose metadata is at `url` (`zk://host:port,…/chroot`); topics still open are closed on leaving.
 
     `config` is that of topics opened without one of their own, `client` that of the bookie client; `session_timeout` in
-    seconds. Raises InvalidMetadataUrl, StoreUnavailable.
+    seconds; `now_ms` is the clock, ms since 1970. Raises InvalidMetadataUrl, StoreUnavailable.
     """
     store = await open_store(url, session_timeout=session_timeout)
     async with store:
         bookkeeper = BookKeeper(store, client)
-        cluster = Cluster(store, bookkeeper, config or ManagedLedgerConfig(), session_timeout)
+        cluster = Cluster(store, bookkeeper, config or ManagedLedgerConfig(), session_timeout, now_ms)
         try:
             yield cluster
         except BaseException:
@@ -58,12 +59,18 @@ class Cluster:
     """Topics of one cluster. Topic names are Pulsar's: `persistent://tenant/namespace/topic`, or its short forms."""
 
     def __init__(
-        self, store: MetadataStore, bookkeeper: BookKeeper, config: ManagedLedgerConfig, session_timeout: float
+        self,
+        store: MetadataStore,
+        bookkeeper: BookKeeper,
+        config: ManagedLedgerConfig,
+        session_timeout: float,
+        now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._bookkeeper = bookkeeper
         self._config = config
         self._session_timeout = session_timeout
+        self._now_ms = now_ms
         self._open: dict[str, ManagedLedger] = {}
 
     @property
@@ -167,6 +174,7 @@ class Cluster:
             config or self._config,
             emit=events,
             on_step=on_step,
+            now_ms=self._now_ms,
         )
         self._open[managed_ledger.name] = managed_ledger
         return managed_ledger

@@ -1,0 +1,119 @@
+"""Puts a dump of the golden data into real stores: nodes into ZooKeeper, entries onto bookies, byte by byte."""
+
+import contextlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from bookie import wire
+from bookie.client.quorum import write_set
+from bookie.digest import master_key
+from metastore.errors import NodeExists, NodeNotFound
+from metastore.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
+from metastore.ledger_metadata import LedgerMetadata, Segment
+from metastore.paths import ledger_path
+from metastore.store import Create, Delete, MetadataStore
+from tests.support.bookies import BookieProcess
+from tests.support.raw_bookie import RawClient
+from tests.support.scenarios import GOLDEN, MANAGED_LEDGERS, Reopening
+
+IDS_AT_ONCE = 100
+
+
+async def draw_ids(store: MetadataStore, below: int) -> None:
+    """Use up the ledger ids below `below`, as other topics would have."""
+    folder = "/ledgers/idgen"
+    with contextlib.suppress(NodeExists):
+        await store.create(folder)
+    drawn = 0
+    while drawn < below:
+        count = min(IDS_AT_ONCE, below - drawn)
+        made = await store.multi([Create(f"{folder}/ID-", sequential=True)] * count)
+        await store.multi([Delete(str(path)) for path in made])
+        drawn += count
+
+
+def worlds(cases: Iterable[Reopening]) -> dict[str, int]:
+    """A number for each scenario: scenarios of one number share no ledger id, and so can share bookies."""
+    ids: dict[str, set[int]] = {}
+    for case in cases:
+        ids.setdefault(case.scenario, set()).update(case.stores.ledgers)
+    taken: list[set[int]] = []
+    numbers: dict[str, int] = {}
+    for scenario, used in ids.items():
+        number = next((at for at, others in enumerate(taken) if not others & used), len(taken))
+        if number == len(taken):
+            taken.append(set())
+        taken[number] |= used
+        numbers[scenario] = number
+    return numbers
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A dump in the stores, and the entries of its data ledgers in order."""
+
+    ledgers: tuple[int, ...]
+    payloads: dict[int, list[bytes]]
+
+
+async def load(store: MetadataStore, bookies: Sequence[BookieProcess], case: Reopening) -> Loaded:
+    """Write the ledgers of the case's dump that are still there, their entries, and the topic's nodes."""
+    stage = next(
+        stage
+        for stage in json.loads((GOLDEN / "entries" / f"{case.scenario}.json").read_text())["stages"]
+        if stage["stage"] == case.stage
+    )
+    members = _members(case, bookies)
+    payloads: dict[int, list[bytes]] = {}
+    for ledger in stage["ledgers"]:
+        ledger_id = ledger["ledgerId"]
+        if ledger_id not in case.stores.ledgers:
+            continue
+        path = ledger_path(ledger_id)
+        metadata = decode_ledger_metadata(case.stores.znodes[path], path)
+        ours = replace(metadata, segments=tuple(_moved(segment, members) for segment in metadata.segments))
+        await store.create(path, encode_ledger_metadata(ours), parents=True)
+        await _add(ours, ledger["entries"], bookies)
+        payloads[ledger_id] = [bytes.fromhex(entry["decoded"]["payload_hex"]) for entry in ledger["entries"]]
+    topic = MANAGED_LEDGERS + case.topic
+    for path, data in sorted(case.stores.znodes.items()):
+        if path == topic or path.startswith(f"{topic}/"):
+            await store.create(path, data, parents=True)
+    return Loaded(tuple(payloads), payloads)
+
+
+async def unload(store: MetadataStore, loaded: Loaded) -> None:
+    """Delete the metadata of what is left of the dump's ledgers."""
+    for ledger_id in loaded.ledgers:
+        with contextlib.suppress(NodeNotFound):
+            await store.delete(ledger_path(ledger_id))
+
+
+def _members(case: Reopening, bookies: Sequence[BookieProcess]) -> dict[str, BookieProcess]:
+    """Which of ours stands for which bookie of the dump."""
+    theirs = {
+        bookie
+        for ledger_id in case.stores.ledgers
+        for segment in decode_ledger_metadata(case.stores.znodes[ledger_path(ledger_id)], "").segments
+        for bookie in segment.bookies
+    }
+    return dict(zip(sorted(theirs), bookies, strict=False))
+
+
+def _moved(segment: Segment, members: dict[str, BookieProcess]) -> Segment:
+    return replace(segment, bookies=tuple(members[bookie].bookie_id for bookie in segment.bookies))
+
+
+async def _add(metadata: LedgerMetadata, entries: list[dict], bookies: Sequence[BookieProcess]) -> None:
+    frames: dict[str, list[bytes]] = {}
+    for entry in entries:
+        ensemble = metadata.segment_at(entry["entry"]).bookies
+        stored = bytes.fromhex(entry["hex"])
+        frame = wire.encode_add(master_key(metadata.password or b""), stored, wire.Flag.RECOVERY_ADD)
+        for index in write_set(entry["entry"], metadata.ensemble_size, metadata.write_quorum):
+            frames.setdefault(ensemble[index], []).append(frame)
+    for bookie in bookies:
+        async with RawClient(bookie) as client:
+            for frame in frames.get(bookie.bookie_id, ()):
+                assert (await client.ask(frame)).error == 0
