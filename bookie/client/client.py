@@ -13,6 +13,7 @@ from bookie.client.config import ClientConfig
 from bookie.client.end_reads import EndReader
 from bookie.client.held_metadata import HeldMetadata
 from bookie.client.ledger_recovery import LedgerRecovery
+from bookie.client.metadata_batches import MetadataReads, MetadataUpdates
 from bookie.client.peek import Peek, PeekedEnd, closed_end, find_confirmed_end, find_unconfirmed_end, peeked
 from bookie.client.placement import check_quorums, plan_ensemble
 from bookie.client.pool import BookiePool, Lane
@@ -53,6 +54,7 @@ class BookKeeperReader:
         self._config = config or ClientConfig()
         self._pool = BookiePool(reader, self._config)
         self._records = LedgerStoreReader(reader, self._config.ledgers_root)
+        self._metadata_reads = MetadataReads(self._records)
         self.bad_replicas: list[BadReplica] = []
         """Missing and damaged copies met since this client was made, the last thousand of them."""
         self.on_bad_replica: Callable[[BadReplica], None] | None = None
@@ -103,10 +105,10 @@ class BookKeeperReader:
         await self._pool.close()
 
     async def _read_metadata(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
-        try:
-            return await self._records.read(ledger_id)
-        except NodeNotFound as error:
-            raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted") from error
+        found = await self._metadata_reads.read(ledger_id)
+        if found is None:
+            raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted")
+        return found
 
     def _reader(self, ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, digest: Digest) -> LedgerReader:
         return LedgerReader(
@@ -127,6 +129,7 @@ class BookKeeper(BookKeeperReader):
     ) -> None:
         super().__init__(store, config)
         self._store = LedgerStore(store, self._config.ledgers_root)
+        self._updates = MetadataUpdates(store, self._store)
         self._chance = chance or random.Random()
         self._recoveries: dict[int, asyncio.Task[LedgerMetadata]] = {}
 
@@ -170,7 +173,7 @@ class BookKeeper(BookKeeperReader):
             custom_metadata=tuple(custom_metadata),
         )
         ledger_id, version = await self._create_record(metadata, also, above)
-        held = HeldMetadata(self._store, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
+        held = HeldMetadata(self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
         writer = LedgerWriter(
             held,
             make_digest(digest_type, password),
@@ -254,7 +257,7 @@ class BookKeeper(BookKeeperReader):
     ) -> LedgerMetadata:
         task = self._recoveries.get(ledger_id)
         if task is None:
-            held = HeldMetadata(self._store, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
+            held = HeldMetadata(self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
             recovery = LedgerRecovery(held, digest, password, self._pool, self._config, chance=self._chance)
             task = asyncio.create_task(recovery.run())
             self._recoveries[ledger_id] = task

@@ -46,20 +46,23 @@ class EndReader:
         """
         ensemble = metadata.ensemble
         found = Ends([None] * len(ensemble))
-        tasks = {
-            asyncio.create_task(self._read(bookie, LAST_ENTRY, flags)): index for index, bookie in enumerate(ensemble)
-        }
-        waiting = set(tasks)
-        try:
-            while waiting:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    self._note(found, tasks[task], ensemble[tasks[task]], task)
-                if not wait_for_all and covered(found.answers, metadata.write_quorum, metadata.ack_quorum):
-                    break
-        finally:
-            for task in waiting:
-                task.cancel()
+        connections = await self._pool.connections(ensemble, self._lane)
+        asked: dict[asyncio.Future[tuple[int, bytes]], int] = {}
+        for index, bookie in enumerate(ensemble):
+            connection = connections[bookie]
+            if isinstance(connection, BookieUnavailable):
+                self._note_error(found, index, connection)
+            else:
+                asked[connection.read(self.ledger_id, LAST_ENTRY, flags, self._key)] = index
+        waiting = set(asked)
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for answer in done:
+                self._note(found, asked[answer], ensemble[asked[answer]], answer)
+            if not wait_for_all and covered(found.answers, metadata.write_quorum, metadata.ack_quorum):
+                break
+        for answer in waiting:
+            answer.cancel()
         return found
 
     async def entry(self, metadata: LedgerMetadata, entry: int) -> tuple[Finding, StoredEntry | None, list[str]]:
@@ -69,7 +72,7 @@ class EndReader:
         troubles: list[str] = []
         for index in write_set(entry, len(bookies), metadata.write_quorum):
             try:
-                code, stored = await self._read(bookies[index], entry, self._flags)
+                code, stored = await self._read(bookies[index], entry)
             except BookieUnavailable as error:
                 answers.append(Answer.UNKNOWN)
                 troubles.append(str(error))
@@ -83,20 +86,21 @@ class EndReader:
                 return finding, None, troubles
         return Finding.UNDECIDED, None, troubles
 
-    async def _read(self, bookie: str, entry: int, flags: int) -> tuple[int, bytes]:
-        connection = await self._pool.connection(bookie, self._lane)
-        code, stored = await connection.read(self.ledger_id, entry, flags, self._key)
+    async def _read(self, bookie: str, entry: int) -> tuple[int, bytes]:
+        connection = self._pool.opened(bookie, self._lane) or await self._pool.connection(bookie, self._lane)
+        code, stored = await connection.read(self.ledger_id, entry, self._flags, self._key)
         if code == Code.UNAUTHORIZED:
-            raise Unauthorized(f"ledger {self.ledger_id}, bookie {bookie}: the password is not the ledger's")
+            raise self._unauthorized(bookie)
         return code, stored
 
-    def _note(self, found: Ends, index: int, bookie: str, task: asyncio.Task[tuple[int, bytes]]) -> None:
-        error = task.exception()
+    def _note(self, found: Ends, index: int, bookie: str, answer: asyncio.Future[tuple[int, bytes]]) -> None:
+        error = answer.exception()
         if isinstance(error, BookieUnavailable):
-            found.answers[index] = Answer.UNKNOWN
-            found.troubles.append(str(error))
+            self._note_error(found, index, error)
             return
-        code, stored = task.result()
+        code, stored = answer.result()
+        if code == Code.UNAUTHORIZED:
+            raise self._unauthorized(bookie)
         found.answers[index] = answer_of(code)
         if code == Code.OK:
             opened = self._open(bookie, None, code, stored, found.troubles)
@@ -106,6 +110,13 @@ class EndReader:
                 found.reports.append(Reported(opened.entry, opened.last_add_confirmed, opened.length))
         elif found.answers[index] is Answer.UNKNOWN:
             found.troubles.append(f"bookie {bookie}: error {code} to the read of the last entry")
+
+    def _note_error(self, found: Ends, index: int, error: BookieUnavailable) -> None:
+        found.answers[index] = Answer.UNKNOWN
+        found.troubles.append(str(error))
+
+    def _unauthorized(self, bookie: str) -> Unauthorized:
+        return Unauthorized(f"ledger {self.ledger_id}, bookie {bookie}: the password is not the ledger's")
 
     def _open(
         self, bookie: str, entry: int | None, code: int, stored: bytes, troubles: list[str]

@@ -16,7 +16,7 @@ from bookie.errors import BookieRefused
 _FEW = 6  # below this many entries a loop is faster than arrays
 _HEADER_AT = wire.ENTRY_AT
 _HEADER_END = _HEADER_AT + wire.ENTRY_HEAD.size
-_PREFIX = wire.ADD_HEAD.size - 16
+_RECOVERY_ADD = wire.header_word(wire.Op.ADD, wire.Flag.RECOVERY_ADD | wire.Flag.HIGH_PRIORITY)
 
 
 class AddFramer:
@@ -82,10 +82,9 @@ class AddFramer:
 
 def recovery_parts(stored: Sequence[bytes], master_key: bytes) -> list[bytes]:
     """Recovery adds of entries as a bookie stored them, each in two parts, head and entry."""
-    header = wire.header_word(wire.Op.ADD, wire.Flag.RECOVERY_ADD | wire.Flag.HIGH_PRIORITY)
     parts = []
     for entry in stored:
-        parts += [wire.HEAD.pack(4 + len(master_key) + len(entry), header) + master_key, entry]
+        parts += [wire.HEAD.pack(4 + len(master_key) + len(entry), _RECOVERY_ADD) + master_key, entry]
     return parts
 
 

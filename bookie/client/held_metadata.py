@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from bookie.client.metadata_batches import MetadataUpdates
 from bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
 from metastore.errors import BadVersion, NodeNotFound, SessionExpired, StoreUnavailable
 from metastore.ledger_metadata import LedgerMetadata
-from metastore.ledgers import LedgerStore
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class HeldMetadata:
     """A ledger's metadata as this client last knew it in the store, and its version there."""
 
     def __init__(
-        self, store: LedgerStore, ledger_id: int, metadata: LedgerMetadata, version: int, *, timeout_s: float
+        self, store: MetadataUpdates, ledger_id: int, metadata: LedgerMetadata, version: int, *, timeout_s: float
     ) -> None:
         self.ledger_id, self.metadata, self.version = ledger_id, replace(metadata, c_token=0), version
         self._store, self._timeout_s = store, timeout_s

@@ -30,6 +30,8 @@ from metastore.ledger_metadata import LedgerMetadata, LedgerState, Segment
 
 logger = logging.getLogger(__name__)
 
+_FENCING_READ = int(Flag.FENCE)
+_RECOVERY_READ = int(Flag.FENCE | Flag.HIGH_PRIORITY)
 _AT_ONCE = 256  # entries read ahead of the write-back
 
 
@@ -49,9 +51,7 @@ class LedgerRecovery:
         self.ledger_id = held.ledger_id
         self._held, self._pool, self._config, self._chance = held, pool, config, chance
         self._key = master_key(password)
-        self._end_reader = EndReader(
-            self.ledger_id, digest, pool, Lane.RECOVERY, Flag.FENCE | Flag.HIGH_PRIORITY, self._key
-        )
+        self._end_reader = EndReader(self.ledger_id, digest, pool, Lane.RECOVERY, _RECOVERY_READ, self._key)
         self._segments: tuple[Segment, ...] | None = None
         self._write_back: Replication | None = None
 
@@ -77,7 +77,7 @@ class LedgerRecovery:
         return await self._close(last_entry, length)
 
     async def _fence(self, metadata: LedgerMetadata) -> Ends:
-        ends = await self._end_reader.ends(metadata, Flag.FENCE, wait_for_all=False)
+        ends = await self._end_reader.ends(metadata, _FENCING_READ, wait_for_all=False)
         if not covered(ends.answers, metadata.write_quorum, metadata.ack_quorum):
             raise RecoveryUndecided(
                 f"ledger {self.ledger_id}: too few bookies of {', '.join(metadata.ensemble)} can be fenced to recover "

@@ -36,7 +36,7 @@ class BookiePool:
         self._refused: dict[str, tuple[float, str]] = {}
         self._registrations: list[BookieRegistration] = []
         self._registrations_at = float("-inf")
-        self._closed = False
+        self.closed = False
 
     async def registrations(self, *, fresh: bool = False) -> list[BookieRegistration]:
         """The bookies registered now, or up to a second ago unless `fresh`."""
@@ -60,12 +60,17 @@ class BookiePool:
         logger.warning("bookie_failed bookie=%s reason=%s", bookie_id, reason)
         self._failed_at[bookie_id] = asyncio.get_running_loop().time()
 
+    def opened(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection | None:
+        """The connection to `bookie_id` that is open already, if there is one."""
+        found = self._open.get((bookie_id, lane))
+        return None if found is None or found.closed else found
+
     async def connection(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection:
         """An open connection to `bookie_id`; BookieUnavailable if there is none to be had."""
-        key = bookie_id, lane
-        found = self._open.get(key)
-        if found is not None and not found.closed:
+        found = self.opened(bookie_id, lane)
+        if found is not None:
             return found
+        key = bookie_id, lane
         opening = self._opening.get(key)
         if opening is None:
             self._check_refused(bookie_id)
@@ -78,10 +83,18 @@ class BookiePool:
         self, bookie_ids: Iterable[str], lane: Lane = Lane.NORMAL
     ) -> dict[str, BookieConnection | BookieUnavailable]:
         """Connections to several bookies, opened side by side; the error where there is none."""
-        ids = list(bookie_ids)
-        results = await asyncio.gather(*(self.connection(bookie, lane) for bookie in ids), return_exceptions=True)
         found: dict[str, BookieConnection | BookieUnavailable] = {}
-        for bookie, result in zip(ids, results, strict=True):
+        missing = []
+        for bookie in bookie_ids:
+            opened = self.opened(bookie, lane)
+            if opened is None:
+                missing.append(bookie)
+            else:
+                found[bookie] = opened
+        if not missing:
+            return found
+        results = await asyncio.gather(*(self.connection(each, lane) for each in missing), return_exceptions=True)
+        for bookie, result in zip(missing, results, strict=True):
             if isinstance(result, BookieConnection | BookieUnavailable):
                 found[bookie] = result
             else:
@@ -90,7 +103,7 @@ class BookiePool:
 
     async def close(self) -> None:
         """Close every connection."""
-        self._closed = True
+        self.closed = True
         for task in list(self._opening.values()):
             task.cancel()
         for connection in list(self._open.values()):
@@ -101,13 +114,13 @@ class BookiePool:
         self._opening.pop(key, None)
         if task.cancelled() or task.exception() is not None:
             return  # whoever asked has the error
-        if self._closed:
+        if self.closed:
             task.result().close()
         else:
             self._open[key] = task.result()
 
     def _check_refused(self, bookie_id: str) -> None:
-        if self._closed:
+        if self.closed:
             raise BookieUnavailable(f"bookie {bookie_id}: this client is closed")
         at, reason = self._refused.get(bookie_id, (float("-inf"), ""))
         if asyncio.get_running_loop().time() - at < _CONNECT_AGAIN_S:

@@ -83,9 +83,9 @@ class Reported:
 
 
 def read_ahead(first: int, reports: Sequence[Reported], limit: int) -> int:
-    """The last entry to ask for at once from `first` on: as far as bookies reported entries, `limit` at most."""
+    """The last entry to ask for at once from `first` on: one behind those that bookies reported, `limit` at most."""
     highest = max((report.entry for report in reports), default=NO_ENTRY)
-    return max(first, min(highest, first + limit - 1))
+    return max(first, min(highest + 1, first + limit - 1))
 
 
 def known_length(last_entry: int, reports: Sequence[Reported]) -> int | None:

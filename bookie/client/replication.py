@@ -22,6 +22,7 @@ from bookie.errors import (
     BookieError,
     BookieUnavailable,
     Code,
+    LedgerClosed,
     LedgerFenced,
     NoSuchLedger,
     NotEnoughBookies,
@@ -209,7 +210,9 @@ class Replication:
     def connection_lost(self, connection: BookieConnection, reason: str) -> None:
         """No more answers will come from this connection."""
         index = self._indexes.get(connection)
-        if index is not None:
+        if self._pool.closed:
+            self.stop(LedgerClosed(f"ledger {self.ledger_id}: the client that wrote it was closed"))
+        elif index is not None:
             self._pool.note_failure(connection.bookie_id, reason)
             self._bookies_failed({index: reason})
 

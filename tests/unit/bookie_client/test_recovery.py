@@ -93,9 +93,9 @@ def test_reading_starts_at_the_last_ensemble_if_that_is_later():
     assert first_entry_to_read(12, metadata(0, 10)) == 13
 
 
-def test_reading_ahead_goes_as_far_as_bookies_reported_entries():
+def test_reading_ahead_goes_one_entry_behind_those_that_bookies_reported():
     assert read_ahead(5, [], 100) == 5
-    assert read_ahead(5, [Reported(3), Reported(20)], 100) == 20
+    assert read_ahead(5, [Reported(3), Reported(20)], 100) == 21
     assert read_ahead(5, [Reported(300)], 100) == 104
     assert read_ahead(25, [Reported(20)], 100) == 25
 
