@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from bookie.client.client import BookKeeper
 from bookie.client.config import ClientConfig
 from metastore.codec import encode_managed_ledger_info
-from metastore.errors import NodeExists
+from metastore.errors import MetadataError, NodeExists
 from metastore.paths import TopicName, managed_ledger_path
 from metastore.records import ManagedLedgerInfo
 from metastore.store import MetadataReader, MetadataStore
@@ -23,6 +23,7 @@ from mledger.opening import open_managed_ledger, wall_clock_ms
 from mledger.ownership import check_owner
 
 SESSION_TIMEOUT_S = 10.0
+NEW_VERSION = 0
 
 
 @asynccontextmanager
@@ -101,7 +102,12 @@ class Cluster:
             )
         except NodeExists:
             raise TopicExists(f"{topic} exists already: open it") from None
-        return await self._open_now(topic, config, events, on_step)
+        try:
+            return await self._open_now(topic, config, events, on_step)
+        except BaseException:
+            with contextlib.suppress(MetadataError):  # a topic without a ledger is not left behind
+                await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
+            raise
 
     async def open_topic(
         self,
