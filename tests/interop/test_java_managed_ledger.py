@@ -26,6 +26,8 @@ from tests.support.originals import OriginalError
 
 pytestmark = pytest.mark.interop
 
+LEFT_OF_BATCH = [0b1010_1111_0101]
+
 
 @pytest.fixture
 def topic(request):
@@ -263,3 +265,43 @@ def test_thousands_of_holes_go_to_java_and_back(side, topic):
         return cursor.individually_deleted, cursor.backlog
 
     assert with_cluster(side, look) == (holes, backlog)
+
+
+def test_java_finds_the_batch_indexes_that_we_acknowledged(side, topic):
+    config = replace(CONFIG, deletion_at_batch_index_level_enabled=True)
+
+    async def write(cluster):
+        ledger = await cluster.create_topic(full_name(topic), config=config)
+        (where,) = await ledger.append(PAYLOADS[:10])
+        cursor = await ledger.open_cursor("batches")
+        await cursor.acknowledge_batch(where.positions()[4], LEFT_OF_BATCH)
+        await ledger.close()
+        return where.positions()[4]
+
+    position = with_cluster(side, write)
+    opened_by_java(side.java, topic, batch_index=True)
+    found = side.java.call(
+        "topic.batch_index", topic=managed_ledger_name(topic), cursor="batches", position=list(position)
+    )
+    assert found["ack_set"] == LEFT_OF_BATCH
+
+
+def test_we_find_the_batch_indexes_that_java_acknowledged(side, topic, start_original):
+    name = managed_ledger_name(topic)
+    with start_original() as java:
+        java.call("topic.connect", zookeeper=side.bookies.tree.zookeeper)
+        java.call("topic.open", topic=name, batch_index=True)
+        entries = [payload.hex() for payload in PAYLOADS[:10]]
+        positions = java.call("topic.append", topic=name, entries=entries)["positions"]
+        java.call("topic.cursor", topic=name, cursor="batches")
+        # the original keeps batch indexes in a cursor ledger only, and only a whole entry's acknowledgement makes one
+        java.call("topic.ack", topic=name, cursor="batches", positions=[positions[7]])
+        java.call("topic.ack_batch", topic=name, cursor="batches", position=positions[4], ack_set=LEFT_OF_BATCH)
+
+    async def look(cluster):
+        config = replace(CONFIG, deletion_at_batch_index_level_enabled=True)
+        ledger = await cluster.open_topic(full_name(topic), config=config)
+        cursor = await ledger.open_cursor("batches")
+        return cursor.batch_deleted(mledger.Position(*positions[4])), cursor.backlog
+
+    assert with_cluster(side, look) == (tuple(LEFT_OF_BATCH), 9)

@@ -21,6 +21,7 @@ import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerFactoryConfig;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.bookkeeper.mledger.impl.AckSetStateUtil;
 import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
 import org.apache.bookkeeper.mledger.impl.ManagedLedgerFactoryImpl;
 import org.apache.pulsar.common.api.proto.CommandSubscribe.InitialPosition;
@@ -41,6 +42,8 @@ final class Topics implements Main.Family {
             case "cursor" -> cursor(request);
             case "ack" -> ack(request);
             case "ack_many" -> ackMany(request);
+            case "ack_batch" -> ackBatch(request);
+            case "batch_index" -> batchIndex(request);
             case "mark_delete" -> markDelete(request);
             case "cursor_properties" -> cursorProperties(request);
             case "read" -> read(request);
@@ -128,7 +131,24 @@ final class Topics implements Main.Family {
         return Main.JSON.createObjectNode();
     }
 
-    /** {topic, cursors: [name], positions, initial?} → {}: opens the cursors and acks the positions on each of them. */
+    /** {topic, cursor, position, ack_set: [word]} → {}: bits that are 0 are acknowledged; once persisted. */
+    private ObjectNode ackBatch(ObjectNode request) throws Exception {
+        Position position = position(request.get("position"));
+        long[] words = Main.JSON.convertValue(request.get("ack_set"), long[].class);
+        found(request).delete(
+                AckSetStateUtil.createPositionWithAckSet(position.getLedgerId(), position.getEntryId(), words));
+        return Main.JSON.createObjectNode();
+    }
+
+    /** {topic, cursor, position} → {ack_set: [word] or null}: what is left of a partly acknowledged batch. */
+    private ObjectNode batchIndex(ObjectNode request) throws Exception {
+        long[] words = found(request).getDeletedBatchIndexesAsLongArray(position(request.get("position")));
+        ObjectNode result = Main.JSON.createObjectNode();
+        result.set("ack_set", Main.JSON.valueToTree(words));
+        return result;
+    }
+
+    /** {topic, cursors: [name], positions} → {}: opens the cursors and acks the positions on each of them. */
     private ObjectNode ackMany(ObjectNode request) throws Exception {
         List<Position> positions = positions(request.get("positions"));
         List<CompletableFuture<Void>> pending = new ArrayList<>();
