@@ -62,8 +62,9 @@ def main() -> None:
     parser.add_argument("--holes", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0, help="not used: the work is given, not the time")
+    parser.add_argument("--no-peer", action="store_true", help="leave the originals out")
     args = parser.parse_args()
-    class_path = None if missing_tools() else build()
+    class_path = None if args.no_peer or missing_tools() else build()
     own, peers = [], []
     for _ in range(args.pairs):
         own.append(ours(args.cursors, args.holes))

@@ -1,0 +1,76 @@
+"""The benchmarks run, verify what they wrote and print what `docs/benchmarks.md` is made of. No figure is judged."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bench import ceiling
+from bench.__main__ import table
+from bench.payloads import batches, pool
+from bench.report import emit, emit_pairs
+from bench.rig import ROOT, NotEnoughDisk, require_disk
+
+KEYS = {"bench", "case", "value", "unit", "peer", "peer_value", "ratio"}
+
+
+def run_bench(script, *options):
+    command = [sys.executable, str(ROOT / "bench" / script), "--pairs", "1", *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_ceiling_measures_a_replicated_append():
+    figures = ceiling.measure(size=100, window=100, seconds=0.2)
+    assert figures.entries_per_s > 0
+    assert 0 < figures.p50_ms <= figures.p99_ms
+
+
+@pytest.mark.parametrize("case", ["flights rows", "1 KiB, window 1"])
+def test_append_reads_back_every_entry_and_holds_itself_against_the_ceiling(case):
+    results = run_bench("append.py", "--seconds", 0.3, "--case", case)
+    assert all(result.keys() >= KEYS for result in results)
+    assert {result["peer"] for result in results} == {"ceiling", "limit", None}
+    (verified,) = (result for result in results if "verified" in result["case"])
+    assert verified["entries"] > 0
+
+
+def test_read_gives_the_topic_to_a_process_without_a_cache():
+    results = run_bench("read.py", "--seconds", 0.1)
+    assert [result["unit"] for result in results] == ["entries/s", "µs/entry", "MiB", "MiB"]
+    assert results[0]["peer"] == "append ceiling"
+
+
+def test_recover_checks_every_cursor_of_a_killed_owner():
+    results = run_bench("recover.py", "--cursors", 5, "--holes", 3, "--no-peer")
+    assert [result["case"] for result in results] == [
+        "5 cursors with 3 holes: first append",
+        "5 cursors with 3 holes: all cursors recovered",
+    ]
+    assert all(result["peer"] is None and result["ratio"] is None for result in results)
+
+
+def test_payloads_are_distinct_and_batches_go_round_them():
+    payloads = pool("100")
+    assert len(set(payloads)) == len(payloads)
+    assert {len(payload) for payload in payloads} == {100}
+    turns = batches(payloads[:7], 3)
+    assert [next(turns) for _ in range(3)] == [payloads[0:3], payloads[3:6], [payloads[6], payloads[0], payloads[1]]]
+
+
+def test_a_pairs_ratio_is_the_median_of_the_ratios(capsys):
+    emit_pairs("append", "case", [10.0, 30.0, 20.0], [10.0, 10.0, 40.0], "entries/s", "ceiling")
+    line = json.loads(capsys.readouterr().out)
+    assert (line["value"], line["peer_value"], line["ratio"], line["spread"]) == (20.0, 10.0, 1.0, [0.5, 3.0])
+
+
+def test_results_become_a_table(capsys):
+    emit("append", "no peer", 1234.4, "entries/s")
+    text = table([json.loads(capsys.readouterr().out)])
+    assert text.splitlines()[-1] == "| append | no peer | 1,234 | entries/s |  |  |  |  |"
+
+
+def test_a_run_that_does_not_fit_the_disk_is_refused():
+    with pytest.raises(NotEnoughDisk, match="TMPDIR"):
+        require_disk(1 << 60)
