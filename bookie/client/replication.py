@@ -9,15 +9,16 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from bookie.client.config import ClientConfig
 from bookie.client.connection import BookieConnection
-from bookie.client.placement import plan_replacements, replace_members
+from bookie.client.placement import replace_members
 from bookie.client.pool import BookiePool, Lane
 from bookie.client.quorum import Resend, WriteQuorum, entries_of
+from bookie.client.replacing import find_replacements, take_back
 from bookie.errors import (
     BookieError,
     BookieUnavailable,
@@ -28,7 +29,7 @@ from bookie.errors import (
     NotEnoughBookies,
     Unauthorized,
 )
-from metastore.errors import MledgerError, StoreUnavailable
+from metastore.errors import MledgerError
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class Replication:
         self._repairing: asyncio.Task[None] | None = None
         self._changes = 0
         self._failed_at: dict[int, float] = {}
+        self._away: set[int] = set()
         self._reasons: dict[int, str] = {}
         self._retry: asyncio.TimerHandle | None = None
         self._retry_s = config.replace_retry_s
@@ -133,6 +135,8 @@ class Replication:
                     connection.write(frames)
         if self._check is None:
             self._start_checks()
+        if self._away:
+            self._repair_now()
         return future
 
     async def drained(self) -> None:
@@ -212,9 +216,12 @@ class Replication:
         index = self._indexes.get(connection)
         if self._pool.closed:
             self.stop(LedgerClosed(f"ledger {self.ledger_id}: the client that wrote it was closed"))
-        elif index is not None:
+        elif index is not None and self.quorum.outstanding(index):
             self._pool.note_failure(connection.bookie_id, reason)
             self._bookies_failed({index: reason})
+        elif index is not None:
+            self._away.add(index)  # looked for again when there is something to send
+            self._take_out({index: reason})
 
     def writable_again(self, _: BookieConnection) -> None:
         """A send buffer has drained: batches may be waiting for it."""
@@ -249,8 +256,12 @@ class Replication:
             self.connection_lost(connection, "the connection was lost")
 
     def _bookies_failed(self, reasons: dict[int, str]) -> None:
-        if self.failure is not None:
-            return
+        if self.failure is None:
+            self._take_out(reasons)
+            self._complete(self.quorum.acknowledged_below)
+            self._repair_now()
+
+    def _take_out(self, reasons: dict[int, str]) -> None:
         for index, reason in reasons.items():
             connection = self._connections[index]
             if connection is not None:
@@ -259,8 +270,6 @@ class Replication:
                 self._connections[index] = None
             self._failed_at[index], self._reasons[index] = self._loop.time(), reason
         self.quorum.failed(reasons.keys())
-        self._complete(self.quorum.acknowledged_below)
-        self._repair_now()
 
     def _repair_now(self) -> None:
         if self._retry is not None:
@@ -273,7 +282,7 @@ class Replication:
         """Replace the failed bookies, as many as there are others for; see later about the rest (Q2)."""
         try:
             while self.quorum.down:
-                found = await self._find(self.quorum.down)
+                found = await self._find()
                 if not found:
                     break
                 await self._change(found)
@@ -319,45 +328,19 @@ class Replication:
             self._resend(resend)
         self._complete(self.quorum.acknowledged_below)
 
-    async def _find(self, failed: Collection[int]) -> dict[int, BookieConnection]:
-        """Connections to bookies that can take the places of the failed ones, as many as there are."""
-        found: dict[int, BookieConnection] = {}
-        unreachable: set[str] = set()
-        missing = set(failed)
-        try:
-            while missing:
-                taken = (*self.ensemble, *(connection.bookie_id for connection in found.values()))
-                writable = set(await self._pool.writable()) - unreachable
-                plan = plan_replacements(taken, missing, writable, self._pool.failed(), self._chance)
-                if not plan:
-                    break
-                connections = await self._pool.connections(plan.values(), self._lane)
-                for index, bookie in plan.items():
-                    connection = connections[bookie]
-                    if isinstance(connection, BookieUnavailable):
-                        unreachable.add(bookie)
-                    else:
-                        found[index] = connection
-                        missing.discard(index)
-            for index in missing:
-                back = await self._come_back(index)
-                if back is not None:
-                    found[index] = back
-        except StoreUnavailable as error:
-            logger.warning("bookies_unknown ledger=%d reason=%s", self.ledger_id, error)
-            return {}
-        return found
-
-    async def _come_back(self, index: int) -> BookieConnection | None:
-        """A connection to the failed bookie itself, if it failed some time ago: better than none in its place."""
-        if self._loop.time() - self._failed_at[index] < self._config.replace_retry_s:
-            return None
-        try:
-            if self.ensemble[index] not in await self._pool.writable():
-                return None
-            return await self._pool.connection(self.ensemble[index], self._lane)
-        except BookieUnavailable:
-            return None
+    async def _find(self) -> dict[int, BookieConnection]:
+        """Connections for failed indexes: first to bookies that only went away while nothing was asked of them."""
+        if self._away:
+            away, self._away = self._away, set()
+            back = {index: self.ensemble[index] for index in away & self.quorum.down}
+            returned = await take_back(back, self._pool, self._lane)
+            if returned:
+                return returned
+        since = self._loop.time() - self._config.replace_retry_s
+        may_return = [index for index in self.quorum.down if self._failed_at[index] <= since]
+        return await find_replacements(
+            self.ensemble, self.quorum.down, may_return, self._pool, self._lane, self._chance
+        )
 
     # Sending
 

@@ -107,6 +107,24 @@ def test_a_bookie_that_comes_back_takes_part_again(bookies):
     run(main())
 
 
+def test_a_bookie_that_restarts_while_nothing_is_written_keeps_its_place(bookies):
+    bookies.start(4)
+
+    async def main():
+        async with client(bookies.metadata_url) as bookkeeper:
+            writer = await bookkeeper.create_ledger(3, 3, 3)
+            await writer.append(payloads(10))
+            number = member(bookies, writer)
+            bookies.restart(number)
+            while writer._replication.quorum.is_up(0):
+                await asyncio.sleep(0.01)
+            await writer.append(payloads(10, 10))
+            assert len(writer.metadata.segments) == 1
+            assert await holders([bookies[number]], writer.ledger_id, 19)
+
+    run(main())
+
+
 def test_with_too_few_bookies_left_appends_fail_and_the_ledger_closes_at_the_last_acknowledged_entry(bookies):
     bookies.start(3)
 

@@ -1,0 +1,72 @@
+"""Finding bookies to take failed ones' places in an ensemble (Q2)."""
+
+import logging
+import random
+from collections.abc import Collection, Mapping
+
+from bookie.client.connection import BookieConnection
+from bookie.client.placement import plan_replacements
+from bookie.client.pool import BookiePool, Lane
+from bookie.errors import BookieUnavailable
+from metastore.errors import StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+Found = dict[int, BookieConnection]
+
+
+async def find_replacements(
+    ensemble: tuple[str, ...],
+    failed: Collection[int],
+    may_return: Collection[int],
+    pool: BookiePool,
+    lane: Lane,
+    chance: random.Random,
+) -> Found:
+    """Connections to other bookies for as many of the indexes `failed` as there are bookies that can be reached.
+
+    Where there is no other, the failed bookie itself is taken if it is among `may_return` and can be reached: better
+    that one again than none. Nothing is found while the metadata store does not say who is there.
+    """
+    found: Found = {}
+    try:
+        await _take_others(found, ensemble, failed, pool, lane, chance)
+        back = {index: ensemble[index] for index in failed if index in may_return and index not in found}
+        writable = await pool.writable() if back else []
+        found |= await take_back({index: bookie for index, bookie in back.items() if bookie in writable}, pool, lane)
+    except StoreUnavailable as error:
+        logger.warning("bookies_unknown reason=%s", error)
+    return found
+
+
+async def take_back(members: Mapping[int, str], pool: BookiePool, lane: Lane) -> Found:
+    """Connections to those of the bookies themselves that can be reached."""
+    connections = await pool.connections(members.values(), lane)
+    found: Found = {}
+    for index, bookie in members.items():
+        connection = connections[bookie]
+        if not isinstance(connection, BookieUnavailable):
+            found[index] = connection
+    return found
+
+
+async def _take_others(
+    found: Found,
+    ensemble: tuple[str, ...],
+    failed: Collection[int],
+    pool: BookiePool,
+    lane: Lane,
+    chance: random.Random,
+) -> None:
+    unreachable: set[str] = set()
+    missing = set(failed)
+    while missing:
+        taken = (*ensemble, *(connection.bookie_id for connection in found.values()))
+        writable = set(await pool.writable()) - unreachable
+        plan = plan_replacements(taken, missing, writable, pool.failed(), chance)
+        if not plan:
+            return
+        reached = await take_back(plan, pool, lane)
+        unreachable |= {bookie for index, bookie in plan.items() if index not in reached}
+        found |= reached
+        missing -= reached.keys()
