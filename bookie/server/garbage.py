@@ -121,12 +121,13 @@ def find_rows(index: Index, directory: str, number: int, salt: bytes) -> list[tu
         if record.kind == FRAMES:
             payload = record.payload
             runs = wire.scan(payload, 0, len(payload), len(payload)).requests
-            found = [(run.ledger, run.entries.min(), run.entries.max()) for run in runs if isinstance(run, wire.AddRun)]
+            adds = [run for run in runs if isinstance(run, wire.AddRun)]
+            found = [(run.ledger, int(run.entries.min()), int(run.entries.max())) for run in adds]
         else:
             found = [(ledger, first, last) for _, ledger, first, last, _, _ in moved_rows(record.payload)]
         for ledger, first, last in found:
             lowest, highest = spans.get(ledger, (first, last))
-            spans[ledger] = (min(lowest, int(first)), max(highest, int(last)))
+            spans[ledger] = (min(lowest, first), max(highest, last))
     return [
         (repeated, row)
         for ledger, (first, last) in spans.items()

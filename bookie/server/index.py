@@ -221,7 +221,10 @@ class Index:
             family.compact_range(None, None)
 
     def close(self) -> None:
-        """Close; what was not flushed is replayed from the journal."""
+        """Close; what was not flushed is replayed from the journal. Nothing may be asked or put after."""
+        self._batch = WriteBatch(raw_mode=True)
+        for name in ("_in_entries", "_in_repeats", "_in_ledgers", "_in_bookie"):
+            delattr(self, name)  # they keep the database open
         for family in (self._entries, self._repeats, self._ledgers, self._bookie, self._db):
             family.close()
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import errno
 import importlib
 import json
 import logging
 import os
+import random
 import signal
 import socket
 import sys
@@ -32,6 +34,8 @@ _RETRY_S = 1.0
 _DISK_LOOK_S = 5.0
 _SESSION_LOOK_S = 3600.0
 _BACKLOG = 1024
+_PORTS = range(15_000, 32_000)
+_PORT_ATTEMPTS = 100
 
 
 def plan_read_only(read_only: bool, free: int, least: int) -> bool:
@@ -74,7 +78,9 @@ class Process:
             await self._register()
             self._announce()
             garbage = GarbageCollector(self._bookie, instance, options.ledgers_root)
-            works = [self._keep_registered(), self._collect_garbage(garbage), self._watch_disk(directory.path)]
+            works = [self._keep_registered(), self._collect_garbage(garbage)]
+            if not options.read_only:
+                works.append(self._watch_disk(directory.path))
             tasks = [loop.create_task(work) for work in works]
             await self._stop_or_failure(tasks)
             log.info("event=stopping bookie=%s", self._bookie_id)
@@ -99,7 +105,8 @@ class Process:
         return f"{self._options.host}:{self._port}"
 
     async def _open_metadata(self) -> MetadataStore:
-        return await open_store(self._options.metadata, session_timeout=self._options.session_timeout)
+        session = self._options.session_timeout
+        return await open_store(self._options.metadata, session_timeout=session, timeout=session)
 
     async def _close_metadata(self) -> None:
         await self._metadata.close()
@@ -154,7 +161,7 @@ class Process:
 
     async def _watch_disk(self, path: str) -> None:
         """Become read-only while the disk is nearly full."""
-        while not self._options.read_only:
+        while True:
             disk = os.statvfs(path)
             turns, free = self._bookie.turns, disk.f_bavail * disk.f_frsize
             wanted = plan_read_only(turns.read_only, free, self._options.min_free_bytes)
@@ -172,15 +179,21 @@ class Process:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise BookieError(f"cannot listen on {host} port {port}: {error.strerror}; name another with --port") from None
-    return listener
+    """A listening socket; with port 0 one that outgoing connections are not given while the bookie is down."""
+    ports = (port,) if port else random.sample(_PORTS, _PORT_ATTEMPTS)
+    for number in ports:
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, number))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            if port or error.errno != errno.EADDRINUSE:
+                raise BookieError(f"cannot listen on {host} port {number}: {error.strerror}; name another") from None
+        else:
+            return listener
+    raise BookieError(f"no free port found on {host} between {_PORTS.start} and {_PORTS.stop}: name one with --port")
 
 
 def _auth_factory(name: str) -> AuthFactory | None:

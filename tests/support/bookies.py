@@ -44,6 +44,7 @@ class BookieProcess:
     bookie_id: str = ""
     host: str = ""
     port: int = 0
+    served_by: int = 0
     process: "subprocess.Popen[str] | None" = None
     log_file: "IO[str] | None" = None
 
@@ -54,9 +55,9 @@ class BookieProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the running bookie."""
+        """The process id of the running bookie, also where its command runs it as a child."""
         assert self.process is not None
-        return self.process.pid
+        return self.served_by or self.process.pid
 
     @property
     def running(self) -> bool:
@@ -66,6 +67,7 @@ class BookieProcess:
     def launch(self) -> None:
         """Start the process without waiting for it to serve."""
         assert not self.running
+        self.served_by = 0
         self.log_file = self.log_path.open("a")
         command = [*self.command, "--metadata", self.metadata_url, "--dir", str(self.directory), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **self.environment}
@@ -82,6 +84,7 @@ class BookieProcess:
             raise BookieFailed(self.process.wait(_EXIT_S), self.log())
         fields = json.loads(line)
         self.bookie_id, self.host, self.port = fields["bookie_id"], fields["host"], fields["port"]
+        self.served_by = fields["pid"]
 
     def start(self) -> "BookieProcess":
         """Start and wait until it serves."""
@@ -129,8 +132,8 @@ class BookieProcess:
         return self.log_path.read_text()
 
     def _signal(self, number: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
+        assert self.running
+        os.kill(self.pid, number)
 
 
 class BookieProcesses:

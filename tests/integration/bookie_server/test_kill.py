@@ -1,0 +1,135 @@
+"""kill -9 of a bookie under load: what it acknowledged is there when it is back, byte for byte; the rest is whole."""
+
+import asyncio
+import random
+
+import pytest
+
+from bookie import wire
+from bookie.digest import master_key
+from tests.support.aio import run
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+CONNECTIONS = 3
+LEDGERS_EACH = 2
+
+
+class Load:
+    """Adds to ledgers of its own over one connection, as fast as it can, and remembers what was acknowledged."""
+
+    def __init__(self, seed, ledgers):
+        self.random, self.ledgers = random.Random(seed), ledgers
+        self.next = dict.fromkeys(ledgers, 0)
+        self.sent, self.acknowledged = {}, set()
+
+    def batch(self):
+        """Requests: runs of one size, of mixed sizes, single ones, and an entry added again with other bytes."""
+        ledger = self.random.choice(self.ledgers)
+        sizes = self.random.choice(([100] * 50, [self.random.randrange(2000) for _ in range(20)], [30_000]))
+        frames = []
+        for size in sizes:
+            number = self.next[ledger]
+            self.next[ledger] += 1
+            data = entry(ledger, number, self.random.randbytes(size))
+            self.sent[ledger, number] = [data]
+            frames.append(wire.encode_add(KEY, data))
+        if self.random.random() < 0.2 and self.next[ledger] > 10:
+            number = self.random.randrange(self.next[ledger] - 5)
+            data = entry(ledger, number, b"again" + self.random.randbytes(50), last_add_confirmed=-1)
+            self.sent[ledger, number].append(data)
+            frames.append(wire.encode_add(KEY, data))
+        return b"".join(frames)
+
+    async def run(self, bookie):
+        """Add until the bookie is gone."""
+        try:
+            async with RawClient(bookie) as client:
+                answers = asyncio.ensure_future(self.gather(client))
+                while not answers.done():
+                    client.send(self.batch())
+                    await client.writer.drain()
+                    await asyncio.sleep(0)
+                await answers
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+
+    async def gather(self, client):
+        """Remember what is acknowledged."""
+        while True:
+            response = await client.response()
+            assert response.error == 0
+            self.acknowledged.add((response.ledger, response.entry))
+
+    async def check(self, bookie):
+        """An acknowledged entry is read back as it was sent, in one of its versions; another is whole or absent."""
+        async with RawClient(bookie) as client:
+            for key, versions in self.sent.items():
+                read = await client.ask(wire.encode_read(*key))
+                if read.error:
+                    assert key not in self.acknowledged, f"{key} was acknowledged and answers {read.error}"
+                else:
+                    assert read.body in versions
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_acknowledged_is_lost_by_kill_9(bookies, seed):
+    (bookie,) = bookies.start(1, "--journal-mb", "2")
+    chance = random.Random(seed)
+
+    async def main():
+        loads = []
+        for life in range(3):
+            first = life * CONNECTIONS * LEDGERS_EACH
+            new = [
+                Load(seed * 100 + life * 10 + at, range(first + at * LEDGERS_EACH, first + (at + 1) * LEDGERS_EACH))
+                for at in range(CONNECTIONS)
+            ]
+            loads += new
+            tasks = [asyncio.ensure_future(load.run(bookie)) for load in new]
+            wanted = chance.randrange(200, 6000)
+            while sum(len(load.acknowledged) for load in new) < wanted:
+                await asyncio.sleep(0.005)
+            bookie.kill()
+            await asyncio.gather(*tasks)
+            bookie.start()
+        for load in loads:
+            await load.check(bookie)
+        return sum(len(load.acknowledged) for load in loads)
+
+    assert run(main()) > 600
+
+
+def test_a_repeated_add_that_was_acknowledged_is_what_a_restart_reads(bookies):
+    (bookie,) = bookies.start(1)
+
+    async def add(*entries):
+        async with RawClient(bookie) as client:
+            for data in entries:
+                assert (await client.ask(wire.encode_add(KEY, data))).error == 0
+
+    async def read(number):
+        async with RawClient(bookie) as client:
+            return (await client.ask(wire.encode_read(1, number))).body
+
+    again = entry(1, 5, b"second", last_add_confirmed=4)
+    run(add(entry(1, 5, b"first"), entry(1, 2, b"late"), again))
+    bookie.restart()
+    assert run(read(5)) == again
+    assert run(read(2)) == entry(1, 2, b"late")
+    bookie.stop()
+    bookie.start()
+    assert run(read(wire.LAST_ENTRY)) == again
+
+
+def test_a_bookie_starts_again_and_again_without_growing(bookies):
+    (bookie,) = bookies.start(1)
+
+    async def add(number):
+        async with RawClient(bookie) as client:
+            return (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error
+
+    for number in range(5):
+        assert run(add(number)) == 0
+        bookie.restart()
+    assert len(list((bookie.directory / "journal").iterdir())) <= 7
