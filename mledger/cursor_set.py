@@ -32,7 +32,7 @@ from mledger.events import (
 )
 from mledger.state_reading import find_state
 
-AT_ONCE = 64
+AT_ONCE = 200
 RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0)
 MOVED_BY = {"R4", "R6", "R7"}
 
