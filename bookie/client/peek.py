@@ -1,13 +1,16 @@
 """Looking at a ledger without touching it: no fence, no recovery, nothing written (Q3)."""
 
+import asyncio
 from dataclasses import dataclass, field
 
-from bookie.client.end_reads import EndReader, troubles_text
+from bookie.client.end_reads import EndReader, Ends, troubles_text
 from bookie.client.framing import StoredEntry
 from bookie.client.reader import Bounds, LedgerReader
 from bookie.client.recovery import Answer, Finding, first_entry_to_read, known_length
 from bookie.errors import BookieUnavailable
 from metastore.ledger_metadata import LedgerMetadata, LedgerState
+
+AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,52 @@ async def find_confirmed_end(metadata: LedgerMetadata, reader: EndReader) -> Pee
     Raises:
         BookieUnavailable: no bookie of the last ensemble answers.
     """
+    return await _confirmed_end(metadata, reader, await _ends(metadata, reader))
+
+
+async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
+    """The end that recovery would have found at the beginning of the call, by reads that change nothing (Q3).
+
+    A writer that goes on meanwhile is not followed.
+
+    Raises:
+        BookieUnavailable: as of `find_confirmed_end`.
+    """
+    ends = await _ends(metadata, reader)
+    confirmed = await _confirmed_end(metadata, reader, ends)
+    warnings = list(confirmed.warnings)
+    last: StoredEntry | None = None
+    finding, entry, troubles = Finding.END, confirmed.last_entry + 1, list[str]()
+    bound = _last_to_look_for(metadata, ends)
+    while bound is None or entry <= bound:
+        count = AT_ONCE if bound is None else min(AT_ONCE, bound - entry + 1)
+        found = await asyncio.gather(*(reader.entry(metadata, each) for each in range(entry, entry + count)))
+        for outcome in found:
+            finding, stored, troubles = outcome
+            if stored is None:
+                break
+            last, entry = stored, entry + 1
+        if finding is not Finding.FOUND:
+            break
+    if finding is Finding.UNDECIDED:
+        what = f"whether ledger {reader.ledger_id} has entry {entry} cannot be decided: {troubles_text(troubles)}"
+        warnings.append(what)
+    if last is None:
+        return PeekedEnd(confirmed.last_entry, confirmed.last_entry, confirmed.length, tuple(warnings))
+    return PeekedEnd(last.entry, confirmed.last_entry, last.length, tuple(warnings))
+
+
+async def _ends(metadata: LedgerMetadata, reader: EndReader) -> Ends:
     ends = await reader.ends(metadata, 0, wait_for_all=True)
     if all(answer is Answer.UNKNOWN for answer in ends.answers):
         raise BookieUnavailable(
             f"ledger {reader.ledger_id}: no bookie of {', '.join(metadata.ensemble)} answers: "
             f"{troubles_text(ends.troubles)}"
         )
+    return ends
+
+
+async def _confirmed_end(metadata: LedgerMetadata, reader: EndReader, ends: Ends) -> PeekedEnd:
     last = first_entry_to_read(ends.last_add_confirmed, metadata) - 1
     warnings = list(ends.troubles)
     length = known_length(last, ends.reports)
@@ -70,27 +113,12 @@ async def find_confirmed_end(metadata: LedgerMetadata, reader: EndReader) -> Pee
     return PeekedEnd(last, last, length, tuple(warnings))
 
 
-async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
-    """The end that recovery would find now, by reads that change nothing (Q3).
-
-    Raises:
-        BookieUnavailable: as of `find_confirmed_end`.
-    """
-    confirmed = await find_confirmed_end(metadata, reader)
-    warnings = list(confirmed.warnings)
-    last: StoredEntry | None = None
-    entry = confirmed.last_entry + 1
-    while True:
-        finding, stored, troubles = await reader.entry(metadata, entry)
-        if stored is None:
-            break
-        last, entry = stored, entry + 1
-    if finding is not Finding.END:
-        what = f"whether ledger {reader.ledger_id} has entry {entry} cannot be decided: {troubles_text(troubles)}"
-        warnings.append(what)
-    if last is None:
-        return PeekedEnd(confirmed.last_entry, confirmed.last_entry, confirmed.length, tuple(warnings))
-    return PeekedEnd(last.entry, confirmed.last_entry, last.length, tuple(warnings))
+def _last_to_look_for(metadata: LedgerMetadata, ends: Ends) -> int | None:
+    """The highest entry that the bookies told of; None where those that did not answer may hold an acknowledged one."""
+    silent = sum(answer is Answer.UNKNOWN for answer in ends.answers)
+    if silent >= metadata.ack_quorum:
+        return None
+    return max((report.entry for report in ends.reports), default=-1)
 
 
 def closed_end(metadata: LedgerMetadata) -> PeekedEnd:

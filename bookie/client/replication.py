@@ -160,7 +160,11 @@ class Replication:
 
     def acknowledged_length(self, length: int) -> int:
         """The ledger's length in bytes up to the last acknowledged entry, `length` being that of all entries sent."""
-        return length - sum(map(len, self.unacknowledged()))
+        below = self.quorum.acknowledged_below
+        for batch in self._pending:
+            if batch.end > below:
+                return batch.length + sum(map(len, batch.payloads[: max(0, below - batch.first)]))
+        return length
 
     def stop(self, failure: MledgerError) -> None:
         """Send nothing more and expect nothing more; what is pending fails."""
