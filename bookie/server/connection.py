@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled += nbytes
         if not self._waiting:
             self._go_on()
-        if self._filled == len(self._buffer):
+        if self._filled == len(self._buffer) or self._start == self._filled:
             self._make_room()
 
     def pause_writing(self) -> None:

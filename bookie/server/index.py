@@ -19,6 +19,8 @@ from rocksdict import (
     WriteOptions,
 )
 
+from bookie.errors import InvalidBookieDirectory
+
 ENTRIES = "entries"
 REPEATS = "repeats"
 LEDGERS = "ledgers"
@@ -96,7 +98,10 @@ class Index:
         """Open the index at `path`, made if it is not there."""
         options = _options(config or IndexConfig())
         families = dict.fromkeys(("default", ENTRIES, REPEATS, LEDGERS, BOOKIE), options)
-        self._db = Rdict(path, options, column_families=families)
+        try:
+            self._db = Rdict(path, options, column_families=families)
+        except Exception as error:
+            raise InvalidBookieDirectory(f"{path}: RocksDB cannot open it: {error}; restore the directory") from error
         self._entries, self._in_entries = self._family(ENTRIES)
         self._repeats, self._in_repeats = self._family(REPEATS)
         self._ledgers, self._in_ledgers = self._family(LEDGERS)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from bookie import wire
 from bookie.errors import Code
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 LARGEST_TURN = 8 << 20
 """Bytes after which a turn takes from no further connection."""
 
-EXIT_JOURNAL_FAILED = 74
+EXIT_STORAGE_FAILED = 74
 
 MOVED_COUNT = struct.Struct(">I")
 MOVED_ROW = struct.Struct(">?QQqII")
@@ -105,9 +105,7 @@ class JournalThread(threading.Thread):
             try:
                 work()
             except BaseException as error:
-                log.critical("event=journal_failed error=%r", str(error), exc_info=True)
-                logging.shutdown()
-                os._exit(EXIT_JOURNAL_FAILED)
+                _end_process("journal_failed", error)
 
 
 class Turns:
@@ -300,7 +298,10 @@ class Turns:
         """The turn under way is durable: enter it in the index, answer it, take what waited, and go on."""
         turn, self._flying = self._flying, None
         assert turn is not None
-        self._enter(turn, place)
+        try:
+            self._enter(turn, place)
+        except Exception as error:
+            _end_process("index_failed", error)
         self._sequence += 1
         turn.synced = True
         for client, parts in turn.answers.items():
@@ -364,7 +365,13 @@ class Turns:
 
     def _flushed(self, done: "asyncio.Future[None]") -> None:
         self._flush = None
-        if done.exception() is not None:
-            log.critical("event=index_flush_failed error=%r", str(done.exception()))
-            logging.shutdown()
-            os._exit(EXIT_JOURNAL_FAILED)
+        error = done.exception()
+        if error is not None:
+            _end_process("index_flush_failed", error)
+
+
+def _end_process(event: str, error: BaseException) -> NoReturn:
+    """What is durable, or what can be read, is not known any more: end at once, for a restart to find out."""
+    log.critical("event=%s error=%r", event, str(error), exc_info=error)
+    logging.shutdown()
+    os._exit(EXIT_STORAGE_FAILED)
