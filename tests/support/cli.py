@@ -50,8 +50,8 @@ def mledger_process(*arguments: object, url: str | None = None, stdin: str = "",
     if url is not None:
         environment["MLEDGER_METADATA"] = url
     command = [sys.executable, "-m", "cli.main", *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, env=environment, capture_output=True, text=True, timeout=timeout)
-    return Done(done.returncode, done.stdout, done.stderr)
+    done = subprocess.run(command, input=stdin.encode(), env=environment, capture_output=True, timeout=timeout)
+    return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode())
 
 
 def ok(*arguments: object, url: str | None = None, stdin: str = "") -> Done:

@@ -1,5 +1,7 @@
 """Looking at ledgers changes nothing (Q3, M9)."""
 
+import asyncio
+
 import pytest
 
 from bookie.client import BookKeeperReader
@@ -88,5 +90,24 @@ def test_what_cannot_be_decided_is_a_warning_and_with_no_bookie_left_an_error(bo
                 await bookkeeper.peek(ledger)
             with pytest.raises(BookieUnavailable):
                 await bookkeeper.open_ledger_no_recovery(ledger)
+
+    run(main())
+
+
+def test_a_writer_that_never_pauses_is_not_followed(cluster):
+    async def main():
+        async with client(cluster.metadata_url) as bookkeeper, client(cluster.metadata_url) as looking:
+            writer = await bookkeeper.create_ledger(3, 3, 2)
+            await writer.append(payloads(10))
+
+            async def write_on():
+                while True:
+                    await writer.append(payloads(20))
+
+            writing = asyncio.create_task(write_on())
+            peek = await looking.peek(writer.ledger_id)
+            assert not writing.done()
+            writing.cancel()
+            assert 9 <= peek.last_entry <= writer.last_add_pushed
 
     run(main())
