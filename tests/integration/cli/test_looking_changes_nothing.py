@@ -6,7 +6,7 @@ import mledger as public
 from bookie.server.index import Index
 from metastore.url import open_reader
 from tests.support.aio import run
-from tests.support.cli import mledger_process, ok
+from tests.support.cli import mledger, ok
 from tests.support.tree import read_tree
 
 TOPIC = "persistent://public/default/live"
@@ -59,7 +59,7 @@ def test_every_version_and_fence_flag_is_as_before_under_live_writes(cluster_dir
             writing = asyncio.create_task(write_on(topic, cursor, stop))
             before = await read_tree(reader)
             for arguments in looking(*ledgers):
-                done = await asyncio.to_thread(mledger_process, *arguments, url=url)
+                done = await asyncio.to_thread(mledger, *arguments, url=url)
                 assert done.code == 0, (arguments, done.err)
             assert await read_tree(reader) == before
             assert not writing.done()
@@ -67,7 +67,7 @@ def test_every_version_and_fence_flag_is_as_before_under_live_writes(cluster_dir
             assert await writing > 0
             await topic.abandon()
 
-    run(main())
+    run(main(), timeout=110)
     ok("down", "--dir", cluster_directory)
     assert fenced(cluster_directory, ledgers) == dict.fromkeys(ledgers, False)
 
