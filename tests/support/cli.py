@@ -40,7 +40,7 @@ def mledger(*arguments: object, url: str | None = None, stdin: str = "") -> Done
     with CliRunner().isolation(input=stdin, env=environment) as (out, err, _):
         code = run([str(argument) for argument in arguments])
         sys.stdout.flush()
-    return Done(code, out.getvalue().decode(), err.getvalue().decode())
+    return Done(code, out.getvalue().decode(errors="replace"), err.getvalue().decode())
 
 
 def mledger_process(*arguments: object, url: str | None = None, stdin: str = "", timeout: float = 60.0) -> Done:
