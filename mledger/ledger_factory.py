@@ -1,16 +1,19 @@
 """Makes and removes the ledgers of one managed ledger, each under a record that a crash leaves behind (R10)."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
-from bookie.client.client import BookKeeper
+from bookie.client.client import Also, BookKeeper
 from bookie.client.reader import LedgerReader
 from bookie.client.writer import LedgerWriter
 from bookie.errors import NoSuchLedger
+from metastore.errors import SessionExpired, StoreUnavailable
 from metastore.paths import deletion_path, encode_name, pending_path
 from metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.config import ManagedLedgerConfig
 from mledger.ledger_records import deletion_record, listed, pending_record, remove_record, replay
+from mledger.topic_record import RETRY_DELAYS_S
 
 StepHook = Callable[[str], None]
 
@@ -58,27 +61,40 @@ class LedgerFactory:
 
         self.on_step("create ledger")
         try:
-            writer = await self._bookkeeper.create_ledger(
-                self._config.ensemble_size,
-                self._config.write_quorum_size,
-                self._config.ack_quorum_size,
-                digest_type=self._config.digest_type,
-                password=self._config.password,
-                custom_metadata=(
-                    ("application", b"pulsar"),
-                    ("component", b"managed-ledger"),
-                    ("pulsar/managed-ledger", self._name.encode()),
-                    *extra,
-                ),
-                also=record,
-                above=above,
-            )
+            writer = await self._try_create(extra, above, record)
         except BaseException:
             self._creating.difference_update(tried)
             raise
         self._creating.difference_update(ledger_id for ledger_id in tried if ledger_id != writer.ledger_id)
         self.on_step("ledger created, not listed")
         return writer
+
+    async def _try_create(self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also) -> LedgerWriter:
+        """A lost connection to the metadata store is tried again; what it leaves has a record for a replay."""
+        for delay in (*RETRY_DELAYS_S, None):
+            try:
+                return await self._bookkeeper.create_ledger(
+                    self._config.ensemble_size,
+                    self._config.write_quorum_size,
+                    self._config.ack_quorum_size,
+                    digest_type=self._config.digest_type,
+                    password=self._config.password,
+                    custom_metadata=(
+                        ("application", b"pulsar"),
+                        ("component", b"managed-ledger"),
+                        ("pulsar/managed-ledger", self._name.encode()),
+                        *extra,
+                    ),
+                    also=also,
+                    above=above,
+                )
+            except SessionExpired:
+                raise
+            except StoreUnavailable:
+                if delay is None:
+                    raise
+                await asyncio.sleep(delay)
+        raise AssertionError("unreachable")
 
     def listed(self, ledger_id: int) -> Delete:
         """The operation that goes with the one that lists the ledger; `settled` after it."""
