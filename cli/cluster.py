@@ -70,15 +70,19 @@ def down(session: Session, directory: Path) -> None:
 
 @click.command()
 @directory_option
+@click.option("--url", is_flag=True, help="Only the metadata URL, for MLEDGER_METADATA.")
 @session_options
 @click.pass_obj
 @click.pass_context
-def status(context: click.Context, session: Session, directory: Path) -> None:
+def status(context: click.Context, session: Session, directory: Path, url: bool) -> None:
     """Show which processes of the cluster run; exit code 5 if one does not."""
     state = LocalCluster(directory).load()
     if state is None:
         raise ClusterNotFound(directory)
-    session.output.record(_describe(state, directory))
+    if url:
+        click.echo(state.url)
+    else:
+        session.output.record(_describe(state, directory))
     context.exit(OK if all(part.process is not None for part in state.parts) else UNAVAILABLE)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
@@ -92,7 +92,7 @@ class Output:
         grid.add_column(overflow="fold")
         for column, value in record.fields:
             grid.add_row(column.title, escape(as_text(value)))
-        self._console.print(grid)
+        self._print(grid)
         for table in record.tables:
             if table.rows:
                 self._console.print(f"\n[bold]{escape(table.key.replace('_', ' '))}[/bold]")
@@ -132,7 +132,13 @@ class Output:
             shown.add_column(column.title, justify="right" if number else "left", overflow="fold")
         for row in table.rows:
             shown.add_row(*(escape(as_text(value)) for value in row))
-        self._console.print(shown)
+        self._print(shown)
+
+    def _print(self, shown: RenderableType) -> None:
+        """Print without the spaces that fill a table's last column."""
+        with self._console.capture() as capture:
+            self._console.print(shown)
+        click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), file=self._console.file)
 
 
 def as_text(value: Value) -> str:

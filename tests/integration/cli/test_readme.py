@@ -1,0 +1,40 @@
+"""What README.md shows works as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text()
+COMMAND = f'mledger() {{ "{sys.executable}" -m cli.main "$@"; }}\n'
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_transcript_prints_what_it_says(tmp_path) -> None:
+    transcript = block("console")
+    commands = [line.removeprefix("$ ") for line in transcript.splitlines() if line.startswith("$ ")]
+    script = "set -e\n" + COMMAND + "\n".join(commands)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    for line in transcript.splitlines():
+        assert line.startswith("$ ") or line in printed, line
+
+
+def test_the_python_example_runs(url) -> None:
+    example = block("python").replace("zk://127.0.0.1:2181", url)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", example], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert re.fullmatch(r"\d+:0 b'first'\n\d+:1 b'second'\nleft: 1\n", done.stdout)
