@@ -14,7 +14,7 @@ from metastore.errors import MetadataError, MledgerError
 from metastore.position import Position
 from metastore.records import LedgerInfo, ManagedLedgerInfo
 from metastore.store import MetadataStore
-from mledger.appending import Appender, EndedLedger
+from mledger.appending import Appender
 from mledger.background import Background, log
 from mledger.config import ManagedLedgerConfig
 from mledger.cursor import Cursor
@@ -22,12 +22,13 @@ from mledger.cursor_recovery import Start
 from mledger.cursor_set import CursorSet
 from mledger.cursor_store import CursorContext
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
-from mledger.events import Closed, Event, EventSink, Fenced, Initialized, LedgerClosed, LedgerCreated, Terminated
+from mledger.events import Closed, Event, EventSink, Fenced, Initialized, LedgerClosed, Terminated
 from mledger.ledger_factory import LedgerFactory
-from mledger.ledger_list import LedgerEnd, LedgerList, plan_rollover
+from mledger.ledger_list import LedgerList
 from mledger.open_ledger import Appended, OpenLedger
 from mledger.ownership import Ownership
 from mledger.reading import Entry, EntryReader
+from mledger.topic_ledgers import ListListener, TopicLedgers
 from mledger.topic_record import RecordChange, TopicRecord
 from mledger.trim import TrimPlan, next_ledger_if_consumed
 from mledger.trimming import Trimmer
@@ -63,26 +64,34 @@ class ManagedLedger:
 
     def __init__(self, opened: OpenedTopic) -> None:
         self.config = opened.config
-        self.ledger_list = opened.ledgers
         self.trim_lock = asyncio.Lock()
         self._record = opened.record
         self._factory = opened.factory
         self._ownership = opened.ownership
         self._emit = opened.emit
-        self._now_ms = opened.now_ms
         self._background = Background(self.name)
         self._arrivals: list[asyncio.Future[None]] = []
         self._stopped: MledgerError | None = None
         self._loaded: asyncio.Task[None] | None = None
+        self._ledgers = TopicLedgers(
+            opened.record,
+            opened.factory,
+            opened.ownership,
+            opened.ledgers,
+            ListListener(self.emit, self.wake_readers, self._installed, self._delete_later),
+            opened.now_ms,
+        )
         self._appender: Appender | None = None
         if opened.writer is not None:
-            self._appender = Appender(opened.writer, self._factory, self, self.config)
+            self._appender = Appender(opened.writer, self._factory, self._ledgers, self.config)
         self.reader = EntryReader(self._factory, self._current_ledger, self.config)
         context = CursorContext(
             opened.record, opened.store, opened.factory, opened.config, self.emit, self._delete_later, opened.now_ms
         )
         self._dropped = opened.dropped
-        self._trimmer = Trimmer(self, self._record, self._factory, self.config, self._background, self._now_ms)
+        self._trimmer = Trimmer(
+            self, self._ledgers, self._factory, self.reader, self.config, self._background, opened.now_ms
+        )
         self._cursors = CursorSet(self, context, self._background, self._trimmer.trim_later)
         self._record.on_fenced(self._fenced)
 
@@ -137,6 +146,11 @@ class ManagedLedger:
         if self.terminated is not None and not self.ledger_list.total_entries:
             return self.terminated
         return self.ledger_list.last_confirmed
+
+    @property
+    def ledger_list(self) -> LedgerList:
+        """The same, to look positions up in; another object after each change of the list."""
+        return self._ledgers.list
 
     @property
     def ledgers(self) -> tuple[LedgerInfo, ...]:
@@ -293,23 +307,12 @@ class ManagedLedger:
             return self.terminated
         self._check_open()
         assert self._appender is not None
-        ended = await self._appender.stop(self._terminated_error())
-        await self._record.update(lambda info: RecordChange(self._plan_terminated(info, ended)))
-        self.ledger_list = LedgerList(self._record.info.ledgers)
+        terminated = await self._ledgers.terminate(await self._appender.stop(self._terminated_error()))
         self._appender = None
-        terminated = self._record.info.terminated
-        assert terminated is not None
         self.emit(Terminated(self.name, terminated))
         self.wake_readers()
         self._trimmer.trim_later()
         return terminated
-
-    def _plan_terminated(self, info: ManagedLedgerInfo, ended: EndedLedger | None) -> ManagedLedgerInfo:
-        last = info.ledgers[-1].ledger_id
-        entries = ended.end.entries if ended is not None and ended.ledger_id == last else 0
-        if ended is not None and entries:
-            info = plan_rollover(info, ended.end, self._now_ms()).info
-        return replace(info, terminated=Position(last, entries - 1))
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the topic's properties, durably."""
@@ -404,72 +407,20 @@ class ManagedLedger:
 
     def wake_readers(self) -> None:
         """Have every parked read look again (C10)."""
+        if not self._arrivals:
+            return
         arrivals, self._arrivals = self._arrivals, []
         for arrival in arrivals:
             if not arrival.done():
                 arrival.set_result(None)
 
+    def _installed(self) -> None:
+        self._trimmer.trim_later()
+
     def mark_delete_moved(self, old: Position, new: Position) -> None:
         """A cursor's durable mark-delete moved: ledgers may be free to go."""
         if old.ledger_id != new.ledger_id or next_ledger_if_consumed(self.ledger_list, new) is not None:
             self._trimmer.trim_later()
-
-    def ledgers_removed(self, gone: frozenset[int]) -> None:
-        """The record lists these no more."""
-        self._set_ledgers()
-        for ledger_id in gone:
-            self.reader.forget(ledger_id)
-
-    def confirmed(self, ledger: OpenLedger) -> None:
-        """More entries of the current ledger are acknowledged."""
-        if ledger.ledger_id == self.ledger_list.current:
-            self.ledger_list.set_live(ledger.confirmed, ledger.confirmed_size)
-            if self._arrivals:
-                self.wake_readers()
-
-    async def verify_owner(self) -> None:
-        """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7)."""
-        other = await self._ownership.lost_to()
-        if other is not None:
-            raise self._record.fence(f"another owner has it: {other}")
-        await self._record.verify()
-
-    async def install(self, ended: EndedLedger | None, writer: LedgerWriter) -> None:
-        """List `writer`'s ledger as the current one, and `ended` as it ended, in one update (M4)."""
-
-        dropped: list[int] = []
-
-        def plan(info: ManagedLedgerInfo) -> RecordChange:
-            last = info.ledgers[-1].ledger_id
-            end = ended.end if ended is not None and ended.ledger_id == last else LedgerEnd(0, 0)
-            planned = plan_rollover(info, end, self._now_ms(), writer.ledger_id)
-            dropped.extend(ledger.ledger_id for ledger in planned.dropped)
-            return RecordChange(
-                planned.info, (self._factory.listed(writer.ledger_id), *map(self._factory.deletion, dropped))
-            )
-
-        await self._record.update(plan)
-        self._set_ledgers()
-        if ended is not None and ended.end.entries:
-            self.emit(LedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
-        self.emit(LedgerCreated(self.name, writer.ledger_id))
-        for ledger_id in dropped:
-            self._delete_later(ledger_id)
-        self._trimmer.trim_later()
-
-    def switch_failed(self, reason: MledgerError) -> None:
-        """No other ledger could be made, or the current one not be ended; the next append tries again."""
-        log.warning("%s: no switch to another ledger: %s", self.name, reason)
-
-    def _set_ledgers(self) -> None:
-        """Take over the list as recorded; a last ledger that is not closed is the current one, with its live counts."""
-        infos = self._record.info.ledgers
-        if self.terminated is not None or not infos or infos[-1].timestamp:
-            self.ledger_list = LedgerList(infos)
-            return
-        current = infos[-1].ledger_id
-        entries, size = self.ledger_list.entries(current), self.ledger_list.size(current)
-        self.ledger_list = LedgerList(infos, current=current, live_entries=entries, live_size=size)
 
     def _delete_later(self, ledger_id: int) -> None:
         self._background.spawn(self._factory.delete(ledger_id), f"deletion of ledger {ledger_id}")

@@ -6,20 +6,19 @@ in order; then the records go. What could not be deleted stays recorded and is t
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from bookie.errors import BookieError
 from metastore.errors import MetadataError
 from metastore.position import Position
-from metastore.records import LedgerInfo, ManagedLedgerInfo
 from mledger.background import Background, log
 from mledger.config import ManagedLedgerConfig
 from mledger.cursor import Cursor
 from mledger.events import Event
 from mledger.ledger_factory import LedgerFactory
 from mledger.ledger_list import LedgerList
-from mledger.topic_record import RecordChange, TopicRecord
+from mledger.reading import EntryReader
+from mledger.topic_ledgers import TopicLedgers
 from mledger.trim import TrimPlan, plan_moves, plan_trim
 
 RETRY_S = 60.0
@@ -28,6 +27,10 @@ SOONEST_S = 0.5
 
 class TrimmedTopic(Protocol):
     """What trimming asks of the managed ledger."""
+
+    @property
+    def name(self) -> str:
+        """The managed ledger's name."""
 
     @property
     def ledger_list(self) -> LedgerList:
@@ -48,9 +51,6 @@ class TrimmedTopic(Protocol):
     def emit(self, event: Event) -> None:
         """Tell of what happened."""
 
-    def ledgers_removed(self, gone: frozenset[int]) -> None:
-        """The record lists these no more."""
-
 
 class Trimmer:
     """Trims one topic: when told, when something was consumed, and when a retention time has passed."""
@@ -58,15 +58,17 @@ class Trimmer:
     def __init__(
         self,
         topic: TrimmedTopic,
-        record: TopicRecord,
+        ledgers: TopicLedgers,
         factory: LedgerFactory,
+        reader: EntryReader,
         config: ManagedLedgerConfig,
         background: Background,
         now_ms: Callable[[], int],
     ) -> None:
         self._topic = topic
-        self._record = record
+        self._ledgers = ledgers
         self._factory = factory
+        self._reader = reader
         self._config = config
         self._background = background
         self._now_ms = now_ms
@@ -131,15 +133,16 @@ class Trimmer:
             await asyncio.gather(*moves)
 
     async def _drop(self, plan: TrimPlan) -> None:
-        for event in plan.events_before(self._record.name):
+        name = self._topic.name
+        for event in plan.events_before(name):
             self._topic.emit(event)
-        gone = frozenset(info.ledger_id for info in plan.deletions)
+        gone = [info.ledger_id for info in plan.deletions]
         self._factory.on_step("drop ledgers")
-        records = tuple(self._factory.deletion(ledger_id) for ledger_id in sorted(gone))
-        await self._record.update(lambda info: RecordChange(_without(info, gone), records))
+        await self._ledgers.drop(gone)
         self._factory.on_step("ledgers dropped")
-        self._topic.ledgers_removed(gone)
-        for event in plan.events_after(self._record.name):
+        for ledger_id in gone:
+            self._reader.forget(ledger_id)
+        for event in plan.events_after(name):
             self._topic.emit(event)
 
     async def _delete(self, ledger_ids: list[int]) -> None:
@@ -148,9 +151,7 @@ class Trimmer:
             try:
                 await self._factory.delete(ledger_id)
             except (BookieError, MetadataError) as error:
-                log.warning(
-                    "%s: ledger %d is off the list and not deleted yet: %s", self._record.name, ledger_id, error
-                )
+                log.warning("%s: ledger %d is off the list and not deleted yet: %s", self._topic.name, ledger_id, error)
                 self._undeleted.append(ledger_id)
 
     def _schedule(self, plan: TrimPlan) -> None:
@@ -165,8 +166,3 @@ class Trimmer:
                 delays.append(max(SOONEST_S, left_ms / 1000))
         if delays:
             self._timer = asyncio.get_running_loop().call_later(min(delays), self.trim_later)
-
-
-def _without(info: ManagedLedgerInfo, gone: frozenset[int]) -> ManagedLedgerInfo:
-    kept: tuple[LedgerInfo, ...] = tuple(ledger for ledger in info.ledgers if ledger.ledger_id not in gone)
-    return replace(info, ledgers=kept)

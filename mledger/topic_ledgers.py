@@ -1,0 +1,126 @@
+"""An open topic's ledgers: the list as recorded, the live end of the current one, every change of both (M4, M8)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bookie.client.writer import LedgerWriter
+from metastore.errors import MledgerError
+from metastore.position import Position
+from metastore.records import ManagedLedgerInfo
+from mledger.appending import EndedLedger
+from mledger.background import log
+from mledger.events import Event, LedgerClosed, LedgerCreated
+from mledger.ledger_factory import LedgerFactory
+from mledger.ledger_list import LedgerEnd, LedgerList, plan_rollover
+from mledger.open_ledger import OpenLedger
+from mledger.ownership import Ownership
+from mledger.topic_record import RecordChange, TopicRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ListListener:
+    """Who is told: of events, of new entries, of a new current ledger, of ledgers to delete that are recorded so."""
+
+    emit: Callable[[Event], None]
+    arrived: Callable[[], None]
+    installed: Callable[[], None]
+    delete_later: Callable[[int], None]
+
+
+class TopicLedgers:
+    """The topic's list in its owner's hands; what `Appender` and `Trimmer` change it through."""
+
+    def __init__(
+        self,
+        record: TopicRecord,
+        factory: LedgerFactory,
+        ownership: Ownership,
+        ledgers: LedgerList,
+        listener: ListListener,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._record = record
+        self._factory = factory
+        self._ownership = ownership
+        self._listener = listener
+        self._now_ms = now_ms
+        self.list = ledgers
+
+    async def verify_owner(self) -> None:
+        """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7)."""
+        other = await self._ownership.lost_to()
+        if other is not None:
+            raise self._record.fence(f"another owner has it: {other}")
+        await self._record.verify()
+
+    def confirmed(self, ledger: OpenLedger) -> None:
+        """More entries of the current ledger are acknowledged."""
+        if ledger.ledger_id == self.list.current:
+            self.list.set_live(ledger.confirmed, ledger.confirmed_size)
+            self._listener.arrived()
+
+    async def install(self, ended: EndedLedger | None, writer: LedgerWriter) -> None:
+        """List `writer`'s ledger as the current one, and `ended` as it ended, in one update (M4)."""
+        dropped: list[int] = []
+
+        def plan(info: ManagedLedgerInfo) -> RecordChange:
+            # an earlier update of unknown outcome may have listed a ledger that nobody wrote to
+            listed = ended is not None and ended.ledger_id == info.ledgers[-1].ledger_id
+            end = ended.end if ended is not None and listed else LedgerEnd(0, 0)
+            planned = plan_rollover(info, end, self._now_ms(), writer.ledger_id)
+            dropped[:] = [ledger.ledger_id for ledger in planned.dropped]
+            return RecordChange(
+                planned.info, (self._factory.listed(writer.ledger_id), *map(self._factory.deletion, dropped))
+            )
+
+        await self._record.update(plan)
+        self._take_over()
+        if ended is not None and ended.end.entries:
+            self._listener.emit(LedgerClosed(self._record.name, ended.ledger_id, ended.end.entries, ended.end.size))
+        self._listener.emit(LedgerCreated(self._record.name, writer.ledger_id))
+        for ledger_id in dropped:
+            self._listener.delete_later(ledger_id)
+        self._listener.installed()
+
+    def switch_failed(self, reason: MledgerError) -> None:
+        """No other ledger could be made, or the current one not be ended; the next append tries again."""
+        log.warning("%s: no switch to another ledger: %s", self._record.name, reason)
+
+    async def drop(self, gone: Sequence[int]) -> None:
+        """Take ledgers off the list, recording each for deletion, in one update (R10)."""
+        records = tuple(map(self._factory.deletion, gone))
+        await self._record.update(lambda info: RecordChange(_without(info, frozenset(gone)), records))
+        self._take_over()
+
+    async def terminate(self, ended: EndedLedger | None) -> Position:
+        """Record that the topic ends where `ended`, its last ledger, does; that position (M8)."""
+
+        def plan(info: ManagedLedgerInfo) -> RecordChange:
+            last = info.ledgers[-1].ledger_id
+            entries = ended.end.entries if ended is not None and ended.ledger_id == last else 0
+            if ended is not None and entries:
+                info = plan_rollover(info, ended.end, self._now_ms()).info
+            return RecordChange(replace(info, terminated=Position(last, entries - 1)))
+
+        info = await self._record.update(plan)
+        self._take_over()
+        assert info.terminated is not None
+        return info.terminated
+
+    def _take_over(self) -> None:
+        """Follow the record; a last ledger that is not closed is the current one and keeps its live counts."""
+        info = self._record.info
+        if info.terminated is not None or not info.ledgers or info.ledgers[-1].timestamp:
+            self.list = LedgerList(info.ledgers)
+            return
+        current = info.ledgers[-1].ledger_id
+        self.list = LedgerList(
+            info.ledgers,
+            current=current,
+            live_entries=self.list.entries(current),
+            live_size=self.list.size(current),
+        )
+
+
+def _without(info: ManagedLedgerInfo, gone: frozenset[int]) -> ManagedLedgerInfo:
+    return replace(info, ledgers=tuple(ledger for ledger in info.ledgers if ledger.ledger_id not in gone))
