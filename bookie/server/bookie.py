@@ -56,7 +56,8 @@ class Bookie:
         self.salt, self.journal_path = salt, path
         self._files = JournalReader(path)
         self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, self._config.max_frame)
-        self.turns.recycle([scan.file for scan in scans if not scan.first])
+        live = self.index.live
+        self.turns.recycle([scan.file for scan in scans if not scan.first and live.get(scan.file, 0) <= 0])
         log.info("event=storage_open seconds=%.3f next_sequence=%d", time.monotonic() - started, plan.last + 1)
 
     @property

@@ -19,6 +19,7 @@ BUFFER = 1 << 20
 """Bytes of a receive buffer; one that has to hold a larger frame grows for it."""
 
 _UNSENT = 1 << 20
+_TOGETHER = 256 << 10
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -35,6 +36,8 @@ class Connection(asyncio.BufferedProtocol):
         self._next = 0
         self._error = ""
         self._waiting = self._choked = self._paused = self._closed = False
+        self._answering, self._unwritten = False, 0
+        self._answers: Parts = []
         self._transport: asyncio.Transport
         self._peer = ""
 
@@ -81,9 +84,16 @@ class Connection(asyncio.BufferedProtocol):
     # The turns' side.
 
     def send(self, parts: Parts) -> None:
-        """Write responses, all in one call."""
-        if not self._closed:
+        """Write responses; those to requests of one receive buffer go together."""
+        if self._closed:
+            return
+        if not self._answering:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            return
+        self._answers += parts
+        self._unwritten += sum(map(len, parts))
+        if self._unwritten > _TOGETHER:
+            self._write_answers()
 
     def take(self) -> None:
         """Go on with the adds that waited."""
@@ -94,6 +104,19 @@ class Connection(asyncio.BufferedProtocol):
     # Requests, in order.
 
     def _go_on(self) -> None:
+        self._answering = True
+        try:
+            self._take_requests()
+        finally:
+            self._answering = False
+            self._write_answers()
+
+    def _write_answers(self) -> None:
+        if self._answers and not self._transport.is_closing():
+            self._transport.write(b"".join(self._answers))
+        self._answers, self._unwritten = [], 0
+
+    def _take_requests(self) -> None:
         while not self._closed and not self._choked:
             if self._next == len(self._requests):
                 if self._error:
@@ -185,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close(self, reason: str) -> None:
         log.warning("event=connection_closed peer=%s reason=%r", self._peer, reason)
+        self._write_answers()
         self._transport.close()
         self._closed = True
 

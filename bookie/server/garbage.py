@@ -59,10 +59,11 @@ class GarbageCollector:
     def __init__(self, bookie: Bookie, instance: str, root: str = LEDGERS) -> None:
         """`instance` is the instance id of the cluster that the bookie's ledgers belong to."""
         self._bookie, self._instance, self._root = bookie, instance, root
+        self._kept: set[int] = set()
 
     async def collect(self, reader: MetadataReader) -> list[int]:
         """Delete what the metadata store no longer has; the ids. Its errors come out, and then nothing was deleted."""
-        local = self._bookie.index.ledger_ids()
+        local = await asyncio.get_running_loop().run_in_executor(None, self._bookie.index.ledger_ids)
         if not local:
             return []
         found = await instance_id(reader, self._root)
@@ -84,7 +85,8 @@ class GarbageCollector:
         bookie, loop = self._bookie, asyncio.get_running_loop()
         numbers = file_numbers(bookie.journal_path)
         sizes = {number: os.stat(file_path(bookie.journal_path, number)).st_size for number in numbers}
-        for number in plan_emptying(sizes, bookie.index.live, bookie.turns.file):
+        known = {number: size for number, size in sizes.items() if number not in self._kept}
+        for number in plan_emptying(known, bookie.index.live, bookie.turns.file):
             await self._empty(number)
         candidates = plan_freeing(numbers, bookie.index.live, bookie.turns.file)
         free = [number for number in candidates if not await self._rows(number)]
@@ -105,13 +107,15 @@ class GarbageCollector:
                 await bookie.turns.move([(repeated, row, bookie.files.frames(row)) for repeated, row in current])
                 moved += len(current)
         log.info("event=journal_file_emptied file=%d runs=%d of=%d", number, moved, len(rows))
+        if not rows:
+            left = bookie.index.live[number]
+            log.error("event=journal_file_damaged file=%d bytes=%d: kept, its records cannot be found", number, left)
+            self._kept.add(number)
 
     async def _rows(self, number: int) -> list[tuple[bool, Row]]:
-        """What the index names in a file; the file's count is set right by it."""
+        """What the index names in a file, as far as the file's records can be found."""
         bookie, loop = self._bookie, asyncio.get_running_loop()
-        rows = await loop.run_in_executor(None, find_rows, bookie.index, bookie.journal_path, number, bookie.salt)
-        bookie.index.live[number] = sum(row.length for _, row in rows)
-        return rows
+        return await loop.run_in_executor(None, find_rows, bookie.index, bookie.journal_path, number, bookie.salt)
 
 
 def find_rows(index: Index, directory: str, number: int, salt: bytes) -> list[tuple[bool, Row]]:

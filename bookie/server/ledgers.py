@@ -14,7 +14,7 @@ import numpy
 
 from bookie import wire
 from bookie.errors import Code
-from bookie.server.index import Index, LedgerRecord
+from bookie.server.index import Index, LedgerRecord, Row
 from bookie.server.runs import StoredRun, parse_run
 
 _MOST_LEDGERS = 65_536
@@ -61,6 +61,7 @@ class LedgerState:
     repeats: bool
     commit: Commit | None = None
     pending: list[PendingRun] = field(default_factory=list)
+    last_read: Row | None = None
 
     @property
     def durable(self) -> bool:

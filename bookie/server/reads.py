@@ -43,6 +43,10 @@ class JournalReader:
             self._cached -= len(self._runs.popitem(last=False)[1].value)
         return run
 
+    def has(self, row: Row) -> bool:
+        """Whether the run is in memory."""
+        return (row.file, row.offset) in self._runs
+
     def frames(self, row: Row) -> bytes:
         """The frames of a row. OSError when the file is shorter."""
         frames = os.pread(self._open(row.file), row.length, row.offset)
@@ -110,12 +114,21 @@ class Reader:
             if pending.first <= entry <= pending.last and (at := pending.run.index(entry)) >= 0:
                 return pending.run, at
         row = self._index.repeat(state.ledger, entry) if state.repeats else None
-        row = row or self._index.run_at(state.ledger, entry)
+        if row is None:
+            row = self._row(state, entry)
         if row is None or row.last < entry:
             return None
         run = self._journal.run(row)
         at = run.index(entry)
         return None if at < 0 else (run, at)
+
+    def _row(self, state: LedgerState, entry: int) -> Row | None:
+        """The row of the run that may hold an entry; most often it is the one that was read before."""
+        last = state.last_read
+        if last is not None and last.first <= entry <= last.last and self._journal.has(last):
+            return last
+        state.last_read = self._index.run_at(state.ledger, entry)
+        return state.last_read
 
     def _check(self, state: LedgerState, request: wire.ReadRequest) -> Code:
         if request.version > wire.VERSION:

@@ -35,8 +35,11 @@ class StoredRun:
 
     def index(self, entry: int) -> int:
         """Which frame holds the entry, -1 if none does."""
-        at = int(numpy.searchsorted(self.entries, entry))
-        return at if at < len(self.entries) and self.entries[at] == entry else -1
+        entries = self.entries
+        at = entry - int(entries[0])
+        if not (0 <= at < len(entries) and entries[at] == entry):  # there are gaps before it, or it is not here
+            at = int(entries.searchsorted(entry))
+        return at if at < len(entries) and entries[at] == entry else -1
 
     def frame(self, index: int) -> bytes:
         """A frame as it came."""
