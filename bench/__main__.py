@@ -33,8 +33,7 @@ def machine() -> list[str]:
     total = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     return [
         f"{os.cpu_count()} cores, {model}; {total >> 20} GiB of memory",
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-        f"load before the run: {os.getloadavg()[0]:.2f}",
+        f"{platform.system()} {platform.release().partition('-')[0]}, Python {platform.python_version()}",
     ]
 
 
@@ -85,8 +84,12 @@ def main() -> None:
     args = parser.parse_args()
     described = [f"- {datetime.now(UTC):%Y-%m-%d}", *(f"- {line}" for line in machine())]
     described.append(f"- {args.pairs} pairs of {args.seconds:g} s each")
+    load = os.getloadavg()[0]
     options = ["--seconds", str(args.seconds), "--pairs", str(args.pairs)]
     results = [result for name in BENCHES for result in run_bench(name, options)]
+    described.append(
+        f"- load before and after the run: {load:.1f}, {os.getloadavg()[0]:.1f} (a quiet run ends at 2 to 4)"
+    )
     args.output.write_text("\n".join([HEADER, *described, "", table(results), ""]))
 
 
