@@ -13,7 +13,7 @@ from metastore.errors import MledgerError
 from metastore.position import Position, PositionRange
 from metastore.records import BatchDeletion
 from mledger.acks import AckState
-from mledger.cursor_flush import Flusher
+from mledger.cursor_flush import Flusher, fail, succeed
 from mledger.cursor_host import CursorHost
 from mledger.cursor_reads import CursorReads
 from mledger.cursor_recovery import CursorRecoveryPlan
@@ -318,10 +318,15 @@ class Cursor:
             return
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is closed")
         self._cancel_retry()
-        await self._flusher.stop()
+        waiters = await self._flusher.stop()
         state, changes = self._snapshot(), self._changes
-        await self._store.close(state, changed=self._durable_changes != changes)
+        try:
+            await self._store.close(state, changed=self._durable_changes != changes)
+        except MledgerError as error:
+            fail(waiters, error)
+            raise
         self._became_durable(state, changes)
+        succeed(waiters)
         self._host.wake_readers()
 
     async def remove(self) -> None:
@@ -329,7 +334,7 @@ class Cursor:
         self.check()
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is deleted")
         self._cancel_retry()
-        await self._flusher.stop()
+        fail(await self._flusher.stop(), self._stopped)
         await self._store.remove()
         self._host.wake_readers()
 
@@ -365,7 +370,8 @@ class Cursor:
         try:
             if state.cursor_properties != self._durable.cursor_properties:
                 await self._store.write_properties(state.cursor_properties)
-            await self._store.write(state)
+            if (state.acks, state.properties) != (self._durable.acks, self._durable.properties):
+                await self._store.write(state)
         except ManagedLedgerFenced:
             self._roll_back()
             raise

@@ -1,7 +1,7 @@
 """Brings a cursor's changes to its store: one write for whatever has arrived, as often as the throttle says (C3)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from metastore.errors import MledgerError
 
@@ -42,21 +42,20 @@ class Flusher:
             self._hurry.set_result(None)
         await waiter
 
-    async def stop(self) -> None:
-        """Wait for the write under way; those who ask for another get none."""
-        for waiter in self._waiters:
-            waiter.cancel()
-        self._waiters.clear()
+    async def stop(self) -> "list[asyncio.Future[None]]":
+        """Wait for the write under way; who asked for another one gets none from here and is returned."""
+        waiters, self._waiters = self._waiters, []
         self._next_at = 0.0
         if self._hurry is not None and not self._hurry.done():
             self._hurry.set_result(None)
         if self._task is not None:
             await asyncio.wait([self._task])
+        return waiters
 
     def fail(self, error: MledgerError) -> None:
-        """Give `error` to those who wait for a write that will not begin."""
+        """Give `error` to those who wait for a write that has not begun."""
         waiters, self._waiters = self._waiters, []
-        _fail(waiters, error)
+        fail(waiters, error)
 
     async def _run(self) -> None:
         try:
@@ -69,11 +68,9 @@ class Flusher:
                 try:
                     await self._write()
                 except MledgerError as error:
-                    _fail(waiters, error)
+                    fail(waiters, error)
                 else:
-                    for waiter in waiters:
-                        if not waiter.done():
-                            waiter.set_result(None)
+                    succeed(waiters)
         finally:
             self._task = None
 
@@ -85,7 +82,15 @@ class Flusher:
             self._hurry = None
 
 
-def _fail(waiters: "list[asyncio.Future[None]]", error: MledgerError) -> None:
+def succeed(waiters: "Iterable[asyncio.Future[None]]") -> None:
+    """What they wait for is durable."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+def fail(waiters: "Iterable[asyncio.Future[None]]", error: MledgerError) -> None:
+    """It is not, because of `error`."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(error)

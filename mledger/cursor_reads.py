@@ -105,7 +105,6 @@ class CursorReads:
     async def read_or_wait(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[Entry]:
         """As `Cursor.read_or_wait`."""
         while True:
-            arrival = self._host.next_arrival()
             entries = await self.read(max_entries, max_bytes, max_position)
             if entries or (max_position is not None and self.position > max_position):
                 return entries
@@ -113,7 +112,7 @@ class CursorReads:
                 raise TopicTerminated(
                     f"{self._host.name} is terminated and cursor {self._cursor.name} has read it to the end"
                 )
-            await arrival
+            await self._host.next_arrival()  # nothing can have come since the read looked
 
     def _find_entry(self, read: _Read) -> bool:
         """Put the position on an entry that exists, over ledger ends; False if there is none to be read."""

@@ -126,7 +126,11 @@ class LedgerFactory:
 
     async def open(self, ledger_id: int) -> LedgerReader:
         """Open with recovery: fences its writer, settles its end. NoSuchLedger and the retriable errors of R5."""
-        return await self._bookkeeper.open_ledger(ledger_id, self._config.password, self._config.digest_type)
+        return await self._bookkeeper.open_ledger(ledger_id, self._config.password)
+
+    async def open_to_read(self, ledger_id: int) -> LedgerReader:
+        """Open to read what is confirmed; a ledger that is not closed is left so. NoSuchLedger, retriable errors."""
+        return await self._bookkeeper.open_ledger_no_recovery(ledger_id, self._config.password)
 
     async def replay(self) -> list[int]:
         """Finish what a crash left: the ledgers deleted, rising."""

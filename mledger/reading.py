@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from bookie.client.reader import LedgerReader
 from bookie.errors import BookieUnavailable
+from metastore.ledger_metadata import LedgerState
 from metastore.position import Position
 from mledger.config import ManagedLedgerConfig
 from mledger.ledger_factory import LedgerFactory
@@ -56,18 +57,21 @@ class EntryReader:
             return current.writer.reader()
         opening = self._readers.get(ledger_id)
         if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._factory.open(ledger_id))
+            opening = asyncio.get_running_loop().create_task(self._factory.open_to_read(ledger_id))
             self._readers[ledger_id] = opening
             while len(self._readers) > MAX_READERS:
                 self._readers.popitem(last=False)
         else:
             self._readers.move_to_end(ledger_id)
         try:
-            return await asyncio.shield(opening)
+            reader = await asyncio.shield(opening)
         except BaseException:
             if opening.done() and (opening.cancelled() or opening.exception() is not None):
                 self._readers.pop(ledger_id, None)
             raise
+        if reader.metadata.state is not LedgerState.CLOSED:  # its end will be another one
+            self._readers.pop(ledger_id, None)
+        return reader
 
     def forget(self, ledger_id: int) -> None:
         """Drop the handle of a ledger that was deleted."""
