@@ -70,14 +70,16 @@ class EndReader:
         bookies = metadata.segment_at(entry).bookies
         answers: list[Answer] = []
         troubles: list[str] = []
-        for index in write_set(entry, len(bookies), metadata.write_quorum):
+        members = [bookies[index] for index in write_set(entry, len(bookies), metadata.write_quorum)]
+        for bookie in self._pool.healthy_first(members):
             try:
-                code, stored = await self._read(bookies[index], entry)
+                code, stored = await self._read(bookie, entry)
             except BookieUnavailable as error:
+                self._pool.note_failure(bookie, str(error))
                 answers.append(Answer.UNKNOWN)
                 troubles.append(str(error))
             else:
-                opened = self._open(bookies[index], entry, code, stored, troubles)
+                opened = self._open(bookie, entry, code, stored, troubles)
                 if opened is not None:
                     return Finding.FOUND, opened, troubles
                 answers.append(Answer.UNKNOWN if code == Code.OK else answer_of(code))

@@ -3,7 +3,7 @@
 import asyncio
 import enum
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bookie.client.config import ClientConfig
 from bookie.client.connection import BookieConnection
@@ -15,6 +15,7 @@ from metastore.store import MetadataReader
 logger = logging.getLogger(__name__)
 
 _REGISTRATIONS_S = 1.0  # how long a list of bookies is taken as current
+_FAILURES_TOLD_S = 1.0  # a bookie's failures are logged once in so long
 _CONNECT_AGAIN_S = 0.2  # a refused connection is not tried again sooner
 
 
@@ -55,10 +56,17 @@ class BookiePool:
         since = asyncio.get_running_loop().time() - self._config.quarantine_s
         return {bookie for bookie, at in self._failed_at.items() if at >= since}
 
+    def healthy_first(self, bookie_ids: Sequence[str]) -> list[str]:
+        """The bookies in their order, those that failed lately behind the others."""
+        failed = self.failed() if self._failed_at else ()
+        return sorted(bookie_ids, key=failed.__contains__) if failed else list(bookie_ids)
+
     def note_failure(self, bookie_id: str, reason: str) -> None:
         """Prefer other bookies for a while."""
-        logger.warning("bookie_failed bookie=%s reason=%s", bookie_id, reason)
-        self._failed_at[bookie_id] = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if now - self._failed_at.get(bookie_id, float("-inf")) > _FAILURES_TOLD_S:
+            logger.warning("bookie_failed bookie=%s reason=%s", bookie_id, reason)
+        self._failed_at[bookie_id] = now
 
     def opened(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection | None:
         """The connection to `bookie_id` that is open already, if there is one."""

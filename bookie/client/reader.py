@@ -156,12 +156,14 @@ class LedgerReader:
         bad = list(known)
         passed_over = {replica.bookie_id for replica in known}
         errors: list[BookieError] = []
-        for index in write_set(entry, len(bookies), metadata.write_quorum):
-            if bookies[index] in passed_over:
+        members = [bookies[index] for index in write_set(entry, len(bookies), metadata.write_quorum)]
+        for bookie in self._pool.healthy_first(members):
+            if bookie in passed_over:
                 continue
             try:
-                found = await self._ask(bookies[index], entry)
+                found = await self._ask(bookie, entry)
             except (BookieUnavailable, BookieRefused) as error:
+                self._pool.note_failure(bookie, str(error))
                 errors.append(error)
                 continue
             if isinstance(found, StoredEntry):
@@ -238,13 +240,13 @@ class LedgerReader:
         """One range from one bookie by as many batch reads as it takes; what it cannot give, from the others."""
         payloads: list[bytes] = []
         self._turn += 1
-        turn = self._turn
         while first <= last:
-            bookie = bookies[turn % len(bookies)]
+            at = self._turn % len(bookies)
+            bookie = self._pool.healthy_first(bookies[at:] + bookies[:at])[0]
             part, bad = await self._read_batch(bookie, first, last)
             if not part:
                 part = [(await self.read_entry(first, bad)).payload]
-                turn += 1
+                self._turn += 1
             payloads += part
             first += len(part)
         return payloads
@@ -256,14 +258,14 @@ class LedgerReader:
             connection = await self._pool.connection(bookie)
             code, body = await connection.read_batch(self.ledger_id, first, count, self._config.max_frame)
         except BookieUnavailable as error:
-            logger.info("batch_read_elsewhere ledger=%d first=%d reason=%s", self.ledger_id, first, error)
+            self._pool.note_failure(bookie, str(error))
             return [], []
         if code == Code.OK:
             payloads = open_batch(body, self.ledger_id, first, self._digest)[:count]
             return payloads, [] if payloads else [BadReplica(self.ledger_id, first, bookie, DAMAGED)]
         if code in (Code.NO_ENTRY, Code.NO_LEDGER):
             return [], [BadReplica(self.ledger_id, first, bookie, MISSING)]
-        logger.warning("batch_read_refused ledger=%d first=%d bookie=%s code=%d", self.ledger_id, first, bookie, code)
+        self._pool.note_failure(bookie, f"error {code} to a batch read of ledger {self.ledger_id} from entry {first}")
         return [], []
 
     async def _read_singly(self, bookies: tuple[str, ...], first: int, last: int) -> list[bytes]:
@@ -275,7 +277,12 @@ class LedgerReader:
         return payloads
 
     async def _read_some(self, bookies: tuple[str, ...], first: int, last: int) -> list[bytes]:
-        asked = [(entry, bookies[entry % len(bookies)]) for entry in range(first, last + 1)]
+        quorum = self.metadata.write_quorum
+        choices = []  # for each residue of the entry id
+        for residue in range(len(bookies)):
+            members = [bookies[index] for index in write_set(residue, len(bookies), quorum)]
+            choices.append(self._pool.healthy_first(members)[0])
+        asked = [(entry, choices[entry % len(bookies)]) for entry in range(first, last + 1)]
         connections = await self._pool.connections({bookie for _, bookie in asked})
         futures: list[asyncio.Future[tuple[int, bytes]] | None] = []
         for entry, bookie in asked:
@@ -292,6 +299,7 @@ class LedgerReader:
     async def _settle(self, entry: int, bookie: str, future: asyncio.Future[tuple[int, bytes]] | None) -> bytes:
         """The payload out of a bookie's answer, or from the other replicas."""
         if future is None or future.exception() is not None:
+            self._pool.note_failure(bookie, "no answer to a read")
             return (await self.read_entry(entry)).payload
         code, stored = future.result()
         try:
