@@ -57,6 +57,10 @@ class InvalidMetadataUrl(MetadataError):
     """A metadata URL that names no store known here."""
 
 
+class InvalidMetadataDirectory(MetadataError):
+    """A directory that cannot be served as a metadata store: in use, of another format, or another program's."""
+
+
 class InvalidName(MetadataError):
     """A topic, cursor or bookie name that cannot be a node's name."""
 

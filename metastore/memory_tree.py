@@ -3,7 +3,8 @@
 import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 from metastore.errors import (
     BadVersion,
@@ -11,12 +12,10 @@ from metastore.errors import (
     NodeExists,
     NodeNotEmpty,
     NodeNotFound,
-    NodeTooLarge,
 )
-from metastore.node_path import check_operation, check_path, parent_of
+from metastore.node_path import check_path, check_request, parent_of
 from metastore.store import (
     ANY_VERSION,
-    MAX_REQUEST_BYTES,
     Change,
     Check,
     Create,
@@ -31,6 +30,22 @@ from metastore.store import (
 Watcher = Callable[[Change], None]
 Event = tuple[str, Change]
 Undo = Callable[[], None]
+Listener = Callable[[str, Change], None]
+
+_NO_CHILDREN: AbstractSet[str] = frozenset()  # shared: most nodes have none, and an empty set takes 216 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node as it is kept outside the tree; `children_created`: how many children it ever had."""
+
+    path: str
+    data: bytes
+    version: int
+    created_ms: int
+    modified_ms: int
+    ephemeral_owner: int
+    children_created: int
 
 
 @dataclass(slots=True)
@@ -40,8 +55,18 @@ class _Entry:
     created_ms: int = 0
     modified_ms: int = 0
     owner: int = 0
-    children: set[str] = field(default_factory=set)
+    children: AbstractSet[str] = _NO_CHILDREN
     children_created: int = 0  # ever: the next sequential child's number
+
+    def add_child(self, name: str) -> None:
+        if isinstance(self.children, set):
+            self.children.add(name)
+        else:
+            self.children = {name}
+
+    def remove_child(self, name: str) -> None:
+        assert isinstance(self.children, set)
+        self.children.remove(name)
 
     def stat(self) -> Stat:
         return Stat(self.version, self.created_ms, self.modified_ms, len(self.children), self.owner)
@@ -50,10 +75,12 @@ class _Entry:
 class MemoryTree:
     """The nodes and those who watch them. Every call is done at once."""
 
-    def __init__(self) -> None:
-        """A tree that has only its root."""
+    def __init__(self, listener: Listener | None = None) -> None:
+        """A tree that has only its root; `listener` hears of every change, before those who watch do."""
         self._entries = {"/": _Entry()}
+        self._owned: dict[int, set[str]] = {}
         self._watchers: dict[tuple[str, bool], list[Watcher]] = {}
+        self._listener = listener
         self._session_ids = itertools.count(1)
 
     def new_session(self) -> int:
@@ -62,9 +89,27 @@ class MemoryTree:
 
     def end_session(self, session_id: int) -> None:
         """Delete the ephemeral nodes of `session_id`."""
-        owned = [path for path, entry in self._entries.items() if entry.owner == session_id]
-        for path in owned:
+        for path in sorted(self._owned.get(session_id, ())):
             self.apply([Delete(path)], session_id)
+
+    def record(self, path: str) -> NodeRecord | None:
+        """The node at `path` with all there is to know of it, None if there is none."""
+        entry = self._entries.get(path)
+        if entry is None:
+            return None
+        return NodeRecord(
+            path, entry.data, entry.version, entry.created_ms, entry.modified_ms, entry.owner, entry.children_created
+        )
+
+    def restore(self, records: Iterable[NodeRecord]) -> None:
+        """Put nodes back as they were, parents before their children, telling nobody. NodeNotFound: no parent."""
+        for kept in records:
+            entry = _Entry(kept.data, kept.version, kept.created_ms, kept.modified_ms, kept.ephemeral_owner)
+            entry.children_created = kept.children_created
+            if kept.path != "/":
+                self._entry(parent_of(kept.path)).add_child(kept.path.rpartition("/")[2])
+            self._entries[kept.path] = entry
+            self._own(kept.path, entry)
 
     def node(self, path: str) -> Node | None:
         """The node at `path`, None if there is none."""
@@ -89,9 +134,7 @@ class MemoryTree:
 
     def apply(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
         """Carry out all `operations` for a session, or none; raises what the first that fails raises."""
-        for operation in operations:
-            check_operation(operation)
-        _check_size(operations)
+        check_request(operations)
         undos: list[Undo] = []
         events: list[Event] = []
         try:
@@ -129,14 +172,17 @@ class MemoryTree:
             raise NoChildrenForEphemerals(f"{path} cannot be created: its parent is ephemeral", path)
         name = path.rpartition("/")[2]
         now = _now_ms()
-        self._entries[path] = _Entry(create.data, 0, now, now, session_id if create.ephemeral else 0)
-        parent.children.add(name)
+        entry = _Entry(create.data, 0, now, now, session_id if create.ephemeral else 0)
+        self._entries[path] = entry
+        self._own(path, entry)
+        parent.add_child(name)
         parent.children_created += 1
         events += [(path, Change.CREATED), (parent_path, Change.CHILDREN)]
 
         def undo() -> None:
             del self._entries[path]
-            parent.children.remove(name)
+            self._disown(path, entry)
+            parent.remove_child(name)
             parent.children_created -= 1
 
         undos.append(undo)
@@ -162,14 +208,27 @@ class MemoryTree:
         parent_path, name = parent_of(path), path.rpartition("/")[2]
         parent = self._entries[parent_path]
         del self._entries[path]
-        parent.children.remove(name)
+        self._disown(path, entry)
+        parent.remove_child(name)
         events += [(path, Change.DELETED), (parent_path, Change.CHILDREN)]
 
         def undo() -> None:
             self._entries[path] = entry
-            parent.children.add(name)
+            self._own(path, entry)
+            parent.add_child(name)
 
         undos.append(undo)
+
+    def _own(self, path: str, entry: _Entry) -> None:
+        if entry.owner:
+            self._owned.setdefault(entry.owner, set()).add(path)
+
+    def _disown(self, path: str, entry: _Entry) -> None:
+        if entry.owner:
+            owned = self._owned[entry.owner]
+            owned.remove(path)
+            if not owned:
+                del self._owned[entry.owner]
 
     def _entry(self, path: str) -> _Entry:
         entry = self._entries.get(path)
@@ -185,18 +244,14 @@ class MemoryTree:
 
     def _tell(self, events: Iterable[Event]) -> None:
         for path, change in events:
+            if self._listener is not None:
+                self._listener(path, change)
+        for path, change in events:
             for watcher in list(self._watchers.get((path, change is Change.CHILDREN), ())):
                 watcher(change)
             if change in (Change.CREATED, Change.DELETED):
                 for watcher in list(self._watchers.get((path, True), ())):
                     watcher(change)
-
-
-def _check_size(operations: Sequence[Operation]) -> None:
-    size = sum(len(operation.path) + len(getattr(operation, "data", b"")) for operation in operations)
-    if size > MAX_REQUEST_BYTES:
-        path = operations[0].path
-        raise NodeTooLarge(f"{path}: a write of {size} bytes passes the limit of {MAX_REQUEST_BYTES}", path)
 
 
 def _now_ms() -> int:

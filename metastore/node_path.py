@@ -1,9 +1,10 @@
 """Paths of nodes: which are valid, and their parents. ZooKeeper's rules, kept by every store."""
 
 import re
+from collections.abc import Sequence
 
-from metastore.errors import InvalidName
-from metastore.store import Create, Delete, Operation
+from metastore.errors import InvalidName, NodeTooLarge
+from metastore.store import MAX_REQUEST_BYTES, Create, Delete, Operation
 
 # ZooKeeper refuses control characters, surrogates, private use and all it cannot hold in 16 bits.
 _VALID = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+)+")
@@ -21,6 +22,16 @@ def check_operation(operation: Operation) -> None:
     check_path(operation.path)
     if operation.path == "/" and isinstance(operation, Create | Delete):
         raise InvalidName("the root can neither be created nor deleted", "/")
+
+
+def check_request(operations: Sequence[Operation]) -> None:
+    """As `check_operation` for each; NodeTooLarge when paths and data pass the limit of one request."""
+    for operation in operations:
+        check_operation(operation)
+    size = sum(len(operation.path) + len(getattr(operation, "data", b"")) for operation in operations)
+    if size > MAX_REQUEST_BYTES:
+        path = operations[0].path
+        raise NodeTooLarge(f"{path}: a write of {size} bytes passes the limit of {MAX_REQUEST_BYTES}", path)
 
 
 def parent_of(path: str) -> str:

@@ -1,17 +1,16 @@
-"""Metadata URLs, and the stores they name."""
+"""Metadata URLs, and the stores they name. What a store needs is imported when one is opened: commands start sooner."""
 
+import os
 import re
 from dataclasses import dataclass
 
 from metastore.errors import InvalidMetadataUrl, InvalidName
-from metastore.memory import MemoryReader, MemoryStore
 from metastore.node_path import check_path
 from metastore.store import MetadataReader, MetadataStore
-from metastore.zookeeper import ZooKeeperReader, ZooKeeperStore
 
 DEFAULT_PORT = 2181
-FORMS = "write it as zk://host:port,host:port/chroot or memory:name"
-ELSEWHERE = ("etcd", "oxia", "rocksdb")  # Pulsar's other stores
+FORMS = "write it as zk://host:port,host:port/chroot, rocksdb:DIR or memory:name"
+ELSEWHERE = ("etcd", "oxia")  # Pulsar's other stores
 
 _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]/@,]+)(?::(?P<port>\d{1,5}))?")
 
@@ -42,8 +41,20 @@ class MemoryUrl:
         return f"memory:{self.name}"
 
 
-def parse_url(url: str) -> ZooKeeperUrl | MemoryUrl:
-    """What `url` names: `zk://host:port,…/chroot`, `zk:host:port,…` as Pulsar writes it, or `memory:name`.
+@dataclass(frozen=True, slots=True)
+class RocksDbUrl:
+    """The directory, absolute, whose server process keeps the tree."""
+
+    directory: str
+
+    def __str__(self) -> str:
+        return f"rocksdb:{self.directory}"
+
+
+def parse_url(url: str) -> ZooKeeperUrl | RocksDbUrl | MemoryUrl:
+    """What `url` names: `zk://host:port,…/chroot`, `zk:host:port,…` as Pulsar writes it, `rocksdb:DIR`, `memory:name`.
+
+    A relative DIR is one below the current directory.
 
     Raises:
         InvalidMetadataUrl: anything else; says what to write.
@@ -54,6 +65,8 @@ def parse_url(url: str) -> ZooKeeperUrl | MemoryUrl:
         return MemoryUrl(rest)
     if scheme == "zk" and rest:
         return _parse_ensemble(url, rest.removeprefix("//"))
+    if scheme == "rocksdb" and rest:
+        return _parse_directory(url, rest)
     if scheme in ELSEWHERE:
         raise InvalidMetadataUrl(f"metadata in {scheme} is not supported: {FORMS}")
     raise InvalidMetadataUrl(f"{_without_credentials(url)!r} is not a metadata URL: {FORMS}")
@@ -78,6 +91,14 @@ def _parse_ensemble(url: str, rest: str) -> ZooKeeperUrl:
         raise InvalidMetadataUrl(f"{slash + chroot!r} in {url!r} is not a node's path: {FORMS}") from None
 
 
+def _parse_directory(url: str, rest: str) -> RocksDbUrl:
+    if rest.startswith("//") and not rest.startswith("///"):
+        raise InvalidMetadataUrl(f"{url!r} names a host where a directory is meant: {FORMS}")
+    if "\0" in rest:
+        raise InvalidMetadataUrl(f"{url!r} is no directory's name: {FORMS}")
+    return RocksDbUrl(os.path.abspath(rest.removeprefix("//")))
+
+
 def _without_credentials(url: str) -> str:
     return re.sub(r"[^/]*@", "", url)
 
@@ -100,6 +121,8 @@ async def open_store(
     """
     match parse_url(url):
         case ZooKeeperUrl() as ensemble:
+            from metastore.zookeeper import ZooKeeperStore
+
             return await ZooKeeperStore.open(
                 ensemble.connect_string,
                 ensemble.chroot,
@@ -107,7 +130,13 @@ async def open_store(
                 timeout=timeout,
                 create_chroot=create_chroot,
             )
+        case RocksDbUrl(directory):
+            from metastore.rocksdb.store import RocksDbStore
+
+            return await RocksDbStore.open(directory, session_timeout=session_timeout, timeout=timeout)
         case MemoryUrl(name):
+            from metastore.memory import MemoryStore
+
             return MemoryStore(name)
 
 
@@ -115,8 +144,16 @@ async def open_reader(url: str, *, session_timeout: float = 10.0, timeout: float
     """Open the store at `url` for looking only (M9): the object has no method that writes. As `open_store`."""
     match parse_url(url):
         case ZooKeeperUrl() as ensemble:
+            from metastore.zookeeper import ZooKeeperReader
+
             return await ZooKeeperReader.open(
                 ensemble.connect_string, ensemble.chroot, session_timeout=session_timeout, timeout=timeout
             )
+        case RocksDbUrl(directory):
+            from metastore.rocksdb.store import RocksDbReader
+
+            return await RocksDbReader.open(directory, session_timeout=session_timeout, timeout=timeout)
         case MemoryUrl(name):
+            from metastore.memory import MemoryReader
+
             return MemoryReader(name)

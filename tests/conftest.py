@@ -4,6 +4,7 @@ from hypothesis import settings
 
 from tests.support.bookies import bookies, cluster_url
 from tests.support.no_skips import pytest_runtest_makereport
+from tests.support.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
 from tests.support.stores import any_metadata_url
 from tests.support.zookeeper import _new_chroot, metadata_url, shared_zookeeper, zookeeper_server
 
@@ -12,8 +13,11 @@ __all__ = [
     "any_metadata_url",
     "bookies",
     "cluster_url",
+    "metadata_process",
     "metadata_url",
     "pytest_runtest_makereport",
+    "rocksdb_thread",
+    "rocksdb_url",
     "shared_zookeeper",
     "zookeeper_server",
 ]

@@ -16,6 +16,7 @@ PROTO = ROOT / "proto"
 OWNERS = {
     "MLDataFormats": "metastore/pb",
     "LedgerMetadata": "metastore/pb",
+    "MetadataStore": "metastore/pb",
     "BookkeeperProtocol": "bookie/pb",
 }
 SUFFIXES = ("_pb2.py", "_pb2.pyi")

@@ -1,4 +1,4 @@
-"""A process that holds a ZooKeeper session and says what becomes of it: `python -m tests.support.frozen_client URL`.
+"""A process that holds a session and says what becomes of it: `python -m tests.support.frozen_client URL [TIME-OUT]`.
 
 Lines on its standard output, each once it is true: `ready`, then after SIGCONT `expired` and the errors it gets.
 """
@@ -11,8 +11,8 @@ from metastore.store import SessionState
 from metastore.url import open_store
 
 
-async def main(url: str) -> None:
-    async with await open_store(url, session_timeout=1.0) as store, store.watch("/other") as changes:
+async def main(url: str, session_timeout: float) -> None:
+    async with await open_store(url, session_timeout=session_timeout) as store, store.watch("/other") as changes:
         await store.create("/mine", ephemeral=True)
         print("ready", flush=True)
         await store.wait_for_session(SessionState.EXPIRED, timeout=60)
@@ -25,4 +25,4 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1.0))

@@ -1,4 +1,4 @@
-"""Run a test over every metadata store: in memory, and in a real ZooKeeper."""
+"""Run a test over every metadata store: in memory, in a real ZooKeeper, and in RocksDB behind its socket."""
 
 import functools
 import itertools
@@ -11,11 +11,13 @@ from tests.support.aio import run
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(params=["memory", "zookeeper"])
+@pytest.fixture(params=["memory", "rocksdb", "zookeeper"])
 def any_metadata_url(request):
     """The URL of an empty store, once of each kind."""
     if request.param == "memory":
         return f"memory:test-{next(_numbers)}"
+    if request.param == "rocksdb":
+        return request.getfixturevalue("rocksdb_url")
     return request.getfixturevalue("metadata_url")
 
 

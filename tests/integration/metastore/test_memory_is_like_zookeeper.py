@@ -1,12 +1,13 @@
-"""Any sequence of operations gives the same results in memory and in ZooKeeper, and leaves the same tree."""
+"""Any sequence of operations gives the same results, and leaves the same tree, in memory, ZooKeeper and RocksDB."""
 
+import asyncio
 import itertools
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
 from metastore.errors import MetadataError
-from metastore.store import ANY_VERSION, Check, Create, Delete, Put
+from metastore.store import ANY_VERSION, Check, Create, Delete, Put, SessionState
 from metastore.url import open_store
 from tests.support.aio import run
 
@@ -48,13 +49,17 @@ async def story(store, steps):
             outcomes.append(await carry_out(store, step))
         except MetadataError as error:
             outcomes.append((type(error), error.path))
+    return outcomes, *await tree_of(store)
+
+
+async def tree_of(store):
     paths = ["/"]
     for path in paths:
         paths += [f"{path.rstrip('/')}/{name}" for name in await store.children(path)]
     nodes = await store.get_many(paths)
     tree = [(path, node.data, node.version, node.stat.num_children) for path, node in zip(paths, nodes, strict=True)]
     owners = [node.stat.ephemeral_owner == store.session_id for node in nodes]
-    return outcomes, tree, owners
+    return tree, owners
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -66,3 +71,27 @@ def test_memory_and_zookeeper_tell_the_same_story(metadata_url, steps):
             assert await story(zookeeper, steps) == await story(memory, steps)
 
     run(main())
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS)
+def test_rocksdb_and_memory_tell_the_same_story_and_a_restart_changes_nothing(rocksdb_thread, tmp_path, steps):
+    directory = tmp_path / f"run-{next(numbers)}"
+    server = rocksdb_thread.serve(directory)
+
+    async def main():
+        nonlocal server
+        async with await open_store(server.url) as rocksdb, await open_store("memory:") as memory:
+            assert await story(rocksdb, steps) == await story(memory, steps)
+            await asyncio.to_thread(rocksdb_thread.stop, server)
+            server = await asyncio.to_thread(rocksdb_thread.serve, directory)
+            await rocksdb.wait_for_session(SessionState.CONNECTED, 30)
+            assert await tree_of(rocksdb) == await tree_of(memory)
+            for path in ("/", "/a", "/b"):
+                create = Create(f"{path.rstrip('/')}/n", sequential=True)
+                assert await story(rocksdb, [create]) == await story(memory, [create])
+
+    try:
+        run(main())
+    finally:
+        rocksdb_thread.stop(server)

@@ -1,9 +1,11 @@
 """Which metadata URLs are taken, and what is said of the others."""
 
+import os
+
 import pytest
 
 from metastore.errors import InvalidMetadataUrl
-from metastore.url import MemoryUrl, ZooKeeperUrl, parse_url
+from metastore.url import MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,27 @@ def test_memory_by_name():
 
 
 @pytest.mark.parametrize(
+    ("url", "directory"),
+    [
+        ("rocksdb:/var/metadata", "/var/metadata"),
+        ("rocksdb:/var/metadata/", "/var/metadata"),
+        ("rocksdb:///var/metadata", "/var/metadata"),
+        ("RocksDB:below/here", "below/here"),
+    ],
+)
+def test_a_directory_of_a_rocksdb_server(url, directory):
+    parsed = parse_url(url)
+    assert parsed == RocksDbUrl(os.path.abspath(directory))
+    assert str(parsed) == f"rocksdb:{os.path.abspath(directory)}"
+
+
+@pytest.mark.parametrize("url", ["rocksdb://host/path", "rocksdb:", "rocksdb:a\0b"])
+def test_what_is_no_directory_is_told_how_to_write_it(url):
+    with pytest.raises(InvalidMetadataUrl, match="rocksdb:DIR"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         *("", "memory", "host:2181", "http://host", "zk:", "zk://", "zk:///chroot", "zk://a,,b", "zk://a b:1"),
@@ -43,7 +66,7 @@ def test_what_is_no_metadata_url_is_told_how_to_write_it(url):
         parse_url(url)
 
 
-@pytest.mark.parametrize("scheme", ["etcd", "oxia", "rocksdb"])
+@pytest.mark.parametrize("scheme", ["etcd", "oxia"])
 def test_other_stores_of_pulsar_are_refused_by_name(scheme):
     with pytest.raises(InvalidMetadataUrl, match=f"metadata in {scheme} is not supported"):
         parse_url(f"{scheme}://host:1")

@@ -1,0 +1,81 @@
+"""Which process is at the other end of a Unix socket, and whether it has ended: then its session need not linger.
+
+Only what is certain counts: a process is gone when this system, in the same namespace of processes, has none of that
+pid that started then, or has been started again since. Where that cannot be told, sessions end by their time-out.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+_CREDENTIALS = struct.Struct("3i")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_NAMESPACE = "/proc/self/ns/pid"
+_STARTED = 19  # fields of /proc/<pid>/stat after the command's closing bracket: state is the first
+_ENDED_STATES = ("Z", "X", "x")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process for good: pids are used again, `started` (ticks since the boot) and the boot tell two apart."""
+
+    pid: int
+    started: int
+    boot_id: str
+    pid_namespace: str
+
+
+def process_of(connection: socket.socket) -> Process | None:
+    """The process that connected; None where the system does not tell."""
+    try:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid = _CREDENTIALS.unpack(credentials)[0]
+        if pid <= 0:  # of another namespace
+            return None
+        found = _look(pid)
+        if found is None:
+            return None
+        return Process(pid, found[1], _boot_id(), os.readlink(_NAMESPACE))
+    except (AttributeError, OSError):
+        return None
+
+
+def is_gone(process: Process) -> bool:
+    """Whether `process` has certainly ended."""
+    try:
+        if _boot_id() != process.boot_id:
+            return True
+        if os.readlink(_NAMESPACE) != process.pid_namespace:
+            return False
+        found = _look(process.pid)
+    except OSError:
+        return False
+    return found is None or found[0] in _ENDED_STATES or found[1] != process.started
+
+
+def end_of(process: Process) -> int | None:
+    """A file descriptor that becomes readable when `process` ends; None where the system has no such thing."""
+    with contextlib.suppress(AttributeError, OSError):
+        descriptor = os.pidfd_open(process.pid)
+        if not is_gone(process):
+            return descriptor
+        os.close(descriptor)
+    return None
+
+
+def _look(pid: int) -> tuple[str, int] | None:
+    """State and start of the process that has `pid` now; None when there is none. OSError when /proc is not there."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        os.stat("/proc/self/stat")
+        return None
+    return fields[0], int(fields[_STARTED])
+
+
+def _boot_id() -> str:
+    with open(_BOOT_ID) as file:
+        return file.read().strip()

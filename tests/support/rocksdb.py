@@ -1,0 +1,138 @@
+"""RocksDB metadata servers for tests: many on a thread of the test's process, or one as a process to kill."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from metastore.rocksdb_server import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+_EXIT_S = 20.0
+
+
+class ServerThread:
+    """A loop on a thread of its own that serves as many directories as asked for."""
+
+    def __init__(self) -> None:
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def serve(self, directory: Path) -> Server:
+        """Serve `directory` until `stop`."""
+        return asyncio.run_coroutine_threadsafe(Server.open(str(directory)), self._loop).result(30)
+
+    def stop(self, server: Server) -> None:
+        """Stop serving one."""
+        asyncio.run_coroutine_threadsafe(server.close(), self._loop).result(30)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+class MetadataServerFailed(Exception):
+    """A server process ended instead of serving; holds its exit code and its log."""
+
+    def __init__(self, returncode: int, log: str) -> None:
+        super().__init__(f"metadata server ended with {returncode}:\n{log}")
+        self.returncode, self.log = returncode, log
+
+
+@dataclass
+class MetadataProcess:
+    """One server process; its directory outlives it."""
+
+    directory: Path
+    arguments: tuple[str, ...] = ()
+    process: "subprocess.Popen[str] | None" = None
+
+    @property
+    def url(self) -> str:
+        """How clients name it."""
+        return f"rocksdb:{self.directory}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def log_path(self) -> Path:
+        """Its log, beside the directory."""
+        return self.directory.with_name(self.directory.name + ".log")
+
+    def start(self) -> "MetadataProcess":
+        """Start and wait until it serves; MetadataServerFailed when it ends instead."""
+        assert not self.running
+        command = [sys.executable, "-m", "metastore.rocksdb_server", "--dir", str(self.directory), *self.arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with self.log_path.open("a") as log:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=ROOT
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise MetadataServerFailed(self.wait(), self.log_path.read_text())
+        assert json.loads(line) == {"url": self.url, "pid": self.process.pid}
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and wait for the orderly end; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait for the end; the exit code."""
+        assert self.process is not None
+        code = self.process.wait(_EXIT_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+
+@pytest.fixture(scope="session")
+def rocksdb_thread():
+    """The worker's thread of metadata servers."""
+    thread = ServerThread()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture
+def rocksdb_url(rocksdb_thread, tmp_path):
+    """The URL of an empty store in RocksDB."""
+    server = rocksdb_thread.serve(tmp_path / "metadata")
+    yield server.url
+    rocksdb_thread.stop(server)
+
+
+@pytest.fixture
+def metadata_process(tmp_path):
+    """A server process of this test's own, serving."""
+    process = MetadataProcess(tmp_path / "metadata").start()
+    yield process
+    if process.running:
+        process.kill()
