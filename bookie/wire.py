@@ -170,13 +170,10 @@ def scan(buffer: bytes | bytearray, start: int, filled: int, max_frame: int = MA
         count = _equal_frames(buffer, at, filled, stride)
         if count >= _FEWEST_AS_BLOCK or at + 2 * stride > filled:
             starts = numpy.arange(at, at + (count + 1) * stride, stride, dtype=numpy.int64)
-            error = ""
         else:
-            starts, error = _add_starts(buffer, at, filled, max_frame)
+            starts = _add_starts(buffer, at, filled, max_frame)
         requests += _runs(buffer, starts)
         at = int(starts[-1])
-        if error:
-            return Scan(requests, at, error)
     if filled - at >= LENGTH.size:
         (length,) = LENGTH.unpack_from(buffer, at)
         error = "" if LENGTH.size <= length <= max_frame else _bad_length(length, max_frame)
@@ -211,21 +208,20 @@ def _equal_frames(buffer: bytes | bytearray, at: int, filled: int, stride: int) 
     return first if differ[first] else count
 
 
-def _add_starts(buffer: bytes | bytearray, at: int, filled: int, max_frame: int) -> tuple[NDArray[numpy.int64], str]:
-    """Places of the whole add frames from `at` on, the end of the last behind them; ends at the first other frame."""
-    starts = [at]
-    append = starts.append
-    unpack, whole, error = HEAD.unpack_from, filled - HEAD.size, ""
-    while at <= whole:
-        length, header = unpack(buffer, at)
-        if not SMALLEST_ADD <= length <= max_frame or header >> 16 & 0xFF != Op.ADD:
-            error = _frame_error(length, header, max_frame)
-            break
-        at += 4 + length
-        if at > filled:
-            break
+def _add_starts(buffer: bytes | bytearray, at: int, filled: int, max_frame: int) -> NDArray[numpy.int64]:
+    """Places of the whole adds from `at` on, the end of the last behind them; ends before the first other frame."""
+    found: list[int] = []
+    append, unpack, last = found.append, LENGTH.unpack_from, filled - HEAD.size
+    while at <= last:
         append(at)
-    return numpy.array(starts, numpy.int64), error
+        at += 4 + unpack(buffer, at)[0]
+    if at <= filled:
+        append(at)
+    starts = numpy.array(found, numpy.int64)
+    lengths = numpy.diff(starts) - LENGTH.size
+    operations = numpy.frombuffer(buffer, numpy.uint8)[starts[:-1] + LENGTH.size + 1]
+    other = (operations != Op.ADD) | (lengths < SMALLEST_ADD) | (lengths > max_frame)
+    return starts[: int(other.argmax()) + 1] if other.any() else starts
 
 
 def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRun | OtherFrame]:

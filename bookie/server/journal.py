@@ -181,7 +181,7 @@ def _stray(data: "mmap.mmap | bytes", salt: bytes, number: int, start: int, last
     blocks = (len(data) - start) // BLOCK
     if blocks <= 0:
         return []
-    heads = numpy.ndarray(blocks, ">u8", data[start : start + blocks * BLOCK], 0, (BLOCK,)).astype(numpy.uint64)
+    heads = numpy.ndarray(blocks, ">u8", data, start, (BLOCK,)).astype(numpy.uint64)
     candidates = numpy.flatnonzero((heads > last) & (heads < last + _FARTHEST_LATER)).tolist()
     records = (_record(data, salt, number, start + block * BLOCK) for block in candidates)
     return [record.sequence for record in records if record is not None]
