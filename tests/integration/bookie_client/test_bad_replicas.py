@@ -1,11 +1,13 @@
 """Copies that are damaged, missing or out of reach: another replica is read, the bad one reported (Q1)."""
 
+from dataclasses import replace
+
 import pytest
 
 from bookie.client import BadReplica
 from bookie.errors import BookieUnavailable, DigestMismatch, NoSuchEntry
 from tests.support.aio import run
-from tests.support.ledgers import client, lay_down_ledger, payloads, store_raw, stored_entry
+from tests.support.ledgers import QUICK, client, lay_down_ledger, payloads, store_raw, stored_entry
 
 COUNT = 30
 
@@ -102,5 +104,25 @@ def test_bookies_that_are_away_are_passed_over_until_none_is_left(bookies, write
             for first, last in [(0, COUNT - 1), (3, 3)]:
                 with pytest.raises(BookieUnavailable):
                     await reader.read(first, last)
+
+    run(main())
+
+
+@pytest.mark.parametrize("write_quorum", [3, 2])
+def test_a_bookie_that_does_not_answer_is_passed_over_and_asked_last_from_then_on(bookies, write_quorum):
+    bookies.start(3)
+
+    async def main():
+        ledger = await closed_ledger(bookies, write_quorum)
+        async with client(bookies.metadata_url, replace(QUICK, read_timeout_s=0.3)) as bookkeeper:
+            reader = await bookkeeper.open_ledger(ledger)
+            assert await reader.read(0, COUNT - 1) == payloads(COUNT)
+            bookies.freeze(1)
+            try:
+                for _ in range(3):  # every bookie has its turn
+                    assert await reader.read(0, COUNT - 1) == payloads(COUNT)
+                assert bookkeeper._pool.healthy_first([bookies[1].bookie_id, "other"])[0] == "other"
+            finally:
+                bookies.thaw(1)
 
     run(main())
