@@ -31,9 +31,11 @@ directory_option = click.option(
 @session_options
 @click.pass_obj
 def up(session: Session, directory: Path, bookies: int | None, zookeeper_port: int) -> None:
-    """Start a real ZooKeeper and bookies on this machine; what runs already is left as it is.
+    """Start a metadata store and bookies on this machine; what runs already is left as it is.
 
-    Everything binds to 127.0.0.1 and keeps running until `mledger down`.
+    The metadata is in a real ZooKeeper, or where --metadata says: `rocksdb:DIR` needs no Java, `memory:` is gone with
+    its process, `zk://host:port` is an ensemble that runs already. Everything binds to 127.0.0.1 and keeps running
+    until `mledger down`.
     """
     output = session.output
     cluster = LocalCluster(directory)
@@ -41,7 +43,7 @@ def up(session: Session, directory: Path, bookies: int | None, zookeeper_port: i
         state = cluster.load() or ClusterState()
         wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
         task = progress.add_task("", total=wanted + 1)
-        state = cluster.start_zookeeper(state, zookeeper_port)
+        state = cluster.start_metadata(state, session.given_metadata, zookeeper_port)
         progress.advance(task)
         session.run(_initialize(state.url))
         state = cluster.start_bookies(state, wanted)

@@ -23,6 +23,7 @@ class Session:
 
     metadata: str | None = None
     output_format: str = "table"
+    from_environment: bool = False  # the metadata URL
 
     @property
     def url(self) -> str:
@@ -33,6 +34,11 @@ class Session:
             f"no metadata store given: use --metadata zk://host:port or set {METADATA_VARIABLE} "
             "(for a cluster of `mledger up`, `mledger status` says which)"
         )
+
+    @property
+    def given_metadata(self) -> str | None:
+        """The metadata URL if an option gave it: a variable left in the shell does not decide where a cluster is."""
+        return None if self.from_environment else self.metadata
 
     @property
     def output(self) -> Output:
@@ -76,6 +82,9 @@ def session_options(command: Command) -> Command:
 def _override(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
         session = context.find_object(Session) or Session()
-        context.obj = session if value is None else replace(session, **{name: value})
+        if value is not None:
+            changes: dict[str, Any] = {name: value} | ({"from_environment": False} if name == "metadata" else {})
+            session = replace(session, **changes)
+        context.obj = session
 
     return keep

@@ -1,4 +1,4 @@
-"""A cluster on this machine: one ZooKeeper and some bookies, each a process of its own that outlives the command.
+"""A cluster on this machine: its metadata store and some bookies, each a process of its own that outlives the command.
 
 `cluster.json` in the cluster's directory says which they are. A process is taken for ours only while its pid has the
 start time written there: a pid that the system gave to another program since then is never signalled.
@@ -14,16 +14,21 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 import bookie.server
-from metastore.errors import MledgerError
+from metastore.errors import InvalidMetadataUrl, MledgerError
 from metastore.launcher import ZooKeeperServer
+from metastore.url import MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
 
 STATE_FILE = "cluster.json"
 STATE_FORMAT = 1
 ZOOKEEPER = "zookeeper"
+ROCKSDB = "rocksdb"
+MEMORY = "memory"
+METADATA_PARTS = (ZOOKEEPER, ROCKSDB, MEMORY)
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 POLL_S = 0.02
@@ -36,7 +41,10 @@ class LocalClusterError(MledgerError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One process of the cluster; `address` is host:port, `started` its start time in seconds since 1970."""
+    """One process of the cluster; `started` is its start time in seconds since 1970.
+
+    `address` is host:port, of a RocksDB or memory metadata server its directory.
+    """
 
     name: str
     address: str
@@ -56,19 +64,28 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The parts of the cluster, ZooKeeper first."""
+    """The parts of the cluster, its metadata store first; `ensemble` is the URL of one that is not ours to start."""
 
     parts: tuple[Part, ...] = ()
+    ensemble: str = ""
+
+    @property
+    def metadata(self) -> Part | None:
+        """The part that keeps the metadata; None before it was started, and where an ensemble does."""
+        return next((part for part in self.parts if part.name in METADATA_PARTS), None)
 
     @property
     def url(self) -> str:
-        """The cluster's metadata URL."""
-        return f"zk://{self.parts[0].address}"
+        """The cluster's metadata URL; empty before there is one."""
+        part = self.metadata
+        if part is None:
+            return self.ensemble
+        return f"zk://{part.address}" if part.name == ZOOKEEPER else f"rocksdb:{part.address}"
 
     @property
     def bookies(self) -> tuple[Part, ...]:
         """The parts that are bookies."""
-        return tuple(part for part in self.parts if part.name != ZOOKEEPER)
+        return tuple(part for part in self.parts if part.name not in METADATA_PARTS)
 
     def part(self, name: str) -> Part | None:
         """The part of that name, whether it runs or not."""
@@ -77,7 +94,53 @@ class ClusterState:
     def with_part(self, part: Part) -> "ClusterState":
         """The state with `part` in place of the one of its name."""
         others = [other for other in self.parts if other.name != part.name]
-        return ClusterState(tuple(sorted([*others, part], key=_order)))
+        return ClusterState(tuple(sorted([*others, part], key=_order)), self.ensemble)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPlan:
+    """Which metadata store a cluster is to have: a part to start, or an ensemble (`part` empty) that runs elsewhere."""
+
+    part: str
+    address: str = ""
+
+
+def plan_metadata(state: ClusterState, url: str | None, directory: Path) -> MetadataPlan:
+    """What `up` in `directory` is to use: what `url` names, by default what the cluster has, at first a ZooKeeper.
+
+    LocalClusterError when the cluster has another one, or had it in memory and lost it; InvalidMetadataUrl.
+    """
+    plan = _asked_for(url, directory)
+    known = state.metadata
+    if known is None and not state.ensemble:
+        return plan or MetadataPlan(ZOOKEEPER)
+    has = MetadataPlan(known.name, known.address) if known is not None else MetadataPlan("", state.ensemble)
+    if plan is not None and (plan.part, plan.address or has.address) != (has.part, has.address):
+        raise LocalClusterError(
+            f"the cluster in {directory} has its metadata in {state.url}, not in {url}: leave --metadata out, or name "
+            "another --dir"
+        )
+    if has.part == MEMORY and known is not None and known.process is None and state.bookies:
+        raise LocalClusterError(
+            f"the cluster in {directory} had its metadata in memory, which ended: stop it with `mledger down --dir "
+            f"{directory}` and remove the directory"
+        )
+    return has
+
+
+def _asked_for(url: str | None, directory: Path) -> MetadataPlan | None:
+    if url is None:
+        return None
+    match parse_url(url):
+        case ZooKeeperUrl() as ensemble:
+            return MetadataPlan("", str(ensemble))
+        case RocksDbUrl(path):
+            return MetadataPlan(ROCKSDB, path)
+        case MemoryUrl(""):
+            return MetadataPlan(MEMORY, str(directory / MEMORY))
+    raise InvalidMetadataUrl(
+        f"{url!r} names memory of another process: write memory:, then use the URL that `up` prints"
+    )
 
 
 class LocalCluster:
@@ -93,7 +156,7 @@ class LocalCluster:
             state = json.loads(path.read_text())
             if state["format"] != STATE_FORMAT:
                 raise LocalClusterError(f"{path} has format {state['format']}, this program knows {STATE_FORMAT}")
-            return ClusterState(tuple(Part(**part) for part in state["parts"]))
+            return ClusterState(tuple(Part(**part) for part in state["parts"]), state.get("ensemble", ""))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -114,11 +177,26 @@ class LocalCluster:
                 ) from error
             yield
 
-    def start_zookeeper(self, state: ClusterState, port: int = 0) -> ClusterState:
-        """ZooKeeper running: at `port`, by default at the port it had, else at a free one."""
-        known = state.part(ZOOKEEPER)
+    def start_metadata(self, state: ClusterState, url: str | None = None, zookeeper_port: int = 0) -> ClusterState:
+        """The metadata store running that `plan_metadata` says; ZooKeeper at its port, by default the one it had."""
+        plan = plan_metadata(state, url, self.directory)
+        if not plan.part:
+            return self._save(ClusterState(state.parts, plan.address))
+        known = state.part(plan.part)
         if known is not None and known.process is not None:
             return state
+        if plan.part == ZOOKEEPER:
+            return self._start_zookeeper(state, known, zookeeper_port)
+        arguments = ["--dir", plan.address, *(["--in-memory"] if plan.part == MEMORY else [])]
+        process = self._spawn(plan.part, "metastore.rocksdb_server", arguments)
+        try:
+            self._wait_until_serving(plan.part, process)
+        except BaseException:
+            process.kill()
+            raise
+        return self._save(state.with_part(_part(plan.part, plan.address, process.pid)))
+
+    def _start_zookeeper(self, state: ClusterState, known: Part | None, port: int) -> ClusterState:
         if port == 0 and known is not None:
             port = int(known.address.rpartition(":")[2])
         server = ZooKeeperServer.start(self.directory / ZOOKEEPER, port=port, timeout=START_TIMEOUT_S)
@@ -130,11 +208,12 @@ class LocalCluster:
         for name in (f"bookie-{number}" for number in range(1, count + 1)):
             part = state.part(name)
             if part is None or part.process is None:
-                starting.append((name, self._spawn_bookie(name, state.url)))
+                arguments = ["--metadata", state.url, "--dir", str(self.directory / name / "data")]
+                starting.append((name, self._spawn(name, "bookie.server", arguments)))
         try:
             for name, process in starting:
-                address = self._wait_until_serving(name, process)
-                state = self._save(state.with_part(_part(name, address, process.pid)))
+                said = self._wait_until_serving(name, process)
+                state = self._save(state.with_part(_part(name, f"{said['host']}:{said['port']}", process.pid)))
         except BaseException:
             for name, process in starting:  # nothing is left running that the state does not name
                 if (part := state.part(name)) is None or part.pid != process.pid:
@@ -143,17 +222,16 @@ class LocalCluster:
         return state
 
     def stop(self, state: ClusterState) -> list[str]:
-        """End what runs, bookies before ZooKeeper: SIGTERM, and kill -9 after a while. The names of those ended."""
-        zookeeper = [part for part in state.parts if part.name == ZOOKEEPER]
-        return [*_stop(state.bookies), *_stop(zookeeper)]
+        """End what runs, bookies before the metadata: SIGTERM, and kill -9 after a while. The names of those ended."""
+        metadata = [part for part in state.parts if part.name in METADATA_PARTS]
+        return [*_stop(state.bookies), *_stop(metadata)]
 
-    def _spawn_bookie(self, name: str, url: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, name: str, module: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "bookie.server", "--metadata", url, "--dir", str(directory / "data")]
-        with open(directory / "started.json", "wb") as started, open(directory / "bookie.log", "ab") as log:
+        with open(directory / "started.json", "wb") as started, open(self._log(name), "ab") as log:
             return subprocess.Popen(
-                command,
+                [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=started,
                 stderr=log,
@@ -162,22 +240,27 @@ class LocalCluster:
                 start_new_session=True,
             )
 
-    def _wait_until_serving(self, name: str, process: subprocess.Popen[bytes]) -> str:
+    def _log(self, name: str) -> Path:
+        return self.directory / name / ("server.log" if name in METADATA_PARTS else "bookie.log")
+
+    def _wait_until_serving(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        """The line of JSON that a server says when it serves."""
         started = self.directory / name / "started.json"
-        log = self.directory / name / "bookie.log"
+        log = self._log(name)
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             text = started.read_text()
             if text.endswith("\n"):
-                said = json.loads(text.splitlines()[0])
-                return f"{said['host']}:{said['port']}"
+                said: dict[str, Any] = json.loads(text.splitlines()[0])
+                return said
             if process.poll() is not None:
                 raise LocalClusterError(f"{name} ended with exit code {process.returncode}: {_last_line(log)} ({log})")
             time.sleep(POLL_S)
         raise LocalClusterError(f"{name} did not serve within {START_TIMEOUT_S:g} s: see {log}")
 
     def _save(self, state: ClusterState) -> ClusterState:
-        text = json.dumps({"format": STATE_FORMAT, "parts": [asdict(part) for part in state.parts]}, indent=2)
+        said = {"format": STATE_FORMAT, "parts": [asdict(part) for part in state.parts], "ensemble": state.ensemble}
+        text = json.dumps(said, indent=2)
         scratch = self.directory / f"{STATE_FILE}.new"
         scratch.write_text(text + "\n")
         scratch.replace(self.directory / STATE_FILE)
@@ -185,11 +268,11 @@ class LocalCluster:
 
 
 def _order(part: Part) -> tuple[int, str]:
-    return (0 if part.name == ZOOKEEPER else len(part.name), part.name)
+    return (0 if part.name in METADATA_PARTS else len(part.name), part.name)
 
 
 def _import_path() -> str:
-    """PYTHONPATH of a bookie: where this program's packages are, whatever the directory it is started in."""
+    """PYTHONPATH of a server: where this program's packages are, whatever the directory it is started in."""
     here = str(Path(bookie.server.__file__).parents[2])
     return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
 

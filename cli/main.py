@@ -28,7 +28,7 @@ def command(context: click.Context) -> None:
     4 fenced, conflict or owned elsewhere, 5 unavailable.
     """
     if context.obj.metadata is None and os.environ.get(METADATA_VARIABLE):
-        context.obj = Session(os.environ[METADATA_VARIABLE], context.obj.output_format)
+        context.obj = Session(os.environ[METADATA_VARIABLE], context.obj.output_format, from_environment=True)
 
 
 for noun in (topics.topics, cursors.cursors, ledgers.ledgers, bookies.bookies, metadata.metadata):
