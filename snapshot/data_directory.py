@@ -205,7 +205,7 @@ class DataDirectory:
             begun = name
         if begun is None:
             raise ZxidNotCovered(
-                f"no transaction log in {self.files.where} reaches back to that time: ask for a later one, or for a zxid"
+                f"no transaction log in {self.files.where} reaches back to that time: ask for a later one, or a zxid"
             )
         return begun, None
 

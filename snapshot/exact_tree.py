@@ -109,8 +109,8 @@ class ExactTree:
         if not tree.digest.agrees(expected):
             raise LogDoesNotFit(
                 f"after zxid {tree.zxid:#x} the tree's digest is {tree.digest.value}, ZooKeeper wrote {expected.value}"
-                ": a log between is missing, or files of several servers are mixed; it can be read all the same with the "
-                "comparison of digests switched off"
+                ": a log between is missing, or files of several servers are mixed; it can be read all the same with"
+                " the comparison of digests switched off"
             )
         return True
 

@@ -31,6 +31,7 @@ _SCENARIOS = "tests/unit/mledger/test_golden_scenarios.py"
 _BEHAVIOURS = "tests/unit/mledger/test_golden_behaviours.py"
 _WIRE = "tests/unit/bookie/test_golden_wire.py"
 _RECOVERY = "tests/integration/bookie_client/test_golden_recovery.py"
+_ZOOKEEPER_FILES = "tests/unit/snapshot/test_golden_zookeeper_files.py"
 
 # Java's client asks for it in version 3, on a connection of its own.
 _LISTED_ENTRIES = "wire/v2-list-entries-sorted-storage-*.json"
@@ -47,6 +48,8 @@ CHECKED = (
     Checked("wire/raw-*.json", (_WIRE,)),
     Checked("wire/recovery-*.json", (_RECOVERY,)),
     Checked("wire/zk-readonly-bookie.json", (_CLUSTER,)),
+    Checked("zookeeper-files/*.json", (_ZOOKEEPER_FILES,)),
+    Checked("zookeeper-files/*/version-2/*", (_ZOOKEEPER_FILES,)),
     Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/test_golden_ack_sets.py",)),
 )
 
@@ -55,6 +58,4 @@ WAITING = (
     Waiting(_LISTED_ENTRIES, "version 3 of the bookie protocol"),
     Waiting("pulsar-frames/frames-*.json", "the broker's protocol"),
     Waiting("pulsar-frames/entries-*.json", "the broker's protocol"),
-    Waiting("zookeeper-files/*.json", "the reader of ZooKeeper's own files"),
-    Waiting("zookeeper-files/*/version-2/*", "the reader of ZooKeeper's own files"),
 )
