@@ -17,7 +17,7 @@ from typing import Protocol
 
 from bookie.client.writer import LedgerWriter
 from bookie.errors import BookieError, EntryTooLarge, LedgerClosed, LedgerConflict, LedgerFenced, NoSuchLedger
-from metastore.errors import MetadataError, MledgerError
+from metastore.errors import MetadataError, MledgerError, SessionExpired
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledger_factory import LedgerFactory
@@ -236,6 +236,9 @@ class Appender:
     async def _make_ahead(self) -> LedgerWriter | None:
         try:
             return await self._factory.create_data_ledger(self._last_ledger_id)
+        except SessionExpired:
+            await self._keeper.verify_owner()
+            raise
         except (BookieError, MetadataError) as error:
             self._postponed_until = self._loop.time() + ROLLOVER_POSTPONED_S
             self._keeper.switch_failed(error)

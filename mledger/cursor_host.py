@@ -1,7 +1,6 @@
 """What a cursor asks of the topic that it belongs to."""
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Protocol
 
 from metastore.position import Position
@@ -41,7 +40,7 @@ class CursorHost(Protocol):
     def emit(self, event: Event) -> None:
         """Tell of what happened."""
 
-    def next_arrival(self) -> Awaitable[None]:
+    def next_arrival(self) -> "asyncio.Future[None]":
         """Done when there may be something new to read: entries, a moved cursor, the end of the topic."""
 
     def wake_readers(self) -> None:

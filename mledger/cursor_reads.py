@@ -1,5 +1,6 @@
 """Where a cursor reads: its read position, reads over holes and ledger ends, and parked reads (C10, C11)."""
 
+import asyncio
 from typing import Protocol
 
 from bookie.errors import NoSuchLedger
@@ -104,6 +105,7 @@ class CursorReads:
 
     async def read_or_wait(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[Entry]:
         """As `Cursor.read_or_wait`."""
+        looked_again = False
         while True:
             entries = await self.read(max_entries, max_bytes, max_position)
             if entries or (max_position is not None and self.position > max_position):
@@ -112,7 +114,10 @@ class CursorReads:
                 raise TopicTerminated(
                     f"{self._host.name} is terminated and cursor {self._cursor.name} has read it to the end"
                 )
-            await self._host.next_arrival()  # nothing can have come since the read looked
+            arrival = self._host.next_arrival()  # nothing can have come since the read looked
+            delay = None if looked_again else self._host.config.new_entries_check_delay_ms / 1000
+            await asyncio.wait([arrival], timeout=delay)
+            looked_again = True
 
     def _find_entry(self, read: _Read) -> bool:
         """Put the position on an entry that exists, over ledger ends; False if there is none to be read."""

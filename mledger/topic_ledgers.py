@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bookie.client.writer import LedgerWriter
-from metastore.errors import MledgerError
+from metastore.errors import MledgerError, SessionExpired
 from metastore.position import Position
 from metastore.records import ManagedLedgerInfo
 from mledger.appending import EndedLedger
@@ -48,10 +48,13 @@ class TopicLedgers:
 
     async def verify_owner(self) -> None:
         """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7)."""
-        other = await self._ownership.lost_to()
-        if other is not None:
-            raise self._record.fence(f"another owner has it: {other}")
-        await self._record.verify()
+        try:
+            other = await self._ownership.lost_to()
+            if other is not None:
+                raise self._record.fence(f"another owner has it: {other}")
+            await self._record.verify()
+        except SessionExpired:
+            raise self._record.end_session() from None
 
     def confirmed(self, ledger: OpenLedger) -> None:
         """More entries of the current ledger are acknowledged."""

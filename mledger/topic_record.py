@@ -110,6 +110,10 @@ class TopicRecord:
                 listener(self.fenced)
         return self.fenced
 
+    def end_session(self) -> ManagedLedgerFenced:
+        """Stop for good: with the session the owner node is gone, and any other may own the topic by now."""
+        return self.fence("its session with the metadata store has ended")
+
     def check(self) -> None:
         """Raise ManagedLedgerFenced once another owner was seen."""
         if self.fenced is not None:
@@ -143,6 +147,8 @@ class TopicRecord:
             self._uncertain = (info, data)
             try:
                 await commit(self._store, Put(self.path, data, self.version), changed.also)
+            except SessionExpired:
+                raise self.end_session() from None
             except CONFLICTS as conflict:
                 self._uncertain = None
                 raise self.fence(
@@ -162,6 +168,8 @@ class TopicRecord:
             version = self.version
             try:
                 return await commit(self._store, first, [*others, Check(self.path, version)])
+            except SessionExpired:
+                raise self.end_session() from None
             except CONFLICTS as conflict:
                 async with self._lock:  # an update of our own may have been under way
                     if conflict.path == self.path and version != self.version and self.fenced is None:

@@ -1,13 +1,16 @@
 """The metadata store frozen, restarted, and a connection lost just when an answer was due (M7)."""
 
 import asyncio
+import signal
+import sys
 
 import pytest
 
 import mledger
+from metastore.paths import owner_path
 from tests.support.aio import run
-from tests.support.bookies import BookieProcesses, initialize_cluster
-from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, payloads, recount
+from tests.support.bookies import ROOT, BookieProcesses, initialize_cluster
+from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, managed_ledger_of, payloads, recount
 
 TOPIC = "persistent://tests/ns/away"
 
@@ -65,3 +68,31 @@ def test_a_restarted_store_finds_the_owner_still_owner(own_cluster):
         await assert_nothing_orphaned(bookies.metadata_url, name)
 
     run(main(), timeout=100)
+
+
+def test_an_owner_whose_session_has_ended_stops(topic_url, topic):
+    async def main():
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.support.frozen_owner", topic_url, topic),
+            cwd=ROOT,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert await process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGSTOP)
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            path = owner_path(managed_ledger_of(topic))
+            async with cluster.metadata.watch(path) as changes:
+                if await cluster.metadata.exists(path):
+                    await anext(changes)
+            process.send_signal(signal.SIGCONT)
+            out, _ = await process.communicate(b"go on\n")
+            appended, acknowledged, last = out.decode().splitlines()
+            assert "session with the metadata store has ended" in appended
+            assert "session with the metadata store has ended" in acknowledged
+            assert last.startswith("fenced fenced ")
+            opened = await cluster.open_topic(topic)
+            assert (await everything(opened))[:9] == payloads(9)
+            assert (await opened.open_cursor("sub")).backlog == opened.number_of_entries
+
+    run(main())
