@@ -1,8 +1,8 @@
 """Which exit code an error means, and how it is said in one line."""
 
-from bookie import errors as bookie
+import functools
+
 from metastore import errors as metastore
-from mledger import errors as mledger
 
 OK = 0
 FAILED = 1
@@ -11,60 +11,66 @@ NOT_FOUND = 3
 CONFLICT = 4
 UNAVAILABLE = 5
 
-# The first match decides.
-EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...]], ...] = (
-    (
-        NOT_FOUND,
+
+@functools.cache
+def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
+    """Which errors mean what; the first match decides. Imported when one is needed: a command starts sooner."""
+    from bookie import errors as bookie
+    from mledger import errors as mledger
+
+    return (
         (
-            metastore.NodeNotFound,
-            bookie.NoSuchLedger,
-            bookie.NoSuchEntry,
-            mledger.TopicNotFound,
-            mledger.CursorNotFound,
+            NOT_FOUND,
+            (
+                metastore.NodeNotFound,
+                bookie.NoSuchLedger,
+                bookie.NoSuchEntry,
+                mledger.TopicNotFound,
+                mledger.CursorNotFound,
+            ),
         ),
-    ),
-    (
-        USAGE,
         (
-            metastore.InvalidName,
-            metastore.InvalidMetadataUrl,
-            bookie.InvalidQuorum,
-            mledger.InvalidConfiguration,
-            mledger.InvalidPosition,
+            USAGE,
+            (
+                metastore.InvalidName,
+                metastore.InvalidMetadataUrl,
+                bookie.InvalidQuorum,
+                mledger.InvalidConfiguration,
+                mledger.InvalidPosition,
+            ),
         ),
-    ),
-    (
-        CONFLICT,
         (
-            metastore.NodeExists,
-            metastore.BadVersion,
-            bookie.LedgerFenced,
-            bookie.LedgerConflict,
-            mledger.TopicExists,
-            mledger.CursorExists,
-            mledger.ManagedLedgerFenced,
-            mledger.OwnedElsewhere,
+            CONFLICT,
+            (
+                metastore.NodeExists,
+                metastore.BadVersion,
+                bookie.LedgerFenced,
+                bookie.LedgerConflict,
+                mledger.TopicExists,
+                mledger.CursorExists,
+                mledger.ManagedLedgerFenced,
+                mledger.OwnedElsewhere,
+            ),
         ),
-    ),
-    (
-        UNAVAILABLE,
         (
-            metastore.StoreUnavailable,
-            metastore.ZooKeeperNotFound,
-            metastore.ZooKeeperFailed,
-            bookie.NotEnoughBookies,
-            bookie.BookieUnavailable,
-            bookie.RecoveryUndecided,
-            mledger.CursorRecoveryFailed,
-            TimeoutError,
+            UNAVAILABLE,
+            (
+                metastore.StoreUnavailable,
+                metastore.ZooKeeperNotFound,
+                metastore.ZooKeeperFailed,
+                bookie.NotEnoughBookies,
+                bookie.BookieUnavailable,
+                bookie.RecoveryUndecided,
+                mledger.CursorRecoveryFailed,
+                TimeoutError,
+            ),
         ),
-    ),
-)
+    )
 
 
 def exit_code(error: BaseException) -> int:
     """The exit code that `error` means (docs/cli.md)."""
-    for code, kinds in EXIT_CODES:
+    for code, kinds in _exit_codes():
         if isinstance(error, kinds):
             return code
     return FAILED

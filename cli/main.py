@@ -1,5 +1,6 @@
 """The `mledger` command: its groups, and how errors become one line and an exit code."""
 
+import importlib
 import logging
 import os
 import sys
@@ -8,16 +9,40 @@ from collections.abc import Sequence
 
 import click
 
-from cli import bookies, cluster, cursors, ledgers, metadata, topics
 from cli.context import METADATA_VARIABLE, Session, session_options
 from cli.errors import FAILED, OK, exit_code, one_line
 from metastore.errors import MledgerError
 
 DEBUG_VARIABLE = "MLEDGER_DEBUG"
 INTERRUPTED = 130
+MODULES = {
+    "bookies": "cli.bookies",
+    "cursors": "cli.cursors",
+    "down": "cli.cluster",
+    "ledgers": "cli.ledgers",
+    "metadata": "cli.metadata",
+    "status": "cli.cluster",
+    "topics": "cli.topics",
+    "up": "cli.cluster",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Nouns(click.Group):
+    """The commands, each imported when it is used: `up` needs nothing of what reads topics."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return sorted(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, None if there is none."""
+        if cmd_name not in MODULES:
+            return None
+        found: click.Command = getattr(importlib.import_module(MODULES[cmd_name]), cmd_name)
+        return found
+
+
+@click.group(cls=Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="mledger")
 @session_options
 @click.pass_context
@@ -29,12 +54,6 @@ def command(context: click.Context) -> None:
     """
     if context.obj.metadata is None and os.environ.get(METADATA_VARIABLE):
         context.obj = Session(os.environ[METADATA_VARIABLE], context.obj.output_format, from_environment=True)
-
-
-for noun in (topics.topics, cursors.cursors, ledgers.ledgers, bookies.bookies, metadata.metadata):
-    command.add_command(noun)
-for verb in (cluster.up, cluster.down, cluster.status):
-    command.add_command(verb)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
