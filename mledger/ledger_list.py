@@ -187,7 +187,8 @@ def check_writable(infos: Sequence[LedgerInfo]) -> None:
     for info in infos[:-1]:
         if info.entries <= 0:
             raise InvalidLedgerList(
-                f"ledger {info.ledger_id} has entries {info.entries} and is not the last: Java would delete it; close it first (M4)"
+                f"ledger {info.ledger_id} has entries {info.entries} and is not the last: Java would delete it; "
+                "close it first (M4)"
             )
 
 
