@@ -107,6 +107,9 @@ class Connection(asyncio.BufferedProtocol):
         self._answering = True
         try:
             self._take_requests()
+        except Exception as error:
+            log.exception("event=request_failed peer=%s", self._peer)
+            self._close(f"internal error: {error}")
         finally:
             self._answering = False
             self._write_answers()
@@ -216,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _make_room(self) -> None:
         """Move what is left to the front, in a buffer that the next frame fits; stop reading while there is no room."""
-        if self._closed:
+        if self._closed or self._transport.is_closing():
             return
         if self._next == len(self._requests):
             self._requests, self._next = [], 0
