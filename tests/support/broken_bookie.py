@@ -1,5 +1,6 @@
 """A bookie with a fault built in, for the test that must find it: `python -m tests.support.broken_bookie FAULT …`."""
 
+import errno
 import os
 import sys
 import tempfile
@@ -37,7 +38,27 @@ def sync_another_file() -> None:
     journal.os = WrongSync()
 
 
-FAULTS = {"early": answer_one_turn_early, "wrong-file": sync_another_file}
+def fail_third_sync() -> None:
+    """Have the disk fail."""
+    syncs = []
+
+    class FailingSync:
+        """`os`, but for the sync."""
+
+        def __getattr__(self, name):
+            return getattr(os, name)
+
+        @staticmethod
+        def fdatasync(file):
+            syncs.append(file)
+            if len(syncs) == 3:
+                raise OSError(errno.EIO, "Input/output error")
+            os.fdatasync(file)
+
+    journal.os = FailingSync()
+
+
+FAULTS = {"early": answer_one_turn_early, "wrong-file": sync_another_file, "failing-sync": fail_third_sync}
 
 if __name__ == "__main__":
     FAULTS[sys.argv[1]]()

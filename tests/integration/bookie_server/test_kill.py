@@ -2,11 +2,13 @@
 
 import asyncio
 import random
+import sys
 
 import pytest
 
 from bookie import wire
 from bookie.digest import master_key
+from bookie.server.turn import EXIT_STORAGE_FAILED
 from tests.support.aio import run
 from tests.support.raw_bookie import RawClient, entry
 
@@ -143,3 +145,35 @@ def test_a_bookie_starts_again_and_again_without_growing(bookies):
         assert run(add(number)) == 0
         bookie.restart()
     assert len(list((bookie.directory / "journal").iterdir())) <= 7
+
+
+def test_a_sync_that_fails_ends_the_process_and_answers_nothing(bookies):
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-sync"))
+    bookie.start()
+
+    async def main():
+        async with RawClient(bookie) as client:
+            for number in range(2):
+                assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
+            client.send(wire.encode_add(KEY, entry(1, 2, b"x")))
+            return await client.closed()
+
+    assert run(main()) == b""
+    assert bookie.wait() == EXIT_STORAGE_FAILED
+    assert "event=journal_failed" in bookie.log()
+
+
+def test_a_stop_under_load_loses_nothing_acknowledged(bookies):
+    (bookie,) = bookies.start(1)
+
+    async def main():
+        load = Load(99, [1, 2])
+        task = asyncio.ensure_future(load.run(bookie))
+        while len(load.acknowledged) < 500:
+            await asyncio.sleep(0.005)
+        assert await asyncio.to_thread(bookie.stop) == 0
+        await task
+        bookie.start()
+        await load.check(bookie)
+
+    run(main())

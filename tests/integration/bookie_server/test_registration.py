@@ -4,6 +4,7 @@ import asyncio
 
 from bookie import wire
 from bookie.digest import master_key
+from bookie.errors import Code
 from metastore.bookies import list_bookies
 from metastore.paths import bookie_path
 from metastore.url import open_store
@@ -48,6 +49,19 @@ def test_a_read_only_bookie_is_listed_as_such(bookies, cluster_url):
             return await list_bookies(store)
 
     assert [(each.bookie_id, each.read_only) for each in run(main())] == [(bookie.bookie_id, True)]
+
+
+def test_a_bookie_whose_disk_is_nearly_full_becomes_read_only(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--min-free-mb", str(1 << 40))
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            while not (found := await list_bookies(store)) or not found[0].read_only or len(found) > 1:
+                await asyncio.sleep(0.02)
+            async with RawClient(bookie) as client:
+                return (await client.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error
+
+    assert run(main()) == Code.READ_ONLY
 
 
 def test_a_bookie_whose_session_expired_serves_on_and_registers_again(bookies, cluster_url):
