@@ -1,0 +1,62 @@
+"""Commands that look work under an access control list that lets them only read (M9); those that write are told so."""
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+from tests.support.cli import answer, mledger, ok
+
+TOPIC = "persistent://public/default/read-only"
+
+
+@pytest.fixture(scope="module")
+def read_only(url):
+    """A cluster with a topic, a cursor and ten entries, whose metadata nobody may change; the topic's ledger."""
+    ok("topics", "create", TOPIC, url=url)
+    ok("cursors", "create", TOPIC, "one", url=url)
+    ledger = answer("topics", "produce", TOPIC, "--count", 10, url=url)["first"].split(":")[0]
+    client = KazooClient(url.removeprefix("zk://"))
+    client.start()
+    changed: list[str] = []
+    allow(client, "/", make_acl("world", "anyone", read=True, admin=True), changed)
+    yield ledger
+    for path in changed:  # so that the bookies can leave in order
+        client.set_acls(path, [make_acl("world", "anyone", all=True)])
+    client.stop()
+    client.close()
+
+
+def allow(client, path, acl, changed) -> None:
+    """Give `path` and all below it one access control list."""
+    for name in client.get_children(path):
+        if path != "/" or name != "zookeeper":
+            allow(client, f"{path.rstrip('/')}/{name}", acl, changed)
+    client.set_acls(path, [acl])
+    changed.append(path)
+
+
+def test_looking_needs_no_more_than_reading(url, read_only) -> None:
+    for arguments in (
+        ("topics", "list"),
+        ("topics", "describe", TOPIC),
+        ("topics", "read", TOPIC),
+        ("cursors", "list", TOPIC),
+        ("cursors", "describe", TOPIC, "one"),
+        ("cursors", "recover", TOPIC),
+        ("ledgers", "list"),
+        ("ledgers", "describe", read_only),
+        ("ledgers", "read", read_only),
+        ("bookies", "list"),
+        ("metadata", "tree", "/"),
+        ("metadata", "get", "/managed-ledgers"),
+    ):
+        done = mledger(*arguments, url=url)
+        assert done.code == 0, (arguments, done.err)
+        assert done.out != ""
+
+
+def test_writing_is_refused_in_one_line(url, read_only) -> None:
+    for arguments in (("topics", "create", f"{TOPIC}-2"), ("topics", "produce", TOPIC, "--count", 1)):
+        done = mledger(*arguments, url=url)
+        assert done.code == 1, (arguments, done.err)
+        assert len(done.err.splitlines()) == 1
