@@ -148,7 +148,7 @@ class Cluster:
         if managed_ledger is not None:
             await managed_ledger.abandon()
         if not await self._store.exists(topic.managed_ledger_path):
-            raise TopicNotFound(f"there is no topic {topic}")
+            raise TopicNotFound(f"there is no topic {topic}: list those there are")
         await check_owner(
             self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
         )

@@ -193,7 +193,7 @@ class Inspector:
         try:
             node = await self._store.get(path)
         except NodeNotFound:
-            raise TopicNotFound(f"there is no topic {topic}") from None
+            raise TopicNotFound(f"there is no topic {topic}: list those there are, or create it") from None
         info = decode_managed_ledger_info(node.data, path).value
         wanted = ledgers_to_recover(info) if peek else ()
         peeks = await asyncio.gather(*(self._peek(ledger_id) for ledger_id in wanted))
