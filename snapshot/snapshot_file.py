@@ -194,7 +194,8 @@ class SnapshotFile:
         with_digest, with_zxid = left >= _DIGEST_PART, left in (_ZXID_PART, _DIGEST_PART + _ZXID_PART)
         if left > _DIGEST_PART + _ZXID_PART:
             raise self._corrupt(f"more bytes follow its end at byte {window.base}")
-        if left != with_digest * _DIGEST_PART + with_zxid * _ZXID_PART:
+        whole = left == with_digest * _DIGEST_PART + with_zxid * _ZXID_PART
+        if not whole or (left and not window.data.endswith(SEAL_TEXT)):
             raise self._truncated(window.base + left)
         digest_zxid = digest = last_zxid = None
         if with_digest:
