@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,6 +165,8 @@ class ZooKeeperServer:
         sync: bool = True,
         heap_mb: int = 256,
         runtime: ZooKeeperRuntime | None = None,
+        settings: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
         timeout: float = 60.0,
     ) -> "ZooKeeperServer":
         """Start a server on `data_dir` (made if missing) and return when it serves.
@@ -176,6 +179,8 @@ class ZooKeeperServer:
             sync: sync the transaction log before answering; without it a crash of the machine loses data.
             heap_mb: Java heap, MiB.
             runtime: what to run, by default what `find_zookeeper` finds.
+            settings: further lines of `zoo.cfg`: TLS, authentication.
+            java_options: further options of `java`, such as the JAAS file's place.
             timeout: seconds until it must serve.
 
         Raises:
@@ -185,11 +190,11 @@ class ZooKeeperServer:
         runtime = runtime or find_zookeeper()
         directory = Path(data_dir).absolute()
         directory.mkdir(parents=True, exist_ok=True)
-        options = (f"-Xmx{heap_mb}m", f"-Dzookeeper.forceSync={'yes' if sync else 'no'}")
+        options = (f"-Xmx{heap_mb}m", f"-Dzookeeper.forceSync={'yes' if sync else 'no'}", *java_options)
         attempt = 1
         while True:
             server = cls(directory, host, port or free_port(host), runtime, options, timeout)
-            server._write_config(tick_ms)
+            server._write_config(tick_ms, settings or {})
             try:
                 server.restart()
             except ZooKeeperFailed:
@@ -297,8 +302,8 @@ class ZooKeeperServer:
             "zoo.cfg",
         ]
 
-    def _write_config(self, tick_ms: int) -> None:
-        settings = {
+    def _write_config(self, tick_ms: int, further: Mapping[str, str]) -> None:
+        settings: dict[str, object] = {
             "dataDir": self.data_dir / "data",
             "clientPort": self.port,
             "clientPortAddress": self.host,
@@ -307,6 +312,7 @@ class ZooKeeperServer:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
             "autopurge.purgeInterval": 1,
+            **further,
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         (self.data_dir / "zoo.cfg").write_text(text)

@@ -1,7 +1,7 @@
 """A session's state as one event loop sees it, with those who wait for it to change."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from metastore.errors import MetadataError, SessionExpired, StoreClosed
 from metastore.store import SessionState
@@ -39,7 +39,11 @@ class Session:
 
     async def wait_for(self, state: SessionState) -> None:
         """Return when the session is in `state`."""
-        while self.state is not state:
+        await self.wait_for_any((state,))
+
+    async def wait_for_any(self, states: Collection[SessionState]) -> None:
+        """Return when the session is in one of `states`."""
+        while self.state not in states:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:

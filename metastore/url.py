@@ -10,6 +10,7 @@ from metastore.store import MetadataReader, MetadataStore
 
 DEFAULT_PORT = 2181
 FORMS = "write it as zk://host:port,host:port/chroot, rocksdb:DIR or memory:name"
+CONFIG = "?config="
 ELSEWHERE = ("etcd", "oxia")  # Pulsar's other stores
 
 _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]/@,]+)(?::(?P<port>\d{1,5}))?")
@@ -17,10 +18,14 @@ _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]/@,]+)(?::(?P<port>\d{
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperUrl:
-    """An ensemble, and the node below which everything is (empty: its root)."""
+    """An ensemble, the node below which everything is (empty: its root), and the file that says how to log in.
+
+    What the file can say: `metastore.zookeeper_security`.
+    """
 
     hosts: tuple[tuple[str, int], ...]
     chroot: str = ""
+    config: str = ""
 
     @property
     def connect_string(self) -> str:
@@ -28,7 +33,7 @@ class ZooKeeperUrl:
         return ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def __str__(self) -> str:
-        return f"zk://{self.connect_string}{self.chroot}"
+        return f"zk://{self.connect_string}{self.chroot}" + (f"{CONFIG}{self.config}" if self.config else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class RocksDbUrl:
 def parse_url(url: str) -> ZooKeeperUrl | RocksDbUrl | MemoryUrl:
     """What `url` names: `zk://host:port,…/chroot`, `zk:host:port,…` as Pulsar writes it, `rocksdb:DIR`, `memory:name`.
 
+    A ZooKeeper URL may end with `?config=FILE`, which says how to log in.
+
     A relative DIR is one below the current directory.
 
     Raises:
@@ -74,7 +81,11 @@ def parse_url(url: str) -> ZooKeeperUrl | RocksDbUrl | MemoryUrl:
 
 def _parse_ensemble(url: str, rest: str) -> ZooKeeperUrl:
     if "@" in rest:
-        raise InvalidMetadataUrl(f"{_without_credentials(url)!r} has credentials, which are not supported: {FORMS}")
+        raise InvalidMetadataUrl(
+            f"{_without_credentials(url)!r} has credentials: put them into a file and write {CONFIG}FILE at the end"
+        )
+    rest, _, config = rest.partition(CONFIG)
+    config = config and os.path.abspath(config)
     names, slash, chroot = rest.partition("/")
     hosts = []
     for name in names.split(","):
@@ -84,9 +95,9 @@ def _parse_ensemble(url: str, rest: str) -> ZooKeeperUrl:
             raise InvalidMetadataUrl(f"{name!r} in {url!r} is not a host and port: {FORMS}")
         hosts.append((match["host"], port))
     if not chroot:
-        return ZooKeeperUrl(tuple(hosts))
+        return ZooKeeperUrl(tuple(hosts), config=config)
     try:
-        return ZooKeeperUrl(tuple(hosts), check_path(slash + chroot.removesuffix("/")))
+        return ZooKeeperUrl(tuple(hosts), check_path(slash + chroot.removesuffix("/")), config)
     except InvalidName:
         raise InvalidMetadataUrl(f"{slash + chroot!r} in {url!r} is not a node's path: {FORMS}") from None
 
@@ -128,6 +139,7 @@ async def open_store(
                 ensemble.chroot,
                 session_timeout=session_timeout,
                 timeout=timeout,
+                config=ensemble.config,
                 create_chroot=create_chroot,
             )
         case RocksDbUrl(directory):
@@ -147,7 +159,11 @@ async def open_reader(url: str, *, session_timeout: float = 10.0, timeout: float
             from metastore.zookeeper import ZooKeeperReader
 
             return await ZooKeeperReader.open(
-                ensemble.connect_string, ensemble.chroot, session_timeout=session_timeout, timeout=timeout
+                ensemble.connect_string,
+                ensemble.chroot,
+                session_timeout=session_timeout,
+                timeout=timeout,
+                config=ensemble.config,
             )
         case RocksDbUrl(directory):
             from metastore.rocksdb.store import RocksDbReader

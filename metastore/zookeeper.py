@@ -36,7 +36,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, Id, Permissions
 
 from metastore import multiread
 from metastore.errors import (
@@ -69,8 +69,16 @@ from metastore.store import (
     Stat,
 )
 from metastore.zookeeper_connection import Withdrawable, ZooKeeperConnection, is_connection_loss
+from metastore.zookeeper_security import AclEntry, Security, read_security
 from metastore.zookeeper_watch import Watch
 
+_PERMISSIONS = {
+    "c": Permissions.CREATE,
+    "r": Permissions.READ,
+    "w": Permissions.WRITE,
+    "d": Permissions.DELETE,
+    "a": Permissions.ADMIN,
+}
 EPHEMERAL = 1
 SEQUENTIAL = 2
 SINGLE_READS = 1_000  # asked for at once where the server has no multiRead
@@ -94,6 +102,11 @@ _ERRORS: tuple[tuple[_Errors, type[MetadataError], str], ...] = (
 )
 
 
+def _acl(entry: AclEntry) -> Any:
+    permissions = sum(_PERMISSIONS[letter] for letter in set(entry.permissions))
+    return ACL(permissions, Id(entry.scheme, entry.identity))
+
+
 def _stat(stat: Any) -> Stat:
     return Stat(stat.version, stat.ctime, stat.mtime, stat.numChildren, stat.ephemeralOwner)
 
@@ -101,8 +114,9 @@ def _stat(stat: Any) -> Stat:
 class ZooKeeperReader(MetadataReader):
     """Looks at the tree below a chroot; opened by `open`."""
 
-    def __init__(self, connection: ZooKeeperConnection, chroot: str, timeout: float) -> None:
+    def __init__(self, connection: ZooKeeperConnection, chroot: str, timeout: float, security: Security) -> None:
         """Use `open`."""
+        self._acl = [_acl(entry) for entry in security.acl]
         self._connection = connection
         self._session = connection.session
         self._chroot = chroot
@@ -117,9 +131,12 @@ class ZooKeeperReader(MetadataReader):
         *,
         session_timeout: float = 10.0,
         timeout: float = 10.0,
+        config: str = "",
     ) -> Self:
-        """Connect to `hosts` (`host:port,…`); see `metastore.url.open_store`."""
-        store = cls(ZooKeeperConnection(hosts, f"zk://{hosts}{chroot}", session_timeout), chroot, timeout)
+        """Connect to `hosts` (`host:port,…`) as the file `config` says; see `metastore.url.open_store`."""
+        security = read_security(config) if config else Security()
+        url = f"zk://{hosts}{chroot}" + (f"?config={config}" if config else "")
+        store = cls(ZooKeeperConnection(hosts, url, session_timeout, security), chroot, timeout, security)
         await store._connection.open(timeout)
         try:
             await store._prepare_chroot()
@@ -130,7 +147,7 @@ class ZooKeeperReader(MetadataReader):
 
     @property
     def url(self) -> str:
-        """`zk://host:port,…/chroot`."""
+        """`zk://host:port,…/chroot`, with `?config=FILE` if there is one."""
         return self._session.url
 
     @property
@@ -276,13 +293,14 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
         *,
         session_timeout: float = 10.0,
         timeout: float = 10.0,
+        config: str = "",
         create_chroot: bool = False,
     ) -> Self:
-        """Connect to `hosts` (`host:port,…`); see `metastore.url.open_store`."""
+        """Connect to `hosts` (`host:port,…`) as the file `config` says; see `metastore.url.open_store`."""
         if create_chroot and chroot:
-            async with await cls.open(hosts, session_timeout=session_timeout, timeout=timeout) as root:
+            async with await cls.open(hosts, session_timeout=session_timeout, timeout=timeout, config=config) as root:
                 await root._ensure(chroot)
-        return await super().open(hosts, chroot, session_timeout=session_timeout, timeout=timeout)
+        return await super().open(hosts, chroot, session_timeout=session_timeout, timeout=timeout, config=config)
 
     @property
     def session_id(self) -> int:
@@ -351,7 +369,7 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
         match operation:
             case Create(path, data, ephemeral, sequential):
                 flags = EPHEMERAL * ephemeral | SEQUENTIAL * sequential
-                return CreateRequest(self._full(path), data, OPEN_ACL_UNSAFE, flags)
+                return CreateRequest(self._full(path), data, self._acl, flags)
             case Put(path, data, version):
                 return SetData(self._full(path), data, version)
             case Delete(path, version):

@@ -6,8 +6,10 @@ pipelined, at most WINDOW at a time; what waits for its turn, or for a lost conn
 
 import asyncio
 import contextlib
+import importlib.util
 import logging
 import socket
+import ssl
 import sys
 import threading
 from collections import deque
@@ -15,14 +17,15 @@ from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, ZookeeperError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Exists
 from kazoo.protocol.states import KazooState, KeeperState
 
-from metastore.errors import StoreUnavailable
-from metastore.session import Session
+from metastore.errors import MetadataAccessDenied, MetadataError, StoreUnavailable
+from metastore.session import ENDED, Session
 from metastore.store import SessionState
+from metastore.zookeeper_security import Security
 
 logger = logging.getLogger("metastore.zookeeper")
 logger.addHandler(logging.NullHandler())
@@ -38,8 +41,22 @@ ATTEMPTS_A_SESSION = 4  # a server that is just starting may take a connection a
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Kazoo's threads, with a time-out on connecting that leaves time for other servers and attempts."""
 
+    failure: Exception | None = None  # of the last attempt to connect
+
     def create_connection(self, *args: Any, **options: Any) -> Any:
-        return super().create_connection(*args, **options | {"timeout": options["timeout"] / ATTEMPTS_A_SESSION})
+        try:
+            return super().create_connection(*args, **options | {"timeout": options["timeout"] / ATTEMPTS_A_SESSION})
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def select(self, readers: Any, *others: Any, **options: Any) -> Any:
+        """As the system's, but what a TLS connection has decrypted already counts as there to be read."""
+        decrypted = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
+        if not decrypted:
+            return super().select(readers, *others, **options)
+        ready = super().select(readers, *others[:-1], 0, **options) if others else ([], [], [])
+        return [*decrypted, *(each for each in ready[0] if each not in decrypted)], ready[1], ready[2]
 
 
 class Withdrawable:
@@ -122,7 +139,7 @@ class Inbox:
 class ZooKeeperConnection:
     """A session: `submit` requests, watch its state in `session`."""
 
-    def __init__(self, hosts: str, url: str, session_timeout: float) -> None:
+    def __init__(self, hosts: str, url: str, session_timeout: float, security: Security = Security()) -> None:  # noqa: B008 - frozen
         """Prepare for `hosts` (`host:port,…`); `open` connects. Times in seconds."""
         self.hosts = hosts
         self.session = Session(url, SessionState.SUSPENDED)
@@ -133,10 +150,23 @@ class ZooKeeperConnection:
         self._shut_down_done: asyncio.Event | None = None
         # Kazoo waits for an answer to its greeting for a session's length divided by the number of hosts.
         greeted = ",".join([hosts] * -(-ATTEMPTS_A_SESSION // len(hosts.split(","))))
+        if security.sasl is not None and importlib.util.find_spec("puresasl") is None:
+            raise MetadataError(f"a login at {hosts} by SASL needs a package: pip install 'mledger[sasl]'")
+        self._logs_in = security.logs_in
+        self._refused = False
+        self._handler = _Handler()
         self._client = KazooClient(
-            greeted, timeout=session_timeout, handler=_Handler(), connection_retry=RECONNECT, logger=logger
+            greeted,
+            timeout=session_timeout,
+            handler=self._handler,
+            connection_retry=RECONNECT,
+            logger=logger,
+            **_login(security),
         )
         self._client.add_listener(self._state_changed)
+        if security.sasl is not None:
+            connection = self._client._connection
+            connection._authenticate_with_sasl = _refusals_named(connection._authenticate_with_sasl)
 
     async def open(self, timeout: float) -> None:
         """Connect; StoreUnavailable after `timeout` seconds."""
@@ -144,13 +174,21 @@ class ZooKeeperConnection:
         self._client.start_async()
         try:
             async with asyncio.timeout(timeout):
-                await self.session.wait_for(SessionState.CONNECTED)
+                await self.session.wait_for_any((SessionState.CONNECTED, *ENDED))
+                self.session.check()
+                if self._logs_in:  # kazoo is connected before the login is through: an answer shows that it is
+                    await self.submit(Exists("/", None))
         except TimeoutError:
             raise StoreUnavailable(
-                f"no ZooKeeper answers at {self.hosts} within {timeout:g} s: check the address, and that one runs there"
+                f"no ZooKeeper answers at {self.hosts} within {timeout:g} s{self._last_failure()}: check the address, "
+                "and that one runs there"
             ) from None
+        except (MetadataError, AuthFailedError, ConnectionLoss, SessionExpiredError):
+            if self._refused:
+                raise MetadataAccessDenied(f"ZooKeeper at {self.hosts} refused the login: check it") from None
+            raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} was lost while logging in") from None
         finally:
-            if self.session.state is SessionState.SUSPENDED:
+            if self.session.state is SessionState.SUSPENDED or self._refused:
                 await self.close()
 
     async def submit(self, request: Any) -> Any:
@@ -231,9 +269,14 @@ class ZooKeeperConnection:
         elif state == KazooState.SUSPENDED:
             self._inbox.put(SessionState.SUSPENDED)
         else:
+            self._refused = self._client.client_state == KeeperState.AUTH_FAILED
             if self._client.client_state == KeeperState.EXPIRED_SESSION:
                 self._client._stopped.set()  # else kazoo would go on with a new session under the same name
             self._inbox.put(SessionState.EXPIRED)  # after our own close, CLOSED stays
+
+    def _last_failure(self) -> str:
+        failure = self._handler.failure
+        return f" (TLS: {failure})" if isinstance(failure, ssl.SSLError) else ""
 
     def _shut_down(self, done: asyncio.Event) -> None:
         """Kazoo's own closing, which blocks; on a thread."""
@@ -258,6 +301,37 @@ class ZooKeeperConnection:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError as error:
                 logger.debug("the connection to %s was gone already: %s", self.hosts, error)
+
+
+def _refusals_named(log_in: Callable[[str, float], None]) -> Callable[[str, float], None]:
+    """`log_in`, but an error that the server answers is a refused login: kazoo's thread would die of it."""
+
+    def named(host: str, timeout: float) -> None:
+        try:
+            log_in(host, timeout)
+        except ZookeeperError as error:
+            raise AuthFailedError(*error.args) from error
+
+    return named
+
+
+def _login(security: Security) -> dict[str, Any]:
+    """How kazoo is told of it."""
+    options: dict[str, Any] = {}
+    if security.digests:
+        options["auth_data"] = [("digest", digest) for digest in security.digests]
+    if security.sasl is not None:
+        sasl = security.sasl
+        options["sasl_options"] = {"mechanism": sasl.mechanism, "service": sasl.service}
+        if sasl.username:
+            options["sasl_options"] |= {"username": sasl.username, "password": sasl.password}
+    if security.tls is not None:
+        tls = security.tls
+        options |= {"use_ssl": True, "ca": tls.authorities or None, "check_hostname": tls.check_hostname}
+        if tls.certificate:
+            options |= {"certfile": tls.certificate, "keyfile": tls.certificate}
+            options["keyfile_password"] = tls.password or None
+    return options
 
 
 def is_connection_loss(error: Exception) -> bool:
