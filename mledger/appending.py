@@ -119,6 +119,11 @@ class Appender:
         current, self._current = self._current, None
         return self._ended if current is None else await self._end(current)
 
+    def resume(self) -> None:
+        """Take batches again after a `stop` that was in vain."""
+        if not isinstance(self._stopped, ManagedLedgerFenced):
+            self._stopped = None
+
     def fence(self, error: ManagedLedgerFenced) -> None:
         """Another owner has the topic: fail everything pending, touch nothing."""
         self._stopped = error

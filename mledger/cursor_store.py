@@ -24,7 +24,7 @@ from metastore.store import Create, Delete, MetadataStore, Operation, Put
 from mledger.ack_records import state_record, znode_record
 from mledger.acks import AckState
 from mledger.config import ManagedLedgerConfig
-from mledger.errors import AckStateTooLarge
+from mledger.errors import AckStateTooLarge, CursorNotFound
 from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledger_factory import LedgerFactory
 from mledger.topic_record import TopicRecord
@@ -67,7 +67,7 @@ class _Attempt:
 
 
 class CursorStore:
-    """Writes the states of one cursor; one write at a time."""
+    """Writes the states of one cursor, one write at a time: else its own writes would conflict with each other."""
 
     def __init__(self, name: str, path: str, context: CursorContext, znode: ManagedCursorInfo, version: int) -> None:
         self.name = name
@@ -79,6 +79,8 @@ class CursorStore:
         self._written = 0
         self._created_at = 0.0
         self._uncertain: _Attempt | None = None
+        self._removed = False
+        self._one_at_a_time = asyncio.Lock()
 
     @classmethod
     async def create(cls, name: str, context: CursorContext, state: CursorState) -> "CursorStore":
@@ -106,8 +108,11 @@ class CursorStore:
 
         Raises AckStateTooLarge, ManagedLedgerFenced, and what kept ledger and znode from being written.
         """
-        self._context.record.check()
-        await self._settle_uncertain()
+        async with self._one_at_a_time:
+            await self._write(state)
+
+    async def _write(self, state: CursorState) -> None:
+        await self._begin()
         data = self._encode(state)
         if self._writer is not None and not self._is_due():
             try:
@@ -123,8 +128,11 @@ class CursorStore:
 
     async def write_to_znode(self, state: CursorState) -> bool:
         """Make `state` durable in the znode, let the cursor ledger go; past its limits False, nothing done (C3)."""
-        self._context.record.check()
-        await self._settle_uncertain()
+        async with self._one_at_a_time:
+            return await self._write_to_znode(state)
+
+    async def _write_to_znode(self, state: CursorState) -> bool:
+        await self._begin()
         znode = znode_record(
             state.acks,
             state.properties,
@@ -139,35 +147,45 @@ class CursorStore:
 
     async def write_properties(self, properties: tuple[tuple[str, str], ...]) -> None:
         """Make the cursor's own properties durable in its znode; the state stays where it is."""
-        self._context.record.check()
-        await self._settle_uncertain()
-        if properties != self._znode.cursor_properties:
-            znode = replace(self._znode, cursor_properties=properties, last_active=self._context.now_ms())
-            await self._put(znode, self._writer)
+        async with self._one_at_a_time:
+            await self._begin()
+            if properties != self._znode.cursor_properties:
+                znode = replace(self._znode, cursor_properties=properties, last_active=self._context.now_ms())
+                await self._put(znode, self._writer)
 
     async def close(self, state: CursorState, *, changed: bool) -> None:
         """The clean close (C3): the state into the znode, or a last entry into a cursor ledger that is kept."""
-        unchanged_in_znode = not changed and self.ledger_id == NO_CURSOR_LEDGER and self._uncertain is None
-        if not unchanged_in_znode and not await self.write_to_znode(state) and changed:
-            await self.write(state)
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            await writer.close()
+        async with self._one_at_a_time:
+            unchanged_in_znode = not changed and self.ledger_id == NO_CURSOR_LEDGER and self._uncertain is None
+            if not unchanged_in_znode and not await self._write_to_znode(state) and changed:
+                await self._write(state)
+            if self._writer is not None:
+                writer, self._writer = self._writer, None
+                await writer.close()
 
     async def remove(self) -> None:
         """Delete the znode, then the cursor ledger (M8, C7)."""
-        await self._settle_uncertain()
-        old = self.ledger_id
-        self._context.factory.on_step("delete cursor")
-        await self._context.record.guarded(Delete(self.path, self._version), self._deletions(old))
-        await self.abandon()
-        self._delete_old(old)
+        async with self._one_at_a_time:
+            await self._begin()
+            old = self.ledger_id
+            self._context.factory.on_step("delete cursor")
+            await self._context.record.guarded(Delete(self.path, self._version), self._deletions(old))
+            self._removed = True
+            await self.abandon()
+            self._delete_old(old)
 
     async def abandon(self) -> None:
         """Let go of the cursor ledger without writing anything."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             await writer.abandon()
+
+    async def _begin(self) -> None:
+        """Raise what stands against a write; find out what came of the last one."""
+        self._context.record.check()
+        if self._removed:
+            raise CursorNotFound(f"cursor {self.name} of {self._context.record.name} was deleted")
+        await self._settle_uncertain()
 
     def _is_due(self) -> bool:
         config = self._context.config
@@ -185,7 +203,7 @@ class CursorStore:
                 await self._discard(writer)
                 raise
         except BookieError:
-            if not await self.write_to_znode(state):
+            if not await self._write_to_znode(state):
                 raise
             return
         factory.on_step("name cursor ledger")

@@ -307,7 +307,11 @@ class ManagedLedger:
             return self.terminated
         self._check_open()
         assert self._appender is not None
-        terminated = await self._ledgers.terminate(await self._appender.stop(self._terminated_error()))
+        try:
+            terminated = await self._ledgers.terminate(await self._appender.stop(self._terminated_error()))
+        except MledgerError:
+            self._appender.resume()
+            raise
         self._appender = None
         self.emit(Terminated(self.name, terminated))
         self.wake_readers()

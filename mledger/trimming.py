@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from bookie.errors import BookieError
-from metastore.errors import MetadataError
+from metastore.errors import MetadataError, MledgerError
 from metastore.position import Position
 from mledger.background import Background, log
 from mledger.config import ManagedLedgerConfig
 from mledger.cursor import Cursor
+from mledger.errors import CursorNotFound, ManagedLedgerClosed
 from mledger.events import Event
 from mledger.ledger_factory import LedgerFactory
 from mledger.ledger_list import LedgerList
@@ -23,6 +24,7 @@ from mledger.trim import TrimPlan, plan_moves, plan_trim
 
 RETRY_S = 60.0
 SOONEST_S = 0.5
+GONE = (CursorNotFound, ManagedLedgerClosed)  # a cursor that was deleted or closed meanwhile
 
 
 class TrimmedTopic(Protocol):
@@ -77,11 +79,12 @@ class Trimmer:
         self._timer: asyncio.TimerHandle | None = None
         self._undeleted: list[int] = []
 
-    def plan(self, *, all_closed: bool = False) -> TrimPlan:
+    def plan(self) -> TrimPlan:
         """What a trim would do now; nothing is changed."""
-        return plan_trim(
-            self._topic.ledger_list, self._positions(), self._config, self._now_ms(), all_closed=all_closed
-        )
+        return self._plan(self._now_ms(), all_closed=False)
+
+    def _plan(self, now_ms: int, *, all_closed: bool) -> TrimPlan:
+        return plan_trim(self._topic.ledger_list, self._positions(), self._config, now_ms, all_closed=all_closed)
 
     async def trim(self, *, all_closed: bool = False) -> TrimPlan:
         """Carry out what `plan` says, and finish earlier deletions that failed; the plan carried out.
@@ -90,11 +93,12 @@ class Trimmer:
         """
         async with self._topic.trim_lock:
             await self._move_cursors()
-            plan = self.plan(all_closed=all_closed)
+            now_ms = self._now_ms()
+            plan = self._plan(now_ms, all_closed=all_closed)
             if plan.deletions:
                 await self._drop(plan)
             await self._delete([*self._undeleted, *(info.ledger_id for info in plan.deletions)])
-        self._schedule(plan)
+        self._schedule(plan, now_ms)
         return plan
 
     def trim_later(self) -> None:
@@ -115,6 +119,10 @@ class Trimmer:
             while self._wanted and self._topic.can_trim:
                 self._wanted = False
                 await self.trim()
+        except MledgerError:
+            if self._topic.can_trim:
+                self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.trim_later)
+            raise
         finally:
             self._running = False
 
@@ -130,7 +138,9 @@ class Trimmer:
         ]
         if moves:
             self._factory.on_step("move cursors")
-            await asyncio.gather(*moves)
+            for outcome in await asyncio.gather(*moves, return_exceptions=True):
+                if isinstance(outcome, BaseException) and not isinstance(outcome, GONE):
+                    raise outcome
 
     async def _drop(self, plan: TrimPlan) -> None:
         name = self._topic.name
@@ -154,14 +164,14 @@ class Trimmer:
                 log.warning("%s: ledger %d is off the list and not deleted yet: %s", self._topic.name, ledger_id, error)
                 self._undeleted.append(ledger_id)
 
-    def _schedule(self, plan: TrimPlan) -> None:
+    def _schedule(self, plan: TrimPlan, planned_ms: int) -> None:
         """Look again when the first ledger's retention ends, or a deletion is to be tried again."""
         self.stop()
         if not self._topic.can_trim:
             return
         delays = [RETRY_S] if self._undeleted else []
         if self._config.retention_time_ms > 0 and plan.remaining and plan.remaining[0].timestamp:
-            left_ms = plan.remaining[0].timestamp + self._config.retention_time_ms + 1 - self._now_ms()
+            left_ms = plan.remaining[0].timestamp + self._config.retention_time_ms + 1 - planned_ms
             if left_ms > 0:  # else a cursor keeps it, and its acknowledgements ask for a trim
                 delays.append(max(SOONEST_S, left_ms / 1000))
         if delays:

@@ -13,7 +13,7 @@ from metastore.paths import cursor_path
 from metastore.position import Position
 from metastore.records import BatchDeletion
 from metastore.url import open_store
-from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted
+from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted, ResetSinceConsumed
 from tests.support.aio import run
 from tests.support.topics import KEEP, Events, assert_nothing_orphaned, fill, payloads, recount
 
@@ -364,6 +364,89 @@ def test_positions_that_do_not_exist_are_refused(topic_url, topic):
                 with pytest.raises(mledger.InvalidPosition):
                     attempt()
             assert (cursor.mark_delete, cursor.backlog) == (positions[2], 2)
+
+    run(main())
+
+
+def test_a_cursor_is_acknowledged_moved_and_given_properties_all_at_once(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=replace(KEEP, metadata_max_entries_per_ledger=2)) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 60)
+            cursors = [await opened.open_cursor(f"sub-{number}") for number in range(8)]
+            for full in range(9, 59, 10):
+                await asyncio.gather(
+                    *(cursor.acknowledge_cumulative(positions[full]) for cursor in cursors),
+                    opened.trim(),
+                    *(cursor.acknowledge([positions[full + 1]]) for cursor in cursors),
+                    *(cursor.set_cursor_properties({"full": str(full)}) for cursor in cursors),
+                    opened.trim(),
+                )
+            assert opened.state is mledger.TopicState.OPEN
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            for number in range(8):
+                found = await again.open_cursor(f"sub-{number}")
+                assert (found.mark_delete, found.backlog) == (positions[50], 9)
+                assert found.cursor_properties == {"full": "49"}
+            name = again.name
+            await again.initialized()
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_cursor_changes_while_it_leaves_a_consumed_ledger(topic_url, topic):
+    async def main():
+        changes = []
+
+        def change_too(event):
+            if isinstance(event, ResetSinceConsumed):  # told just before the move is written
+                cursor = opened.open_cursors[event.cursor]
+                asyncio.get_running_loop().call_soon(
+                    lambda: changes.append(cursor.set_cursor_properties({"at": str(event.new)}))
+                )
+
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursors = [await opened.open_cursor(name) for name in "abcdefgh"]
+            await fill(opened, 5)
+            for cursor in cursors:
+                await cursor.clear_backlog()
+            await opened.close()
+            opened = await cluster.open_topic(topic, events=change_too)
+            await opened.initialized()
+            assert len(changes) == 8
+            await asyncio.gather(*changes)
+            start = mledger.Position(opened.ledgers[-1].ledger_id, -1)
+            for cursor in opened.open_cursors.values():
+                assert (cursor.durable_mark_delete, cursor.cursor_properties) == (start, {"at": str(start)})
+            assert opened.state is mledger.TopicState.OPEN
+
+    run(main())
+
+
+def test_a_cursor_deleted_while_it_is_moved_and_acknowledged_fences_nobody(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("stays")
+            cursors = [await opened.open_cursor(name) for name in "abcdefgh"]
+            positions = await fill(opened, 11)
+            await asyncio.gather(
+                *(cursor.acknowledge_cumulative(positions[9]) for cursor in cursors),
+                opened.trim(),
+                *(opened.delete_cursor(cursor.name) for cursor in cursors[:4]),
+                *(cursor.acknowledge([positions[10]]) for cursor in cursors),
+                opened.trim(),
+                *(opened.delete_cursor(cursor.name) for cursor in cursors[4:]),
+                return_exceptions=True,
+            )
+            assert opened.state is mledger.TopicState.OPEN
+            assert opened.cursors == ["stays"]
+            await opened.add(b"on")
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
 
     run(main())
 

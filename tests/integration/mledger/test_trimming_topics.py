@@ -64,7 +64,7 @@ def test_acknowledging_alone_makes_ledgers_go(topic_url, topic):
 def test_retention_keeps_consumed_ledgers_for_its_time_without_traffic(topic_url, topic):
     async def main():
         events = Events()
-        config = replace(CONFIG, retention_time_ms=600, retention_size_in_mb=-1)
+        config = replace(CONFIG, retention_time_ms=1500, retention_size_in_mb=-1)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
             opened = await cluster.create_topic(topic, events=events)
             cursor = await opened.open_cursor("sub")
