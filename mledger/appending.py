@@ -17,7 +17,7 @@ from typing import Protocol
 
 from bookie.client.writer import LedgerWriter
 from bookie.errors import BookieError, EntryTooLarge, LedgerClosed, LedgerConflict, LedgerFenced, NoSuchLedger
-from metastore.errors import MetadataError, MledgerError, SessionExpired
+from metastore.errors import MetadataError, MledgerError, SessionExpired, StoreUnavailable
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledger_factory import LedgerFactory
@@ -43,7 +43,7 @@ class LedgerKeeper(Protocol):
     async def verify_owner(self) -> None:
         """Raise ManagedLedgerFenced if another owner is seen; nothing is written."""
 
-    async def install(self, ended: EndedLedger | None, writer: LedgerWriter) -> None:
+    async def install(self, ended: EndedLedger, writer: LedgerWriter) -> None:
         """List `writer`'s ledger as the current one, and `ended` as it ended, in one update."""
 
     def confirmed(self, ledger: OpenLedger) -> None:
@@ -70,6 +70,7 @@ class Appender:
         self._timer: asyncio.TimerHandle | None = None
         self._last_ledger_id = writer.ledger_id
         self._postponed_until = 0.0
+        self._unlisted: list[LedgerWriter] = []  # made, and perhaps listed: the answer never came
         self._current: OpenLedger | None = None
         self._use(writer)
 
@@ -101,7 +102,7 @@ class Appender:
             self._switch()
         return batch.future
 
-    async def stop(self, reason: MledgerError) -> EndedLedger | None:
+    async def stop(self, reason: MledgerError) -> EndedLedger:
         """Take no more batches, wait for those taken, close the current ledger: where it ended.
 
         Later appends get `reason`. Raises what kept the ledger from being closed.
@@ -116,8 +117,11 @@ class Appender:
             self._timer.cancel()
         if isinstance(self._stopped, ManagedLedgerFenced):
             raise self._stopped
-        current, self._current = self._current, None
-        return self._ended if current is None else await self._end(current)
+        if self._current is not None:
+            self._ended = await self._end(self._current)
+            self._current = None
+        assert self._ended is not None, "there is a ledger to write to, or one that has ended"
+        return self._ended
 
     def resume(self) -> None:
         """Take batches again after a `stop` that was in vain."""
@@ -258,13 +262,20 @@ class Appender:
         return await self._factory.create_data_ledger(self._last_ledger_id)
 
     async def _install(self, following: LedgerWriter) -> None:
-        self._factory.on_step("list ledger")
+        assert self._ended is not None, "a ledger is listed behind one that has ended"
         try:
+            self._factory.on_step("list ledger")
             await self._keeper.install(self._ended, following)
         except ManagedLedgerFenced:
             await self._discard(following)
             raise
+        except MetadataError:
+            self._unlisted.append(following)
+            raise
         self._factory.settled(following.ledger_id)
+        unlisted, self._unlisted = self._unlisted, []
+        for writer in unlisted:
+            await self._discard(writer)
         self._factory.on_step("ledger listed")
         self._use(following)
 
@@ -293,7 +304,7 @@ class Appender:
     async def _settle(self, failed: OpenLedger) -> EndedLedger:
         """Where a ledger ends whose writer failed: at the acknowledged entries, or where recovery finds its end."""
         if not isinstance(failed.failure, TAKEN):
-            with contextlib.suppress(*TAKEN, LedgerClosed):
+            with contextlib.suppress(*TAKEN, LedgerClosed, StoreUnavailable):
                 return await self._close(failed)
         await self._keeper.verify_owner()
         for delay in (*RETRY_DELAYS_S, None):

@@ -359,8 +359,7 @@ class ManagedLedger:
     async def _stop_writing(self, closed: ManagedLedgerClosed) -> None:
         if self._appender is not None:
             ended = await self._appender.stop(closed)
-            if ended is not None:
-                self.emit(LedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
+            self.emit(LedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
 
     async def _let_go(self) -> None:
         """Stop everything that runs, writing nothing but the release of the owner node."""

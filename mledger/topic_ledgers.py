@@ -16,6 +16,8 @@ from mledger.open_ledger import OpenLedger
 from mledger.ownership import Ownership
 from mledger.topic_record import RecordChange, TopicRecord
 
+NOTHING = LedgerEnd(0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class ListListener:
@@ -62,15 +64,14 @@ class TopicLedgers:
             self.list.set_live(ledger.confirmed, ledger.confirmed_size)
             self._listener.arrived()
 
-    async def install(self, ended: EndedLedger | None, writer: LedgerWriter) -> None:
+    async def install(self, ended: EndedLedger, writer: LedgerWriter) -> None:
         """List `writer`'s ledger as the current one, and `ended` as it ended, in one update (M4)."""
         dropped: list[int] = []
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
-            # an earlier update of unknown outcome may have listed a ledger that nobody wrote to
-            listed = ended is not None and ended.ledger_id == info.ledgers[-1].ledger_id
-            end = ended.end if ended is not None and listed else LedgerEnd(0, 0)
-            planned = plan_rollover(info, end, self._now_ms(), writer.ledger_id)
+            # behind the one that ended, an earlier update of unknown outcome may have listed one that nobody wrote to
+            is_last = ended.ledger_id == info.ledgers[-1].ledger_id
+            planned = plan_rollover(info, ended.end if is_last else NOTHING, self._now_ms(), writer.ledger_id)
             dropped[:] = [ledger.ledger_id for ledger in planned.dropped]
             return RecordChange(
                 planned.info, (self._factory.listed(writer.ledger_id), *map(self._factory.deletion, dropped))
@@ -78,7 +79,7 @@ class TopicLedgers:
 
         await self._record.update(plan)
         self._take_over()
-        if ended is not None and ended.end.entries:
+        if ended.end.entries:
             self._listener.emit(LedgerClosed(self._record.name, ended.ledger_id, ended.end.entries, ended.end.size))
         self._listener.emit(LedgerCreated(self._record.name, writer.ledger_id))
         for ledger_id in dropped:
@@ -95,13 +96,13 @@ class TopicLedgers:
         await self._record.update(lambda info: RecordChange(_without(info, frozenset(gone)), records))
         self._take_over()
 
-    async def terminate(self, ended: EndedLedger | None) -> Position:
+    async def terminate(self, ended: EndedLedger) -> Position:
         """Record that the topic ends where `ended`, its last ledger, does; that position (M8)."""
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
             last = info.ledgers[-1].ledger_id
-            entries = ended.end.entries if ended is not None and ended.ledger_id == last else 0
-            if ended is not None and entries:
+            entries = ended.end.entries if ended.ledger_id == last else 0
+            if entries:
                 info = plan_rollover(info, ended.end, self._now_ms()).info
             return RecordChange(replace(info, terminated=Position(last, entries - 1)))
 

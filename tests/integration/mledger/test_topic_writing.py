@@ -8,6 +8,7 @@ import pytest
 import mledger
 from bookie.client.client import BookKeeper
 from bookie.errors import EntryTooLarge, NotEnoughBookies
+from metastore.errors import StoreUnavailable
 from metastore.position import Position
 from metastore.url import open_store
 from mledger.events import LedgerClosed, LedgerCreated
@@ -205,6 +206,47 @@ def test_a_terminated_topic_takes_no_more_and_stays_terminated(topic_url, topic)
             with pytest.raises(mledger.TopicTerminated):
                 again.append([b"more"])
             assert (await again.open_cursor("late", initial="latest")).backlog == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("step", ["close ledger", "list ledger"])
+def test_a_store_that_answers_nothing_once_delays_and_loses_nothing(topic_url, topic, step):
+    failures = 0
+
+    def fail(reached):
+        nonlocal failures
+        if reached == step and failures:
+            failures -= 1
+            raise StoreUnavailable("made to fail by the test")
+
+    async def main():
+        nonlocal failures
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, on_step=fail)
+            await fill(opened, 5)
+            failures = 1
+            if step == "close ledger":
+                with pytest.raises(StoreUnavailable):
+                    await opened.terminate()
+            else:
+                ranges = await opened.append(payloads(5, 5))
+                assert [len(where) for where in ranges] == [5]
+                with pytest.raises(StoreUnavailable):
+                    await opened.append([b"refused"])
+            written = 5 if step == "close ledger" else 10
+            await fill(opened, 12, written)
+            assert await everything(opened) == payloads(written + 12)
+            last = await opened.terminate()
+            assert last == opened.last_confirmed
+            name = opened.name
+            await assert_nothing_orphaned(topic_url, name)
+            await opened.close()
+            again = await cluster.open_topic(topic)
+            assert again.terminated == last
+            assert await everything(again) == payloads(written + 12)
+            await again.initialized()
+        await assert_nothing_orphaned(topic_url, name)
 
     run(main())
 
