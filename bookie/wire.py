@@ -81,7 +81,7 @@ RESPONSE_DTYPE = numpy.dtype(
 )
 
 _RUN_WORDS = slice(1, 9)  # header word, master key, ledger: what adds of one run share
-_ID_WORDS = slice(7, 11)  # ledger, entry: what a response repeats
+_ENTRY_WORDS = slice(9, 11)
 _FEWEST_AS_BLOCK = 8
 
 
@@ -94,8 +94,8 @@ def header_word(op: int, flags: int = 0, version: int = VERSION) -> int:
 class AddRun:
     """Neighbouring add requests in a buffer that share header word, master key and ledger.
 
-    `starts` are the frames' places in the buffer with the end of the last behind them; `ids` their ledger and entry ids
-    as they came, four words a frame; `entries` the entry ids as numbers.
+    `starts` are the frames' places in the buffer with the end of the last behind them, `entries` their entry ids;
+    `rising` says that each id is above the one before.
     """
 
     version: int
@@ -103,8 +103,8 @@ class AddRun:
     master_key: bytes
     ledger: int
     starts: NDArray[numpy.int64]
-    ids: NDArray[numpy.uint32]
     entries: NDArray[numpy.int64]
+    rising: bool
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -119,17 +119,21 @@ class AddRun:
         """Where the last frame ends."""
         return int(self.starts[-1])
 
+    @property
+    def lowest(self) -> int:
+        """The lowest entry id."""
+        return int(self.entries[0] if self.rising else self.entries.min())
+
+    @property
+    def highest(self) -> int:
+        """The highest entry id."""
+        return int(self.entries[-1] if self.rising else self.entries.max())
+
     def part(self, first: int, last: int) -> "AddRun":
         """The requests number `first` to `last` - 1."""
-        return AddRun(
-            self.version,
-            self.flags,
-            self.master_key,
-            self.ledger,
-            self.starts[first : last + 1],
-            self.ids[first:last],
-            self.entries[first:last],
-        )
+        entries = self.entries[first:last]
+        starts = self.starts[first : last + 1]
+        return AddRun(self.version, self.flags, self.master_key, self.ledger, starts, entries, _rising(entries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,10 @@ def scan(buffer: bytes | bytearray, start: int, filled: int, max_frame: int = MA
             return Scan(requests, at, "", stride)
         if not _is_add(header):
             requests.append(OtherFrame(at, at + stride))
+            at += stride
+            continue
+        if at + stride + HEAD.size > filled:
+            requests.append(_single(buffer, at, at + stride))
             at += stride
             continue
         count = _equal_frames(buffer, at, filled, stride)
@@ -224,13 +232,23 @@ def _add_starts(buffer: bytes | bytearray, at: int, filled: int, max_frame: int)
     return starts[: int(other.argmax()) + 1] if other.any() else starts
 
 
+def _single(buffer: bytes | bytearray, start: int, end: int) -> AddRun:
+    _, header, master_key, ledger, entry = ADD_HEAD.unpack_from(buffer, start)
+    places, entries = numpy.array((start, end), numpy.int64), numpy.array((entry,), numpy.int64)
+    return AddRun(header >> 24, header & 0xFFFF, master_key, ledger, places, entries, True)
+
+
+def _rising(entries: NDArray[numpy.int64]) -> bool:
+    return len(entries) == 1 or bool((entries[1:] > entries[:-1]).all())
+
+
 def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRun | OtherFrame]:
     """Cut frames, each as long as an add's head or longer, where header word, master key or ledger change."""
     count = len(starts) - 1
     window = numpy.ndarray((len(buffer) - ADD_HEAD.size + 1, ADD_HEAD.size), numpy.uint8, buffer, 0, (1, 1))
     words = window[starts[:-1]].view(numpy.uint32)
-    shared, ids = words[:, _RUN_WORDS], words[:, _ID_WORDS]
-    entries = ids[:, 2:].copy().view(">i8").ravel().astype(numpy.int64)
+    shared = words[:, _RUN_WORDS]
+    entries = words[:, _ENTRY_WORDS].copy().view(">i8").ravel().astype(numpy.int64)
     if (shared == shared[0]).all():
         bounds = [0, count]
     else:
@@ -238,24 +256,24 @@ def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRu
         bounds = [0, *cuts.tolist(), count]
     requests: list[AddRun | OtherFrame] = []
     for first, last in itertools.pairwise(bounds):
-        places = starts[first : last + 1]
+        places, ids = starts[first : last + 1], entries[first:last]
         _, header, master_key, ledger, _ = ADD_HEAD.unpack_from(buffer, int(places[0]))
         if _is_add(header):
             version, flags = header >> 24, header & 0xFFFF
-            requests.append(AddRun(version, flags, master_key, ledger, places, ids[first:last], entries[first:last]))
+            requests.append(AddRun(version, flags, master_key, ledger, places, ids, _rising(ids)))
         else:
-            requests += [
-                OtherFrame(start, end) for start, end in zip(places.tolist(), places[1:].tolist(), strict=False)
-            ]
+            requests += itertools.starmap(OtherFrame, itertools.pairwise(places.tolist()))
     return requests
 
 
 def add_responses(run: AddRun, error: int = Code.OK) -> bytes:
     """The responses to all requests of a run, in its order."""
+    first = encode_response(Op.ADD, error, run.ledger, int(run.entries[0]), b"", run.version)
+    if len(run) == 1:
+        return first
     words = numpy.empty((len(run), RESPONSE.size // 4), numpy.uint32)
-    head = HEAD.pack(RESPONSE.size - 4, header_word(Op.ADD, 0, run.version)) + LENGTH.pack(error)
-    words[:, :3] = numpy.frombuffer(head, numpy.uint32)
-    words[:, 3:] = run.ids
+    words[:, :5] = numpy.frombuffer(first, numpy.uint32)[:5]
+    words[:, 5:] = run.entries.astype(">i8").view(numpy.uint32).reshape(-1, 2)
     return words.tobytes()
 
 

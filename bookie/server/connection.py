@@ -154,6 +154,9 @@ class Connection(asyncio.BufferedProtocol):
         self._turns.wait(self)
 
     def _find_requests(self) -> bool:
+        if self._start == self._filled:
+            self._next_frame = 0
+            return False
         scan = wire.scan(self._buffer, self._start, self._filled, self._max_frame)
         self._requests, self._next = scan.requests, 0
         self._start, self._next_frame, self._error = scan.end, scan.next_frame, scan.error

@@ -126,7 +126,7 @@ def find_rows(index: Index, directory: str, number: int, salt: bytes) -> list[tu
             payload = record.payload
             runs = wire.scan(payload, 0, len(payload), len(payload)).requests
             adds = [run for run in runs if isinstance(run, wire.AddRun)]
-            found = [(run.ledger, int(run.entries.min()), int(run.entries.max())) for run in adds]
+            found = [(run.ledger, run.lowest, run.highest) for run in adds]
         else:
             found = [(ledger, first, last) for _, ledger, first, last, _, _ in moved_rows(record.payload)]
         for ledger, first, last in found:

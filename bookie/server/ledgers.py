@@ -106,7 +106,7 @@ def check_fence(state: LedgerState, master_key: bytes) -> Code:
 def plan_spans(highest: int, run: wire.AddRun) -> Iterator[Span]:
     """Cut a run into new entries, each span of at most LARGEST_RUN bytes, and repeated ones, one by one."""
     entries = run.entries
-    if entries[0] > highest and (len(entries) == 1 or bool((entries[1:] > entries[:-1]).all())):
+    if run.rising and entries[0] > highest:
         yield from _pieces(run, 0, len(entries))
         return
     before = numpy.maximum.accumulate(numpy.concatenate(([highest], entries[:-1])))

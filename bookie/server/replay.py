@@ -61,7 +61,7 @@ def _enter_adds(index: Index, ledgers: Ledgers, run: wire.AddRun, place: Place) 
             index.put_repeat(row)
         else:
             index.put_run(row)
-    state.highest = max(state.highest, int(run.entries.max()))
+    state.highest = max(state.highest, run.highest)
 
 
 def _enter_moved(index: Index, record: Record) -> None:

@@ -149,7 +149,7 @@ class Turns:
 
     def add(self, client: Client, buffer: bytearray, run: wire.AddRun) -> None:
         """Take the adds of a run from a receive buffer, or refuse them."""
-        if run.entries.min() < 0:
+        if run.lowest < 0:
             self._add_one_by_one(client, buffer, run)
             return
         state = self.ledgers.get(run.ledger)
@@ -185,7 +185,7 @@ class Turns:
             state.pending.append(pending)
             state.repeats = state.repeats or span.repeated
             turn.runs.append((state, pending, turn.keep(frames)))
-        state.highest = max(state.highest, int(run.entries.max()))
+        state.highest = max(state.highest, run.highest)
         state.commit = turn
 
     def read(self, client: Client, request: wire.ReadRequest, frame: bytes) -> None:
@@ -295,17 +295,20 @@ class Turns:
         self._loop.call_soon_threadsafe(self._done, place)
 
     def _done(self, place: Place) -> None:
-        """The turn under way is durable: enter it in the index, answer it, take what waited, and go on."""
+        """The turn under way is durable: answer it, enter it in the index, take what waited, and go on.
+
+        Until it is in the index, which is before anything else happens on this loop, its entries are read from memory.
+        """
         turn, self._flying = self._flying, None
         assert turn is not None
+        turn.synced = True
+        for client, parts in turn.answers.items():
+            client.send(parts)
         try:
             self._enter(turn, place)
         except Exception as error:
             _end_process("index_failed", error)
         self._sequence += 1
-        turn.synced = True
-        for client, parts in turn.answers.items():
-            client.send(parts)
         if turn.done is not None and not turn.done.done():
             turn.done.set_result(None)
         if turn.kind != MOVED and self._moves:
