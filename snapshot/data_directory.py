@@ -130,8 +130,10 @@ class DataDirectory:
         return Candidate(name, file.zxid, min(later, default=None) if said is None else said, said)
 
     def _end(self) -> LogPoint:
-        point = self._last_point(self.logs)
+        # In this order: a server logs a transaction before it applies it, so the logs reach past any snapshot seen.
         newest = next(self._whole()).zxid
+        self.logs = _by_zxid(self.files.names(), log_zxid)
+        point = self._last_point(self.logs)
         return LogPoint(newest, None, None, point.torn) if newest > point.zxid else point
 
     def _last_point(self, logs: Iterable[str], until: int | None = None) -> LogPoint:

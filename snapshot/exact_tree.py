@@ -13,7 +13,7 @@ from snapshot.errors import CorruptFile, LogDoesNotFit
 from snapshot.files import DataFiles
 from snapshot.jute import UNKNOWN_ACL, Digest, Znode, parent_of
 from snapshot.replay import DataTree, Touched
-from snapshot.snapshot_file import SnapshotFile
+from snapshot.snapshot_file import SnapshotFile, Trailer
 from snapshot.transaction_log import read_chain
 from snapshot.tree_digest import TreeDigest
 
@@ -91,17 +91,33 @@ class ExactTree:
 
     def _replay(self, tree: DataTree, snapshot: SnapshotFile) -> int:
         """Apply the transactions; returns how many digests were compared, all equal. LogDoesNotFit."""
-        trailer = snapshot.trailer
-        compared = 0
-        if trailer and trailer.digest and trailer.digest_zxid and trailer.digest_zxid == tree.zxid:
-            compared += self._compare(tree, trailer.digest)
+        compared: int = self._prove(tree, snapshot.trailer)
         for transaction in read_chain(self.files, self.plan.logs, self.plan.snapshot_zxid, self.plan.zxid):
             tree.apply(transaction)
             if transaction.digest and tree.exact:
                 compared += self._compare(tree, transaction.digest)
-            if trailer and trailer.digest and trailer.digest_zxid == tree.zxid:
-                compared += self._compare(tree, trailer.digest)
+            else:
+                compared += self._prove(tree, snapshot.trailer)
         return compared
+
+    def _prove(self, tree: DataTree, trailer: Trailer | None) -> bool:
+        """At the zxid of the snapshot's own digest: whether it agrees.
+
+        It need not: a server may have begun on the next transaction. Then a tree at this very zxid cannot be had.
+        """
+        if trailer is None or trailer.digest is None or tree.digest is None or trailer.digest_zxid != tree.zxid:
+            return False
+        if tree.digest.agrees(trailer.digest):
+            tree.proven()
+            return True
+        if tree.zxid == self.plan.zxid and tree.zxid > 0:  # at zxid 0 no digest was made yet
+            raise LogDoesNotFit(
+                f"{self.plan.snapshot} is not exact at zxid {tree.zxid:#x}: its digest is not that of its nodes, for "
+                "the next transaction had begun; ask for a later zxid, or leave the file aside: an older snapshot and the "
+                "logs may serve",
+                self.plan.snapshot,
+            )
+        return False
 
     def _compare(self, tree: DataTree, expected: Digest) -> bool:
         if tree.digest is None:

@@ -10,7 +10,9 @@ The rules:
   raises pzxid alone.
 - A multi is applied as a whole, or not at all if one part failed. A failed request changes nothing.
 - A closing session takes the nodes its transaction lists, and whatever else it owns.
-- After S every transaction must fit: a node missing, there already, or not empty means that log and snapshot are not of
+- The transaction after S may have been under way when S was written down, and be seen in part: S itself is proven only
+  by the digest beside it, the next transaction by rule.
+- Then every transaction must fit: a node missing, there already, or not empty means that log and snapshot are not of
   one history (LogDoesNotFit). Where S is not known (before 3.6), what does not fit is passed over, as servers do.
 
 Only nodes that transactions touch need to be here. The counts kept by quotas (`/zookeeper/quota/**`) are changed by
@@ -73,6 +75,7 @@ class DataTree:
     def __init__(self, zxid: int, settled: int | None, digest: TreeDigest | None = None) -> None:
         self.zxid = zxid
         self.settled = settled
+        self._proven = False
         self.sessions: dict[int, int] = {}
         self.digest = digest  # None: not kept
         self._nodes: dict[str, Znode] = {}
@@ -103,8 +106,12 @@ class DataTree:
 
     @property
     def exact(self) -> bool:
-        """Whether the tree is exact before the transaction at hand."""
-        return self.settled is not None and self.zxid >= self.settled
+        """Whether the tree is what the server's was after the last transaction applied."""
+        return self._proven or (self.settled is not None and self.zxid > self.settled)
+
+    def proven(self) -> None:
+        """Take the tree as it is for exact: its digest agreed."""
+        self._proven = True
 
     def _apply(self, operation: Operation, header: TransactionHeader) -> None:
         match operation:

@@ -25,7 +25,7 @@ from snapshot.jute import (
     decode_header,
     decode_transaction,
 )
-from snapshot.streams import Window, chunks
+from snapshot.streams import CHUNK, Window, chunks
 
 _NAME = re.compile(r"log\.([0-9a-f]{1,16})")
 _MAGIC = b"ZKLG"
@@ -130,12 +130,19 @@ class LogFile:
                 zeros = 0
             zeros += len(piece) - len(content)
             if len(rest) > MAX_LENGTH + _PREFIX.size:
-                raise self._corrupt(offset, "no record begins there, and more follows")
-        if rest:
-            why = _why_not_torn(bytes(rest))
-            if why:
-                raise self._corrupt(offset, why)
+                break
+        why = _why_not_torn(bytes(rest)) if rest else ""
+        if why and not self._grew(offset, rest):
+            raise self._corrupt(offset, why)
+        if rest and not why:
             self.torn_at = offset
+
+    def _grew(self, offset: int, seen: bytearray) -> bool:
+        """Whether a server is writing to the file: the bytes at `offset` are others than those seen a moment ago."""
+        with self._files.open(self.name) as file:
+            file.seek(offset)
+            now = file.read(min(len(seen), CHUNK))
+        return now != seen[: len(now)]
 
     def _corrupt(self, offset: int, what: str) -> CorruptFile:
         return CorruptFile(

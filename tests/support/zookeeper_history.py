@@ -36,6 +36,7 @@ class History:
         self.time = 1_000_000
         self.records = {}
         self.states = {0: self.tree.visible()}
+        self.known_digests = {0: self.tree.digest}
         self.sessions = {0: {}}
         self.times = {}
         self.snapshots = {"snapshot.0": take_snapshot(self.tree, lambda: None)}
@@ -59,6 +60,7 @@ class History:
             zxid, written, session=session, time=self.time, digest=tree.digest if self.digests else None
         )
         self.states[zxid] = tree.visible()
+        self.known_digests[zxid] = tree.digest
         self.sessions[zxid] = dict(tree.sessions)
         self.times[zxid] = self.time
         if not self.log_starts or rng.random() < 0.1:
@@ -68,13 +70,22 @@ class History:
         for _ in range(count):
             self.step()
 
-    def snapshot(self, *, most_between=3, **parts):
-        """Take a snapshot with up to `most_between` transactions before each node; its name and settled zxid."""
+    def snapshot(self, *, most_between=3, behind=0, **parts):
+        """Take a snapshot with up to `most_between` transactions before each node; its name and settled zxid.
+
+        With `behind` 1, the last of them was still under way when the zxid was written down.
+        """
         name = f"snapshot.{self.tree.zxid:x}"
+        began = list(self.states)[-1]
+
+        def said():
+            settled = max(began, list(self.states)[-1 - behind])
+            return settled, self.known_digests[settled]
+
         self.snapshots[name] = take_snapshot(
-            self.tree, lambda: self.steps(self.rng.randrange(most_between + 1)), **parts
+            self.tree, lambda: self.steps(self.rng.randrange(most_between + 1)), said=said, **parts
         )
-        return name, self.tree.zxid
+        return name, said()[0]
 
     def logs(self):
         files, name = {}, ""

@@ -128,11 +128,11 @@ def digest_of(nodes):
     return total - (1 << 64) if total >> 63 else total
 
 
-def take_snapshot(tree, meanwhile, *, with_digest=True, with_last_zxid=True):
+def take_snapshot(tree, meanwhile, *, said=None, with_digest=True, with_last_zxid=True):
     """The bytes of a snapshot file, as a server serializes it: `meanwhile` is called before each node is copied.
 
     Sessions and lists are written first; a node's children are those it had when it was copied, and each is passed
-    over if it is gone when its turn comes.
+    over if it is gone when its turn comes. `said` gives the zxid and digest written after them.
     """
     writer = SnapshotWriter(dict(tree.sessions), {number: acl for acl, number in tree.acls.items()})
 
@@ -146,5 +146,5 @@ def take_snapshot(tree, meanwhile, *, with_digest=True, with_last_zxid=True):
             visit(path.rstrip("/") + "/" + name)
 
     visit("/")
-    digest = (tree.zxid, tree.digest) if with_digest else None
-    return writer.finish(digest=digest, last_zxid=tree.zxid if with_last_zxid else None)
+    zxid, digest = said() if said else (tree.zxid, tree.digest)
+    return writer.finish(digest=(zxid, digest) if with_digest else None, last_zxid=zxid if with_last_zxid else None)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from snapshot import DataDirectory, ExactTree, LogDoesNotFit, MissingLog, ZxidNotCovered
@@ -49,6 +49,23 @@ def test_every_zxid_from_the_end_of_its_writing_on_is_exact(seed, digests):
             assert nodes == state
             assert summary.sessions == server.sessions[zxid]
             assert bool(summary.digests_compared) == digests
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_a_transaction_under_way_at_the_end_of_its_writing_is_told_or_replayed(seed):
+    server = history(seed)
+    server.steps(10)
+    _, settled = server.snapshot(most_between=5, behind=1)
+    server.steps(4)
+    files = without(server.files(), "snapshot.0")
+    for zxid, state in server.states.items():
+        if zxid > settled:
+            assert read(files, zxid=zxid)[1] == state
+    try:
+        assert read(files, zxid=settled)[1] == server.states[settled]
+    except LogDoesNotFit as error:
+        event(str(error).partition(":")[0].partition(" ")[2][:20])
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,5 +1,7 @@
 """Transaction logs: torn ends are seen for what they are, and no changed byte loses a transaction in silence."""
 
+import io
+
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
@@ -64,6 +66,21 @@ def test_a_torn_record_with_another_after_it_is_corrupt():
     hole = torn[:20] + bytes(len(torn) - 20)
     with pytest.raises(CorruptFile, match=f"log.1 is corrupt at byte {len(whole)}"):
         read(whole + hole + further + bytes(100))
+
+
+def test_a_file_that_grows_while_it_is_read_ends_where_it_ended_at_first():
+    """The reader's first look ends in padding; then the server writes on, and the second look finds more beyond."""
+    whole = log_bytes(records(), padding=0)
+    begun, grown = whole + bytes(2 << 20), whole + framed(transaction_bytes(5, ("set", "/n", b"x" * (1 << 20), 1)))
+    looks = iter([begun[: 1 << 20] + grown[1 << 20 :], grown])
+
+    class Growing(MemoryFiles):
+        def open(self, name):
+            return io.BytesIO(next(looks))
+
+    log = LogFile(Growing({}), "log.1")
+    assert [transaction.zxid for transaction in log.transactions(after=0)] == [1, 2, 3, 4]
+    assert log.torn_at is None
 
 
 @settings(max_examples=500, deadline=None)
