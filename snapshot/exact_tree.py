@@ -113,8 +113,8 @@ class ExactTree:
         if tree.zxid == self.plan.zxid and tree.zxid > 0:  # at zxid 0 no digest was made yet
             raise LogDoesNotFit(
                 f"{self.plan.snapshot} is not exact at zxid {tree.zxid:#x}: its digest is not that of its nodes, for "
-                "the next transaction had begun; ask for a later zxid, or leave the file aside: an older snapshot and the "
-                "logs may serve",
+                "the next transaction had begun; ask for a later zxid, or leave the file aside: an older snapshot and "
+                "the logs may serve",
                 self.plan.snapshot,
             )
         return False
