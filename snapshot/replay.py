@@ -70,7 +70,10 @@ class Touched:
 
 
 class DataTree:
-    """Nodes under transactions. `zxid` is the last one applied; `settled` is S, None if not known."""
+    """Nodes under transactions. `zxid` is the last one applied; `settled` is S, None if not known.
+
+    `digest`, where one is kept, may count nodes that are not here.
+    """
 
     def __init__(self, zxid: int, settled: int | None, digest: TreeDigest | None = None) -> None:
         self.zxid = zxid
@@ -82,13 +85,13 @@ class DataTree:
         self._owned: defaultdict[int, set[str]] = defaultdict(set)
         self._parentless: Counter[str] = Counter()  # children in the tree whose parent is not, by the parent's path
 
-    def load(self, node: Znode, *, counted: bool = False) -> None:
-        """Take over a node of the snapshot; with `counted`, the digest given holds it already."""
+    def load(self, node: Znode) -> None:
+        """Take over a node of the snapshot."""
         self._nodes[node.path] = node
         session = session_of(node.ephemeral_owner)
         if session:
             self._owned[session].add(node.path)
-        if self.digest is not None and not counted:
+        if self.digest is not None:
             self.digest.add(node)
 
     def nodes(self) -> Iterator[Znode]:

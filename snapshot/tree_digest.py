@@ -42,11 +42,6 @@ class TreeDigest:
         """Count a node no longer that was added just so."""
         self.add(node, sign=-1)
 
-    def join(self, other: "TreeDigest") -> None:
-        """Count what `other` counts, too."""
-        self._in_utf8 += other._in_utf8
-        self._in_ascii += other._in_ascii
-
     @property
     def value(self) -> int:
         """The digest as a signed 64-bit number, paths in UTF-8."""
