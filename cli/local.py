@@ -21,7 +21,7 @@ import psutil
 import bookie.server
 from metastore.errors import InvalidMetadataUrl, MledgerError
 from metastore.launcher import ZooKeeperServer
-from metastore.url import MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
+from metastore.url import JoinedUrl, MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
 
 STATE_FILE = "cluster.json"
 STATE_FORMAT = 1
@@ -132,7 +132,7 @@ def _asked_for(url: str | None, directory: Path) -> MetadataPlan | None:
     if url is None:
         return None
     match parse_url(url):
-        case ZooKeeperUrl() as ensemble:
+        case ZooKeeperUrl() | JoinedUrl() as ensemble:
             return MetadataPlan("", str(ensemble))
         case RocksDbUrl(path):
             return MetadataPlan(ROCKSDB, path)

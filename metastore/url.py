@@ -2,10 +2,13 @@
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from metastore.errors import InvalidMetadataUrl, InvalidName
 from metastore.node_path import check_path
+from metastore.paths import LEDGERS
 from metastore.store import MetadataReader, MetadataStore
 
 DEFAULT_PORT = 2181
@@ -13,6 +16,10 @@ FORMS = "write it as zk://host:port,host:port/chroot, rocksdb:DIR or memory:name
 CONFIG = "?config="
 ELSEWHERE = ("etcd", "oxia")  # Pulsar's other stores
 
+R = TypeVar("R", bound=MetadataReader)
+
+_LEDGERS_PART = re.compile(r"[?&]ledgers=")
+_SERVICE_URI = re.compile(r"\Azk\+(?:null|hierarchical):", re.IGNORECASE)
 _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]/@,]+)(?::(?P<port>\d{1,5}))?")
 
 
@@ -56,16 +63,53 @@ class RocksDbUrl:
         return f"rocksdb:{self.directory}"
 
 
-def parse_url(url: str) -> ZooKeeperUrl | RocksDbUrl | MemoryUrl:
+StoreUrl = ZooKeeperUrl | RocksDbUrl | MemoryUrl
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedUrl:
+    """Topics in one store, ledgers in another, there below `root`."""
+
+    topics: StoreUrl
+    ledgers: StoreUrl
+    root: str = LEDGERS
+
+    def __str__(self) -> str:
+        separator = "&" if isinstance(self.topics, ZooKeeperUrl) and self.topics.config else "?"
+        ledgers = self.ledgers
+        if isinstance(ledgers, ZooKeeperUrl):
+            ledgers = replace(ledgers, chroot=self.root)
+        return f"{self.topics}{separator}ledgers={ledgers}"
+
+
+def parse_url(url: str) -> StoreUrl | JoinedUrl:
     """What `url` names: `zk://host:port,…/chroot`, `zk:host:port,…` as Pulsar writes it, `rocksdb:DIR`, `memory:name`.
 
-    A ZooKeeper URL may end with `?config=FILE`, which says how to log in.
+    A ZooKeeper URL may end with `?config=FILE`, which says how to log in. Any may end with `?ledgers=URL` (after a
+    config: `&ledgers=URL`): where BookKeeper has its ledgers, if not in the same store below `/ledgers`; a path in it
+    is that of the ledgers. It may be written as in broker.conf, `zk+hierarchical://host:port;host:port/ledgers`.
 
     A relative DIR is one below the current directory.
 
     Raises:
         InvalidMetadataUrl: anything else; says what to write.
     """
+    if ledgers := _LEDGERS_PART.search(url):
+        return _parse_joined(url[: ledgers.start()], url[ledgers.end() :])
+    return _parse_store(url)
+
+
+def _parse_joined(topics: str, ledgers: str) -> JoinedUrl:
+    there = _SERVICE_URI.sub("zk:", ledgers.removeprefix("metadata-store:"))
+    if there != ledgers:
+        there = there.replace(";", ",")
+    parsed = _parse_store(there)
+    if not isinstance(parsed, ZooKeeperUrl):
+        return JoinedUrl(_parse_store(topics), parsed)
+    return JoinedUrl(_parse_store(topics), replace(parsed, chroot=""), parsed.chroot or LEDGERS)
+
+
+def _parse_store(url: str) -> StoreUrl:
     scheme, separator, rest = url.partition(":")
     scheme = scheme.lower()
     if scheme == "memory" and separator:
@@ -110,6 +154,20 @@ def _parse_directory(url: str, rest: str) -> RocksDbUrl:
     return RocksDbUrl(os.path.abspath(rest.removeprefix("//")))
 
 
+async def _open_both(opened: Coroutine[Any, Any, R], other: Coroutine[Any, Any, R]) -> tuple[R, R]:
+    """Both stores, or neither."""
+    try:
+        first = await opened
+    except BaseException:
+        other.close()
+        raise
+    try:
+        return first, await other
+    except BaseException:
+        await first.close()
+        raise
+
+
 def _without_credentials(url: str) -> str:
     return re.sub(r"[^/]*@", "", url)
 
@@ -130,7 +188,16 @@ async def open_store(
         StoreUnavailable: nobody answers.
         NodeNotFound: the chroot does not exist.
     """
-    match parse_url(url):
+    parsed = parse_url(url)
+    if isinstance(parsed, JoinedUrl):
+        from metastore.joined import JoinedStore
+
+        options: dict[str, Any] = {"session_timeout": session_timeout, "timeout": timeout}
+        topics = open_store(str(parsed.topics), **options, create_chroot=create_chroot)
+        return JoinedStore(
+            str(parsed), *await _open_both(topics, open_store(str(parsed.ledgers), **options)), parsed.root
+        )
+    match parsed:
         case ZooKeeperUrl() as ensemble:
             from metastore.zookeeper import ZooKeeperStore
 
@@ -154,7 +221,14 @@ async def open_store(
 
 async def open_reader(url: str, *, session_timeout: float = 10.0, timeout: float = 10.0) -> MetadataReader:
     """Open the store at `url` for looking only (M9): the object has no method that writes. As `open_store`."""
-    match parse_url(url):
+    parsed = parse_url(url)
+    if isinstance(parsed, JoinedUrl):
+        from metastore.joined import JoinedReader
+
+        options: dict[str, Any] = {"session_timeout": session_timeout, "timeout": timeout}
+        both = _open_both(open_reader(str(parsed.topics), **options), open_reader(str(parsed.ledgers), **options))
+        return JoinedReader(str(parsed), *await both, parsed.root)
+    match parsed:
         case ZooKeeperUrl() as ensemble:
             from metastore.zookeeper import ZooKeeperReader
 

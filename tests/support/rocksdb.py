@@ -132,7 +132,7 @@ def rocksdb_url(rocksdb_thread, tmp_path):
 @pytest.fixture
 def metadata_process(tmp_path):
     """A server process of this test's own, serving."""
-    process = MetadataProcess(tmp_path / "metadata").start()
+    process = MetadataProcess(tmp_path / "metadata-process").start()
     yield process
     if process.running:
         process.kill()

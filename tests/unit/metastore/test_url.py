@@ -5,7 +5,7 @@ import os
 import pytest
 
 from metastore.errors import InvalidMetadataUrl
-from metastore.url import MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
+from metastore.url import JoinedUrl, MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,36 @@ def test_a_directory_of_a_rocksdb_server(url, directory):
     parsed = parse_url(url)
     assert parsed == RocksDbUrl(os.path.abspath(directory))
     assert str(parsed) == f"rocksdb:{os.path.abspath(directory)}"
+
+
+@pytest.mark.parametrize(
+    ("url", "root", "written"),
+    [
+        ("zk://a/chroot?ledgers=zk://b/bk/ledgers", "/bk/ledgers", "zk://a:2181/chroot?ledgers=zk://b:2181/bk/ledgers"),
+        (
+            "zk://a?config=/c&ledgers=zk:b?config=/d",
+            "/ledgers",
+            "zk://a:2181?config=/c&ledgers=zk://b:2181/ledgers?config=/d",
+        ),
+        ("rocksdb:/a?ledgers=rocksdb:/b", "/ledgers", "rocksdb:/a?ledgers=rocksdb:/b"),
+        ("memory:a?ledgers=zk+hierarchical://b:1;c:2/l", "/l", "memory:a?ledgers=zk://b:1,c:2/l"),
+        ("zk:a?ledgers=metadata-store:zk:b:1/l", "/l", "zk://a:2181?ledgers=zk://b:1/l"),
+    ],
+)
+def test_ledgers_in_a_store_of_their_own(url, root, written):
+    parsed = parse_url(url)
+    assert isinstance(parsed, JoinedUrl)
+    assert parsed.root == root
+    assert str(parsed) == written
+    assert parse_url(written) == parsed
+
+
+@pytest.mark.parametrize(
+    "url", ["zk://a?ledgers=", "zk://a?ledgers=etcd:b", "?ledgers=zk://b", "zk://a?ledgers=zk+longhierarchical://b"]
+)
+def test_ledgers_in_no_store_known_here_are_refused(url):
+    with pytest.raises(InvalidMetadataUrl):
+        parse_url(url)
 
 
 @pytest.mark.parametrize("url", ["rocksdb://host/path", "rocksdb:", "rocksdb:a\0b"])
