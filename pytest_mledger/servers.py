@@ -1,0 +1,156 @@
+"""The servers of a cluster as the test's process sees them: started, signalled, waited for, by name."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 30.0
+_READ_BYTES = 65536
+
+
+class ClusterFailed(Exception):
+    """A server did not start, or did not end, as it was told to; says what it logged."""
+
+
+@dataclass(slots=True)
+class Server:
+    """What is known of one server's latest process."""
+
+    name: str
+    log: Path
+    pid: int = 0
+    serving: dict[str, Any] | None = None
+    code: int | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended, as far as is known."""
+        return self.code is None
+
+
+class Servers:
+    """Servers that one nursery process forks; they end with it, and it ends with this process."""
+
+    def __init__(self, directory: Path) -> None:
+        """Start the nursery; its log and those of the servers are in `directory`."""
+        self.directory = directory
+        self._servers: dict[str, Server] = {}
+        self._received = b""
+        here = str(Path(__file__).parents[1])
+        paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+        with (directory / "nursery.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pytest_mledger.nursery"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=directory,
+                env=os.environ | {"PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},  # no thread before a fork
+                start_new_session=True,  # Ctrl-C is for the tests; fixtures still need the servers when it comes
+                bufsize=0,
+            )
+
+    def prepare(self, *modules: str) -> None:
+        """Have modules imported for servers to come."""
+        for module in modules:
+            self._request(prepare=module)
+
+    def start(self, name: str, module: str, *arguments: str) -> Server:
+        """Start a server without waiting for it."""
+        server = self._servers[name] = Server(name, self.directory / f"{name}.log")
+        self._request(start=name, module=module, arguments=arguments, log=str(server.log))
+        return server
+
+    def signal(self, server: Server, number: int) -> None:
+        """Send a signal; nothing where the server has ended."""
+        self._request(signal=number, name=server.name)
+
+    def wait_serving(self, server: Server) -> dict[str, Any]:
+        """What the server says when it serves; ClusterFailed when it ends instead."""
+        self._wait(lambda: server.serving is not None or not server.running, f"{server.name} to serve", START_TIMEOUT_S)
+        if server.serving is None:
+            raise ClusterFailed(f"{server.name} ended with {server.code} instead of serving: {_log(server.log)}")
+        return server.serving
+
+    def wait_ended(self, server: Server) -> int:
+        """The exit code, minus a signal's number when that ended it."""
+        self._wait(lambda: not server.running, f"{server.name} to end", END_TIMEOUT_S)
+        assert server.code is not None
+        return server.code
+
+    def look(self) -> None:
+        """Take in what has happened, without waiting."""
+        while select.select([self._stdout], [], [], 0)[0]:
+            self._read()
+
+    def close(self) -> None:
+        """End every server, at once, and the nursery."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(END_TIMEOUT_S)
+        self._process.stdout.close()
+
+    @property
+    def _stdout(self) -> int:
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def _request(self, **request: object) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        except BrokenPipeError:
+            raise self._gone() from None
+
+    def _wait(self, done: Callable[[], bool], what: str, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._stdout], [], [], left)[0]:
+                raise ClusterFailed(f"waited {timeout_s:g} s for {what} in vain: see the logs in {self.directory}")
+            self._read()
+
+    def _read(self) -> None:
+        data = os.read(self._stdout, _READ_BYTES)
+        if not data:
+            raise self._gone()
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if "started" in event:
+            self._servers[event["started"]].pid = event["pid"]
+        elif "ended" in event:
+            self._servers[event["ended"]].code = event["code"]
+        else:
+            for server in self._servers.values():
+                if server.running and server.pid == event["pid"]:
+                    server.serving = event
+
+    def _gone(self) -> ClusterFailed:
+        return ClusterFailed(f"the process that starts the servers has ended: {_log(self.directory / 'nursery.log')}")
+
+
+def log_end(text: str, lines: int = 20) -> str:
+    """The last lines of a log, on lines of their own."""
+    last: Sequence[str] = text.strip().splitlines()[-lines:]
+    return "\n" + "\n".join(last) if last else "it said nothing"
+
+
+def _log(path: Path) -> str:
+    return log_end(path.read_text(errors="replace")) if path.exists() else "it has no log"

@@ -1,0 +1,92 @@
+"""The cluster of the plugin's fixtures, used without pytest's."""
+
+import pytest
+
+import mledger
+from pytest_mledger.cluster import BOOKIE_MODULE, RunningCluster
+from pytest_mledger.servers import ClusterFailed, Servers
+from tests.support.aio import run
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with RunningCluster.start(tmp_path_factory.mktemp("cluster"), 2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic_name(request):
+    return f"persistent://test/ns/{request.node.name}"
+
+
+@pytest.fixture
+def servers(tmp_path):
+    servers = Servers(tmp_path)
+    yield servers
+    servers.close()
+
+
+def test_a_restarted_owner_finds_what_was_acknowledged_to_it(cluster, topic_name):
+    async def main():
+        async with cluster.owner() as owner:
+            topic = await owner.open_topic(topic_name)
+            cursor = await topic.open_cursor("sub")
+            await topic.append([b"%d" % number for number in range(10)])
+            entries = await cursor.read(10)
+            await cursor.acknowledge([entry.position for entry in entries[3:6]])
+            await owner.restart()
+            with pytest.raises(mledger.MledgerError):
+                await topic.append([b"late"])
+            topic = await owner.open_topic(topic_name)
+            cursor = await topic.open_cursor("sub")
+            left = await cursor.read(10)
+            return [entry.payload for entry in left]
+
+    assert run(main()) == [b"0", b"1", b"2", b"6", b"7", b"8", b"9"]
+
+
+def test_a_restarted_owner_had_closed_nothing(cluster, topic_name):
+    async def main():
+        async with cluster.owner() as owner:
+            await (await owner.open_topic(topic_name)).append([b"one"])
+            await owner.restart()
+            seen = await owner.cluster.inspector.topic(topic_name)
+            return [ledger.closed for ledger in seen.ledgers]
+
+    assert run(main()) == [False]
+
+
+def test_entries_outlive_the_kill_of_every_bookie(cluster, topic_name):
+    async def main():
+        async with cluster.owner() as owner:
+            topic = await owner.open_topic(topic_name)
+            position = await topic.add(b"kept")
+            for bookie in cluster.bookies:
+                bookie.restart()
+            await owner.restart()
+            topic = await owner.open_topic(topic_name)
+            kept = await topic.read_entry(position)
+            return kept.payload
+
+    assert run(main()) == b"kept"
+
+
+def test_a_bookie_is_found_by_the_name_that_the_metadata_has_for_it(cluster):
+    for bookie in cluster.bookies:
+        assert cluster.bookie(bookie.bookie_id) is bookie
+    with pytest.raises(KeyError, match=r"127\.0\.0\.1:1"):
+        cluster.bookie("127.0.0.1:1")
+
+
+def test_a_server_that_does_not_start_is_told_with_its_log(servers, tmp_path):
+    bookie = servers.start("bookie", BOOKIE_MODULE, "--metadata", "etcd:x", "--dir", str(tmp_path / "bookie"))
+    with pytest.raises(ClusterFailed, match="bookie ended with 1 instead of serving"):
+        servers.wait_serving(bookie)
+    with pytest.raises(ClusterFailed, match="metadata in etcd is not supported"):
+        servers.wait_serving(bookie)
+
+
+def test_a_module_that_cannot_be_imported_is_told_with_the_log(servers):
+    server = servers.start("server", "bookie.no_such_module")
+    with pytest.raises(ClusterFailed, match=r"No module named 'bookie\.no_such_module'"):
+        servers.wait_serving(server)
