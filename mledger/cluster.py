@@ -14,7 +14,7 @@ from metastore.store import MetadataReader, MetadataStore
 from metastore.url import open_store
 from mledger.config import ManagedLedgerConfig
 from mledger.deleting import delete_managed_ledger
-from mledger.errors import ManagedLedgerClosed, TopicExists, TopicNotFound
+from mledger.errors import TopicExists, TopicNotFound
 from mledger.events import EventSink, ignore_events
 from mledger.inspect import Inspector
 from mledger.ledger_factory import StepHook, ignore_steps
@@ -124,8 +124,7 @@ class Cluster:
         With `create` it is made where there is none. Without `take_over` a live owner is looked for first and waited
         for, one session time-out long (M9). `events` gets what happens, in the order of R11; `on_step` the name of each
         step that changes the cluster, before it is taken. Raises TopicNotFound, OwnedElsewhere, ManagedLedgerFenced
-        (others open it at the same time), ManagedLedgerClosed (it is open here already), and what keeps it from being
-        opened.
+        (others open it at the same time), TopicExists (it is open here already), and what keeps it from being opened.
         """
         topic = TopicName.parse(name)
         if not await self._store.exists(topic.managed_ledger_path):
@@ -134,8 +133,10 @@ class Cluster:
             with contextlib.suppress(TopicExists):
                 return await self.create_topic(name, config=config, events=events, on_step=on_step)
         already = self._open.get(topic.managed_ledger_name)
-        if already is not None and already.state in (TopicState.OPEN, TopicState.TERMINATED):
-            raise ManagedLedgerClosed(f"{topic} is open here already: use that one, or close it first")
+        if already is not None:
+            if already.state in (TopicState.OPEN, TopicState.TERMINATED):
+                raise TopicExists(f"{topic} is open here already: use that one, or close it first")
+            await already.close()
         await check_owner(
             self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
         )
