@@ -31,6 +31,7 @@ PYSPARK_JARS = (
 # A logging provider without its configuration prints every debug message.
 LOGGING_PROVIDERS = ("logback-", "log4j-", "reload4j-", "slf4j-log4j", "slf4j-reload4j", "slf4j-simple")
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
+ENSEMBLE_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 PROBE_TIMEOUT_S = 0.15
 PORT_ATTEMPTS = 3
 SERVER_PORTS = range(15_000, 32_000)  # below those of outgoing connections (Linux: from 32768 on)
@@ -152,6 +153,7 @@ class ZooKeeperServer:
         self._runtime = runtime
         self._options = options
         self._timeout = timeout
+        self._main_class = MAIN_CLASS
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -179,7 +181,8 @@ class ZooKeeperServer:
             sync: sync the transaction log before answering; without it a crash of the machine loses data.
             heap_mb: Java heap, MiB.
             runtime: what to run, by default what `find_zookeeper` finds.
-            settings: further lines of `zoo.cfg`: TLS, authentication.
+            settings: further lines of `zoo.cfg`: TLS, authentication, the servers of its ensemble (`data/myid` is the
+                caller's; a majority has to be started at once, for none serves before).
             java_options: further options of `java`, such as the JAAS file's place.
             timeout: seconds until it must serve.
 
@@ -194,6 +197,7 @@ class ZooKeeperServer:
         attempt = 1
         while True:
             server = cls(directory, host, port or free_port(host), runtime, options, timeout)
+            server._main_class = _main_class(settings or {})
             server._write_config(tick_ms, settings or {})
             try:
                 server.restart()
@@ -298,7 +302,7 @@ class ZooKeeperServer:
             *self._options,
             "-cp",
             os.pathsep.join(map(str, self._runtime.classpath)),
-            MAIN_CLASS,
+            self._main_class,
             "zoo.cfg",
         ]
 
@@ -342,3 +346,7 @@ class ZooKeeperServer:
             return f"dataDir={self.data_dir / 'data'}" in four_letter_word("conf", self.host, self.port)
         except OSError:
             return False
+
+
+def _main_class(settings: Mapping[str, str]) -> str:
+    return ENSEMBLE_CLASS if any(key.startswith("server.") for key in settings) else MAIN_CLASS

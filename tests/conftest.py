@@ -3,6 +3,7 @@
 from hypothesis import settings
 
 from tests.support.bookies import bookies, cluster_url
+from tests.support.ensemble import zookeeper_ensemble
 from tests.support.no_skips import pytest_runtest_makereport
 from tests.support.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
 from tests.support.stores import any_metadata_url
@@ -19,6 +20,7 @@ __all__ = [
     "rocksdb_thread",
     "rocksdb_url",
     "shared_zookeeper",
+    "zookeeper_ensemble",
     "zookeeper_server",
 ]
 
