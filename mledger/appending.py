@@ -244,6 +244,7 @@ class Appender:
 
     async def _make_ahead(self) -> LedgerWriter | None:
         try:
+            await self._keeper.verify_owner()  # one that rolls over often would else stay ahead of who takes over
             return await self._factory.create_data_ledger(self._last_ledger_id)
         except SessionExpired:
             await self._keeper.verify_owner()
