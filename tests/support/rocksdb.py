@@ -56,7 +56,9 @@ class MetadataProcess:
 
     directory: Path
     arguments: tuple[str, ...] = ()
+    command: tuple[str, ...] = (sys.executable, "-m", "metastore.rocksdb_server")
     process: "subprocess.Popen[str] | None" = None
+    pid: int = 0
 
     @property
     def url(self) -> str:
@@ -76,7 +78,7 @@ class MetadataProcess:
     def start(self) -> "MetadataProcess":
         """Start and wait until it serves; MetadataServerFailed when it ends instead."""
         assert not self.running
-        command = [sys.executable, "-m", "metastore.rocksdb_server", "--dir", str(self.directory), *self.arguments]
+        command = [*self.command, "--dir", str(self.directory), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
@@ -86,7 +88,9 @@ class MetadataProcess:
         line = self.process.stdout.readline()
         if not line:
             raise MetadataServerFailed(self.wait(), self.log_path.read_text())
-        assert json.loads(line) == {"url": self.url, "pid": self.process.pid}
+        said = json.loads(line)
+        assert said["url"] == self.url
+        self.pid = said["pid"]
         return self
 
     def kill(self) -> None:
@@ -102,7 +106,7 @@ class MetadataProcess:
     def signal(self, number: int) -> None:
         """Send a signal."""
         assert self.process is not None
-        self.process.send_signal(number)
+        os.kill(self.pid, number)
 
     def wait(self) -> int:
         """Wait for the end; the exit code."""

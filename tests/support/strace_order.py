@@ -91,13 +91,14 @@ def find_violations(calls: list[Call], entries: Mapping[tuple[int, int], bytes])
     for send in (call for call in calls if call.to_socket and call.result > 0):
         for key in answered_adds(send.data):
             answered.add(key)
-            if not _synced_before(send, entries[key], calls):
+            if not synced_before(send, entries[key], calls):
                 wrong.append(f"entry {key[1]} of ledger {key[0]} was answered at line {send.begin} before its sync")
     wrong += [f"entry {entry} of ledger {ledger} was never answered" for ledger, entry in entries.keys() - answered]
     return wrong
 
 
-def _synced_before(send: Call, entry: bytes, calls: list[Call]) -> bool:
+def synced_before(send: Call, entry: bytes, calls: list[Call]) -> bool:
+    """Whether bytes that hold `entry` were written to a file, and that file synced, before `send` began."""
     before = [call for call in calls if call.end < send.begin and not call.to_socket]
     writes = [call for call in before if call.name not in SYNCS and call.result > 0 and entry in call.data]
     return any(
