@@ -132,7 +132,7 @@ def try_next(directory: Path) -> None:
     console.print("\nThe data is still there. Try next:")
     for line in (
         f"mledger up --dir {directory}",
-        "export MLEDGER_METADATA=…          (as `up` prints it)",
+        f"export MLEDGER_METADATA=$(.venv/bin/mledger status --dir {directory} --url)",
         f"mledger topics describe {TOPIC}",
         f"mledger topics read {TOPIC} --limit 3",
         f"mledger cursors describe {TOPIC} audit",
