@@ -112,7 +112,7 @@ class ManagedLedger:
         except MledgerError as error:
             log.warning("%s: what a crash left is not finished yet: %s", self.name, error)
         if self.can_trim:
-            await self._trimmer.trim()
+            await self._trimmer.try_trim()
 
     # -- looking
 

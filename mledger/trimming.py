@@ -114,15 +114,21 @@ class Trimmer:
             self._timer.cancel()
             self._timer = None
 
+    async def try_trim(self) -> None:
+        """Trim; a failure is logged, and tried again by and by."""
+        try:
+            await self.trim()
+        except MledgerError as error:
+            log.warning("%s: trim failed: %s", self._topic.name, error)
+            if self._topic.can_trim:
+                self.stop()
+                self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.trim_later)
+
     async def _trim_while_wanted(self) -> None:
         try:
             while self._wanted and self._topic.can_trim:
                 self._wanted = False
-                await self.trim()
-        except MledgerError:
-            if self._topic.can_trim:
-                self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.trim_later)
-            raise
+                await self.try_trim()
         finally:
             self._running = False
 

@@ -84,6 +84,48 @@ def test_age_rolls_over_a_ledger_without_traffic(topic_url, topic):
     run(main())
 
 
+def test_size_rolls_over_a_ledger(topic_url, topic):
+    async def main():
+        events = Events()
+        config = replace(KEEP, max_entries_per_ledger=1000, max_size_per_ledger_mb=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            following = asyncio.ensure_future(events.next(LedgerCreated))
+            await asyncio.gather(*(opened.append([bytes(600_000)]) for _ in range(2)))
+            await following
+            assert [ledger.entries for ledger in opened.ledgers] == [2, 0]
+            assert opened.total_size == 1_200_000
+
+    run(main())
+
+
+def test_no_ledger_is_rolled_over_before_its_minimum_time(topic_url, topic):
+    async def main():
+        config = replace(KEEP, minimum_rollover_time_ms=3_600_000)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            await asyncio.gather(*(opened.append(payloads(7, 7 * number)) for number in range(5)))
+            assert [ledger.entries for ledger in opened.ledgers] == [35]
+
+    run(main())
+
+
+def test_a_full_ledger_goes_on_while_no_other_can_be_made(bookies, topic):
+    bookies.start(3)
+
+    async def main():
+        async with mledger.open_cluster(bookies.metadata_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 9)
+            bookies.kill(0)
+            for number in range(8):
+                await opened.append(payloads(3, 9 + 3 * number))
+            assert await everything(opened) == payloads(33)
+            assert opened.ledgers[0].entries > KEEP.max_entries_per_ledger
+
+    run(main())
+
+
 def test_writing_goes_on_in_the_next_ledger_when_the_current_one_is_fenced(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=replace(KEEP, max_entries_per_ledger=1000)) as cluster:
