@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_mledger.program import Program
 from pytest_mledger.servers import Server, Servers
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class RunningCluster:
         self.url = url
         self.bookies: tuple[Bookie, ...] = ()
         self.start_seconds = 0.0
+        self._programs = 0
 
     @classmethod
     @contextlib.contextmanager
@@ -156,6 +158,16 @@ class RunningCluster:
         owner = Owner(self.url, config or self.config)
         async with owner:
             yield owner
+
+    @contextlib.contextmanager
+    def program(self, *command: str) -> Iterator[Program]:
+        """A program of the tests' own, `sys.executable, "owner.py"` for instance, started; it is killed on leaving."""
+        self._programs += 1
+        program = Program(self._servers, f"program-{self._programs}", self.url, command)
+        try:
+            yield program
+        finally:
+            program.kill()
 
     def mend(self) -> None:
         """Bring back what was killed, stopped or frozen; returns when every bookie serves."""

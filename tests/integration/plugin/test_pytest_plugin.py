@@ -71,7 +71,7 @@ def project(tmp_path):
 def test_the_tests_that_the_document_shows_pass(project):
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
     done = project.run("\n\n".join(shown))
-    assert done.outcomes == {"passed": 3}, done.out
+    assert done.outcomes == {"passed": 4}, done.out
 
 
 def test_each_worker_of_xdist_has_a_cluster_of_its_own(project):

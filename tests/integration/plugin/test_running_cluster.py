@@ -1,5 +1,9 @@
 """The cluster of the plugin's fixtures, used without pytest's."""
 
+import os
+import sys
+
+import psutil
 import pytest
 
 import mledger
@@ -69,6 +73,41 @@ def test_entries_outlive_the_kill_of_every_bookie(cluster, topic_name):
             return kept.payload
 
     assert run(main()) == b"kept"
+
+
+def test_a_program_is_told_the_cluster_and_ends_with_its_context(cluster):
+    code = "import os, signal; print(os.getcwd(), os.environ['MLEDGER_METADATA'], flush=True); signal.pause()"
+    with cluster.program(sys.executable, "-c", code) as program:
+        program.wait_for(f"{os.getcwd()} {cluster.url}")
+        process = psutil.Process(program.pid)
+        assert program.running
+    assert not process.is_running()
+    assert not program.running
+
+
+def test_what_a_killed_program_printed_is_not_taken_for_its_successors(cluster, tmp_path):
+    code = f"import pathlib; p = pathlib.Path({str(tmp_path / 'been')!r})\nprint(p.exists(), flush=True); p.touch()"
+    with cluster.program(sys.executable, "-c", code) as program:
+        program.wait_for("False")
+        assert program.wait() == 0
+        program.restart()
+        program.wait_for("True")
+        assert program.output == "True\n"
+
+
+def test_a_program_that_ends_too_early_is_told_with_what_it_said(cluster):
+    with cluster.program(sys.executable, "-c", "raise SystemExit('no orders')") as program:
+        with pytest.raises(ClusterFailed, match=r"ended with 1 and did not print 'ready'"):
+            program.wait_for("ready")
+        assert program.log.read_text() == "no orders\n"
+
+
+def test_a_command_that_is_not_there_is_told(cluster):
+    with (
+        cluster.program("no-such-command") as program,
+        pytest.raises(ClusterFailed, match=r"No such file or directory"),
+    ):
+        program.wait_for("ready")
 
 
 def test_a_bookie_is_found_by_the_name_that_the_metadata_has_for_it(cluster):
