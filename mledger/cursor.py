@@ -66,10 +66,16 @@ class Cursor:
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
         self._stopped: MledgerError | None = None
+        self._closing: asyncio.Future[None] | None = None
         rate = host.config.throttle_mark_delete
         self._flusher = Flusher(self._write, 1 / rate if rate > 0 else 0.0)
 
     # -- looking
+
+    @property
+    def path(self) -> str:
+        """Where its record is in the metadata store."""
+        return self._store.path
 
     @property
     def mark_delete(self) -> Position:
@@ -317,6 +323,7 @@ class Cursor:
         if self._stopped is not None:
             return
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is closed")
+        self._closing = asyncio.get_running_loop().create_future()
         self._cancel_retry()
         waiters = await self._flusher.stop()
         state, changes = self._snapshot(), self._changes
@@ -325,9 +332,16 @@ class Cursor:
         except MledgerError as error:
             fail(waiters, error)
             raise
+        finally:
+            self._closing.set_result(None)
         self._became_durable(state, changes)
         succeed(waiters)
         self._host.wake_readers()
+
+    async def closed(self) -> None:
+        """Return when a clean close that has begun has ended, whatever came of it."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
 
     async def remove(self) -> None:
         """Delete the cursor, its record and its ledger."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from metastore.codec import decode_managed_cursor_info
-from metastore.errors import InvalidName, MledgerError
+from metastore.errors import InvalidName, MledgerError, NodeNotFound
 from metastore.paths import decode_name
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Node
 from mledger.background import Background
-from mledger.cursor import Cursor
+from mledger.cursor import Cursor, CursorStatus
 from mledger.cursor_host import CursorHost
 from mledger.cursor_recovery import Start, plan_cursor_recovery
 from mledger.cursor_store import CursorContext, CursorState, CursorStore
@@ -121,10 +121,23 @@ class CursorSet:
                 self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
 
     async def _recover(self, name: str) -> Cursor:
-        """The cursor; joins an attempt under way, else makes one."""
-        if name in self.open:
-            return self.open[name]
-        return await self._attempt(name, lambda: self._recover_now(name, self._found[name]))
+        """The cursor; joins an attempt under way, else makes one. One that was closed is read again."""
+        cursor = self.open.get(name)
+        if cursor is None:
+            return await self._attempt(name, lambda: self._recover_now(name, self._found[name]))
+        if cursor.status is not CursorStatus.CLOSED:
+            return cursor
+        return await self._attempt(name, lambda: self._recover_closed(cursor))
+
+    async def _recover_closed(self, cursor: Cursor) -> Cursor:
+        return await self._recover_now(cursor.name, await self._read_closed(cursor))
+
+    async def _read_closed(self, cursor: Cursor) -> _Found:
+        await cursor.closed()
+        try:
+            return _Found(cursor.path, await self._context.store.get(cursor.path))
+        except NodeNotFound:
+            raise self._context.record.fence(f"the record of cursor {cursor.name} was deleted") from None
 
     async def _attempt(self, name: str, make: Callable[[], Coroutine[Any, Any, Cursor]]) -> Cursor:
         task = self._attempts.get(name)
@@ -192,10 +205,12 @@ class CursorSet:
                 f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
             )
         cursor = self.open.get(name)
-        if cursor is not None:
-            await cursor.remove()
-        else:
+        if cursor is None:
             await self._delete_unrecovered(name, self._found[name])
+        elif cursor.status is CursorStatus.CLOSED:
+            await self._delete_unrecovered(name, await self._read_closed(cursor))
+        else:
+            await cursor.remove()
         self.open.pop(name, None)
         self._found.pop(name, None)
 

@@ -1,0 +1,80 @@
+"""A cursor that was closed, opened again or deleted while its topic stays open (C3, R2, R3)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+import mledger
+from tests.support.aio import run
+from tests.support.topics import KEEP, assert_nothing_orphaned, fill
+
+
+def test_a_closed_cursor_is_opened_again_where_it_was(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 6)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge([positions[0], positions[2]])
+            await cursor.close()
+            again = await opened.open_cursor("sub")
+            assert again is not cursor
+            assert (again.mark_delete, again.individually_deleted) == (positions[0], cursor.individually_deleted)
+            await again.acknowledge([positions[1]])
+            assert (again.mark_delete, again.backlog) == (positions[2], 3)
+            with pytest.raises(mledger.ManagedLedgerClosed):
+                await cursor.acknowledge([positions[3]])
+
+    run(main())
+
+
+def test_a_cursor_whose_state_stayed_in_its_ledger_is_opened_again(topic_url, topic):
+    async def main():
+        config = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 8)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[1::2])
+            await cursor.close()
+            again = await opened.open_cursor("sub")
+            assert (again.individually_deleted, again.backlog) == (cursor.individually_deleted, 4)
+            await again.acknowledge(positions[::2])
+            assert again.backlog == 0
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_opening_waits_for_a_close_under_way(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 4)
+            cursor = await opened.open_cursor("sub")
+            acknowledged = cursor.acknowledge(positions[:3])
+            closing = asyncio.ensure_future(cursor.close())
+            await asyncio.sleep(0)  # the close has begun
+            again = await opened.open_cursor("sub")
+            assert again.mark_delete == positions[2]
+            await asyncio.gather(acknowledged, closing)
+
+    run(main())
+
+
+def test_a_closed_cursor_can_be_deleted(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 2)
+            await (await opened.open_cursor("sub")).close()
+            await opened.delete_cursor("sub")
+            assert opened.cursors == []
+            fresh = await opened.open_cursor("sub", exclusive=True)
+            assert fresh.backlog == 2
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
