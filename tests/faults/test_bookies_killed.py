@@ -2,11 +2,9 @@
 
 import pytest
 
-import mledger
+from tests.faults.aftermath import check_everything
 from tests.faults.books import Books
-from tests.faults.owner import CLIENT, CONFIG, TOPIC
 from tests.faults.recorder import OwnerProcess
-from tests.faults.replicas import copies
 from tests.support.aio import run
 
 KILLS_OF_EACH = 5
@@ -30,19 +28,4 @@ def test_no_acknowledged_entry_is_lost_when_every_bookie_dies_in_turn(cluster_ur
         owner.kill_under_way()
     finally:
         owner.close()
-    run(_check(books, cluster_url), timeout=60)
-
-
-async def _check(books: Books, url: str) -> None:
-    async with mledger.open_cluster(url, config=CONFIG, client=CLIENT) as cluster:
-        topic = await cluster.open_topic(TOPIC)
-        await topic.initialized()
-        entries = await topic.read(mledger.Position(0, -1), 10_000_000)
-        books.check_entries([(entry.position, entry.payload) for entry in entries])
-        ledgers = [ledger.ledger_id for ledger in topic.ledgers]
-        await topic.close()
-        replicas = await copies(cluster.metadata, ledgers)
-    for entry in entries:
-        held = replicas[entry.position]
-        assert len(held) >= CONFIG.ack_quorum_size
-        assert set(held) == {entry.payload}
+    run(check_everything(books, cluster_url), timeout=60)

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from tests.faults.aftermath import check_everything
 from tests.faults.owner import UNDER_WAY
-from tests.faults.test_owner_killed import Rounds, _check_everything
+from tests.faults.test_owner_killed import Rounds
 from tests.support.aio import run
 from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
 from tests.support.rocksdb import MetadataProcess
@@ -54,4 +55,4 @@ def test_nothing_is_lost_double_or_orphaned_when_the_metadata_server_dies(
     for number in range(ROUNDS):
         kill_under_load(rounds, metadata_process, chance, with_owner=number % 2 == 1)
     assert all(bookie.running for bookie in bookies_on_rocksdb)
-    run(_check_everything(rounds), timeout=120)
+    run(check_everything(rounds.books, rounds.url), timeout=120)

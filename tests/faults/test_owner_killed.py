@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import mledger
-from metastore.ledgers import LedgerStoreReader
-from metastore.records import NO_CURSOR_LEDGER
+from tests.faults.aftermath import check_everything
 from tests.faults.books import Books
-from tests.faults.owner import CHANGING, CLIENT, CONFIG, CUMULATIVE, HOLES, RECOVERING, TOPIC
+from tests.faults.owner import CHANGING, RECOVERING
 from tests.faults.recorder import OwnerProcess
-from tests.faults.replicas import copies
 from tests.support.aio import run
 
 IN_ROLLOVER = ("create ledger", "list ledger", "ledger listed", "close ledger")
@@ -81,30 +78,4 @@ def test_nothing_is_lost_double_or_out_of_order_over_twenty_kills(cluster_url, b
         else:
             rounds.kill_at(step, down)
     assert set(rounds.killed_at) == set(STEPS)
-    run(_check_everything(rounds), timeout=120)
-
-
-async def _check_everything(rounds: Rounds) -> None:
-    async with mledger.open_cluster(rounds.url, config=CONFIG, client=CLIENT) as cluster:
-        topic = await cluster.open_topic(TOPIC)
-        await topic.initialized()
-        entries = await topic.read(mledger.Position(0, -1), 10_000_000)
-        rounds.books.check_entries([(entry.position, entry.payload) for entry in entries])
-        ledgers = [ledger.ledger_id for ledger in topic.ledgers]
-        cursors = {(await topic.open_cursor(name)).name for name in (CUMULATIVE, HOLES)}
-        await topic.close()
-        assert cursors == set(topic.cursors)
-        await _check_no_orphans(cluster, ledgers)
-        replicas = await copies(cluster.metadata, ledgers)
-    for entry in entries:
-        held = replicas[entry.position]
-        assert len(held) >= CONFIG.ack_quorum_size, f"{entry.position} has {len(held)} copies"
-        assert set(held) == {entry.payload}
-
-
-async def _check_no_orphans(cluster: mledger.Cluster, data_ledgers: list[int]) -> None:
-    """BookKeeper has the topic's ledgers and the cursors', and no others (R10)."""
-    cursors = await cluster.inspector.cursors(TOPIC)
-    owned = {*data_ledgers, *(cursor.record.cursors_ledger_id for cursor in cursors)} - {NO_CURSOR_LEDGER}
-    listed = {ledger async for page in LedgerStoreReader(cluster.metadata).list() for ledger in page}
-    assert listed == owned
+    run(check_everything(rounds.books, rounds.url), timeout=120)
