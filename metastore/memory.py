@@ -8,13 +8,12 @@ from typing import TypeVar
 from metastore.errors import NodeExists, NodeNotFound
 from metastore.memory_tree import MemoryTree
 from metastore.node_path import ancestors_of, check_path
-from metastore.session import ENDED, Session
+from metastore.session import ENDED, Session, SessionReader
 from metastore.store import (
     ANY_VERSION,
     Change,
     Create,
     Delete,
-    MetadataReader,
     MetadataStore,
     Node,
     Operation,
@@ -33,7 +32,7 @@ def _tree(name: str) -> MemoryTree:
     return _trees.setdefault(name, MemoryTree()) if name else MemoryTree()
 
 
-class MemoryReader(MetadataReader):
+class MemoryReader(SessionReader):
     """Looks at the tree called `name` of this process."""
 
     def __init__(self, name: str = "") -> None:
@@ -41,21 +40,6 @@ class MemoryReader(MetadataReader):
         self._tree = _tree(name)
         self._session = Session(f"memory:{name}", SessionState.CONNECTED)
         self._session_id = self._tree.new_session()
-
-    @property
-    def url(self) -> str:
-        """`memory:name`."""
-        return self._session.url
-
-    @property
-    def session_state(self) -> SessionState:
-        """CONNECTED until `close` or `expire`."""
-        return self._session.state
-
-    async def wait_for_session(self, state: SessionState, timeout: float) -> None:
-        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
-        async with asyncio.timeout(timeout):
-            await self._session.wait_for(state)
 
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""

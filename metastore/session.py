@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection
 
 from metastore.errors import MetadataError, SessionExpired, StoreClosed
-from metastore.store import SessionState
+from metastore.store import MetadataReader, SessionState
 
 ENDED = (SessionState.EXPIRED, SessionState.CLOSED)
 
@@ -65,3 +65,24 @@ class Session:
         """Raise SessionExpired or StoreClosed if the session has ended."""
         if error := self.ended():
             raise error
+
+
+class SessionReader(MetadataReader):
+    """The part of a reader that its session, `_session`, answers alone."""
+
+    _session: Session
+
+    @property
+    def url(self) -> str:
+        """The URL this store was opened with, credentials left out."""
+        return self._session.url
+
+    @property
+    def session_state(self) -> SessionState:
+        """The session as last heard of."""
+        return self._session.state
+
+    async def wait_for_session(self, state: SessionState, timeout: float) -> None:
+        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
+        async with asyncio.timeout(timeout):
+            await self._session.wait_for(state)

@@ -52,6 +52,7 @@ from metastore.errors import (
     StoreUnavailable,
 )
 from metastore.node_path import ancestors_of, check_operation, check_path
+from metastore.session import SessionReader
 from metastore.store import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
@@ -59,13 +60,11 @@ from metastore.store import (
     Check,
     Create,
     Delete,
-    MetadataReader,
     MetadataStore,
     Node,
     Operation,
     Put,
     Result,
-    SessionState,
     Stat,
 )
 from metastore.zookeeper_connection import Withdrawable, ZooKeeperConnection, is_connection_loss
@@ -111,7 +110,7 @@ def _stat(stat: Any) -> Stat:
     return Stat(stat.version, stat.ctime, stat.mtime, stat.numChildren, stat.ephemeralOwner)
 
 
-class ZooKeeperReader(MetadataReader):
+class ZooKeeperReader(SessionReader):
     """Looks at the tree below a chroot; opened by `open`."""
 
     def __init__(self, connection: ZooKeeperConnection, chroot: str, timeout: float, security: Security) -> None:
@@ -144,21 +143,6 @@ class ZooKeeperReader(MetadataReader):
             await store.close()
             raise
         return store
-
-    @property
-    def url(self) -> str:
-        """`zk://host:port,…/chroot`, with `?config=FILE` if there is one."""
-        return self._session.url
-
-    @property
-    def session_state(self) -> SessionState:
-        """The session as last heard of."""
-        return self._session.state
-
-    async def wait_for_session(self, state: SessionState, timeout: float) -> None:
-        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
-        async with asyncio.timeout(timeout):
-            await self._session.wait_for(state)
 
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""

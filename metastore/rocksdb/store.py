@@ -10,13 +10,12 @@ from metastore.node_path import check_path, check_request
 from metastore.pb import MetadataStore_pb2 as pb
 from metastore.rocksdb import wire
 from metastore.rocksdb.client_connection import ClientConnection, ConnectionGone
-from metastore.session import ENDED
+from metastore.session import ENDED, SessionReader
 from metastore.store import (
     ANY_VERSION,
     Change,
     Create,
     Delete,
-    MetadataReader,
     MetadataStore,
     Node,
     Operation,
@@ -29,7 +28,7 @@ from metastore.store import (
 PATHS_A_REQUEST = 2_000
 
 
-class RocksDbReader(MetadataReader):
+class RocksDbReader(SessionReader):
     """Looks at the tree that a server keeps; opened by `open`. The server keeps no session of it that could expire."""
 
     _only_reads = True
@@ -46,21 +45,6 @@ class RocksDbReader(MetadataReader):
         connection = ClientConnection(directory, session_timeout, only_reads=cls._only_reads)
         await connection.open(timeout)
         return cls(connection, timeout)
-
-    @property
-    def url(self) -> str:
-        """`rocksdb:DIR`."""
-        return self._session.url
-
-    @property
-    def session_state(self) -> SessionState:
-        """The session as last heard of."""
-        return self._session.state
-
-    async def wait_for_session(self, state: SessionState, timeout: float) -> None:
-        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
-        async with asyncio.timeout(timeout):
-            await self._session.wait_for(state)
 
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""
