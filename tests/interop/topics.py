@@ -90,6 +90,7 @@ def write_java(java: Original, topic: str, **options) -> None:
     java.call("topic.cursor", topic=name, cursor="consumed")
     java.call("topic.mark_delete", topic=name, cursor="consumed", position=positions[CONSUMED])
     java.call("topic.cursor", topic=name, cursor=encode_name("at/the end"), initial="latest")
+    java.call("topic.settle", topic=name)
 
 
 async def view_ours(ledger: mledger.ManagedLedger) -> TopicView:
@@ -116,7 +117,8 @@ async def view_ours(ledger: mledger.ManagedLedger) -> TopicView:
 
 
 def view_java(java: Original, topic: str) -> TopicView:
-    """The topic as the original sees it."""
+    """The topic as the original sees it, its cursors moved past consumed ledgers."""
+    java.call("topic.settle", topic=managed_ledger_name(topic))
     state = java.call("topic.state", topic=managed_ledger_name(topic))
     return TopicView(
         [tuple(ledger) for ledger in state["ledgers"] if ledger[1]],

@@ -24,6 +24,7 @@ import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.bookkeeper.mledger.impl.AckSetStateUtil;
 import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
 import org.apache.bookkeeper.mledger.impl.ManagedLedgerFactoryImpl;
+import org.apache.bookkeeper.mledger.impl.ManagedLedgerImpl;
 import org.apache.pulsar.common.api.proto.CommandSubscribe.InitialPosition;
 import org.apache.pulsar.metadata.api.MetadataStoreConfig;
 import org.apache.pulsar.metadata.api.extended.MetadataStoreExtended;
@@ -48,6 +49,7 @@ final class Topics implements Main.Family {
             case "cursor_properties" -> cursorProperties(request);
             case "read" -> read(request);
             case "state" -> state(request);
+            case "settle" -> settle(request);
             case "close" -> close(request);
             case "terminate" -> terminate(request);
             default -> throw Main.unknown("topic", name);
@@ -238,8 +240,38 @@ final class Topics implements Main.Family {
         cursor.getCursorProperties().forEach(cursorProperties::put);
     }
 
+    /**
+     * {topic} → {}, once every cursor's position is durable, the moves past consumed ledgers included.
+     *
+     * <p>The original makes these moves in the background when a topic is opened and when a ledger is full. A close that
+     * overtakes one fails: the move's write finds its ledger closed, goes to the znode, and races the close's own.
+     */
+    private ObjectNode settle(ObjectNode request) throws Exception {
+        ManagedLedgerImpl topic = (ManagedLedgerImpl) topic(request);
+        topic.maybeUpdateCursorBeforeTrimmingConsumedLedger();
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        for (ManagedCursor cursor : topic.getCursors()) {
+            while (!durable(cursor)) {
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("cursor " + cursor.getName() + " is at "
+                            + cursor.getMarkDeletedPosition() + ", and durable only up to "
+                            + cursor.getPersistentMarkDeletedPosition());
+                }
+                Thread.sleep(1);
+            }
+        }
+        return Main.JSON.createObjectNode();
+    }
+
+    /** A cursor that never moved has its first position in its znode, and none here. */
+    private static boolean durable(ManagedCursor cursor) {
+        Position written = cursor.getPersistentMarkDeletedPosition();
+        return written == null || written.equals(cursor.getMarkDeletedPosition());
+    }
+
     /** {topic} → {}. */
     private ObjectNode close(ObjectNode request) throws Exception {
+        settle(request);
         open.remove(name(request)).close();
         return Main.JSON.createObjectNode();
     }
