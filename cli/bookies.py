@@ -13,7 +13,7 @@ def bookies() -> None:
     """Look at the bookies; nothing is changed."""
 
 
-@bookies.command("list")
+@bookies.command("list", epilog="Example: mledger bookies list")
 @session_options
 @click.pass_obj
 def list_command(session: Session) -> None:

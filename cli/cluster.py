@@ -24,7 +24,7 @@ directory_option = click.option(
 )
 
 
-@click.command()
+@click.command(epilog="Example: mledger up --metadata rocksdb:metadata --bookies 3")
 @directory_option
 @click.option("--bookies", type=click.IntRange(1, 64), help="How many.  [default: those there were, at first 4]")
 @click.option("--zookeeper-port", type=click.IntRange(0, 65535), default=0, help="0: the port it had, or a free one.")
@@ -52,7 +52,7 @@ def up(session: Session, directory: Path, bookies: int | None, zookeeper_port: i
     output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
 
 
-@click.command()
+@click.command(epilog="Example: mledger down")
 @directory_option
 @session_options
 @click.pass_obj
@@ -70,7 +70,7 @@ def down(session: Session, directory: Path) -> None:
         session.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
 
 
-@click.command()
+@click.command(epilog="Example: mledger status --url")
 @directory_option
 @click.option("--url", is_flag=True, help="Only the metadata URL, for MLEDGER_METADATA.")
 @session_options

@@ -24,7 +24,7 @@ def cursors() -> None:
     """Create, look at and recover the cursors of a topic."""
 
 
-@cursors.command()
+@cursors.command(epilog="Example: mledger cursors create orders billing --at latest")
 @click.argument("topic")
 @click.argument("cursor")
 @click.option(
@@ -58,7 +58,7 @@ def create(
         session.output.line(f"created {cursor}, mark-delete {position}")
 
 
-@cursors.command("list")
+@cursors.command("list", epilog="Example: mledger cursors list orders")
 @click.argument("topic")
 @session_options
 @click.pass_obj
@@ -69,7 +69,7 @@ def list_command(session: Session, topic: str) -> None:
     raise_first_error(found)
 
 
-@cursors.command()
+@cursors.command(epilog="Example: mledger cursors describe orders billing")
 @click.argument("topic")
 @click.argument("cursor")
 @session_options
@@ -81,7 +81,7 @@ def describe(session: Session, topic: str, cursor: str) -> None:
     session.output.record(_describe(topic, found, session.output))
 
 
-@cursors.command()
+@cursors.command(epilog="Example: mledger cursors recover orders")
 @click.argument("topic")
 @click.argument("cursor", required=False)
 @click.option("--apply", is_flag=True, help="Open the topic as its owner and carry the plan out.")
@@ -116,7 +116,7 @@ def recover(session: Session, topic: str, cursor: str | None, apply: bool, optio
         output.table(done)
 
 
-@cursors.command()
+@cursors.command(epilog="Example: mledger cursors delete orders billing")
 @click.argument("topic")
 @click.argument("cursor")
 @write_options

@@ -21,7 +21,7 @@ def ledgers() -> None:
     """Look at ledgers; nothing is changed and nothing is fenced."""
 
 
-@ledgers.command("list")
+@ledgers.command("list", epilog="Example: mledger ledgers list --limit 20")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.  [default: all]")
 @session_options
 @click.pass_obj
@@ -31,7 +31,7 @@ def list_command(session: Session, limit: int | None) -> None:
     session.output.table(Table("ledgers", LIST_COLUMNS, tuple(rows)))
 
 
-@ledgers.command()
+@ledgers.command(epilog="Example: mledger ledgers describe 12")
 @click.argument("ledger_id", type=click.IntRange(0))
 @click.option("--password", default="", help="The ledger's password, to ask the bookies for its end.")
 @session_options
@@ -41,7 +41,7 @@ def describe(session: Session, ledger_id: int, password: str) -> None:
     session.output.record(session.run(_describe(session.url, ledger_id, password.encode())))
 
 
-@ledgers.command()
+@ledgers.command(epilog="Example: mledger ledgers read 12 --first 100")
 @click.argument("ledger_id", type=click.IntRange(0))
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="First entry.")
 @click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last that is confirmed]")

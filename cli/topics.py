@@ -27,7 +27,7 @@ def topics() -> None:
     """Create, publish to, look at and read topics."""
 
 
-@topics.command()
+@topics.command(epilog="Example: mledger topics create persistent://public/default/orders --property team=storage")
 @click.argument("topic")
 @click.option(
     "--property",
@@ -50,7 +50,7 @@ def create(session: Session, topic: str, properties: Properties, options: WriteO
         session.output.line(f"created {name}")
 
 
-@topics.command("list")
+@topics.command("list", epilog="Example: mledger topics list public/default")
 @click.argument("namespace", default="")
 @session_options
 @click.pass_obj
@@ -60,7 +60,7 @@ def list_command(session: Session, namespace: str) -> None:
     session.output.table(Table("topics", columns("topic", "managed_ledger"), tuple(found)))
 
 
-@topics.command()
+@topics.command(epilog="Example: mledger topics describe orders")
 @click.argument("topic")
 @session_options
 @click.pass_obj
@@ -88,7 +88,7 @@ def describe(session: Session, topic: str) -> None:
     session.output.record(Record(facts, (Table("ledgers", ledger_columns, ledgers),)))
 
 
-@topics.command()
+@topics.command(epilog="Example: seq 1000 | mledger topics produce orders")
 @click.argument("topic")
 @click.option("--file", "source", type=click.File("rb"), default="-", help="Lines to publish.  [default: stdin]")
 @click.option("--count", type=click.IntRange(1), help="Publish so many made entries instead of lines.")
@@ -123,7 +123,7 @@ def produce(
         session.output.line(f"published {published:,} entries" + (f", {first} to {last}" if ranges else ""))
 
 
-@topics.command()
+@topics.command(epilog="Example: mledger topics read orders --first 12:0 --limit 10")
 @click.argument("topic")
 @click.option("--first", type=PositionType(), help="First position to read.  [default: the earliest]")
 @click.option("--last", type=PositionType(), help="Last position to read.  [default: the last confirmed]")

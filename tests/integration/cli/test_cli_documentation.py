@@ -1,0 +1,99 @@
+"""`docs/cli.md`: each example prints what it says on a real cluster; every command, option and exit code is there."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.main import command as mledger_command
+from tests.support.forked_commands import forked_commands
+from tests.support.transcripts import agrees, commands_of, script_of
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT = (ROOT / "docs" / "cli.md").read_text()
+COMMANDS = commands_of(DOCUMENT)
+COMMON = ("## Options of every command", "## Options of commands that write")
+
+
+@pytest.fixture(scope="module")
+def transcript(tmp_path_factory) -> Path:
+    """The files of the examples, run in order in one shell; what they started is stopped."""
+    place = tmp_path_factory.mktemp("documentation")
+    printed, work, programs = (place / name for name in ("printed", "work", "programs"))
+    for directory in (printed, work, programs):
+        directory.mkdir()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
+    with forked_commands(programs):
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        script = script_of(COMMANDS, printed)
+        try:
+            subprocess.run(["bash", "-c", script], cwd=work, env=environment, timeout=110, check=False)
+        finally:
+            subprocess.run(["mledger", "down"], cwd=work, env=environment, capture_output=True, timeout=60, check=False)
+    return printed
+
+
+@pytest.mark.parametrize("index", range(len(COMMANDS)), ids=[command.name for command in COMMANDS])
+def test_an_example_prints_what_it_says(transcript, index) -> None:
+    example = COMMANDS[index]
+    printed = (transcript / f"{index}.out").read_text()
+    code = int((transcript / f"{index}.code").read_text())
+    assert code == 0 or example.may_fail, printed
+    assert not example.shown or agrees(example.shown, printed), printed
+
+
+def leaves(group: click.Group, path: tuple[str, ...] = ("mledger",)) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below `group` by its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        if isinstance(found, click.Group):
+            yield from leaves(found, (*path, name))
+        else:
+            yield (*path, name), found
+
+
+EVERY = [pytest.param(path, found, id=" ".join(path[1:])) for path, found in leaves(mledger_command)]
+
+
+def section(heading: str) -> str:
+    """The text below a heading, up to the next of its level or above."""
+    level = heading.index(" ")
+    found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{level}}} |\Z)", DOCUMENT, re.DOTALL | re.MULTILINE)
+    assert found, f"docs/cli.md has no section {heading!r}"
+    return found[1]
+
+
+@pytest.mark.parametrize(("path", "found"), EVERY)
+def test_a_command_has_a_section_with_its_options_and_an_example(path, found) -> None:
+    text = section(f"### {' '.join(path)}")
+    common = "".join(map(section, COMMON))
+    for parameter in found.params:
+        if isinstance(parameter, click.Option):
+            named = [name for name in parameter.opts if name.startswith("--")]
+            assert any(f"{name}`" in text + common or f"{name} " in text + common for name in named), named
+        else:
+            assert parameter.human_readable_name in text, parameter.human_readable_name
+    examples = commands_of(text)
+    assert any(" ".join(path) in example.text for example in examples), "no example"
+
+
+@pytest.mark.parametrize(("path", "found"), EVERY)
+def test_help_has_an_example_that_can_be_typed(path, found) -> None:
+    said = found.get_help(click.Context(found, info_name=path[-1], terminal_width=300, max_content_width=300))
+    example = re.search(rf"Examples?:\s(?:.*\s)?mledger.*? {' '.join(path[1:])}\b([^|&\n]*)", said, re.DOTALL)
+    assert example, said
+    found.make_context(path[-1], shlex.split(example[1]))
+
+
+def test_every_exit_code_is_in_the_document() -> None:
+    from cli import errors
+
+    codes = {value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int)}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", section("## Exit codes"), re.MULTILINE)} >= codes

@@ -1,0 +1,77 @@
+"""Console transcripts of a document as tests: each `console` block's `$ ` lines are run, and print what follows them.
+
+In what is printed `…` stands for any text within a line, a line of `…` alone for any lines; how many spaces there are
+does not count. A command without a line after it may print anything. One that fails is followed by `$ echo $?`.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PROMPT = "$ "
+MORE = "> "
+ANY = "…"
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a document: its line number, its text, and the lines shown below it."""
+
+    line: int
+    text: str
+    shown: tuple[str, ...]
+    may_fail: bool
+
+    @property
+    def name(self) -> str:
+        """What a test of it is called."""
+        return f"{self.line}: {self.text.splitlines()[0][:60]}"
+
+
+def commands_of(document: str) -> list[Command]:
+    """The commands of the document's transcripts, in order."""
+    found: list[Command] = []
+    for block in BLOCK.finditer(document):
+        line = document.count("\n", 0, block.start(1)) + 1
+        texts: list[tuple[int, list[str], list[str]]] = []
+        for number, text in enumerate(block[1].splitlines(), line):
+            if text.startswith(PROMPT):
+                texts.append((number, [text.removeprefix(PROMPT)], []))
+            elif text.startswith(MORE) and not texts[-1][2]:
+                texts[-1][1].append(text.removeprefix(MORE))
+            else:
+                texts[-1][2].append(text)
+        asked = [lines[0] == "echo $?" for _, lines, _ in texts] + [False]
+        found += [
+            Command(number, "\n".join(lines), tuple(shown), asked[index + 1])
+            for index, (number, lines, shown) in enumerate(texts)
+        ]
+    return found
+
+
+def script_of(commands: list[Command], directory: Path) -> str:
+    """A bash script that runs them all in one shell; what each prints and its exit code go to files of `directory`."""
+    lines = ["code=0"]
+    for index, command in enumerate(commands):
+        out = directory / str(index)
+        lines += [
+            "(exit $code)",
+            f"{{ {command.text}",
+            f"}} >{out}.out 2>&1 </dev/null",
+            f"code=$?; echo $code >{out}.code",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def agrees(shown: tuple[str, ...], printed: str) -> bool:
+    """Whether what was printed is what is shown."""
+    pattern = ""
+    for line in shown:
+        words = " ".join(line.split())
+        if words == ANY:
+            pattern += r"(?:.*\n)*?"
+        else:
+            pattern += ".*?".join(map(re.escape, words.split(ANY))) + r"\n"
+    text = "".join(" ".join(line.split()) + "\n" for line in printed.splitlines())
+    return re.fullmatch(pattern, text) is not None
