@@ -34,6 +34,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
             (
                 metastore.InvalidName,
                 metastore.InvalidMetadataUrl,
+                metastore.InvalidSetting,
                 bookie.InvalidQuorum,
                 mledger.InvalidConfiguration,
                 mledger.InvalidPosition,
@@ -50,6 +51,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 mledger.CursorExists,
                 mledger.ManagedLedgerFenced,
                 mledger.OwnedElsewhere,
+                mledger.UndoConflict,
             ),
         ),
         (

@@ -69,6 +69,10 @@ class RecordError(MetadataError):
     """A record's bytes do not parse or contradict themselves; `path` says where they were read."""
 
 
+class InvalidSetting(MledgerError):
+    """A settings file, or a value in one, that cannot be used; the message says where it stands."""
+
+
 class ZooKeeperNotFound(MledgerError):
     """This machine has no ZooKeeper, or no Java to run it on; the message says what to install."""
 

@@ -1,0 +1,106 @@
+"""A small HTTP server for metrics and health, on a process's own loop: GET and HEAD, one answer a connection."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_S = 5.0
+MOST_CONNECTIONS = 32
+_LARGEST_HEAD = 16 << 10
+_TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a path answers."""
+
+    body: bytes
+    content_type: str = _TEXT
+    status: HTTPStatus = HTTPStatus.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: its headers by lower-case name."""
+
+    headers: Mapping[str, str]
+
+
+Route = Callable[[Asked], Awaitable[Answer]]
+
+
+class HttpServer:
+    """Serves some paths until it is closed."""
+
+    def __init__(self, routes: Mapping[str, Route]) -> None:
+        self._routes = routes
+        self._server: asyncio.Server | None = None
+        self._handlers: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port, a free one for 0. OSError when it is taken."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=_LARGEST_HEAD)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening and end what is being answered."""
+        if self._server is not None:
+            self._server.close()
+        for handler in list(self._handlers):
+            handler.cancel()
+        if self._handlers:
+            await asyncio.wait(self._handlers)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler = asyncio.current_task()
+        assert handler is not None
+        try:
+            if len(self._handlers) >= MOST_CONNECTIONS:
+                return
+            self._handlers.add(handler)
+            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                method, answer = await self._answer(head)
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    writer.write(_encode(answer, with_body=method != "HEAD"))
+                    await writer.drain()
+        finally:
+            self._handlers.discard(handler)
+            writer.close()
+
+    async def _answer(self, head: bytes) -> tuple[str, Answer]:
+        line, *lines = head.decode("iso-8859-1").split("\r\n")
+        method, _, rest = line.partition(" ")
+        target, _, version = rest.rpartition(" ")
+        if not version.startswith("HTTP/1.") or not target.startswith("/"):
+            return method, _refusal(HTTPStatus.BAD_REQUEST)
+        route = self._routes.get(urlsplit(target).path.rstrip("/") or "/")
+        if route is None:
+            return method, _refusal(HTTPStatus.NOT_FOUND, f"there is: {' '.join(self._routes)}")
+        if method not in ("GET", "HEAD"):
+            return method, _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
+        headers = {name.strip().lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
+        try:
+            return method, await route(Asked(headers))
+        except Exception:
+            log.exception("event=http_request_failed target=%r", target)
+            return method, _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _refusal(status: HTTPStatus, hint: str = "") -> Answer:
+    return Answer(f"{status.phrase}{': ' if hint else ''}{hint}\n".encode(), status=status)
+
+
+def _encode(answer: Answer, *, with_body: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("iso-8859-1") + (answer.body if with_body else b"")
