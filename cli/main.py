@@ -23,6 +23,7 @@ MODULES = {
     "metadata": "cli.metadata",
     "status": "cli.cluster",
     "topics": "cli.topics",
+    "undo": "cli.undo",
     "up": "cli.cluster",
 }
 

@@ -57,3 +57,11 @@ class InvalidConfiguration(ManagedLedgerError):
 
 class InvalidLedgerList(ManagedLedgerError):
     """A topic's list of ledgers that contradicts itself; it is never written (M1, M4)."""
+
+
+class UndoFileError(ManagedLedgerError):
+    """A file that is not an undo file, or one that cannot be written where it was to be."""
+
+
+class UndoConflict(ManagedLedgerError):
+    """A record is not as the command left it, so that it cannot be put back; nothing was written."""

@@ -1,0 +1,90 @@
+"""`mledger undo`: put back what a changing command changed."""
+
+from pathlib import Path
+
+import click
+
+from bookie.client.client import BookKeeper
+from bookie.client.config import ClientConfig
+from cli import changing, undo_files
+from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change, save_cursors
+from cli.context import Session, session_options
+from cli.looking import Looking
+from cli.output import Record, Table, columns, fields
+from cli.writing import WriteOptions, write_options
+from metastore.paths import cursor_name_from_path
+from metastore.url import open_store
+from mledger.undo import UndoPlan
+from mledger.undo_file import SavedCursor, UndoFile
+from mledger.undoing import plan_undo_of
+from mledger.undoing import undo as put_back
+
+PLAN_COLUMNS = columns("path", "action", "version", "note")
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--incomplete",
+    is_flag=True,
+    help="Take what is there now for what the command left: for the file of one that was cut off.",
+)
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def undo(session: Session, file: Path, incomplete: bool, change: ChangeOptions, options: WriteOptions) -> None:
+    """Put back the records that a command changed, as its undo FILE has them.
+
+    Every record must still be as the command left it; else it is named and nothing is written. All are put back or
+    none. What the file says is lost does not come back: the entries of deleted ledgers.
+
+    \b
+    Example:
+      mledger undo mledger-undo-cursors-skip-orders-audit-20260131T120000.000Z.json --dry-run
+    """
+    undone = undo_files.load(file)
+    plans: list[UndoPlan] = []
+
+    async def plan(cluster: Looking) -> Change:
+        before = await read_before(cluster.metadata, undone.paths)
+        found = await plan_undo_of(cluster.metadata, undone, incomplete=incomplete)
+        plans.append(found)
+        return Change(
+            command="undo",
+            subject=undone.subject,
+            plan=_shown(undone, found),
+            before=before,
+            managed_ledgers=undone.managed_ledgers,
+            cursors=await _cursors(cluster, found),
+            lost=found.lost,
+            pending=bool(found.changes),
+        )
+
+    async def act(_: Change) -> Facts:
+        async with await open_store(session.url) as store:
+            bookkeeper = BookKeeper(store, ClientConfig())
+            try:
+                await put_back(plans[0], store, bookkeeper, options.config, changing.on_step)
+            finally:
+                await bookkeeper.close()
+        return fields(restored=len(plans[0].changes))
+
+    run_change(session, change, plan, act, take_over=options.take_over)
+
+
+def _shown(undone: UndoFile, plan: UndoPlan) -> Record:
+    rows = tuple((each.path, each.action.value, each.version, each.note) for each in plan.restorations)
+    return Record(fields(undoes=undone.command, cluster=undone.cluster), (Table("records", PLAN_COLUMNS, rows),))
+
+
+async def _cursors(cluster: Looking, plan: UndoPlan) -> tuple[SavedCursor, ...]:
+    """The states in the cursor ledgers that undoing deletes: undoing can be undone, too."""
+    names: dict[str, set[str]] = {}
+    for each in plan.changes:
+        if each.drops is not None:
+            names.setdefault(each.managed_ledger, set()).add(cursor_name_from_path(each.path))
+    saved: list[SavedCursor] = []
+    for managed_ledger, cursors in names.items():
+        saved += await save_cursors(cluster, managed_ledger, cursors)
+    return tuple(saved)

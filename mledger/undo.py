@@ -1,0 +1,317 @@
+"""Decides how the records of an undo file are put back; no I/O.
+
+- A record is put back only if it is as the command left it, to the version and the byte; all of them or none.
+- A file that was not completed does not say what the command left: a record that is as it was before needs nothing, any
+  other is refused, unless what is there now is taken for what the command left (`incomplete`).
+- Everything is one multi with version checks, the topics' versions included: who opened a topic in between wins.
+- A node that was deleted is created again; it starts at version 0.
+- A cursor whose state was in a cursor ledger gets that state back: in its record where it fits there (C3), else in a
+  cursor ledger that is written first. A cursor ledger that no record names any more is recorded for deletion (R10).
+- A topic's list never names a ledger that is gone, and never drops one that came to it since: those are kept.
+"""
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from metastore.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    decode_position_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+    encode_position_info,
+)
+from metastore.errors import RecordError
+from metastore.paths import managed_ledger_path
+from metastore.records import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
+from metastore.store import Check, Create, Delete, Operation, Put
+from mledger.ack_records import state_record
+from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
+from mledger.cursor_recovery import CursorRecoveryPlan
+from mledger.errors import UndoConflict
+from mledger.ledger_records import deletion_record, listed
+from mledger.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
+
+MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
+
+
+class Action(enum.Enum):
+    """What is done to a record."""
+
+    SET = "set"
+    CREATE = "create"
+    DELETE = "delete"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class CursorLedger:
+    """A cursor ledger to write before the record: `state` is its entry, an encoded PositionInfo."""
+
+    record: ManagedCursorInfo
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """What becomes of one record: its `data`, or `cursor_ledger` when it has to name one that is written first.
+
+    `version` is the version it is at now, None where there is no node.
+    """
+
+    path: str
+    action: Action
+    data: bytes = b""
+    version: int | None = None
+    cursor_ledger: CursorLedger | None = None
+    drops: int | None = None  # a cursor ledger that no record names afterwards
+    managed_ledger: str = ""
+    note: str = ""
+
+    def operation(self, cursor_ledger: int | None) -> Operation | None:
+        """The write, `cursor_ledger` being the one written for it; None to leave it."""
+        data = self.data
+        if self.cursor_ledger is not None and cursor_ledger is not None:
+            data = encode_managed_cursor_info(replace(self.cursor_ledger.record, cursors_ledger_id=cursor_ledger))
+        if self.action is Action.CREATE:
+            return Create(self.path, data)
+        if self.version is None or self.action is Action.LEAVE:
+            return None
+        return Delete(self.path, self.version) if self.action is Action.DELETE else Put(self.path, data, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan:
+    """What undoing does to each record, checked against those of `checks`; `lost` is what does not come back."""
+
+    restorations: tuple[Restoration, ...]
+    checks: tuple[Check, ...]
+    lost: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Restoration, ...]:
+        """Those that write something."""
+        return tuple(each for each in self.restorations if each.action is not Action.LEAVE)
+
+    @property
+    def drops(self) -> tuple[tuple[int, str], ...]:
+        """Cursor ledgers to delete afterwards, each with its managed ledger."""
+        return tuple((each.drops, each.managed_ledger) for each in self.changes if each.drops is not None)
+
+    def operations(self, cursor_ledgers: Mapping[str, int]) -> list[Operation]:
+        """The one multi; `cursor_ledgers` are those that were written, by the path of the record to name them."""
+        writes = [each.operation(cursor_ledgers.get(each.path)) for each in self.changes]
+        found = sorted((write for write in writes if write is not None), key=lambda write: write.path)
+        return [
+            *(write for write in found if isinstance(write, Create)),
+            *(write for write in found if isinstance(write, Put)),
+            *(write for write in reversed(found) if isinstance(write, Delete)),
+            *(listed(ledger_id) for ledger_id in cursor_ledgers.values()),
+            *(deletion_record(ledger_id, name) for ledger_id, name in self.drops),
+            *self.checks,
+        ]
+
+
+def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
+    """The recovered state of a cursor, to keep in an undo file; AckStateTooLarge when it fits no entry."""
+    acks = plan.acks
+    if acks.range_count <= MAX_RANGES and not acks.has_batches:
+        return SavedCursor(
+            path, encode_position_info(PositionInfo(acks.mark_delete, tuple(acks.ranges()), plan.properties))
+        )
+    return SavedCursor(path, encode_position_info(state_record(acks, plan.properties, limit=MAX_MESSAGE_SIZE)))
+
+
+def paths_to_read(file: UndoFile) -> tuple[str, ...]:
+    """The nodes that `plan_undo` has to be told of."""
+    return tuple(dict.fromkeys([*file.paths, *(managed_ledger_path(name) for name in file.managed_ledgers)]))
+
+
+def ledgers_to_look_for(file: UndoFile) -> list[int]:
+    """The ledgers, rising, of which `plan_undo` has to be told whether they exist."""
+    found: set[int] = set()
+    for record in file.records:
+        if record.before is None:
+            continue
+        if _managed_ledger_at(file, record.path):
+            info = decode_managed_ledger_info(record.before.data, record.path).value
+            found.update(ledger.ledger_id for ledger in info.ledgers)
+        elif _topic_of_cursor(file, record.path):
+            found.add(decode_managed_cursor_info(record.before.data, record.path).value.cursors_ledger_id)
+    return sorted(found - {NO_CURSOR_LEDGER})
+
+
+def plan_undo(
+    file: UndoFile,
+    current: Mapping[str, NodeState | None],
+    existing: Collection[int],
+    *,
+    incomplete: bool = False,
+) -> UndoPlan:
+    """How to put back the records of `file`, whose nodes are `current` now and whose ledgers `existing` exist.
+
+    `incomplete`: what is there now is taken for what a command left whose file was not completed. Raises UndoConflict,
+    which names every record that is in the way, and RecordError.
+    """
+    conflicts = [_conflict(file, record, current[record.path], incomplete) for record in file.records]
+    if any(conflicts):
+        raise UndoConflict(f"nothing was written: {'; '.join(filter(None, conflicts))}")
+    planner = _Planner(file, current, frozenset(existing))
+    restorations = tuple(planner.restoration(record) for record in file.records)
+    written = {each.path for each in restorations if each.action is not Action.LEAVE}
+    return UndoPlan(restorations, tuple(planner.checks(written)) if written else (), file.lost)
+
+
+def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, incomplete: bool) -> str | None:
+    """Why the record cannot be put back, None if it can."""
+    if file.outcome is Outcome.BEGUN:
+        if now == record.before or incomplete:
+            return None
+        return (
+            f"{record.path} is {_describe(now)}, it was {_describe(record.before)}, and the command was cut off before "
+            "it could tell what it left: look at it, and if nobody else changed it, undo with --incomplete"
+        )
+    if now == record.after:
+        return None
+    same = now is not None and record.after is not None and now.version == record.after.version
+    return (
+        f"{record.path} is {_describe(now)}{' with other data' if same else ''}, the command left it "
+        f"{_describe(record.after)}: it was changed since"
+    )
+
+
+def _describe(state: NodeState | None) -> str:
+    return "not there" if state is None else f"at version {state.version}"
+
+
+def _managed_ledger_at(file: UndoFile, path: str) -> str:
+    """The managed ledger whose record is at `path`, empty for another node."""
+    return next((name for name in file.managed_ledgers if managed_ledger_path(name) == path), "")
+
+
+def _topic_of_cursor(file: UndoFile, path: str) -> str:
+    """The managed ledger whose cursor's record is at `path`, empty for another node."""
+    return _managed_ledger_at(file, path.rpartition("/")[0])
+
+
+class _Planner:
+    """Decides record by record over what it was told."""
+
+    def __init__(self, file: UndoFile, current: Mapping[str, NodeState | None], existing: frozenset[int]) -> None:
+        self._file = file
+        self._current = current
+        self._existing = existing
+        self._saved = {cursor.path: cursor.state for cursor in file.cursors}
+
+    def checks(self, written: Collection[str]) -> list[Check]:
+        """The versions of the topics that are not written themselves."""
+        found: list[Check] = []
+        for name in self._file.managed_ledgers:
+            path = managed_ledger_path(name)
+            topic = self._current[path]
+            if path in written:
+                continue
+            if topic is not None:
+                found.append(Check(path, topic.version))
+            elif any(each.startswith(f"{path}/") for each in written):
+                raise UndoConflict(f"nothing was written: the topic {path} is gone, its cursors have no place")
+        return found
+
+    def restoration(self, record: ChangedRecord) -> Restoration:
+        """What becomes of one record."""
+        path, before, now = record.path, record.before, self._current[record.path]
+        if now == before:
+            return Restoration(path, Action.LEAVE, note="as it was before")
+        topic = _topic_of_cursor(self._file, path)
+        drops = self._cursor_ledger(path, now) if topic else None
+        if before is None:
+            version = None if now is None else now.version
+            return Restoration(path, Action.DELETE, version=version, drops=drops, managed_ledger=topic)
+        if topic:
+            found = self._cursor(path, before, topic)
+        elif _managed_ledger_at(self._file, path):
+            found = self._topic(path, before, now)
+        else:
+            found = Restoration(path, Action.SET, before.data)
+        if now is None:
+            note = "; ".join(filter(None, ["starts again at version 0", found.note]))
+            return replace(found, action=Action.CREATE, note=note)
+        if found.cursor_ledger is None and found.data == now.data:
+            return Restoration(path, Action.LEAVE, note=found.note or "holds that already")
+        named = None if found.cursor_ledger is not None else self._cursor_ledger(path, NodeState(found.data, 0))
+        return replace(found, version=now.version, drops=drops if topic and drops != named else None)
+
+    def _cursor(self, path: str, before: NodeState, topic: str) -> Restoration:
+        record = decode_managed_cursor_info(before.data, path).value
+        found = Restoration(path, Action.SET, before.data, managed_ledger=topic)
+        if record.cursors_ledger_id == NO_CURSOR_LEDGER:
+            return found
+        saved = self._saved.get(path)
+        if saved is not None:
+            return self._cursor_from_state(found, record, saved)
+        if record.cursors_ledger_id in self._existing:
+            return found
+        raise UndoConflict(
+            f"nothing was written: the state of {path} was in cursor ledger {record.cursors_ledger_id}, which is gone, "
+            "and is not in the undo file"
+        )
+
+    def _cursor_from_state(self, found: Restoration, record: ManagedCursorInfo, saved: bytes) -> Restoration:
+        """The state goes where a clean close puts it (C3)."""
+        state = decode_position_info(saved, found.path).value
+        rewritten = replace(
+            record,
+            cursors_ledger_id=NO_CURSOR_LEDGER,
+            mark_delete=state.position,
+            ranges=state.ranges,
+            properties=state.properties,
+            batch_deletions=(),
+            last_checkpoint=None,
+        )
+        data = encode_managed_cursor_info(rewritten)
+        small = not state.batch_deletions and not state.ledger_bits and len(state.ranges) <= MAX_RANGES
+        if small and len(data) < CURSOR_ZNODE_LIMIT:
+            return replace(found, data=data, note=f"its state at {state.position} goes into its record")
+        naming = replace(rewritten, ranges=())
+        return replace(
+            found,
+            data=b"",
+            cursor_ledger=CursorLedger(naming, saved),
+            note=f"its state at {state.position} goes into a new cursor ledger",
+        )
+
+    def _topic(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
+        old = decode_managed_ledger_info(before.data, path).value
+        new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
+        kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing]
+        added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
+        if added:  # one whose entries were never recorded may not stand before another (M4)
+            kept = [ledger for ledger in kept if ledger.timestamp]
+        if not added and len(kept) == len(old.ledgers):
+            return Restoration(path, Action.SET, before.data)
+        ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}
+        gone = [ledger for ledger in old.ledgers if ledger.ledger_id not in ledgers]
+        merged = replace(old, ledgers=tuple(ledgers[ledger_id] for ledger_id in sorted(ledgers)))
+        return Restoration(path, Action.SET, encode_managed_ledger_info(merged), note=_ledgers_note(gone, added))
+
+    def _cursor_ledger(self, path: str, state: NodeState | None) -> int | None:
+        """The cursor ledger that a cursor's record names."""
+        if state is None:
+            return None
+        try:
+            named = decode_managed_cursor_info(state.data, path).value.cursors_ledger_id
+        except RecordError:  # what a record that does not parse names cannot be told; it is replaced all the same
+            return None
+        return None if named == NO_CURSOR_LEDGER else named
+
+
+def _ledgers_note(gone: list[LedgerInfo], added: Collection[int]) -> str:
+    notes = []
+    if gone:
+        entries = sum(ledger.entries for ledger in gone)
+        named = ", ".join(str(ledger.ledger_id) for ledger in gone)
+        notes.append(f"without the ledgers that are gone: {named} ({entries:,} entries)")
+    if added:
+        notes.append(f"with the ledgers that came since: {', '.join(map(str, sorted(added)))}")
+    return "; ".join(notes)
