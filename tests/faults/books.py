@@ -1,44 +1,9 @@
-"""What the recorder knows: every append and acknowledgement of every owner, and what must hold after a kill."""
+"""What the recorder knows: every append and acknowledgement of every owner, as they were told, line by line."""
 
-from collections import defaultdict
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy
-
-from mledger import Position
-
-Marks = dict[int, numpy.ndarray]
-_LEDGER_ROOM = 1 << 18
-
-
-def _no_marks() -> numpy.ndarray:
-    return numpy.zeros(_LEDGER_ROOM, bool)
-
-
-class Acknowledged:
-    """Positions that one cursor has acknowledged: all up to one, and some above."""
-
-    def __init__(self) -> None:
-        self.up_to: tuple[int, int] = (-1, -1)
-        self.above: Marks = defaultdict(_no_marks)
-
-    def add(self, what: list) -> None:
-        """A position, all up to which is acknowledged, or a list of positions."""
-        if what and isinstance(what[0], int):
-            self.up_to = max(self.up_to, (what[0], what[1]))
-            return
-        for ledger, entry in what:
-            self.above[ledger][entry] = True
-
-    def of(self, ledger: int, count: int) -> numpy.ndarray:
-        """Which of the first `count` entries of a ledger."""
-        marks = self.above[ledger][:count].copy()
-        if ledger < self.up_to[0]:
-            marks[:] = True
-        elif ledger == self.up_to[0]:
-            marks[: self.up_to[1] + 1] = True
-        return marks
+from tests.faults.checker import Acknowledged, FoundCursor, Given, HistoryBroken, check_cursor
 
 
 @dataclass
@@ -50,26 +15,36 @@ class Cursor:
     pending: dict[int, list] = field(default_factory=dict)
 
     def issue(self, number: int, what: list) -> None:
-        """The owner asks for it now."""
+        """The owner asks for it now: all up to a position, or runs of a ledger."""
         self.pending[number] = what
-        self.issued.add(what)
+        _add(self.issued, what)
 
     def became_durable(self, number: int) -> None:
         """The owner was told that it is durable."""
-        self.durable.add(self.pending.pop(number))
+        _add(self.durable, self.pending.pop(number))
 
-    def check(self, found: Acknowledged, entries: dict[int, int]) -> int:
-        """Durable ones hold, none was made up; what was found is where things go on from. The recounted backlog."""
-        recount = 0
-        for ledger, count in entries.items():
-            now = found.of(ledger, count)
-            lost, made_up = self.durable.of(ledger, count) & ~now, now & ~self.issued.of(ledger, count)
-            assert not lost.any(), f"durable acknowledgements lost in ledger {ledger}: {lost.nonzero()[0][:5]}"
-            assert not made_up.any(), f"never acknowledged in ledger {ledger}: {made_up.nonzero()[0][:5]}"
-            recount += int((~now).sum())
+    def came_back(self, found: Acknowledged) -> None:
+        """What was found is where things go on from."""
         self.pending.clear()
-        self.issued, self.durable = deepcopy(found), found
-        return recount
+        self.issued, self.durable = found.copy(), found
+
+
+def _add(marks: Acknowledged, what: list) -> None:
+    if what and isinstance(what[0], int):
+        marks.add_up_to(what[0], what[1])
+        return
+    for ledger, first, last in what:
+        marks.add_run(ledger, first, last)
+
+
+def acknowledged_of(mark_delete: Sequence[int], holes: Sequence[Sequence[Sequence[int]]]) -> Acknowledged:
+    """A cursor's state: mark-delete, and ranges open below, closed above."""
+    found = Acknowledged()
+    found.add_up_to(mark_delete[0], mark_delete[1])
+    for (ledger, lower), (upper_ledger, upper) in holes:
+        assert ledger == upper_ledger, f"a range from {ledger}:{lower} to {upper_ledger}:{upper}"
+        found.add_run(ledger, lower + 1, upper)
+    return found
 
 
 @dataclass
@@ -78,18 +53,19 @@ class Owner:
 
     epoch: int
     sent: int = 0
-    acked: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)  # first number of a batch: where it is
+    acked_entries: int = 0
+    acked: list[tuple[int, int, int, int]] = field(default_factory=list)  # first number, ledger, first and last entry
     issued: int = 0
     durable: int = 0
     at: str = ""
     opened: bool = False
+    ended: tuple[str, str] | None = None  # what error made it end, and its text
     ledgers: list[tuple[int, int]] = field(default_factory=list)
-    recovered: dict[str, tuple] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)  # of each batch, in seconds
 
-    @property
-    def acked_entries(self) -> int:
-        """Entries acknowledged to it."""
-        return sum(last - first + 1 for ranges in self.acked.values() for _, first, last in ranges)
+    def __str__(self) -> str:
+        what = f"owner {self.epoch}: {self.sent} sent, {self.acked_entries} acknowledged"
+        return f"{what}, {self.unflushed} acknowledgements not flushed, opened={self.opened}, at={self.at!r}"
 
     @property
     def in_flight(self) -> int:
@@ -100,6 +76,18 @@ class Owner:
     def unflushed(self) -> int:
         """Acknowledgements of cursors that are not durable."""
         return self.issued - self.durable
+
+    @property
+    def given(self) -> Given:
+        """As the checker takes it."""
+        return Given(self.epoch, self.sent, self.acked)
+
+    def acknowledge(self, number: int, ranges: list) -> None:
+        """A batch that begins with `number` is where `ranges` say."""
+        for ledger, first, last in ranges:
+            self.acked.append((number, ledger, first, last))
+            number += last - first + 1
+            self.acked_entries += last - first + 1
 
 
 class Books:
@@ -115,14 +103,15 @@ class Books:
         return self.owners[-1]
 
     def record(self, line: list) -> None:
-        """Take one line of the owner."""
+        """Take one line of the owner. HistoryBroken when a cursor did not come back as it must."""
         kind, *rest = line
         owner = self.owner
         match kind:
             case "sent":
                 owner.sent = rest[0]
             case "acked":
-                owner.acked[rest[0]] = [tuple(where) for where in rest[1]]
+                owner.acknowledge(rest[0], rest[1])
+                owner.latencies.append(rest[2])
             case "issued":
                 owner.issued += 1
                 self.cursors[rest[0]].issue(rest[1], rest[2])
@@ -130,43 +119,23 @@ class Books:
                 owner.durable += 1
                 self.cursors[rest[0]].became_durable(rest[1])
             case "ledgers":
-                owner.ledgers = [tuple(ledger) for ledger in rest[0]]
+                owner.ledgers = [(ledger, entries) for ledger, entries in rest[0]]
             case "recovered":
-                self._check_cursor(*rest)
+                name, mark_delete, holes, backlog = rest
+                self.cursor_came_back(name, FoundCursor(acknowledged_of(mark_delete, holes), backlog), owner.ledgers)
             case "at":
                 owner.at = rest[0]
             case "open":
                 owner.opened = True
+            case "ended":
+                owner.ended = rest[0], rest[1]
             case _:
                 raise AssertionError(f"the owner said {line}")
 
-    def _check_cursor(self, name: str, mark_delete: list, holes: list, backlog: int) -> None:
-        self.owner.recovered[name] = (Position(*mark_delete), holes, backlog)
-        found = Acknowledged()
-        found.add(mark_delete)
-        for (ledger, lower), (upper_ledger, upper) in holes:
-            assert ledger == upper_ledger
-            found.above[ledger][lower + 1 : upper + 1] = True
-        recount = self.cursors[name].check(found, dict(self.owner.ledgers))
-        assert backlog == recount, f"{name}: backlog {backlog}, recount {recount}"
-
-    def check_entries(self, entries: list[tuple[Position, bytes]]) -> None:
-        """Nothing acknowledged is lost, nothing is double, nothing out of order; each is where it was said to be."""
-        at = {(position.ledger_id, position.entry_id): payload for position, payload in entries}
-        assert [position for position, _ in entries] == sorted(at)
-        by_epoch: dict[int, list[int]] = defaultdict(list)
-        epochs = []
-        for _, payload in entries:
-            epoch, number, _ = payload.split(b" ")
-            if not epochs or epochs[-1] != int(epoch):
-                epochs.append(int(epoch))
-            by_epoch[int(epoch)].append(int(number))
-        assert epochs == sorted(set(epochs)), "entries of one owner lie between another's"
-        for owner in self.owners:
-            numbers = by_epoch[owner.epoch]
-            assert numbers == list(range(len(numbers))), f"owner {owner.epoch}: lost, double or out of order"
-            assert owner.acked_entries <= len(numbers) <= owner.sent
-            for first, ranges in owner.acked.items():
-                where = ((ledger, entry) for ledger, low, high in ranges for entry in range(low, high + 1))
-                for number, place in enumerate(where, first):
-                    assert at[place].startswith(b"%d %d " % (owner.epoch, number))
+    def cursor_came_back(self, name: str, found: FoundCursor, ledgers: list[tuple[int, int]]) -> None:
+        """Check a cursor that was recovered; HistoryBroken."""
+        cursor = self.cursors[name]
+        violations = check_cursor(name, cursor.issued, cursor.durable, found, ledgers)
+        if violations:
+            raise HistoryBroken(violations)
+        cursor.came_back(found.acknowledged)

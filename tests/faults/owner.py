@@ -1,15 +1,19 @@
 """The process that is killed: owns a topic, appends without a pause, acknowledges behind, and says so line by line.
 
 Each line on stdout is one JSON list, written before (`sent`, `issued`) or after (`acked`, `durable`) what it tells of.
-With `pause_at` the process stands still at that step, as soon as enough is under way, and waits for its SIGKILL.
+With `pause_at` the process stands still at that step, as soon as enough is under way, and waits for its SIGKILL. An
+error that an append gets ends it, and is told as `ended`. Lines on stdin: `clock MS` steps its clock.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import uvloop
@@ -19,12 +23,15 @@ from bookie.client import ledger_recovery
 from bookie.client.config import ClientConfig
 from bookie.client.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
+from tests.faults.payloads import payload
 
 TOPIC = "persistent://faults/ns/topic"
 CUMULATIVE, HOLES = "cumulative", "holes"
 BATCH = 100
 WINDOW = 4000
 UNDER_WAY = 1000
+HOLE = 50
+BEHIND = 20  # batches after which holes are filled, where ledgers are to be trimmed
 CONFIG = ManagedLedgerConfig(
     ensemble_size=3,
     write_quorum_size=3,
@@ -37,29 +44,55 @@ CONFIG = ManagedLedgerConfig(
     retention_size_in_mb=-1,
 )
 CLIENT = ClientConfig(add_timeout_s=5.0, connect_timeout_s=2.0)
+SESSION_S = 4.0
 RECOVERING = "close recovered ledger"
 CHANGING = "change ensemble"
 
 
-def payload(epoch: int, number: int) -> bytes:
-    """Entry `number` of the owner of `epoch`; sizes differ."""
-    return b"%d %d " % (epoch, number) + b"x" * (64 + number % 97)
+@dataclass(frozen=True)
+class Load:
+    """What an owner does. `rate` 0: as fast as it can; `size` 0: of several sizes; `addresses`: where bookies are."""
+
+    rate: int = 0  # entries a second
+    size: int = 0  # bytes of an entry
+    window: int = WINDOW  # entries under way
+    trim: bool = False  # consumed ledgers go
+    entries_per_ledger: int = 3000
+    cursor_flushes: float = 0.0  # a second; 0: as they come
+    addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def config(self) -> ManagedLedgerConfig:
+        """The topic's."""
+        kept = 0 if self.trim else -1
+        return replace(
+            CONFIG,
+            max_entries_per_ledger=self.entries_per_ledger,
+            throttle_mark_delete=self.cursor_flushes,
+            retention_time_ms=kept,
+            retention_size_in_mb=kept,
+        )
+
+    def encode(self) -> str:
+        """As the owner's argument."""
+        return json.dumps(asdict(self))
 
 
-@dataclass
 class Owner:
     """What one owner has under way."""
 
-    epoch: int
-    pause_at: str
-    sent: int = 0
-    acked: int = 0
-    issued: int = 0
-    durable: int = 0
+    def __init__(self, epoch: int, pause_at: str, load: Load) -> None:
+        self.epoch, self.pause_at, self.load = epoch, pause_at, load
+        self.sent = self.acked = self.issued = self.durable = 0
+        self.clock_ms = 0
+        self.failed: asyncio.Future[None]
+        self._behind: deque[list[mledger.Position]] = deque()
 
     def say(self, *line: Any) -> None:
         """Tell the recorder, in one write."""
-        os.write(1, json.dumps(line).encode() + b"\n")
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        while data:
+            data = data[os.write(1, data) :]
 
     def step(self, name: str) -> None:
         """Stand still at the step to be killed at, with enough under way."""
@@ -86,41 +119,91 @@ class Owner:
         LedgerWriter._commit = commit_watched  # type: ignore[method-assign]
         ledger_recovery.plan_closed = plan_watched
 
+    def now_ms(self) -> int:
+        """The clock that is stepped."""
+        return time.time_ns() // 1_000_000 + self.clock_ms
+
     async def run(self, url: str) -> None:
-        """Open, tell what was found, and append until killed."""
-        async with mledger.open_cluster(url, config=CONFIG, client=CLIENT, session_timeout=4.0) as cluster:
-            topic = await cluster.open_topic(TOPIC, create=True, on_step=self.step)
-            cursors = [await topic.open_cursor(name, initial="earliest") for name in (CUMULATIVE, HOLES)]
-            await topic.initialized()
-            self.say("ledgers", [(ledger.ledger_id, ledger.entries) for ledger in topic.ledgers])
-            for cursor in cursors:
-                holes = [(tuple(r.lower), tuple(r.upper)) for r in cursor.holes]
-                self.say("recovered", cursor.name, tuple(cursor.mark_delete), holes, cursor.backlog)
-            self.say("open")
-            await self._load(topic, *cursors)
+        """Open, tell what was found, and append until killed or an append fails."""
+        loop = asyncio.get_running_loop()
+        self.failed = loop.create_future()
+        loop.add_reader(0, self._command)
+        config = self.load.config
+        try:
+            async with mledger.open_cluster(
+                url, config=config, client=CLIENT, session_timeout=SESSION_S, now_ms=self.now_ms
+            ) as cluster:
+                topic = await cluster.open_topic(TOPIC, create=True, on_step=self.step)
+                cursors = [await topic.open_cursor(name, initial="earliest") for name in (CUMULATIVE, HOLES)]
+                await topic.initialized()
+                self.say("ledgers", [(each.ledger_id, each.entries) for each in topic.ledgers if each.entries])
+                for cursor in cursors:
+                    holes = [(tuple(r.lower), tuple(r.upper)) for r in cursor.holes]
+                    self.say("recovered", cursor.name, tuple(cursor.mark_delete), holes, cursor.backlog)
+                self.say("open")
+                await asyncio.wait(
+                    [self.failed, loop.create_task(self._load(topic, *cursors))], return_when="FIRST_COMPLETED"
+                )
+                await topic.abandon()
+                self.failed.result()
+        except mledger.MledgerError as error:
+            self.say("ended", type(error).__name__, str(error))
+
+    def _command(self) -> None:
+        for line in os.read(0, 1 << 16).decode().splitlines():
+            word, value = line.split()
+            assert word == "clock", line
+            self.clock_ms += int(value)
 
     async def _load(self, topic: mledger.ManagedLedger, cumulative: mledger.Cursor, holes: mledger.Cursor) -> None:
         under_way: set[asyncio.Future[Any]] = set()
+        due = time.monotonic()
         while True:
-            while self.sent - self.acked < WINDOW:
+            while self.sent - self.acked < self.load.window and due <= time.monotonic():
                 first = self.sent
                 self.sent += BATCH
                 self.say("sent", self.sent)
-                future = topic.append([payload(self.epoch, number) for number in range(first, self.sent)])
-                future.add_done_callback(lambda done, first=first: self._acknowledge(done, first, cumulative, holes))
+                batch = [payload(self.epoch, number, self.load.size) for number in range(first, self.sent)]
+                begun = time.monotonic()
+                future = topic.append(batch)
+                future.add_done_callback(
+                    lambda done, first=first, begun=begun: self._acknowledge(done, first, begun, cumulative, holes)
+                )
                 under_way.add(future)
-            _, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                if self.load.rate:
+                    due += BATCH / self.load.rate
+            if self.sent - self.acked < self.load.window:
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                under_way = {future for future in under_way if not future.done()}
+            else:
+                _, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
 
     def _acknowledge(
-        self, done: "asyncio.Future[Any]", first: int, cumulative: mledger.Cursor, holes: mledger.Cursor
+        self, done: "asyncio.Future[Any]", first: int, begun: float, cumulative: mledger.Cursor, holes: mledger.Cursor
     ) -> None:
+        if done.cancelled() or self.failed.done():
+            return
+        error = done.exception()
+        if error is not None:
+            self.failed.set_exception(error)
+            return
         ranges = done.result()
         self.acked += BATCH
-        self.say("acked", first, [(r.ledger_id, r.first_entry, r.last_entry) for r in ranges])
+        runs = [(r.ledger_id, r.first_entry, r.last_entry) for r in ranges]
+        self.say("acked", first, runs, round(time.monotonic() - begun, 4))
         last = ranges[-1].positions()[-1]
-        chosen = [position for where in ranges for position in where.positions() if position.entry_id // 50 % 2]
         self._issue(CUMULATIVE, last, lambda: cumulative.acknowledge_cumulative(last))
-        self._issue(HOLES, chosen, lambda: holes.acknowledge(chosen))
+        chosen = self._choose([position for where in ranges for position in where.positions()])
+        self._issue(HOLES, _runs(chosen), lambda: holes.acknowledge(chosen))
+
+    def _choose(self, positions: list[mledger.Position]) -> list[mledger.Position]:
+        """What `holes` acknowledges: every other fifty, and where ledgers are to be trimmed the rest later."""
+        chosen = [position for position in positions if position.entry_id // HOLE % 2]
+        if self.load.trim:
+            self._behind.append([position for position in positions if not position.entry_id // HOLE % 2])
+            if len(self._behind) > BEHIND:
+                chosen = self._behind.popleft() + chosen
+        return chosen
 
     def _issue(self, cursor: str, what: Any, act: Any) -> None:
         self.issued += 1
@@ -128,18 +211,47 @@ class Owner:
         self.say("issued", cursor, number, what)
 
         def flushed(future: "asyncio.Future[None]") -> None:
-            future.result()
-            self.durable += 1
-            self.say("durable", cursor, number)
+            if not future.cancelled() and future.exception() is None:
+                self.durable += 1
+                self.say("durable", cursor, number)
 
-        act().add_done_callback(flushed)
+        with contextlib.suppress(mledger.ManagedLedgerFenced):  # the next append says so too
+            act().add_done_callback(flushed)
+
+
+def _runs(positions: list[mledger.Position]) -> list[tuple[int, int, int]]:
+    """Ledger, first and last entry of each run of positions that are given in order."""
+    runs: list[tuple[int, int, int]] = []
+    for ledger, entry in positions:
+        if runs and runs[-1][0] == ledger and runs[-1][2] == entry - 1:
+            runs[-1] = (ledger, runs[-1][1], entry)
+        else:
+            runs.append((ledger, entry, entry))
+    return runs
+
+
+def _reach_bookies_at(addresses: dict[str, tuple[str, int]]) -> None:
+    """Have this process find bookies where a test's proxies stand before them."""
+    from bookie.client import pool
+
+    resolve = pool.resolve
+
+    def elsewhere(registrations: Any, bookie_id: str) -> tuple[str, int]:
+        host, port = resolve(registrations, bookie_id)
+        host, port = addresses.get(bookie_id, (host, port))
+        return host, port
+
+    pool.resolve = elsewhere
 
 
 def main() -> None:
-    """`owner.py URL EPOCH PAUSE_AT`."""
+    """`owner.py URL EPOCH PAUSE_AT [LOAD]`."""
     sys.setswitchinterval(0.0005)
-    url, epoch, pause_at = sys.argv[1:]
-    owner = Owner(int(epoch), pause_at)
+    url, epoch, pause_at, *rest = sys.argv[1:]
+    load = Load(**json.loads(rest[0])) if rest else Load()
+    if load.addresses:
+        _reach_bookies_at({bookie: (host, port) for bookie, (host, port) in load.addresses.items()})
+    owner = Owner(int(epoch), pause_at, load)
     owner.watch_client()
     uvloop.run(owner.run(url))
 

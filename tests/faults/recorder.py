@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.books import Books, Owner
-from tests.faults.owner import RECOVERING, UNDER_WAY
+from tests.faults.owner import RECOVERING, UNDER_WAY, Load
 
 ROOT = Path(__file__).resolve().parents[2]
 _DEADLINE_S = 60.0
@@ -27,27 +27,59 @@ class OwnerEnded(Exception):
 class OwnerProcess:
     """One owner, from its start to its SIGKILL."""
 
-    def __init__(self, books: Books, url: str, log: Path, pause_at: str = "") -> None:
+    def __init__(self, books: Books, url: str, log: Path, pause_at: str = "", load: Load | None = None) -> None:
         books.owners.append(Owner(len(books.owners)))
         self.books, self.log = books, log
         self._rest = b""
-        with log.open("ab") as errors:
+        arguments = [url, str(books.owner.epoch), pause_at, (load or Load()).encode()]
+        with log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.owner", url, str(books.owner.epoch), pause_at],
+                [sys.executable, "-m", "tests.faults.owner", *arguments],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
             )
-        self._deadline = time.monotonic() + _DEADLINE_S
+        fcntl.fcntl(self.process.stdout, fcntl.F_SETPIPE_SZ, 1 << 20)
 
-    def until(self, condition: Callable[[Owner], bool]) -> None:
-        """Record until `condition` holds of the owner."""
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self.process.poll() is None
+
+    def until(self, condition: Callable[[Owner], bool], within: float = _DEADLINE_S) -> None:
+        """Record until `condition` holds of the owner. TimeoutError, and OwnerEnded when it ends before."""
+        deadline = time.monotonic() + within
         while not condition(self.books.owner):
-            if time.monotonic() > self._deadline:
-                self.process.kill()
-                raise TimeoutError(f"{self._said()}; {self.books.owner}"[:6000])
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {within:g} s: {self.books.owner}\n{self._said()}")
             self._record(_PATIENCE_S)
+
+    def for_seconds(self, seconds: float) -> None:
+        """Record for so long. OwnerEnded when it ends before."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._record(min(left, _PATIENCE_S))
+
+    def acknowledge_more(self, entries: int, within: float = _DEADLINE_S) -> None:
+        """Record until so many more entries are acknowledged."""
+        target = self.books.owner.acked_entries + entries
+        self.until(lambda seen: seen.acked_entries >= target, within)
+
+    def step_clock(self, ms: int) -> None:
+        """Have its clock go forward, or back."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"clock %d\n" % ms)
+        self.process.stdin.flush()
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
 
     def kill_under_way(self) -> None:
         """SIGKILL at a moment at which enough is under way: stopped first to look, let go on if it is not."""
@@ -78,13 +110,19 @@ class OwnerProcess:
         while self._record(None):
             pass
         assert self.process.wait() == -signal.SIGKILL
-        self.process.stdout.close()
+        self._close_pipes()
 
     def close(self) -> None:
         """End it if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def _waiting(self) -> int:
         count = bytearray(4)
@@ -98,7 +136,7 @@ class OwnerProcess:
         data = os.read(self.process.stdout.fileno(), 1 << 20)
         if not data:
             if self.process.wait() != -signal.SIGKILL:
-                raise OwnerEnded(self._said())
+                raise OwnerEnded(f"{self.books.owner.ended}\n{self._said()}")
             return False
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
@@ -107,7 +145,7 @@ class OwnerProcess:
         return True
 
     def _said(self) -> str:
-        return self.log.read_text()[-4000:]
+        return self.log.read_text(errors="replace")[-4000:]
 
 
 def _enough(owner: Owner) -> bool:

@@ -1,6 +1,8 @@
-"""Reads every replica of a topic's entries by itself, straight from its bookie."""
+"""Reads every replica of a ledger's entries by itself, straight from its bookie."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bookie import wire
 from bookie.client.framing import open_entry
@@ -13,15 +15,25 @@ from metastore.store import MetadataReader
 _DIGEST = make_digest(DigestType.CRC32C, b"")
 _BATCH_BYTES = 1 << 20
 
+Address = tuple[str, int]
 
-async def copies(store: MetadataReader, ledger_ids: list[int]) -> dict[tuple[int, int], list[bytes]]:
-    """The payloads of each entry, one for every bookie of its ensemble that holds it; each passed its digest."""
-    found: dict[tuple[int, int], list[bytes]] = {}
-    for ledger_id in ledger_ids:
-        metadata, _ = await LedgerStoreReader(store).read(ledger_id)
-        for bookie, first, last in _spans(metadata):
-            for entry, payload in await _read(bookie, ledger_id, first, last):
-                found.setdefault((ledger_id, entry), []).append(payload)
+
+@dataclass(slots=True)
+class Copies:
+    """The payloads of each entry, one for every bookie of its ensemble that holds it; `bad` fail their digest."""
+
+    payloads: dict[int, list[bytes]] = field(default_factory=dict)
+    bad: list[tuple[str, int]] = field(default_factory=list)  # bookie, entry
+
+
+async def copies(store: MetadataReader, ledger_id: int, addresses: Mapping[str, Address] | None = None) -> Copies:
+    """Every copy of every entry of a closed ledger. `addresses`: where bookies are, if not where their ids say."""
+    metadata, _ = await LedgerStoreReader(store).read(ledger_id)
+    found = Copies()
+    for bookie, first, last in _spans(metadata):
+        host, port = bookie.rsplit(":", 1)
+        address = (addresses or {}).get(bookie, (host, int(port)))
+        await _read(found, bookie, address, ledger_id, first, last)
     return found
 
 
@@ -36,25 +48,24 @@ def _spans(metadata: LedgerMetadata) -> list[tuple[str, int, int]]:
     ]
 
 
-async def _read(bookie: str, ledger_id: int, first: int, last: int) -> list[tuple[int, bytes]]:
-    host, port = bookie.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port))
-    found, entry = [], first
+async def _read(found: Copies, bookie: str, address: Address, ledger_id: int, first: int, last: int) -> None:
+    reader, writer = await asyncio.open_connection(*address, limit=2 * _BATCH_BYTES)
+    entry = first
     try:
         while entry <= last:
             writer.write(wire.encode_batch_read(ledger_id, entry, 1, 0, _BATCH_BYTES))
             head = await reader.readexactly(4)
             response = wire.decode_response(head + await reader.readexactly(int.from_bytes(head, "big")))
             if response.error != Code.OK:
-                assert response.error in (Code.NO_ENTRY, Code.NO_LEDGER), response
+                assert response.error in (Code.NO_ENTRY, Code.NO_LEDGER, Code.IO_ERROR), response
                 entry += 1
                 continue
             for stored in wire.batch_entries(response.body):
                 opened = open_entry(stored, ledger_id, entry, _DIGEST)
-                assert opened is not None, f"bookie {bookie}: entry {ledger_id}:{entry} fails its digest"
-                if entry <= last:
-                    found.append((entry, opened.payload))
+                if opened is None:
+                    found.bad.append((bookie, entry))
+                elif entry <= last:
+                    found.payloads.setdefault(entry, []).append(opened.payload)
                 entry += 1
     finally:
         writer.close()
-    return found
