@@ -1,15 +1,30 @@
-FROM python:3.13-slim
-
-RUN useradd --create-home --uid 1000 mledger && install -d -o mledger /data
-WORKDIR /opt/mledger
-COPY pyproject.toml README.md LICENSE ./
+# One image for bookies and the command. Debian's own Python, nothing that is only needed to install.
+FROM debian:12.12-slim AS install
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends python3-venv ca-certificates \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
 COPY tools/constraints.txt tools/
+RUN python3 -m venv /opt/mledger
+COPY pyproject.toml README.md LICENSE ./
 COPY bookie bookie
 COPY cli cli
 COPY metastore metastore
 COPY mledger mledger
-RUN pip install --no-cache-dir -c tools/constraints.txt .
+COPY pytest_mledger pytest_mledger
+COPY snapshot snapshot
+RUN /opt/mledger/bin/pip install --no-cache-dir --no-compile -c tools/constraints.txt . \
+    && /opt/mledger/bin/pip uninstall -y pip setuptools \
+    && find /opt/mledger -type d -name tests -prune -exec rm -rf {} +
 
+FROM debian:12.12-slim
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends python3 \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
+    && useradd --create-home --uid 1000 mledger \
+    && install -d -o mledger -g mledger /data
+COPY --from=install /opt/mledger /opt/mledger
+ENV PATH=/opt/mledger/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 USER mledger
 WORKDIR /data
 VOLUME /data

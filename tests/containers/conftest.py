@@ -1,0 +1,146 @@
+"""The engine, the images, and a cluster of containers, once for the suite."""
+
+import os
+
+os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # testcontainers reads it when it is imported
+
+import contextlib
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import yaml
+from testcontainers.core.container import DockerContainer
+
+from metastore.launcher import four_letter_word, free_port
+from tests.support.containers import IMAGE, ROOT, NoEngine, Project, build_images, engine, run
+
+ZOOKEEPERS = 3
+BOOKIES = 4
+ZOOKEEPER_IMAGE = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["zookeeper-1"]["image"]
+START_S = 90
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Look every 50 ms; TimeoutError names what did not come."""
+    deadline = time.monotonic() + START_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {START_S} s")
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def images() -> Iterator[None]:
+    """An engine that answers, with the images of this checkout; where there is none the tests are skipped by name."""
+    try:
+        with engine():
+            build_images()
+            yield
+    except NoEngine as reason:
+        pytest.skip(f"containers: {reason}")
+
+
+@pytest.fixture
+def project(images: None) -> Iterator[Project]:
+    """The compose files' services, gone with their volumes in the end."""
+    names = [f"ZOOKEEPER_{n}_{kind}" for n in (1, 2, 3) for kind in ("PORT", "PEER_PORT", "ELECTION_PORT")]
+    names += [f"BOOKIE_{n}_PORT" for n in range(1, BOOKIES + 1)]
+    project = Project(f"mledger-{uuid.uuid4().hex[:8]}", {name: str(free_port()) for name in names})
+    yield project
+    project("down", "--volumes")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Three ZooKeeper nodes and four bookies, a container each, on the host's loopback."""
+
+    zookeepers: list[DockerContainer]
+    bookies: dict[str, DockerContainer]
+    url: str
+
+    def kill(self, container: DockerContainer) -> None:
+        """End a container by SIGKILL."""
+        container.get_wrapped_container().kill()
+
+    def start(self, *containers: DockerContainer) -> None:
+        """Start killed containers on what they had written, and wait until all serve."""
+        for each in containers:
+            each.get_wrapped_container().start()
+        self.wait()
+
+    def leader(self) -> DockerContainer:
+        """The ZooKeeper node that leads."""
+        modes = [_mode(each) for each in self._addresses()]
+        return self.zookeepers[modes.index("leader")]
+
+    def wait(self) -> None:
+        """Until every node serves and every bookie answers."""
+        wait_until(lambda: sorted(map(_mode, self._addresses())) == ["follower", "follower", "leader"], "ZooKeeper")
+        for bookie_id in self.bookies:
+            wait_until(lambda where=bookie_id: _answers(where), f"bookie {bookie_id}")
+
+    def mledger(self, *arguments: str) -> str:
+        """Run the command in a container of its own."""
+        return run(
+            *("docker", "run", "--rm", "--network", "host", "--env", f"MLEDGER_METADATA={self.url}", IMAGE),
+            *arguments,
+        )
+
+    def _addresses(self) -> list[str]:
+        return self.url.removeprefix("zk://").split(",")
+
+
+def _mode(address: str) -> str:
+    """`leader`, `follower`, or nothing while it does not serve."""
+    host, port = address.split(":")
+    with contextlib.suppress(OSError):
+        for line in four_letter_word("srvr", host, int(port), 1.0).splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ")
+    return ""
+
+
+def _answers(bookie_id: str) -> bool:
+    host, port = bookie_id.split(":")
+    try:
+        socket.create_connection((host, int(port)), 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _zookeeper(number: int, servers: str) -> DockerContainer:
+    container = DockerContainer(ZOOKEEPER_IMAGE).with_kwargs(network_mode="host")
+    settings = {"ZOO_MY_ID": str(number), "ZOO_SERVERS": servers, "ZOO_4LW_COMMANDS_WHITELIST": "srvr"}
+    for key, value in settings.items():
+        container = container.with_env(key, value)
+    return container
+
+
+def _bookie(url: str, port: int) -> DockerContainer:
+    command = ["-m", "bookie.server", "--metadata", url, "--dir", "/data", "--port", str(port)]
+    return DockerContainer(IMAGE).with_kwargs(network_mode="host", entrypoint="python").with_command(command)
+
+
+@pytest.fixture(scope="session")
+def cluster(images: None) -> Iterator[Cluster]:
+    """A cluster of containers."""
+    clients = [free_port() for _ in range(ZOOKEEPERS)]
+    servers = " ".join(
+        f"server.{number}=127.0.0.1:{free_port()}:{free_port()};127.0.0.1:{client}"
+        for number, client in enumerate(clients, 1)
+    )
+    url = "zk://" + ",".join(f"127.0.0.1:{port}" for port in clients)
+    ports = [free_port() for _ in range(BOOKIES)]
+    with contextlib.ExitStack() as stack:
+        zookeepers = [stack.enter_context(_zookeeper(number, servers)) for number in range(1, ZOOKEEPERS + 1)]
+        cluster = Cluster(zookeepers, {}, url)
+        cluster.wait()
+        cluster.mledger("metadata", "init")
+        cluster.bookies.update((f"127.0.0.1:{port}", stack.enter_context(_bookie(url, port))) for port in ports)
+        cluster.wait()
+        yield cluster

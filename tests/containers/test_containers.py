@@ -1,0 +1,122 @@
+"""A cluster in containers: started by the compose files and by testcontainers, killed and started again."""
+
+import json
+
+import pytest
+
+import mledger
+from metastore.ledgers import LedgerStoreReader
+from tests.containers.conftest import BOOKIES, ZOOKEEPERS, wait_until
+from tests.support.aio import run
+from tests.support.containers import IMAGE
+from tests.support.containers import run as run_command
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
+
+TOPIC = "persistent://public/default/orders"
+CONFIG = mledger.ManagedLedgerConfig(
+    ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, retention_time_ms=-1, retention_size_in_mb=-1
+)
+
+
+def with_cluster(cluster, work):
+    async def main():
+        async with mledger.open_cluster(cluster.url, config=CONFIG) as opened:
+            return await work(opened)
+
+    return run(main())
+
+
+async def write(topic, payloads):
+    return [position for where in await topic.append(payloads) for position in where.positions()]
+
+
+def test_compose_brings_a_cluster_up_that_keeps_its_topics_and_takes_it_down(project):
+    project("up", "--detach", "--no-build")
+    wait_until(lambda: list(project.states().values()).count("") == 0 and all_healthy(project), "the cluster's health")
+    assert "created" in project.mledger("topics", "create", TOPIC)
+    project.mledger("cursors", "create", TOPIC, "billing")
+    project("restart")
+    wait_until(lambda: all_healthy(project), "the cluster's health after a restart")
+    bookies = json.loads(project.mledger("bookies", "list", "--output", "json"))
+    assert [each["state"] for each in bookies] == ["writable"] * BOOKIES
+    (cursor,) = json.loads(project.mledger("cursors", "list", TOPIC, "--output", "json"))
+    assert (cursor["cursor"], cursor["backlog"]) == ("billing", 0)
+    project("down", "--volumes")
+    assert project.states() == {}
+
+
+def all_healthy(project):
+    states = project.states()
+    return len(states) == ZOOKEEPERS + BOOKIES and all("(healthy)" in state for state in states.values())
+
+
+def test_the_image_runs_as_an_ordinary_user(images):
+    assert run_command("docker", "run", "--rm", "--network", "host", "--entrypoint", "id", IMAGE, "-u") == "1000\n"
+
+
+def test_the_image_holds_nothing_that_only_installs(images):
+    command = ("docker", "run", "--rm", "--network", "host", "--entrypoint", "sh", IMAGE, "-c")
+    assert run_command(*command, "command -v pip gcc javac; true") == ""
+
+
+def test_a_topic_lives_on_while_a_bookie_container_is_killed_and_started_again(cluster):
+    topic = "persistent://public/default/bookie-killed"
+
+    async def work(opened):
+        ledger = await opened.create_topic(topic)
+        cursor = await ledger.open_cursor("billing")
+        positions = await write(ledger, [b"before %d" % number for number in range(500)])
+        first = (await LedgerStoreReader(opened.metadata).read(ledger.ledgers[-1].ledger_id))[0].ensemble[0]
+        cluster.kill(cluster.bookies[first])
+        positions += await write(ledger, [b"after %d" % number for number in range(500)])
+        await cursor.acknowledge(positions[:300] + positions[700:])
+        cluster.start(cluster.bookies[first])
+        entries = await cursor.read(1000)
+        await ledger.close()
+        return [entry.payload for entry in entries], cursor.backlog
+
+    payloads, backlog = with_cluster(cluster, work)
+    assert backlog == 400
+    assert payloads == [b"before %d" % n for n in range(300, 500)] + [b"after %d" % n for n in range(200)]
+
+
+def test_an_owner_goes_on_when_the_zookeeper_leader_is_killed(cluster):
+    async def work(opened):
+        ledger = await opened.create_topic("persistent://public/default/leader-killed")
+        await write(ledger, [b"before"])
+        leader = cluster.leader()
+        cluster.kill(leader)
+        await write(ledger, [b"after"])
+        await ledger.roll_over()
+        await write(ledger, [b"in a new ledger"])
+        cluster.start(leader)
+        await ledger.close()
+        return ledger.number_of_entries
+
+    assert with_cluster(cluster, work) == 3
+
+
+def test_every_cursor_comes_back_after_all_containers_were_killed(cluster):
+    topic = "persistent://public/default/all-killed"
+
+    async def crash(opened):
+        ledger = await opened.create_topic(topic)
+        cursors = [await ledger.open_cursor(name) for name in ("cumulative", "holes")]
+        positions = await write(ledger, [b"entry %d" % number for number in range(200)])
+        await cursors[0].acknowledge_cumulative(positions[49])
+        await cursors[1].acknowledge(positions[10:20:2])
+        for container in (*cluster.bookies.values(), *cluster.zookeepers):
+            cluster.kill(container)
+        await ledger.abandon()
+        cluster.start(*cluster.zookeepers, *cluster.bookies.values())
+
+    with_cluster(cluster, crash)
+    done = json.loads(cluster.mledger("cursors", "recover", topic, "--apply", "--take-over", "--output", "json"))[
+        "done"
+    ]
+    assert {each["cursor"]: (each["backlog"], each["holes"]) for each in done} == {
+        "cumulative": (150, 0),
+        "holes": (195, 5),
+    }
+    assert "entry 199" in cluster.mledger("topics", "read", topic)

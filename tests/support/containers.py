@@ -1,0 +1,108 @@
+"""A Docker engine, the images, and how to run the compose files: found, or made where that is possible."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ENGINE = ROOT / "tools" / "containers" / "engine"
+BASE_IMAGES = ROOT / "tools" / "containers" / "base-images"
+IMAGE = "mledger"
+
+
+class NoEngine(Exception):
+    """No Docker engine answers and none can be started here; says why."""
+
+
+def run(*command: str | Path, timeout: float = 300, **environment: str) -> str:
+    """Run a command in the project's directory and return what it printed; AssertionError shows all of it."""
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def succeeds(*command: str) -> bool:
+    """Whether a command is there and ends with 0."""
+    try:
+        return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def engine() -> Iterator[None]:
+    """Have DOCKER_HOST name an engine that answers: the machine's own, or one started for this test run."""
+    if shutil.which("docker") is None:
+        raise NoEngine("no docker command: install Docker (Debian: apt-get install docker.io)")
+    if succeeds("docker", "info", "--format", "{{.ServerVersion}}"):
+        yield
+        return
+    directory = tempfile.mkdtemp(prefix="mledger-engine-")
+    before = os.environ.get("DOCKER_HOST")
+    started = subprocess.run([ENGINE, "up", directory], capture_output=True, text=True, timeout=120)
+    try:
+        if started.returncode:
+            raise NoEngine(f"no Docker engine answers, and {started.stderr.strip()}")
+        os.environ["DOCKER_HOST"] = started.stdout.strip()
+        yield
+    finally:
+        subprocess.run([ENGINE, "down", directory], capture_output=True, timeout=120, check=True)
+        os.environ.pop("DOCKER_HOST", None)
+        if before is not None:
+            os.environ["DOCKER_HOST"] = before
+
+
+def build_images() -> None:
+    """The base images, fetched or made, and the image of this checkout."""
+    run(BASE_IMAGES, timeout=600)
+    # the builder of today's engines where it is installed, else the one that every engine has
+    buildkit = "1" if succeeds("docker", "buildx", "version") else "0"
+    run("docker", "build", "--network", "host", "--tag", IMAGE, ".", timeout=600, DOCKER_BUILDKIT=buildkit)
+
+
+def compose_command() -> list[str]:
+    """`docker compose`, or the older program of its own; NoEngine when there is neither."""
+    if succeeds("docker", "compose", "version"):
+        return ["docker", "compose"]
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    raise NoEngine("no docker compose: install its plugin, or docker-compose")
+
+
+@dataclass
+class Project:
+    """The compose files' services on 127.0.0.1, at ports of their own."""
+
+    name: str
+    ports: dict[str, str]
+    compose: list[str] = field(default_factory=compose_command)
+
+    def __call__(self, *arguments: str, timeout: float = 300) -> str:
+        """Run a compose command and return what it printed."""
+        files = ("-f", "compose.yaml", "-f", "compose.loopback.yaml", "-p", self.name)
+        return run(*self.compose, *files, *arguments, timeout=timeout, **self.ports)
+
+    def mledger(self, *arguments: str) -> str:
+        """Run the `mledger` command in a container."""
+        return self("run", "--rm", "cli", *arguments)
+
+    def states(self) -> dict[str, str]:
+        """Each server's container and its health."""
+        listed = run(
+            *("docker", "ps", "--filter", f"label=com.docker.compose.project={self.name}"),
+            *("--format", '{{.Label "com.docker.compose.service"}}\t{{.Status}}'),
+        )
+        return dict(line.split("\t", 1) for line in listed.splitlines())
