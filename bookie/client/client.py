@@ -18,6 +18,8 @@ from bookie.client.peek import Peek, PeekedEnd, closed_end, find_confirmed_end, 
 from bookie.client.placement import check_quorums, plan_ensemble
 from bookie.client.pool import BookiePool, Lane
 from bookie.client.reader import BadReplica, LedgerReader
+from bookie.client.replica_check import CopiesSink, Pace, ReplicaCheck, ignore_copies
+from bookie.client.replicas import LedgerCheck
 from bookie.client.writer import LedgerWriter
 from bookie.digest import Digest, make_digest
 from bookie.errors import (
@@ -38,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_IDS = 1000  # drawn for one ledger
 _MOST_ENSEMBLES = 10  # tried for one ledger
+_MOST_CHECKS = 3  # of one ledger whose metadata changes meanwhile
 
 Also = Callable[[int], Sequence[Operation]]
 
@@ -99,6 +102,33 @@ class BookKeeperReader:
     async def bookies(self) -> list[BookieRegistration]:
         """The bookies registered now."""
         return await self._pool.registrations(fresh=True)
+
+    async def check_ledger(
+        self, ledger_id: int, pace: Pace | None = None, on_copies: CopiesSink = ignore_copies
+    ) -> LedgerCheck:
+        """Read every copy of every entry of the ledger and hold it to its digest; nothing is fenced or written.
+
+        Of a ledger that is not closed the entries up to its last-add-confirmed are looked at. The ledger's own password
+        is used, where its metadata has it. What looks bad is looked at again if the metadata changed meanwhile.
+
+        Raises:
+            NoSuchLedger (it was deleted), BookieUnavailable (the end of one that is not closed cannot be found).
+        """
+        check = ReplicaCheck(self._pool, pace or Pace(), on_copies)
+        metadata, version = await self._read_metadata(ledger_id)
+        for _ in range(_MOST_CHECKS):
+            guard = _guard(ledger_id, metadata, metadata.password or b"", None)
+            end = closed_end(metadata)
+            if metadata.state is not LedgerState.CLOSED:
+                end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
+            found = await check.check(ledger_id, metadata, guard, end.last_entry, end.warnings)
+            if not found.bad:
+                return found
+            before = version
+            metadata, version = await self._read_metadata(ledger_id)
+            if version == before:
+                return found
+        return found
 
     async def close(self) -> None:
         """Close the connections to bookies."""

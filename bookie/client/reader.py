@@ -14,6 +14,7 @@ from bookie.client.config import ClientConfig
 from bookie.client.framing import StoredEntry, open_batch, open_entry
 from bookie.client.pool import BookiePool
 from bookie.client.quorum import write_set
+from bookie.client.replicas import DAMAGED, MISSING
 from bookie.digest import Digest
 from bookie.errors import (
     BookieError,
@@ -31,8 +32,6 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 512 << 10  # asked of one bookie at once
 _CHUNKS_IN_FLIGHT = 6
 _SINGLE_IN_FLIGHT = 256
-DAMAGED = "it fails its digest"
-MISSING = "it is not there"
 _BATCH_ROOM = 64  # what a batch answer's head and an entry's digest take beside the payloads
 
 
