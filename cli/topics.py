@@ -10,6 +10,7 @@ import click
 import mledger
 from cli import payloads
 from cli.context import Session, session_options
+from cli.described_topics import described_partitions, described_topic
 from cli.entries import EntryWriter
 from cli.looking import looking
 from cli.output import Record, Table, columns, fields, pairs
@@ -17,9 +18,20 @@ from cli.parameters import PositionType, Properties, PropertyType
 from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.paths import TopicName
 from metastore.position import Position
-from mledger.inspect import Inspector, TopicInspection
+from metastore.url import open_store
+from mledger.inspect import Inspector
+from mledger.partitions import (
+    PartitionsPlan,
+    check_not_partitioned,
+    create_missing_partitions,
+    create_partitioned_topic,
+    list_partitioned,
+    present_partitions,
+    read_partitioned,
+)
 
 WINDOW_BATCHES = 8
+MAX_PARTITIONS = 100_000
 
 
 @click.group()
@@ -37,13 +49,31 @@ def topics() -> None:
     metavar="KEY=VALUE",
     help="A property to keep with it.",
 )
+@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), help="Create a partitioned topic of so many.")
+@click.option("--missing", is_flag=True, help="Create the partitions of a partitioned topic that are not there.")
 @write_options
 @session_options
 @click.pass_obj
-def create(session: Session, topic: str, properties: Properties, options: WriteOptions) -> None:
-    """Create TOPIC, persistent://tenant/namespace/topic, with a first ledger."""
+def create(
+    session: Session, topic: str, properties: Properties, partitions: int | None, missing: bool, options: WriteOptions
+) -> None:
+    """Create TOPIC, persistent://tenant/namespace/topic, with a first ledger.
+
+    With --partitions TOPIC becomes a partitioned topic, as Pulsar makes it: its partitions are topics of their own,
+    TOPIC-partition-0 and on, and get their first ledger when they are first opened.
+    """
     name = TopicName.parse(topic)
-    session.run(_create(session.url, str(name), dict(properties), options))
+    if missing and (partitions or properties):
+        raise click.UsageError("--missing takes what there is: leave --partitions and --property out")
+    if partitions or missing:
+        plan = session.run(_create_partitioned(session.url, str(name), partitions, dict(properties)))
+        created = [str(name.partition(index)) for index in plan.missing]
+        if session.output.json:
+            session.output.record(Record(fields(topic=str(name), created=tuple(created))))
+        else:
+            session.output.line(f"created {len(created)} partitions of {name}")
+        return
+    session.run(_create(session.url, name, dict(properties), options))
     if session.output.json:
         session.output.record(Record(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
     else:
@@ -52,12 +82,19 @@ def create(session: Session, topic: str, properties: Properties, options: WriteO
 
 @topics.command("list", epilog="Example: mledger topics list public/default")
 @click.argument("namespace", default="")
+@click.option("--partitioned", is_flag=True, help="Only the partitioned topics, and how many partitions they have.")
 @session_options
 @click.pass_obj
-def list_command(session: Session, namespace: str) -> None:
-    """List the topics, or those of NAMESPACE: tenant or tenant/namespace."""
-    found = session.run(_list(session.url, namespace))
-    session.output.table(Table("topics", columns("topic", "managed_ledger"), tuple(found)))
+def list_command(session: Session, namespace: str, partitioned: bool) -> None:
+    """List the topics, or those of NAMESPACE: tenant or tenant/namespace.
+
+    Each partition of a partitioned topic is a topic.
+    """
+    if partitioned:
+        session.output.table(session.run(_list_partitioned(session.url, namespace)))
+    else:
+        found = session.run(_list(session.url, namespace))
+        session.output.table(Table("topics", columns("topic", "managed_ledger", "partition_of"), tuple(found)))
 
 
 @topics.command(epilog="Example: mledger topics describe orders")
@@ -65,27 +102,11 @@ def list_command(session: Session, namespace: str) -> None:
 @session_options
 @click.pass_obj
 def describe(session: Session, topic: str) -> None:
-    """Show TOPIC's ledgers, its end and its cursors; nothing is changed and nothing is fenced."""
-    found = session.run(_describe(session.url, str(TopicName.parse(topic))))
-    ledger_columns = columns("ledger_id", "entries", "size", "state", "closed_ms")
-    ledgers = tuple(
-        (each.ledger_id, each.entries, each.size, _ledger_state(each.closed, each.unconfirmed), each.timestamp or None)
-        for each in found.ledgers
-    )
-    facts = fields(
-        topic=topic,
-        managed_ledger=found.managed_ledger,
-        entries=found.entries,
-        size=found.size,
-        last_confirmed=str(found.last_confirmed),
-        terminated=str(found.terminated) if found.terminated else None,
-        owner=str(found.owner) if found.owner else None,
-        properties=pairs(found.properties),
-        cursors=tuple(found.cursors),
-        metadata_version=found.version,
-        warnings=tuple(found.warnings),
-    )
-    session.output.record(Record(facts, (Table("ledgers", ledger_columns, ledgers),)))
+    """Show TOPIC's ledgers, its end and its cursors; nothing is changed and nothing is fenced.
+
+    Of a partitioned topic it shows the partitions.
+    """
+    session.output.record(session.run(_describe(session.url, topic)))
 
 
 @topics.command(epilog="Example: seq 1000 | mledger topics produce orders")
@@ -141,21 +162,50 @@ def read(
     session.run(_read(session, str(TopicName.parse(topic)), first, last, limit, raw))
 
 
-async def _create(url: str, name: str, properties: dict[str, str], options: WriteOptions) -> None:
+async def _create(url: str, name: TopicName, properties: dict[str, str], options: WriteOptions) -> None:
     async with mledger.open_cluster(url, config=options.config) as cluster:
-        topic = await cluster.create_topic(name, properties=properties)
+        await check_not_partitioned(cluster.metadata, name)
+        topic = await cluster.create_topic(str(name), properties=properties)
         await topic.close()
 
 
-async def _list(url: str, namespace: str) -> list[tuple[str, str]]:
+async def _create_partitioned(
+    url: str, name: str, partitions: int | None, properties: dict[str, str]
+) -> PartitionsPlan:
+    async with await open_store(url) as store:
+        if partitions is None:
+            return await create_missing_partitions(store, name)
+        return await create_partitioned_topic(store, name, partitions, properties)
+
+
+async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:
     async with looking(url) as cluster:
         found = await Inspector(cluster.metadata, cluster.bookies).topics(namespace)
-    return [(str(name), name.managed_ledger_name) for name in found]
+        partitioned = {topic for topic, _ in await list_partitioned(cluster.metadata, namespace)}
+    return [
+        (str(name), name.managed_ledger_name, str(name.partitioned) if name.partitioned in partitioned else None)
+        for name in found
+    ]
 
 
-async def _describe(url: str, name: str) -> TopicInspection:
+async def _list_partitioned(url: str, namespace: str) -> Table:
     async with looking(url) as cluster:
-        return await Inspector(cluster.metadata, cluster.bookies).topic(name)
+        found = await list_partitioned(cluster.metadata, namespace)
+        present = [len(await present_partitions(cluster.metadata, topic)) for topic, _ in found]
+    rows = tuple(
+        (str(topic), record.partitions, existing, record.deleted, pairs(record.properties or ()))
+        for (topic, record), existing in zip(found, present, strict=True)
+    )
+    return Table("topics", columns("topic", "partition_count", "existing", "being_deleted", "properties"), rows)
+
+
+async def _describe(url: str, topic: str) -> Record:
+    name = TopicName.parse(topic)
+    async with looking(url) as cluster:
+        inspector = Inspector(cluster.metadata, cluster.bookies)
+        if await read_partitioned(cluster.metadata, name) is not None:
+            return described_partitions(topic, await inspector.partitioned(str(name)))
+        return described_topic(topic, await inspector.topic(str(name)))
 
 
 async def _produce(
@@ -194,9 +244,3 @@ async def _read(
             if left is not None and left <= 0:
                 break
     writer.flush()
-
-
-def _ledger_state(closed: bool, unconfirmed: bool) -> str:
-    if closed:
-        return "closed"
-    return "open, end unconfirmed" if unconfirmed else "open"

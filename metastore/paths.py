@@ -5,7 +5,7 @@ Topic and cursor names stand in paths as Java's URLEncoder writes them. A manage
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote_plus, unquote_plus
 
 from metastore.errors import InvalidName
@@ -15,9 +15,12 @@ LEDGERS = "/ledgers"
 PENDING = "/mledger/pending"
 DELETIONS = "/mledger/deletions"
 OWNERS = "/mledger/owners"
+PARTITIONED_TOPICS = "/admin/partitioned-topics"
 
 PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
+PARTITION = "-partition-"
+MAX_PARTITION = (1 << 31) - 1
 
 MAX_LEDGER_ID = (1 << 63) - 1
 FIRST_LONG_ID = (1 << 31) - 1
@@ -108,6 +111,30 @@ class TopicName:
     def managed_ledger_path(self) -> str:
         """Where its record is."""
         return f"{MANAGED_LEDGERS}/{self.managed_ledger_name}"
+
+    @property
+    def partitioned_topic_path(self) -> str:
+        """Where Pulsar keeps how many partitions it has, if it is partitioned."""
+        return f"{PARTITIONED_TOPICS}/{self._namespace}/{self.domain}/{encode_name(self.local_name)}"
+
+    @property
+    def partition_index(self) -> int | None:
+        """Which partition of `partitioned` it is by its name, None if by its name it is none."""
+        _, found, number = self.local_name.rpartition(PARTITION)
+        if not found or not number.isdecimal() or len(str(int(number))) != len(number) or int(number) > MAX_PARTITION:
+            return None
+        return int(number)
+
+    @property
+    def partitioned(self) -> "TopicName":
+        """The topic that it is a partition of by its name, else itself."""
+        if self.partition_index is None:
+            return self
+        return replace(self, local_name=self.local_name.rpartition(PARTITION)[0])
+
+    def partition(self, index: int) -> "TopicName":
+        """Its partition `index`, from 0."""
+        return replace(self, local_name=f"{self.local_name}{PARTITION}{index}")
 
     @property
     def _namespace(self) -> str:

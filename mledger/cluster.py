@@ -8,19 +8,21 @@ from bookie.client.client import BookKeeper
 from bookie.client.config import ClientConfig
 from metastore.codec import encode_managed_ledger_info
 from metastore.errors import MetadataError, NodeExists
+from metastore.gathered import gathered
 from metastore.paths import TopicName, managed_ledger_path
 from metastore.records import ManagedLedgerInfo
 from metastore.store import MetadataReader, MetadataStore
 from metastore.url import open_store
 from mledger.config import ManagedLedgerConfig
 from mledger.deleting import delete_managed_ledger
-from mledger.errors import TopicExists, TopicNotFound
+from mledger.errors import TopicExists
 from mledger.events import EventSink, ignore_events
 from mledger.inspect import Inspector
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.managed_ledger import ManagedLedger, TopicState
 from mledger.opening import open_managed_ledger, wall_clock_ms
 from mledger.ownership import check_owner
+from mledger.partitions import no_such_topic
 
 SESSION_TIMEOUT_S = 10.0
 NEW_VERSION = 0
@@ -40,7 +42,7 @@ async def open_cluster(
     `config` is that of topics opened without one of their own, `client` that of the bookie client; `session_timeout` in
     seconds; `now_ms` is the clock, ms since 1970. Raises InvalidMetadataUrl, StoreUnavailable.
     """
-    store = await open_store(url, session_timeout=session_timeout)
+    store = gathered(await open_store(url, session_timeout=session_timeout))
     async with store:
         bookkeeper = BookKeeper(store, client)
         cluster = Cluster(store, bookkeeper, config or ManagedLedgerConfig(), session_timeout, now_ms)
@@ -129,7 +131,7 @@ class Cluster:
         topic = TopicName.parse(name)
         if not await self._store.exists(topic.managed_ledger_path):
             if not create:
-                raise TopicNotFound(f"there is no topic {topic}: create it first")
+                raise await no_such_topic(self._store, topic)
             with contextlib.suppress(TopicExists):
                 return await self.create_topic(name, config=config, events=events, on_step=on_step)
         already = self._open.get(topic.managed_ledger_name)
@@ -149,7 +151,7 @@ class Cluster:
         if managed_ledger is not None:
             await managed_ledger.abandon()
         if not await self._store.exists(topic.managed_ledger_path):
-            raise TopicNotFound(f"there is no topic {topic}: list those there are")
+            raise await no_such_topic(self._store, topic)
         await check_owner(
             self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
         )

@@ -11,6 +11,7 @@ from bookie.client.reader import LedgerReader
 from bookie.errors import NoSuchLedger
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from metastore.errors import InvalidName, MledgerError, NodeNotFound
+from metastore.partitioned import PartitionedTopic
 from metastore.paths import MANAGED_LEDGERS, PERSISTENT, TopicName, encode_name, managed_ledger_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
@@ -20,12 +21,14 @@ from mledger.cursor_set import cursor_name
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledger_list import LedgerEnd, LedgerList, ledgers_to_recover, plan_open
 from mledger.ownership import Owner, find_owner
+from mledger.partitions import no_such_topic, read_partitioned
 from mledger.reading import Entry
 from mledger.state_reading import StateLedger, find_state
 
 READ_ENTRIES = 1000
 READ_BYTES = 4 << 20
 AT_ONCE = 64
+PARTITIONS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,16 @@ class TopicInspection:
     cursors: tuple[str, ...]
     owner: Owner | None
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedInspection:
+    """A partitioned topic as it is now; a partition without a managed ledger is None."""
+
+    topic: TopicName
+    version: int
+    record: PartitionedTopic
+    partitions: tuple[TopicInspection | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +156,32 @@ class Inspector:
             warnings=warnings,
         )
 
+    async def partitioned(self, name: str) -> PartitionedInspection:
+        """The partitioned topic with each partition as it is; TopicNotFound if it is not partitioned."""
+        topic = TopicName.parse(name)
+        found = await read_partitioned(self._store, topic)
+        if found is None:
+            raise TopicNotFound(f"there is no partitioned topic {topic}: list those there are")
+        at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+
+        async def look(index: int) -> TopicInspection | None:
+            async with at_once:
+                try:
+                    return await self.topic(str(topic.partition(index)))
+                except TopicNotFound:
+                    return None
+
+        partitions = await asyncio.gather(*map(look, range(found[0].partitions)))
+        return PartitionedInspection(topic, found[1], found[0], tuple(partitions))
+
     async def cursors(self, name: str, cursor: str | None = None) -> list[CursorInspection]:
         """What opening the topic would do to its cursors, or to one: the dry run of recovery.
 
         One whose state cannot be read is in the list with its error. Raises TopicNotFound, CursorNotFound.
         """
-        topic = await self._topic(name)
+        return await self._cursors_of(await self._topic(name), name, cursor)
+
+    async def _cursors_of(self, topic: _Topic, name: str, cursor: str | None) -> list[CursorInspection]:
         ledger_list, _ = topic.ledger_list()
         children = await self._store.children(topic.path)
         if cursor is not None:
@@ -166,6 +199,12 @@ class Inspector:
         return await asyncio.gather(
             *(look(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None)
         )
+
+    async def cursor_on(self, name: str, cursor: str) -> tuple[CursorInspection, "TopicView"]:
+        """One cursor as `cursors` tells, and the topic that it stands on. TopicNotFound, CursorNotFound."""
+        topic = await self._topic(name)
+        (found,) = await self._cursors_of(topic, name, cursor)
+        return found, TopicView(self, topic.ledger_list()[0])
 
     async def read(
         self, name: str, first: Position | None = None, last: Position | None = None
@@ -193,11 +232,15 @@ class Inspector:
         try:
             node = await self._store.get(path)
         except NodeNotFound:
-            raise TopicNotFound(f"there is no topic {topic}: list those there are, or create it") from None
+            raise await no_such_topic(self._store, topic) from None
         info = decode_managed_ledger_info(node.data, path).value
         wanted = ledgers_to_recover(info) if peek else ()
         peeks = await asyncio.gather(*(self._peek(ledger_id) for ledger_id in wanted))
         return _Topic(path, node, info, dict(zip(wanted, peeks, strict=True)))
+
+    async def peek(self, ledger_id: int) -> Peek:
+        """A ledger as its bookies show it now; NoSuchLedger."""
+        return await self._bookkeeper.peek(ledger_id, self._password)
 
     async def _peek(self, ledger_id: int) -> Peek | None:
         try:
@@ -236,6 +279,21 @@ class Inspector:
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
         return _PeekedLedger(await self._bookkeeper.peek(ledger_id, self._password))
+
+
+class TopicView:
+    """A topic's ledgers as they were looked at, without one for writing, and its entries."""
+
+    def __init__(self, inspector: Inspector, ledgers: LedgerList) -> None:
+        self.ledgers = ledgers
+        self._inspector = inspector
+        self._peeks: dict[int, Peek] = {}
+
+    async def read_entry(self, position: Position) -> Entry:
+        """One entry; NoSuchLedger, NoSuchEntry, BookieUnavailable."""
+        if position.ledger_id not in self._peeks:
+            self._peeks[position.ledger_id] = await self._inspector.peek(position.ledger_id)
+        return Entry(position, await self._peeks[position.ledger_id].read(position.entry_id))
 
 
 def _is_unconfirmed(ledger: StateLedger) -> bool:

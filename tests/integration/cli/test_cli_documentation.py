@@ -85,11 +85,18 @@ def test_a_command_has_a_section_with_its_options_and_an_example(path, found) ->
 
 
 @pytest.mark.parametrize(("path", "found"), EVERY)
-def test_help_has_an_example_that_can_be_typed(path, found) -> None:
+def test_help_has_an_example_that_can_be_typed(path, found, tmp_path, monkeypatch) -> None:
     said = found.get_help(click.Context(found, info_name=path[-1], terminal_width=300, max_content_width=300))
-    example = re.search(rf"Examples?:\s(?:.*\s)?mledger.*? {' '.join(path[1:])}\b([^|&\n]*)", said, re.DOTALL)
-    assert example, said
-    found.make_context(path[-1], shlex.split(example[1]))
+    examples = re.search(r"Examples?:\s+(.*?)(?:\n\s*\n|\Z)", said, re.DOTALL)
+    assert examples, said
+    typed = re.search(rf"mledger\b[^\n]*? {' '.join(path[1:])}\b([^|&\n]*)", examples[1])
+    assert typed, said
+    arguments = shlex.split(typed[1])
+    monkeypatch.chdir(tmp_path)
+    for name in arguments:
+        if name.endswith((".json", ".conf")):  # a file that is to be there
+            (tmp_path / name).touch()
+    found.make_context(path[-1], arguments)
 
 
 def test_every_exit_code_is_in_the_document() -> None:
