@@ -5,7 +5,9 @@ import time
 import click
 
 from cli.context import Session, session_options
+from cli.cursor_changes import clear, reset, set_properties, skip
 from cli.looking import looking
+from cli.names import cursor_argument, optional_cursor_argument, topic_argument
 from cli.output import Output, Record, Table, Value, columns, fields, pairs, shorten, texts
 from cli.parameters import Properties, PropertyType, StartType
 from cli.writing import WriteOptions, opened_topic, write_options
@@ -15,18 +17,23 @@ from mledger.cursor_recovery import Start
 from mledger.events import Event
 from mledger.inspect import CursorInspection, Inspector
 
+CHANGING = (skip, reset, clear, set_properties)
 HOLES_SHOWN = 5
 LIST_COLUMNS = columns("cursor", "found_in", "rules", "position", "holes", "backlog", "warnings")
 
 
 @click.group()
 def cursors() -> None:
-    """Create, look at and recover the cursors of a topic."""
+    """Create, look at, move and recover the cursors of a topic."""
+
+
+for changing in CHANGING:
+    cursors.add_command(changing)
 
 
 @cursors.command(epilog="Example: mledger cursors create orders billing --at latest")
-@click.argument("topic")
-@click.argument("cursor")
+@topic_argument
+@cursor_argument
 @click.option(
     "--at",
     "start",
@@ -59,7 +66,7 @@ def create(
 
 
 @cursors.command("list", epilog="Example: mledger cursors list orders")
-@click.argument("topic")
+@topic_argument
 @session_options
 @click.pass_obj
 def list_command(session: Session, topic: str) -> None:
@@ -70,8 +77,8 @@ def list_command(session: Session, topic: str) -> None:
 
 
 @cursors.command(epilog="Example: mledger cursors describe orders billing")
-@click.argument("topic")
-@click.argument("cursor")
+@topic_argument
+@cursor_argument
 @session_options
 @click.pass_obj
 def describe(session: Session, topic: str, cursor: str) -> None:
@@ -82,8 +89,8 @@ def describe(session: Session, topic: str, cursor: str) -> None:
 
 
 @cursors.command(epilog="Example: mledger cursors recover orders")
-@click.argument("topic")
-@click.argument("cursor", required=False)
+@topic_argument
+@optional_cursor_argument
 @click.option("--apply", is_flag=True, help="Open the topic as its owner and carry the plan out.")
 @write_options
 @session_options
@@ -117,8 +124,8 @@ def recover(session: Session, topic: str, cursor: str | None, apply: bool, optio
 
 
 @cursors.command(epilog="Example: mledger cursors delete orders billing")
-@click.argument("topic")
-@click.argument("cursor")
+@topic_argument
+@cursor_argument
 @write_options
 @session_options
 @click.pass_obj

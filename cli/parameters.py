@@ -1,4 +1,8 @@
-"""Positions, cursor starts and properties as they are written on the command line."""
+"""Positions, cursor starts, places, times and properties as they are written on the command line."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
 
 import click
 
@@ -31,6 +35,47 @@ class StartType(click.ParamType[Start]):
         if value == "earliest" or value == "latest":
             return value
         return PositionType().convert(value, param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A moment, ms since 1970."""
+
+    ms: int
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{at}.{self.ms % 1000:03d}Z"
+
+
+Place = Literal["earliest", "latest"] | Position | Time
+
+
+class PlaceType(click.ParamType[Place]):
+    """Where a cursor is to read next: earliest, latest, a position, or a time."""
+
+    name = "place"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        """The place that `value` names; a time without an offset is UTC, a number alone ms since 1970."""
+        if value == "earliest" or value == "latest" or isinstance(value, Position | Time):
+            return value
+        text = str(value)
+        try:
+            return Time(int(text)) if text.isdecimal() else Position.parse(text)
+        except ValueError:
+            pass
+        try:
+            at = datetime.fromisoformat(text)
+            at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+            return Time(round(at.timestamp() * 1000))
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{text!r} is no place: give earliest, latest, LEDGER:ENTRY, or a time, 2026-01-31T12:00:00Z or ms "
+                "since 1970",
+                param,
+                ctx,
+            )
 
 
 class PropertyType(click.ParamType[tuple[str, str]]):

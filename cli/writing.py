@@ -12,6 +12,7 @@ import click
 import mledger
 from mledger.config import ManagedLedgerConfig, config_from_settings
 from mledger.events import EventSink, ignore_events
+from mledger.ledger_factory import StepHook, ignore_steps
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -52,7 +53,11 @@ def write_options(command: Command) -> Command:
 
 @asynccontextmanager
 async def opened_topic(
-    url: str, name: str, options: WriteOptions, events: EventSink = ignore_events
+    url: str,
+    name: str,
+    options: WriteOptions,
+    events: EventSink = ignore_events,
+    on_step: StepHook = ignore_steps,
 ) -> AsyncIterator[mledger.ManagedLedger]:
     """The topic, opened as its owner and closed cleanly in the end.
 
@@ -61,7 +66,9 @@ async def opened_topic(
         OwnedElsewhere: another owner was seen and did not go within a session time-out.
     """
     async with mledger.open_cluster(url, config=options.config) as cluster:
-        topic = await cluster.open_topic(name, take_over=options.take_over, create=False, events=events)
+        topic = await cluster.open_topic(
+            name, take_over=options.take_over, create=False, events=events, on_step=on_step
+        )
         try:
             yield topic
         finally:

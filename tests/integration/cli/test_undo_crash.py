@@ -1,4 +1,4 @@
-"""A changing command killed by -9 at each of its steps: nothing was changed, or an undo file says what may have been."""
+"""A changing command killed by -9 at each step: nothing was changed, or an undo file says what may have been."""
 
 import subprocess
 import sys

@@ -1,0 +1,250 @@
+"""`mledger cursors skip|reset|clear|set-properties`: cursors moved by hand, with a plan first and an undo file.
+
+The plan is made by looking only. Carrying it out opens the topic as its owner, moves the cursor, and closes cleanly.
+The topic is opened with everything kept: what the cursor leaves behind is trimmed by its next owner, not here, so that
+the command can be undone.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import click
+
+import mledger
+from cli import changing
+from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from cli.context import Session, session_options
+from cli.looking import Looking
+from cli.names import cursor_argument, topic_argument
+from cli.output import Record, fields, pairs
+from cli.parameters import Place, PlaceType, Properties, PropertyType, Time
+from cli.writing import WriteOptions, opened_topic, write_options
+from metastore.paths import TopicName, cursor_path
+from metastore.position import Position
+from metastore.records import NO_CURSOR_LEDGER
+from mledger.cursor_plans import CursorMovePlan, plan_clear_backlog, plan_properties, plan_reset_to, plan_skip
+from mledger.cursor_recovery import CursorRecoveryPlan
+from mledger.cursor_set import cursor_name
+from mledger.entry_time import find_by_time
+from mledger.inspect import CursorInspection, Inspector, TopicView
+from mledger.undo import saved_cursor
+from mledger.walk import next_valid
+
+KEEP_ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cursor that a command changes, and how the topic is opened for it."""
+
+    session: Session
+    command: str
+    topic: TopicName
+    cursor: str
+    options: WriteOptions
+    change: ChangeOptions
+
+
+Decide = Callable[[TopicView, CursorRecoveryPlan], Awaitable[tuple[Facts, bool]]]
+Do = Callable[[mledger.Cursor], Awaitable[None]]
+
+
+@click.command(epilog="Example: mledger cursors skip orders billing 100 --dry-run")
+@topic_argument
+@cursor_argument
+@click.argument("n", type=click.IntRange(0))
+@click.option("--include-deleted", is_flag=True, help="Count entries, too, that are acknowledged already.")
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def skip(
+    session: Session,
+    topic: str,
+    cursor: str,
+    n: int,
+    include_deleted: bool,
+    options: WriteOptions,
+    change: ChangeOptions,
+) -> None:
+    """Skip the next N entries of CURSOR: they count as acknowledged."""
+
+    async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        return _moved(plan_skip(view.ledgers, found, n, include_deleted=include_deleted))
+
+    async def do(opened: mledger.Cursor) -> None:
+        await opened.skip(n, include_deleted=include_deleted)
+
+    _run(Target(session, "cursors skip", TopicName.parse(topic), cursor, options, change), decide, do)
+
+
+@click.command(epilog="Example: mledger cursors reset orders billing --to 2026-01-31T12:00:00Z --dry-run")
+@topic_argument
+@cursor_argument
+@click.option(
+    "--to",
+    "place",
+    type=PlaceType(),
+    required=True,
+    help="The first entry to be read: earliest, latest, LEDGER:ENTRY, or the first one published at or after a time, "
+    "as ISO 8601 (UTC unless it says) or ms since 1970.",
+)
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def reset(
+    session: Session, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
+) -> None:
+    """Move CURSOR, back or forth; nothing from there on counts as acknowledged."""
+
+    async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        to = await _place_of_time(view, place) if isinstance(place, Time) else place
+        facts, pending = _moved(plan_reset_to(view.ledgers, found, to))
+        return fields(to=str(place)) + facts, pending
+
+    async def do(opened: mledger.Cursor) -> None:
+        if isinstance(place, Time):
+            await opened.reset_to_time(place.ms, mledger.publish_time)
+        else:
+            await opened.reset(place)
+
+    _run(Target(session, "cursors reset", TopicName.parse(topic), cursor, options, change), decide, do)
+
+
+@click.command(epilog="Example: mledger cursors clear orders billing --yes")
+@topic_argument
+@cursor_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def clear(session: Session, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Clear CURSOR's backlog: every entry there is counts as acknowledged."""
+
+    async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        return _moved(plan_clear_backlog(view.ledgers, found))
+
+    async def do(opened: mledger.Cursor) -> None:
+        await opened.clear_backlog()
+
+    _run(Target(session, "cursors clear", TopicName.parse(topic), cursor, options, change), decide, do)
+
+
+@click.command(
+    "set-properties", epilog="Example: mledger cursors set-properties orders billing owner=alice --remove team"
+)
+@topic_argument
+@cursor_argument
+@click.argument("properties", type=PropertyType(), nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--remove", "removed", multiple=True, metavar="KEY", help="A property to remove; may be repeated.")
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def set_properties(
+    session: Session,
+    topic: str,
+    cursor: str,
+    properties: Properties,
+    removed: tuple[str, ...],
+    options: WriteOptions,
+    change: ChangeOptions,
+) -> None:
+    """Set or remove cursor properties of CURSOR; those that are not named stay."""
+    if not properties and not removed:
+        raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
+    both = sorted(dict(properties).keys() & set(removed))
+    if both:
+        raise click.UsageError(f"{', '.join(both)} cannot be set and removed at once")
+
+    async def decide(_: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        wanted = plan_properties(found.cursor_properties, dict(properties), removed)
+        facts = fields(properties_before=pairs(found.cursor_properties), properties_after=pairs(wanted.items()))
+        return facts, wanted != dict(found.cursor_properties)
+
+    async def do(opened: mledger.Cursor) -> None:
+        current = tuple(opened.cursor_properties.items())
+        await opened.set_cursor_properties(plan_properties(current, dict(properties), removed))
+
+    _run(Target(session, "cursors set-properties", TopicName.parse(topic), cursor, options, change), decide, do)
+
+
+def _run(target: Target, decide: Decide, do: Do) -> None:
+    managed_ledger = target.topic.managed_ledger_name
+
+    async def plan(cluster: Looking) -> Change:
+        path = await _path(cluster, target)
+        before = await read_before(cluster.metadata, [path])
+        inspector = Inspector(cluster.metadata, cluster.bookies, target.options.config.password)
+        inspected, view = await inspector.cursor_on(str(target.topic), target.cursor)
+        found = _readable(inspected)
+        facts, pending = await decide(view, found)
+        in_ledger = inspected.record is not None and inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
+        unconfirmed = ("the state that was read is not confirmed yet",) if found.unconfirmed else ()
+        return Change(
+            command=target.command,
+            subject=f"{target.topic} {inspected.name}",
+            plan=Record(
+                fields(topic=str(target.topic), cursor=inspected.name)
+                + facts
+                + fields(warnings=(*found.warnings, *unconfirmed))
+            ),
+            before=before,
+            managed_ledgers=(managed_ledger,),
+            cursors=(saved_cursor(path, found),) if in_ledger else (),
+            pending=pending,
+        )
+
+    async def act(_: Change) -> Facts:
+        config = replace(target.options.config, retention_time_ms=KEEP_ALL, retention_size_in_mb=KEEP_ALL)
+        options = replace(target.options, config=config)
+        url, topic = target.session.url, str(target.topic)
+        async with opened_topic(url, topic, options, on_step=changing.on_step) as opened:
+            cursor = await opened.open_cursor(target.cursor, create=False)
+            await do(cursor)
+            await cursor.flush()
+            return fields(
+                mark_delete=str(cursor.durable_mark_delete),
+                backlog=cursor.backlog,
+                holes=len(cursor.holes),
+                properties=pairs(cursor.cursor_properties.items()),
+            )
+
+    run_change(target.session, target.change, plan, act, take_over=target.options.take_over)
+
+
+async def _path(cluster: Looking, target: Target) -> str:
+    """Where the cursor's record is: other programs may have spelled its name's escapes otherwise than we would."""
+    topic = target.topic.managed_ledger_path
+    (children,) = await cluster.metadata.children_many([topic])
+    expected = cursor_path(target.topic.managed_ledger_name, target.cursor)
+    spelled = [f"{topic}/{child}" for child in children or () if cursor_name(child) == target.cursor]
+    return expected if expected in spelled or not spelled else spelled[0]
+
+
+def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
+    if inspected.plan is None:
+        assert inspected.error is not None
+        raise inspected.error
+    return inspected.plan
+
+
+def _moved(plan: CursorMovePlan) -> tuple[Facts, bool]:
+    return (
+        fields(
+            mark_delete_before=str(plan.before.mark_delete),
+            mark_delete_after=str(plan.after.mark_delete),
+            backlog_before=plan.before.backlog,
+            backlog_after=plan.after.backlog,
+            holes_before=plan.before.holes,
+            holes_after=plan.after.holes,
+        ),
+        plan.changed,
+    )
+
+
+async def _place_of_time(view: TopicView, time: Time) -> Position | str:
+    """The first entry published at or after `time`, as `Cursor.reset_to_time` finds it."""
+    before = await find_by_time(view.ledgers, view.read_entry, time.ms, mledger.publish_time)
+    return "earliest" if before is None else next_valid(view.ledgers, before)
