@@ -14,9 +14,11 @@ from cli.errors import FAILED, OK, exit_code, one_line
 from metastore.errors import MledgerError
 
 DEBUG_VARIABLE = "MLEDGER_DEBUG"
+COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
 INTERRUPTED = 130
 MODULES = {
     "bookies": "cli.bookies",
+    "completion": "cli.completion",
     "cursors": "cli.cursors",
     "down": "cli.cluster",
     "ledgers": "cli.ledgers",
@@ -60,6 +62,8 @@ def command(context: click.Context) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: the process's) and return its exit code."""
     _set_up_logging()
+    if COMPLETE_VARIABLE in os.environ:
+        importlib.import_module("cli.completion").register()
     try:
         result = command.main(args=arguments, prog_name="mledger", standalone_mode=False)
         return result if isinstance(result, int) else OK

@@ -8,6 +8,7 @@ import click
 
 from cli.context import Session, session_options
 from cli.decoded import NodeContent, decode_node
+from cli.names import complete_paths
 from cli.output import Record, Table, Value, columns, fields
 from metastore.errors import NodeNotFound
 from metastore.layout import initialize
@@ -43,7 +44,7 @@ def init(session: Session) -> None:
 
 
 @metadata.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
-@click.argument("path", default="/")
+@click.argument("path", default="/", shell_complete=complete_paths)
 @click.option("--depth", type=click.IntRange(0), help="How many levels below PATH.  [default: all]")
 @click.option("--limit", type=click.IntRange(1), default=TREE_LIMIT, show_default=True, help="At most so many nodes.")
 @session_options
@@ -67,7 +68,7 @@ def tree(session: Session, path: str, depth: int | None, limit: int) -> None:
 
 
 @metadata.command(epilog="Example: mledger metadata get /managed-ledgers/public/default/persistent/orders")
-@click.argument("path")
+@click.argument("path", shell_complete=complete_paths)
 @click.option("--raw", is_flag=True, help="The node's bytes in hexadecimal, not decoded.")
 @session_options
 @click.pass_obj

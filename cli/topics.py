@@ -13,6 +13,7 @@ from cli.context import Session, session_options
 from cli.described_topics import described_partitions, described_topic
 from cli.entries import EntryWriter
 from cli.looking import looking
+from cli.names import topic_argument
 from cli.output import Record, Table, columns, fields, pairs
 from cli.parameters import PositionType, Properties, PropertyType
 from cli.writing import WriteOptions, opened_topic, write_options
@@ -40,7 +41,7 @@ def topics() -> None:
 
 
 @topics.command(epilog="Example: mledger topics create persistent://public/default/orders --property team=storage")
-@click.argument("topic")
+@topic_argument
 @click.option(
     "--property",
     "properties",
@@ -98,7 +99,7 @@ def list_command(session: Session, namespace: str, partitioned: bool) -> None:
 
 
 @topics.command(epilog="Example: mledger topics describe orders")
-@click.argument("topic")
+@topic_argument
 @session_options
 @click.pass_obj
 def describe(session: Session, topic: str) -> None:
@@ -110,7 +111,7 @@ def describe(session: Session, topic: str) -> None:
 
 
 @topics.command(epilog="Example: seq 1000 | mledger topics produce orders")
-@click.argument("topic")
+@topic_argument
 @click.option("--file", "source", type=click.File("rb"), default="-", help="Lines to publish.  [default: stdin]")
 @click.option("--count", type=click.IntRange(1), help="Publish so many made entries instead of lines.")
 @click.option("--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a made entry.")
@@ -145,7 +146,7 @@ def produce(
 
 
 @topics.command(epilog="Example: mledger topics read orders --first 12:0 --limit 10")
-@click.argument("topic")
+@topic_argument
 @click.option("--first", type=PositionType(), help="First position to read.  [default: the earliest]")
 @click.option("--last", type=PositionType(), help="Last position to read.  [default: the last confirmed]")
 @click.option("--limit", type=click.IntRange(1), help="At most so many entries.")
