@@ -136,7 +136,7 @@ def clear(session: Session, topic: str, cursor: str, options: WriteOptions, chan
 )
 @topic_argument
 @cursor_argument
-@click.argument("properties", type=PropertyType(), nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("properties", type=PropertyType(), nargs=-1)
 @click.option("--remove", "removed", multiple=True, metavar="KEY", help="A property to remove; may be repeated.")
 @change_options
 @write_options
@@ -151,7 +151,7 @@ def set_properties(
     options: WriteOptions,
     change: ChangeOptions,
 ) -> None:
-    """Set or remove cursor properties of CURSOR; those that are not named stay."""
+    """Set PROPERTIES of CURSOR, written KEY=VALUE, and remove others; those that are not named stay."""
     if not properties and not removed:
         raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
     both = sorted(dict(properties).keys() & set(removed))

@@ -22,7 +22,7 @@ from mledger.undoing import undo as put_back
 PLAN_COLUMNS = columns("path", "action", "version", "note")
 
 
-@click.command()
+@click.command(epilog="Example: mledger undo skipped.json --dry-run")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--incomplete",
@@ -38,10 +38,6 @@ def undo(session: Session, file: Path, incomplete: bool, change: ChangeOptions, 
 
     Every record must still be as the command left it; else it is named and nothing is written. All are put back or
     none. What the file says is lost does not come back: the entries of deleted ledgers.
-
-    \b
-    Example:
-      mledger undo mledger-undo-cursors-skip-orders-audit-20260131T120000.000Z.json --dry-run
     """
     undone = undo_files.load(file)
     plans: list[UndoPlan] = []

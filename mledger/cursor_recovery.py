@@ -154,7 +154,8 @@ def _fit(position: Position, ledgers: LedgerList) -> tuple[Position, tuple[str, 
     if len(ledgers) and position > ledgers.last_position:
         # what was appended since the topic was opened is not passed over
         end = ledgers.last_position if ledgers.current is None else Position(ledgers.current, NO_ENTRY)
-        warnings.append(f"position {position} is past the end: moved back to {end}")
+        if position.entry_id != NO_ENTRY or ledgers.current is not None:  # else it waits for a ledger yet to be made
+            warnings.append(f"position {position} is past the end: moved back to {end}")
         position = end
         rules.append("R7")
     return position, tuple(rules), tuple(warnings)

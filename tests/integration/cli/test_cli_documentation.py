@@ -17,7 +17,11 @@ from tests.support.transcripts import agrees, commands_of, script_of
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "cli.md").read_text()
 COMMANDS = commands_of(DOCUMENT)
-COMMON = ("## Options of every command", "## Options of commands that write")
+COMMON = (
+    "## Options of every command",
+    "## Options of commands that write",
+    "## Options of commands that change existing data",
+)
 
 
 @pytest.fixture(scope="module")
