@@ -7,6 +7,7 @@ import click
 from bookie.errors import NoSuchEntry
 from cli.context import Session, session_options
 from cli.entries import EntryWriter
+from cli.ledgers_check import check
 from cli.looking import looking
 from cli.output import Record, Table, Value, columns, fields, pairs, readable
 from metastore.ledger_metadata import LedgerMetadata
@@ -18,7 +19,10 @@ LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size
 
 @click.group()
 def ledgers() -> None:
-    """Look at ledgers; nothing is changed and nothing is fenced."""
+    """Look at ledgers without fencing them, and check every copy of their entries."""
+
+
+ledgers.add_command(check)
 
 
 @ledgers.command("list", epilog="Example: mledger ledgers list --limit 20")

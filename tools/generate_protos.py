@@ -17,6 +17,7 @@ OWNERS = {
     "MLDataFormats": "metastore/pb",
     "LedgerMetadata": "metastore/pb",
     "MetadataStore": "metastore/pb",
+    "SchemaStorage": "metastore/pb",
     "BookkeeperProtocol": "bookie/pb",
 }
 SUFFIXES = ("_pb2.py", "_pb2.pyi")
