@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bookie.client.client import BookKeeperReader
@@ -79,6 +79,14 @@ class CursorInspection:
     record: ManagedCursorInfo | None
     plan: CursorRecoveryPlan | None
     error: MledgerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLook:
+    """What a topic's bookies say now: its ledgers, and what recovery would find of the cursors that were asked for."""
+
+    ledgers: tuple[LedgerInspection, ...]
+    cursors: dict[str, CursorInspection]  # by path
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,21 +198,23 @@ class Inspector:
                 raise CursorNotFound(f"{TopicName.parse(name)} has no cursor {cursor}")
         paths = [f"{topic.path}/{child}" for child in children]
         nodes = await self._store.get_many(paths)
-        at_once = asyncio.Semaphore(AT_ONCE)
-
-        async def look(path: str, node: Node) -> CursorInspection:
-            async with at_once:
-                return await self._cursor(cursor_name(path.rpartition("/")[2]), path, node, ledger_list)
-
-        return await asyncio.gather(
-            *(look(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None)
-        )
+        found = {path: node for path, node in zip(paths, nodes, strict=True) if node is not None}
+        return list((await self._look_at(found, ledger_list)).values())
 
     async def cursor_on(self, name: str, cursor: str) -> tuple[CursorInspection, "TopicView"]:
         """One cursor as `cursors` tells, and the topic that it stands on. TopicNotFound, CursorNotFound."""
         topic = await self._topic(name)
         (found,) = await self._cursors_of(topic, name, cursor)
         return found, TopicView(self, topic.ledger_list()[0])
+
+    async def look(self, path: str, node: Node, cursors: Mapping[str, Node]) -> TopicLook:
+        """The dry run of recovery for a topic and cursors whose nodes were read already, by path.
+
+        Raises RecordError, and what keeps the topic's last ledger from being seen.
+        """
+        topic = await self._seen(path, node)
+        ledger_list, _ = topic.ledger_list()
+        return TopicLook(tuple(self._ledgers(topic)), await self._look_at(cursors, ledger_list))
 
     async def read(
         self, name: str, first: Position | None = None, last: Position | None = None
@@ -233,6 +243,9 @@ class Inspector:
             node = await self._store.get(path)
         except NodeNotFound:
             raise await no_such_topic(self._store, topic) from None
+        return await self._seen(path, node, peek=peek)
+
+    async def _seen(self, path: str, node: Node, *, peek: bool = True) -> _Topic:
         info = decode_managed_ledger_info(node.data, path).value
         wanted = ledgers_to_recover(info) if peek else ()
         peeks = await asyncio.gather(*(self._peek(ledger_id) for ledger_id in wanted))
@@ -264,6 +277,16 @@ class Inspector:
                     )
                 )
         return found
+
+    async def _look_at(self, cursors: Mapping[str, Node], ledgers: LedgerList) -> dict[str, CursorInspection]:
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def look(path: str, node: Node) -> CursorInspection:
+            async with at_once:
+                return await self._cursor(cursor_name(path.rpartition("/")[2]), path, node, ledgers)
+
+        looked = await asyncio.gather(*(look(path, node) for path, node in cursors.items()))
+        return dict(zip(cursors, looked, strict=True))
 
     async def _cursor(self, name: str, path: str, node: Node, ledgers: LedgerList) -> CursorInspection:
         record: ManagedCursorInfo | None = None
