@@ -37,3 +37,19 @@ class ZxidNotCovered(SnapshotError):
 
 class LogDoesNotFit(SnapshotError):
     """Snapshot and log contradict each other: they are not of one server's history, or one of them was changed."""
+
+
+class InvalidOption(SnapshotError):
+    """An option that is not known, does not fit the others, or has a value that it cannot have."""
+
+
+class UnknownTable(SnapshotError):
+    """A table of that name is not among those there are."""
+
+
+class UnknownColumn(SnapshotError):
+    """A table has no column of that name, or it is of another type than was asked for."""
+
+
+class ChrootNotFound(SnapshotError):
+    """The tree in ZooKeeper's files has no such node as the chroot that was named."""

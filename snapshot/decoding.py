@@ -1,0 +1,152 @@
+"""Records of nodes as the values that rows are made of; pure. What does not decode becomes `Unreadable`."""
+
+import json
+
+from metastore.bookies import decode_registration
+from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from metastore.cookies import Cookie, decode_cookie
+from metastore.errors import InvalidName, RecordError
+from metastore.ledger_codec import decode_ledger_metadata
+from metastore.ledger_metadata import LedgerMetadata
+from metastore.partitioned import decode_partitioned_topic
+from metastore.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
+from metastore.protobuf import record_error
+from metastore.underreplication import NOT_KEPT, decode_underreplicated_ledger
+from snapshot.found import (
+    Bookie,
+    Cursor,
+    Found,
+    Ledger,
+    PartitionedTopic,
+    Topic,
+    Underreplicated,
+    Unreadable,
+)
+from snapshot.places import (
+    BOOKIE_KINDS,
+    Kind,
+    TopicKey,
+    cursor_of,
+    key_of_managed_ledger,
+    partitioned_topic_at,
+    topic_key,
+)
+
+Item = Topic | Cursor | Ledger | PartitionedTopic | Underreplicated
+
+MANAGED_LEDGER = "pulsar/managed-ledger"
+CURSOR = "pulsar/cursor"
+NO_RACK = "/default-rack"
+_RACKS = "record of racks"
+
+
+def decode(kind: Kind, node: Found, ledgers_root: str) -> Item | Unreadable:
+    """What `node` says, as its place says it is to be read. Bookies' nodes go to `Bookies`, not here."""
+    key = None
+    try:
+        match kind:
+            case Kind.TOPIC:
+                key = topic_key(node.path)
+                return Topic(key, node, decode_managed_ledger_info(node.data, node.path))
+            case Kind.CURSOR:
+                key = topic_key(node.path.rpartition("/")[0])
+                return Cursor(key, cursor_of(node.path), node, decode_managed_cursor_info(node.data, node.path).value)
+            case Kind.LEDGER:
+                ledger_id = ledger_id_from_path(node.path, ledgers_root)
+                return _ledger(ledger_id, node, decode_ledger_metadata(node.data, node.path))
+            case Kind.PARTITIONED_TOPIC:
+                return _partitioned_topic(node)
+            case Kind.UNDERREPLICATED:
+                return _underreplicated(node, ledgers_root)
+    except (RecordError, InvalidName) as error:
+        return Unreadable(kind, key, node, str(error))
+    raise ValueError(f"a {kind} is not decoded on its own")
+
+
+def _ledger(ledger_id: int, node: Found, metadata: LedgerMetadata) -> Ledger:
+    custom = {key: value.decode(errors="replace") for key, value in metadata.custom_metadata}
+    return Ledger(ledger_id, node, metadata, custom, owner_of(custom.get(MANAGED_LEDGER)))
+
+
+def owner_of(managed_ledger: str | None) -> TopicKey | None:
+    """The topic that a ledger's custom metadata names; None where it names none."""
+    if not managed_ledger:
+        return None
+    try:
+        return key_of_managed_ledger(managed_ledger)
+    except InvalidName:
+        return None
+
+
+def _partitioned_topic(node: Found) -> PartitionedTopic:
+    tenant, namespace, topic = partitioned_topic_at(node.path)
+    return PartitionedTopic(tenant, namespace, topic, node, decode_partitioned_topic(node.data, node.path))
+
+
+def _underreplicated(node: Found, ledgers_root: str) -> Underreplicated:
+    digits = node.path.rpartition("/urL")[2]
+    if not (digits.isascii() and digits.isdigit()) or underreplicated_path(int(digits), ledgers_root) != node.path:
+        raise InvalidName(f"{node.path!r} is not the path of an under-replication mark", node.path)
+    mark = decode_underreplicated_ledger(node.data, node.path)
+    return Underreplicated(int(digits), node, mark.replicas, None if mark.ctime == NOT_KEPT else mark.ctime)
+
+
+class Bookies:
+    """Gathers the nodes that speak of bookies: registrations, cookies, racks."""
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[Kind, Found]] = []
+
+    def add(self, kind: Kind, node: Found) -> None:
+        """Take one of BOOKIE_KINDS."""
+        if kind not in BOOKIE_KINDS:
+            raise ValueError(f"a {kind} says nothing of a bookie")
+        self._nodes.append((kind, node))
+
+    def finish(self) -> tuple[list[Bookie], list[Unreadable]]:
+        """The bookies by id, and what did not decode (a bookie of which nothing decodes is in the second list only)."""
+        found: dict[str, Bookie] = {}
+        unreadable: list[Unreadable] = []
+        racks: dict[str, str] = {}
+        # Read-only registrations first: a bookie on its way back may have both, and then takes entries.
+        order = (Kind.RACKS, Kind.COOKIE, Kind.READ_ONLY_BOOKIE, Kind.BOOKIE)
+        for kind, node in sorted(self._nodes, key=lambda each: (order.index(each[0]), each[1].path)):
+            try:
+                if kind is Kind.RACKS:
+                    racks = _racks(node)
+                    continue
+                bookie_id = check_bookie_id(node.path.rpartition("/")[2])
+                known = found.get(bookie_id, Bookie(bookie_id, None, None, None, racks.get(bookie_id)))
+                found[bookie_id] = _with(known, kind, node)
+            except (RecordError, InvalidName) as error:
+                unreadable.append(Unreadable(kind, None, node, str(error)))
+        return [found[bookie_id] for bookie_id in sorted(found)], unreadable
+
+
+def _with(bookie: Bookie, kind: Kind, node: Found) -> Bookie:
+    if kind is Kind.COOKIE:
+        cookie: Cookie = decode_cookie(node.data, node.path)
+        return bookie._replace(cookie=cookie)
+    read_only = kind is Kind.READ_ONLY_BOOKIE
+    registration = decode_registration(bookie.bookie_id, node.data, read_only=read_only, path=node.path)
+    return bookie._replace(registration=registration, registered=node)
+
+
+def _racks(node: Found) -> dict[str, str]:
+    """The rack of each bookie in `/bookies`: JSON, a group's name to bookie ids to what is known of each."""
+    racks: dict[str, str] = {}
+    if not node.data:
+        return racks
+    try:
+        groups = json.loads(node.data)
+    except ValueError as error:
+        raise record_error(_RACKS, node.path, f"it is not JSON: {error}") from None
+    if not isinstance(groups, dict):
+        raise record_error(_RACKS, node.path, "it is not a JSON object")
+    for group in groups.values():
+        if not isinstance(group, dict):
+            raise record_error(_RACKS, node.path, "a group in it is not a JSON object")
+        for bookie_id, known in group.items():
+            if isinstance(known, dict):
+                racks[bookie_id] = str(known.get("rack") or NO_RACK)
+    return racks

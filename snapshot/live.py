@@ -1,0 +1,245 @@
+"""Reads a running metadata store for the tables: many nodes a request, at a limited rate, in any process.
+
+Only a MetadataReader is used: nothing can be written (M9).
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from typing import TypeVar
+
+from metastore.errors import NodeNotFound
+from metastore.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT
+from metastore.store import MetadataReader, Node
+from snapshot.found import Found
+from snapshot.places import BOOKIE_KINDS, DOMAINS, FLAT_LEDGER, RACKS, Kind
+from snapshot.scope import Scope
+from snapshot.shares import (
+    SHARES_WITH_RATE,
+    KindShare,
+    LedgerShare,
+    Share,
+    TopicRange,
+    TopicShare,
+    split_folders,
+    split_kinds,
+    split_topics,
+)
+
+NODES_AT_ONCE = 4_000
+TOPIC_KINDS = frozenset({Kind.TOPIC, Kind.CURSOR})
+
+_FOLDER = re.compile(r"\d{4}", re.ASCII)
+_HEX_FOLDER = re.compile(r"[0-9a-f]{4}", re.ASCII)
+_MARK = re.compile(r"urL.*", re.DOTALL)
+
+T = TypeVar("T")
+
+Nodes = list[tuple[Kind, Found]]
+
+
+class Pace:
+    """Lets through so many nodes a second; None: all."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._free_at = 0.0
+
+    def at_once(self, most: int = NODES_AT_ONCE) -> int:
+        """How many to ask for together: at most a tenth of a second's worth."""
+        return most if self._rate is None else max(1, min(most, int(self._rate / 10)))
+
+    async def wait(self, nodes: int) -> None:
+        """Return when `nodes` more may be read."""
+        if self._rate is None:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        begin = max(now, self._free_at)
+        self._free_at = begin + nodes / self._rate
+        if begin > now:
+            await asyncio.sleep(begin - now)
+
+
+class LiveNodes:
+    """Finds and reads the nodes of a store."""
+
+    def __init__(self, store: MetadataReader, scope: Scope, ledgers_root: str, rate: float | None = None) -> None:
+        self._store = store
+        self._scope = scope
+        self._root = ledgers_root
+        self._pace = Pace(rate)
+
+    async def plan(self, kinds: frozenset[Kind], partitions: int | None, rate: float | None) -> list[Share]:
+        """The shares in which to read nodes of these kinds. NodeNotFound where there is no cluster's tree at all."""
+        await self._check_cluster()
+        count = partitions or (SHARES_WITH_RATE if rate is not None else None)
+        shares: list[Share] = []
+        if kinds & TOPIC_KINDS:
+            shares += split_topics(await self.topic_folders(), count)
+        if Kind.LEDGER in kinds:
+            shares += split_folders(await self.ledger_folders(), count)
+        return shares + list(split_kinds(kinds - TOPIC_KINDS - {Kind.LEDGER}, BOOKIE_KINDS))
+
+    async def topic_folders(self) -> list[tuple[str, list[str]]]:
+        """The folders of topics, and the sorted names of the nodes wanted in each."""
+        folders = await self._namespaces(MANAGED_LEDGERS, (PERSISTENT,))
+        listed = await self._children_many(folders)
+        found = []
+        for folder, names in zip(folders, listed, strict=True):
+            namespace = folder[len(MANAGED_LEDGERS) + 1 : -len(PERSISTENT) - 1]
+            wanted = [name for name in names or () if self._scope.admits_node(namespace, name)]
+            if wanted:
+                found.append((folder, wanted))
+        return found
+
+    async def ledger_folders(self) -> list[str]:
+        """The folders that hold ledgers, by path; the root is one of them where a flat manager's ledgers are in it."""
+        names = await self._children(self._root)
+        short = [f"{self._root}/{name}" for name in names if re.fullmatch(r"\d{2}", name, re.ASCII)]
+        level = [f"{self._root}/{name}" for name in names if re.fullmatch(r"\d{3}", name, re.ASCII)]
+        for _ in range(3):
+            level = await self._below(level, _FOLDER)
+        flat = [self._root] if any(FLAT_LEDGER.fullmatch(name) for name in names) else []
+        return flat + sorted(await self._below(short, _FOLDER)) + sorted(level)
+
+    async def ledgers(self, share: LedgerShare) -> AsyncIterator[Nodes]:
+        """The nodes of a share of ledgers, in lists."""
+        for folder in share.folders:
+            names = await self._children(folder)
+            if folder == self._root:
+                names = [name for name in names if FLAT_LEDGER.fullmatch(name)]
+            async for nodes in self._read(Kind.LEDGER, [f"{folder}/{name}" for name in names]):
+                yield nodes
+
+    async def topics(self, share: TopicShare, *, topics: bool, cursors: bool) -> AsyncIterator[Nodes]:
+        """The nodes of a share of topics, in lists: each topic before its cursors, all of a topic in one list."""
+        for part in share.ranges:
+            paths = await self._topics_in(part)
+            for start in range(0, len(paths), step := self._pace.at_once(NODES_AT_ONCE // 4)):
+                some = paths[start : start + step]
+                nodes: Nodes = []
+                if topics:
+                    nodes += await self._get(Kind.TOPIC, some)
+                if cursors:
+                    listed = await self._children_many(some)
+                    below = [f"{path}/{name}" for path, names in zip(some, listed, strict=True) for name in names or ()]
+                    async for found in self._read(Kind.CURSOR, below):
+                        nodes += found
+                yield nodes
+
+    async def kinds(self, share: KindShare) -> AsyncIterator[Nodes]:
+        """All nodes of the kinds of a share, in lists."""
+        for kind in sorted(share.kinds):
+            async for nodes in self._read(kind, await self._paths_of(kind)):
+                yield nodes
+
+    async def _check_cluster(self) -> None:
+        if all([await self._store.exists(path) is None for path in (MANAGED_LEDGERS, self._root)]):
+            raise NodeNotFound(
+                f"{self._store.url} has neither {MANAGED_LEDGERS} nor {self._root}: name the cluster's chroot in the "
+                "URL, or its ledgersRoot"
+            )
+
+    async def _topics_in(self, part: TopicRange) -> list[str]:
+        namespace = part.folder[len(MANAGED_LEDGERS) + 1 : -len(PERSISTENT) - 1]
+        return [
+            f"{part.folder}/{name}"
+            for name in await self._children(part.folder)
+            if part.first <= name <= part.last and self._scope.admits_node(namespace, name)
+        ]
+
+    async def _paths_of(self, kind: Kind) -> list[str]:
+        match kind:
+            case Kind.RACKS:
+                return [RACKS]
+            case Kind.BOOKIE:
+                return await self._names_in(f"{self._root}/available", without=("readonly",))
+            case Kind.READ_ONLY_BOOKIE:
+                return await self._names_in(f"{self._root}/available/readonly")
+            case Kind.COOKIE:
+                return await self._names_in(f"{self._root}/cookies")
+            case Kind.PARTITIONED_TOPIC:
+                folders = await self._namespaces(PARTITIONED_TOPICS, DOMAINS)
+                return [path for folder in folders for path in await self._names_in(folder)]
+            case Kind.UNDERREPLICATED:
+                level = [f"{self._root}/underreplication/ledgers"]
+                for _ in range(4):
+                    level = await self._below(level, _HEX_FOLDER)
+                return await self._below(level, _MARK)
+        raise ValueError(f"{kind} is read in shares of its own")
+
+    async def _namespaces(self, root: str, domains: Collection[str]) -> list[str]:
+        """The folders `<tenant>/<namespace>/<domain>` below `root`, and those of the old form with a cluster."""
+        tenants = [name for name in await self._children(root) if self._scope.admits_tenant(name)]
+        level = [f"{root}/{name}" for name in tenants]
+        found: list[str] = []
+        for depth in (2, 3, 4):
+            below = await self._below(level)
+            if depth > 2:
+                found += [path for path in below if path.rpartition("/")[2] in domains]
+            level = [path for path in below if depth == 2 or path.rpartition("/")[2] not in domains]
+        admits = self._scope.admits_namespace
+        return sorted(path for path in found if admits(path[len(root) + 1 : path.rindex("/")]))
+
+    async def _names_in(self, folder: str, without: Collection[str] = ()) -> list[str]:
+        return [f"{folder}/{name}" for name in await self._children(folder) if name not in without]
+
+    async def _below(self, folders: Sequence[str], names: "re.Pattern[str] | None" = None) -> list[str]:
+        listed = await self._children_many(folders)
+        return [
+            f"{folder}/{name}"
+            for folder, found in zip(folders, listed, strict=True)
+            for name in found or ()
+            if names is None or names.fullmatch(name)
+        ]
+
+    async def _children(self, path: str) -> list[str]:
+        return (await self._children_many([path]))[0] or []
+
+    async def _children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        return await self._in_steps(self._store.children_many, paths)
+
+    async def _read(self, kind: Kind, paths: Sequence[str]) -> AsyncIterator[Nodes]:
+        step = self._pace.at_once()
+        for start in range(0, len(paths), step):
+            yield await self._get(kind, paths[start : start + step])
+
+    async def _get(self, kind: Kind, paths: Sequence[str]) -> Nodes:
+        """The nodes that are still there."""
+        nodes: list[Node | None] = await self._in_steps(self._store.get_many, paths)
+        return [(kind, Found.of(path, node)) for path, node in zip(paths, nodes, strict=True) if node is not None]
+
+    async def _in_steps(self, read: Callable[[Sequence[str]], Awaitable[list[T]]], paths: Sequence[str]) -> list[T]:
+        found: list[T] = []
+        step = self._pace.at_once()
+        for start in range(0, len(paths), step):
+            some = paths[start : start + step]
+            await self._pace.wait(len(some))
+            found += await read(some)
+        return found
+
+
+async def read_ahead(lists: AsyncIterator[T]) -> AsyncIterator[T]:
+    """What `lists` gives, the next being asked for while one is worked on."""
+    following = asyncio.ensure_future(_next(lists))
+    try:
+        while True:
+            current = await following
+            if current is None:
+                return
+            following = asyncio.ensure_future(_next(lists))
+            await asyncio.sleep(0)
+            yield current
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _next(lists: AsyncIterator[T]) -> T | None:
+    return await anext(lists, None)
+
+
+def nodes_of(kind: Kind, nodes: Iterable[tuple[Kind, Found]]) -> list[Found]:
+    """Those of one kind."""
+    return [node for each, node in nodes if each is kind]

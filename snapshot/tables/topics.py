@@ -1,0 +1,194 @@
+"""The tables `topics` and `topic_ledgers`: a topic's record, and each ledger in its list."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from metastore.pb.MLDataFormats_pb2 import OffloadContext
+from metastore.records import LedgerInfo
+from mledger.inspect import LedgerInspection
+from snapshot.found import Found, Topic
+from snapshot.places import TopicKey
+from snapshot.tables.columns import FLAG, INT, LONG, TEXT, TEXT_MAP, TIME, Column, Table
+
+_UNSIGNED = (1 << 64) - 1
+
+
+class Keyed(Protocol):
+    """A row of a topic's."""
+
+    @property
+    def key(self) -> TopicKey:
+        """The topic."""
+
+
+K = TypeVar("K", bound=Keyed)
+
+
+def key_columns() -> tuple[Column[Any], ...]:
+    """The columns that name a row's topic, in every table of topics' rows."""
+    return (
+        Column("tenant", TEXT, "the tenant", lambda row: row.key.tenant),
+        Column("namespace", TEXT, "`tenant/namespace` (old form: `tenant/cluster/namespace`)", _key("namespace")),
+        Column("topic", TEXT, "the topic's full name, `persistent://…`", _key("topic")),
+        Column("managed_ledger", TEXT, "its managed ledger: the path below `/managed-ledgers`", _key("managed_ledger")),
+    )
+
+
+def _key(name: str) -> Callable[[Any], Any]:
+    at = TopicKey._fields.index(name)
+    return lambda row: row.key[at]
+
+
+def node_columns() -> tuple[Column[Any], ...]:
+    """Version and times of a row's znode."""
+    return (
+        Column("version", INT, "the znode's version", lambda row: row.node.version),
+        Column("created", TIME, "when the znode was created", lambda row: row.node.created_ms),
+        Column("modified", TIME, "when the znode was last written", lambda row: row.node.modified_ms),
+    )
+
+
+class TopicLedger(NamedTuple):
+    """One ledger in a topic's list."""
+
+    key: TopicKey
+    node: Found
+    place: int
+    info: LedgerInfo
+    is_last: bool
+    offload: OffloadContext | None
+    seen: LedgerInspection | None
+    problem: str | None
+
+
+def topic_ledgers_of(topic: Topic) -> Iterator[TopicLedger]:
+    """The rows of `topic_ledgers` that a topic has."""
+    ledgers = topic.record.value.ledgers
+    for index, info in enumerate(ledgers):
+        offload = None if info.offload is None else OffloadContext.FromString(info.offload.encoded)
+        last = index == len(ledgers) - 1
+        seen = topic.seen.get(info.ledger_id) if topic.seen is not None else None
+        yield TopicLedger(topic.key, topic.node, index, info, last, offload, seen, topic.problem if last else None)
+
+
+def _ledger_at(topic: Topic, index: int) -> int | None:
+    ledgers = topic.record.value.ledgers
+    return ledgers[index].ledger_id if ledgers else None
+
+
+def _terminated(topic: Topic, part: int) -> int | None:
+    position = topic.record.value.terminated
+    return None if position is None else position[part]
+
+
+TOPICS: Table[Topic] = Table(
+    "topics",
+    "a topic's managed ledger, as its znode has it",
+    (
+        *key_columns(),
+        Column("partitioned_topic", TEXT, "the partitioned topic it is a partition of", _key("partitioned_topic")),
+        Column("partition", INT, "which partition of it", _key("partition")),
+        *node_columns(),
+        Column("ledgers", INT, "how many ledgers are in its list", lambda row: len(row.record.value.ledgers)),
+        Column(
+            "entries",
+            LONG,
+            "entries in closed ledgers, as recorded; those of an open last ledger are not recorded",
+            lambda row: sum([ledger.entries for ledger in row.record.value.ledgers]),
+        ),
+        Column(
+            "size",
+            LONG,
+            "payload bytes in closed ledgers, as recorded",
+            lambda row: sum([ledger.size for ledger in row.record.value.ledgers]),
+        ),
+        Column("first_ledger_id", LONG, "the oldest ledger in the list", lambda row: _ledger_at(row, 0)),
+        Column("last_ledger_id", LONG, "the newest ledger in the list", lambda row: _ledger_at(row, -1)),
+        Column("terminated_ledger_id", LONG, "where the topic was terminated: ledger", lambda row: _terminated(row, 0)),
+        Column("terminated_entry_id", LONG, "where the topic was terminated: entry", lambda row: _terminated(row, 1)),
+        Column("properties", TEXT_MAP, "its properties", lambda row: _pairs(row.record.value.properties)),
+        Column("cursors", INT, "how many cursors (subscriptions) it has", lambda row: row.node.num_children),
+        Column("compression", TEXT, "how the record is stored: NONE, LZ4, …", lambda row: row.record.compression),
+        Column("text_form", FLAG, "whether it is protobuf text, of a very old cluster", lambda row: row.record.text),
+    ),
+)
+
+
+def _pairs(pairs: tuple[tuple[str, Any], ...]) -> list[tuple[str, Any]]:
+    """As a map's entries; of a key that occurs twice the last counts."""
+    return list(dict(pairs).items()) if pairs else []
+
+
+def _driver_properties(row: TopicLedger) -> list[tuple[str, str]] | None:
+    if row.offload is None:
+        return None
+    return _pairs(tuple((each.key, each.value) for each in row.offload.driverMetadata.properties))
+
+
+def _offload_id(row: TopicLedger) -> str | None:
+    context = row.offload
+    if context is None or not context.HasField("uidMsb"):
+        return None
+    return str(uuid.UUID(int=(context.uidMsb & _UNSIGNED) << 64 | context.uidLsb & _UNSIGNED))
+
+
+TOPIC_LEDGERS: Table[TopicLedger] = Table(
+    "topic_ledgers",
+    "a ledger in a topic's list",
+    (
+        *key_columns(),
+        Column("index", INT, "its place in the list, from 0", lambda row: row.place),
+        Column("ledger_id", LONG, "the ledger", lambda row: row.info.ledger_id),
+        Column("last", FLAG, "whether it is the last of the list", lambda row: row.is_last),
+        Column("entries", LONG, "entries as recorded; 0 while it is open", lambda row: row.info.entries),
+        Column("size", LONG, "payload bytes as recorded; 0 while it is open", lambda row: row.info.size),
+        Column("closed", TIME, "when it was closed; null while it is open", lambda row: row.info.timestamp or None),
+        Column("properties", TEXT_MAP, "its properties", lambda row: _pairs(row.info.properties)),
+        Column("offload_id", TEXT, "the offloaded copy's id", _offload_id),
+        Column(
+            "offload_complete",
+            FLAG,
+            "whether a copy is complete in other storage; null where none was begun",
+            lambda row: None if row.offload is None else row.offload.complete,
+        ),
+        Column(
+            "offload_deleted",
+            FLAG,
+            "whether the ledger was deleted from the bookies after that",
+            lambda row: None if row.offload is None else row.offload.bookkeeperDeleted,
+        ),
+        Column(
+            "offloaded",
+            TIME,
+            "when the copy was complete",
+            lambda row: None if row.offload is None else row.offload.timestamp or None,
+        ),
+        Column(
+            "offload_driver",
+            TEXT,
+            "which driver copied it",
+            lambda row: None if row.offload is None else row.offload.driverMetadata.name or None,
+        ),
+        Column("offload_properties", TEXT_MAP, "where the driver put it", _driver_properties),
+        Column(
+            "seen_entries",
+            LONG,
+            "entries that its bookies have now (`state=recovered`; null where they were not asked or did not answer)",
+            lambda row: None if row.seen is None else row.seen.entries,
+        ),
+        Column(
+            "seen_size",
+            LONG,
+            "payload bytes that its bookies have now, likewise",
+            lambda row: None if row.seen is None else row.seen.size,
+        ),
+        Column(
+            "unconfirmed",
+            FLAG,
+            "whether the end seen is not proven to stay",
+            lambda row: None if row.seen is None else row.seen.unconfirmed,
+        ),
+        Column("error", TEXT, "why its bookies could not tell", lambda row: row.problem),
+    ),
+)
