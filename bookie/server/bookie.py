@@ -9,12 +9,14 @@ from bookie import wire
 from bookie.errors import InvalidBookieDirectory
 from bookie.server.auth import AuthFactory
 from bookie.server.connection import Connection
+from bookie.server.counters import Counters
 from bookie.server.directory import Directory
+from bookie.server.gate import Gate
 from bookie.server.index import Index, IndexConfig
 from bookie.server.journal import Journal, file_numbers, plan_replay, scan_file
 from bookie.server.reads import JournalReader
 from bookie.server.replay import replay
-from bookie.server.turn import Turns
+from bookie.server.turn import LARGEST_TURN, Turns
 
 log = logging.getLogger(__name__)
 
@@ -26,21 +28,27 @@ class BookieConfig:
     journal_file_bytes: int = 64 << 20
     max_frame: int = wire.MAX_FRAME
     index: IndexConfig = field(default_factory=IndexConfig)
+    turn_bytes: int = LARGEST_TURN
 
 
 class Bookie:
     """The storage of one directory, serving connections. Lives on the running loop."""
 
     def __init__(
-        self, directory: Directory, config: BookieConfig | None = None, auth: AuthFactory | None = None
+        self,
+        directory: Directory,
+        config: BookieConfig | None = None,
+        auth: AuthFactory | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """Open the directory and replay its journal. CorruptJournal, InvalidBookieDirectory."""
-        self._config, self._auth = config or BookieConfig(), auth
+        config = config or BookieConfig()
+        self._config, self._auth, self._gate = config, auth, gate
         if directory.format is None:
             raise InvalidBookieDirectory(f"{directory.path}: not begun")
         salt, path, started = directory.format.salt, directory.journal, time.monotonic()
         directory.make_journal()
-        self.index = Index(directory.index, self._config.index)
+        self.index = Index(directory.index, config.index)
         try:
             numbers = file_numbers(path)
             scans = [scan_file(path, number, salt) for number in numbers if number >= self.index.file]
@@ -48,17 +56,23 @@ class Bookie:
             records = replay(self.index, path, salt, plan)
             if records:
                 log.info("event=journal_replayed first=%d last=%d records=%d", plan.first, plan.last, records)
-            self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0))
+            self._journal = Journal(path, salt, config.journal_file_bytes, max(numbers, default=0))
             self._journal.open()
         except BaseException:
             self.index.close()
             raise
         self.salt, self.journal_path = salt, path
         self._files = JournalReader(path)
-        self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, self._config.max_frame)
+        self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes)
+        self.counters.replayed_records, self.counters.replay_s = records, time.monotonic() - started
         live = self.index.live
         self.turns.recycle([scan.file for scan in scans if not scan.first and live.get(scan.file, 0) <= 0])
         log.info("event=storage_open seconds=%.3f next_sequence=%d", time.monotonic() - started, plan.last + 1)
+
+    @property
+    def counters(self) -> Counters:
+        """What it has counted since it was opened."""
+        return self.turns.counters
 
     @property
     def journal_file_bytes(self) -> int:
@@ -72,7 +86,7 @@ class Bookie:
 
     def connection(self) -> Connection:
         """The protocol of a new connection."""
-        return Connection(self.turns, self._config.max_frame, self._auth)
+        return Connection(self.turns, self._config.max_frame, self._auth, self._gate)
 
     async def serve(self, host: str, port: int) -> asyncio.Server:
         """Listen; OSError when the port is taken."""

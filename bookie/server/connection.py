@@ -10,13 +10,16 @@ from typing import cast
 from bookie import wire
 from bookie.errors import Code
 from bookie.server.auth import AuthFactory
+from bookie.server.gate import Gate
 from bookie.server.reads import Parts
 from bookie.server.turn import Turns
 
 log = logging.getLogger(__name__)
 
 BUFFER = 1 << 20
-"""Bytes of a receive buffer; one that has to hold a larger frame grows for it."""
+"""Bytes of a receive buffer of a busy connection; one that has to hold a larger frame grows for it."""
+FIRST_BUFFER = 64 << 10
+"""Bytes of a receive buffer until one receive fills it: most connections are never busy."""
 
 _UNSENT = 1 << 20
 _TOGETHER = 256 << 10
@@ -25,12 +28,19 @@ _TOGETHER = 256 << 10
 class Connection(asyncio.BufferedProtocol):
     """Hands what comes in to the turns, and writes what they answer."""
 
-    def __init__(self, turns: Turns, max_frame: int = wire.MAX_FRAME, auth: AuthFactory | None = None) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        max_frame: int = wire.MAX_FRAME,
+        auth: AuthFactory | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         self._turns, self._max_frame = turns, max_frame
+        self._gate, self._admitted = gate, False
         self._auth = auth() if auth is not None else None
         self._authenticated = auth is None
         self._version_2 = False
-        self._buffer = bytearray(BUFFER)
+        self._buffer, self._least = bytearray(FIRST_BUFFER), FIRST_BUFFER
         self._start = self._filled = self._next_frame = 0
         self._requests: list[wire.AddRun | wire.OtherFrame] = []
         self._next = 0
@@ -49,6 +59,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=_UNSENT)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")
         self._peer = f"{host}:{port}"
+        if self._gate is not None:
+            self._admitted = self._gate.enter(self._peer)
+            if not self._admitted:
+                self._closed = True
+                self._transport.abort()
+                return
         log.debug("event=connected peer=%s", self._peer)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -56,6 +72,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closed and self._next == len(self._requests) and self._filled > self._start:
             log.warning("event=closed_inside_frame peer=%s bytes=%d", self._peer, self._filled - self._start)
         self._closed = True
+        if self._gate is not None and self._admitted:
+            self._gate.leave()
         log.debug("event=disconnected peer=%s error=%r", self._peer, str(exc or ""))
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -65,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take what came in, unless adds wait for the turn: then it is taken with them."""
         self._filled += nbytes
+        if self._filled == FIRST_BUFFER == self._least:
+            self._least = BUFFER
         if not self._waiting:
             self._go_on()
         if self._filled == len(self._buffer) or self._start == self._filled:
@@ -235,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = full
 
     def _compact(self) -> None:
-        size = max(BUFFER, self._next_frame)
+        size = max(self._least, self._next_frame)
         left = self._filled - self._start
         if size != len(self._buffer) and left <= size:
             larger = bytearray(size)

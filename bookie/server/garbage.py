@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from bookie import wire
 from bookie.server.bookie import Bookie
@@ -24,9 +25,16 @@ from metastore.store import MetadataReader
 
 log = logging.getLogger(__name__)
 
-NEEDED_SHARE = 0.5
-"""Files of which less than this is still needed are emptied."""
 
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """Files of which less than `share` is still needed are emptied, each `every_s` seconds; 0: each time."""
+
+    share: float = 0.5
+    every_s: float = 0.0
+
+
+EVERY_TIME = (Compaction(),)
 _MOST_FILES = 8
 _MOVE_BYTES = 1 << 20
 
@@ -36,15 +44,25 @@ def plan_candidates(local: Sequence[int], listed: Collection[int]) -> list[int]:
     return [ledger for ledger in local if ledger not in listed]
 
 
-def plan_emptying(sizes: Mapping[int, int], live: Mapping[int, int], current: int) -> list[int]:
+def plan_share(compactions: Sequence[Compaction], done_at: Sequence[float], now: float) -> float:
+    """Files of which less than this is needed are to be emptied now; 0 when no compaction is due.
+
+    `done_at` is when each was done last, on the clock of `now`, in seconds.
+    """
+    due = [kind.share for kind, at in zip(compactions, done_at, strict=True) if now - at >= kind.every_s]
+    return max(due, default=0.0)
+
+
+def plan_emptying(sizes: Mapping[int, int], live: Mapping[int, int], current: int, share: float) -> list[int]:
     """Which journal files to empty: of those written before `current`, the ones least needed, a few at a time.
 
     Args:
         sizes: bytes of each file, by number.
         live: bytes of each that the index names.
         current: the file that is written now.
+        share: those of which less is needed.
     """
-    sparse = [file for file, size in sizes.items() if file < current and 0 < live.get(file, 0) < size * NEEDED_SHARE]
+    sparse = [file for file, size in sizes.items() if file < current and 0 < live.get(file, 0) < size * share]
     return sorted(sparse, key=lambda file: live[file])[:_MOST_FILES]
 
 
@@ -56,14 +74,20 @@ def plan_freeing(files: Sequence[int], live: Mapping[int, int], current: int) ->
 class GarbageCollector:
     """Compares what a bookie holds with the metadata store, now and then."""
 
-    def __init__(self, bookie: Bookie, instance: str, root: str = LEDGERS) -> None:
+    def __init__(
+        self, bookie: Bookie, instance: str, root: str = LEDGERS, compactions: Sequence[Compaction] = EVERY_TIME
+    ) -> None:
         """`instance` is the instance id of the cluster that the bookie's ledgers belong to."""
         self._bookie, self._instance, self._root = bookie, instance, root
+        self._compactions = compactions
+        self._done_at = [asyncio.get_running_loop().time()] * len(compactions)
         self._kept: set[int] = set()
+        self._counts = bookie.counters.garbage
 
     async def collect(self, reader: MetadataReader) -> list[int]:
         """Delete what the metadata store no longer has; the ids. Its errors come out, and then nothing was deleted."""
         local = await asyncio.get_running_loop().run_in_executor(None, self._bookie.index.ledger_ids)
+        self._counts.ledgers = len(local)
         if not local:
             return []
         found = await instance_id(reader, self._root)
@@ -77,7 +101,9 @@ class GarbageCollector:
             if self._bookie.turns.delete(ledger):
                 log.info("event=ledger_deleted ledger=%d", ledger)
                 deleted.append(ledger)
+                self._counts.ledgers_deleted += 1
             await asyncio.sleep(0)
+        self._counts.ledgers -= len(deleted)
         return deleted
 
     async def reclaim(self) -> int:
@@ -86,13 +112,19 @@ class GarbageCollector:
         numbers = file_numbers(bookie.journal_path)
         sizes = {number: os.stat(file_path(bookie.journal_path, number)).st_size for number in numbers}
         known = {number: size for number, size in sizes.items() if number not in self._kept}
-        for number in plan_emptying(known, bookie.index.live, bookie.turns.file):
+        now = loop.time()
+        share = plan_share(self._compactions, self._done_at, now)
+        for number in plan_emptying(known, bookie.index.live, bookie.turns.file, share):
             await self._empty(number)
+        for kind, each in enumerate(self._compactions):
+            if now - self._done_at[kind] >= each.every_s:
+                self._done_at[kind] = now
         candidates = plan_freeing(numbers, bookie.index.live, bookie.turns.file)
         free = [number for number in candidates if not await self._rows(number)]
         if free:
             await loop.run_in_executor(None, bookie.index.flush)
             bookie.turns.recycle(free)
+            self._counts.bytes_reclaimed += sum(sizes[number] for number in free)
             log.info("event=space_reclaimed files=%d bytes=%d", len(free), sum(sizes[number] for number in free))
             await loop.run_in_executor(None, bookie.index.compact)
         return len(free)
@@ -106,6 +138,7 @@ class GarbageCollector:
             if current:
                 await bookie.turns.move([(repeated, row, bookie.files.frames(row)) for repeated, row in current])
                 moved += len(current)
+        self._counts.files_emptied += 1
         log.info("event=journal_file_emptied file=%d runs=%d of=%d", number, moved, len(rows))
         if not rows:
             left = bookie.index.live[number]

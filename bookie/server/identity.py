@@ -5,7 +5,7 @@
 - An empty directory cannot take the place of one that has been registered: its entries would be missing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bookie.errors import InvalidBookieDirectory
 from bookie.server.directory import Directory, DirectoryFormat, new_format
@@ -91,8 +91,10 @@ async def establish(store: MetadataStore, directory: Directory, bookie_id: str, 
     except NodeNotFound:
         stored = None
     plan = plan_identity(directory.path, directory.format, directory.begun, bookie_id, instance, own, stored)
-    if plan.begin is not None:
-        directory.begin(plan.begin)
+    if plan.begin is None:
+        directory.upgrade()
+    else:
+        directory.begin(replace(plan.begin, journal=directory.journal_entry))
     if plan.write_cookie:
         try:
             await write_cookie(store, own, root=root)

@@ -13,6 +13,7 @@ import mmap
 import os
 import re
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -201,6 +202,8 @@ class Journal:
         self._maker = ThreadPoolExecutor(1, "journal-spare")
         self._file = -1
         self._at = self._size = 0
+        self.write_s = self.sync_s = 0.0
+        """How long the last record took to write, and to sync."""
 
     @property
     def current(self) -> int:
@@ -222,10 +225,13 @@ class Journal:
         head = RECORD.pack(sequence, word, checksum(self._salt, sequence, word, chunks))
         if len(chunks) > _MOST_CHUNKS:
             chunks = [b"".join(chunks)]
+        began = time.perf_counter()
         written = os.pwritev(self._file, [head, *chunks, bytes(room - size)], self._at)
         if written != room:
             raise OSError(f"journal file {self._number}: {written} of {room} bytes written")
+        at = time.perf_counter()
         os.fdatasync(self._file)
+        self.write_s, self.sync_s = at - began, time.perf_counter() - at
         place = Place(self._number, self._at + RECORD.size)
         self._at += room
         if not self._free and self._spare is None and self._at * 2 > self._size:

@@ -8,39 +8,40 @@ import json
 import logging
 import os
 import random
+import resource
 import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
 
 from bookie.errors import BookieError
 from bookie.server.auth import AuthFactory
 from bookie.server.bookie import Bookie
 from bookie.server.directory import Directory
+from bookie.server.disk import DiskLimits, fullest, plan_read_only
 from bookie.server.garbage import GarbageCollector
+from bookie.server.gate import Gate
 from bookie.server.identity import default_port, establish
 from bookie.server.options import Options, parse_options
+from bookie.server.settings import KNOWN_KEYS
 from metastore.bookies import register, unregister
 from metastore.errors import MetadataError, MledgerError, NodeExists
 from metastore.layout import instance_id
+from metastore.service.logs import set_up_logging
 from metastore.store import MetadataStore, SessionState
 from metastore.url import open_store
 
 log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
-_DISK_LOOK_S = 5.0
 _SESSION_LOOK_S = 3600.0
 _BACKLOG = 1024
 _PORTS = range(15_000, 32_000)
 _PORT_ATTEMPTS = 100
-
-
-def plan_read_only(read_only: bool, free: int, least: int) -> bool:
-    """Whether a bookie with `free` bytes of disk takes no new entries; it takes them again at twice the least."""
-    return free < (2 * least if read_only else least)
+_OTHER_FILES = 512
+"""Files that a bookie has open beside its connections, at most."""
 
 
 class Process:
@@ -53,6 +54,9 @@ class Process:
         self._bookie: Bookie
         self._bookie_id = ""
         self._port = 0
+        self._metrics_port = 0
+        self._registered = False
+        self._gate = Gate(options.max_connections)
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. MledgerError when it cannot start; OSError when the port is taken."""
@@ -60,10 +64,11 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        directory = Directory(options.directory)
+        self._gate.most = _allow_connections(options.max_connections)
+        directory = Directory(options.directory, options.journal)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(directory.unlock)
-            listener = _bind(options.host, options.port or default_port(directory.format, options.host))
+            listener = _bind(options.host, options.port or default_port(directory.format, options.announced))
             stack.callback(listener.close)
             self._port = listener.getsockname()[1]
             self._bookie_id = self._id_of(directory)
@@ -71,16 +76,18 @@ class Process:
             stack.push_async_callback(self._close_metadata)
             instance = await instance_id(self._metadata, options.ledgers_root)
             await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
-            self._bookie = Bookie(directory, options.storage, _auth_factory(options.auth))
+            self._bookie = Bookie(directory, options.storage, _auth_factory(options.auth), self._gate)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
             server = await loop.create_server(self._bookie.connection, sock=listener, backlog=_BACKLOG)
             await self._register()
+            if options.metrics is not None:
+                stack.push_async_callback(await self._serve_metrics(directory, options.metrics))
             self._announce()
-            garbage = GarbageCollector(self._bookie, instance, options.ledgers_root)
+            garbage = GarbageCollector(self._bookie, instance, options.ledgers_root, options.compactions)
             works = [self._keep_registered(), self._collect_garbage(garbage)]
             if not options.read_only:
-                works.append(self._watch_disk(directory.path))
+                works.append(self._watch_disk([directory.path, directory.journal], options.disk))
             tasks = [loop.create_task(work) for work in works]
             await self._stop_or_failure(tasks)
             log.info("event=stopping bookie=%s", self._bookie_id)
@@ -100,9 +107,9 @@ class Process:
     def _id_of(self, directory: Directory) -> str:
         if self._options.bookie_id:
             return self._options.bookie_id
-        if directory.format is not None and default_port(directory.format, self._options.host) in (0, self._port):
+        if directory.format is not None and default_port(directory.format, self._options.announced) in (0, self._port):
             return directory.format.bookie_id
-        return f"{self._options.host}:{self._port}"
+        return f"{self._options.announced}:{self._port}"
 
     async def _open_metadata(self) -> MetadataStore:
         session = self._options.session_timeout
@@ -115,17 +122,21 @@ class Process:
         await register(
             self._metadata,
             self._bookie_id,
-            self._options.host,
+            self._options.announced,
             self._port,
             read_only=self._bookie.turns.read_only,
             replace_own=True,
             root=self._options.ledgers_root,
         )
+        self._registered = True
         log.info("event=registered bookie=%s read_only=%s", self._bookie_id, self._bookie.turns.read_only)
 
     def _announce(self) -> None:
         """Say on stdout, in one line, that the bookie serves."""
-        fields = {"bookie_id": self._bookie_id, "host": self._options.host, "port": self._port, "pid": os.getpid()}
+        where = {"host": self._options.announced, "port": self._port}
+        fields = {"bookie_id": self._bookie_id, **where, "pid": os.getpid()}
+        if self._metrics_port:
+            fields["metrics_port"] = self._metrics_port
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
 
@@ -136,6 +147,7 @@ class Process:
                 await self._metadata.wait_for_session(SessionState.EXPIRED, _SESSION_LOOK_S)
             except TimeoutError:
                 continue
+            self._registered = False
             log.warning("event=session_expired bookie=%s", self._bookie_id)
             expired = self._metadata
             while True:
@@ -150,24 +162,58 @@ class Process:
                     await asyncio.sleep(_RETRY_S)
             await expired.close()
 
+    async def _serve_metrics(
+        self, directory: Directory, address: tuple[str, int]
+    ) -> Callable[[], Coroutine[Any, Any, None]]:
+        """Serve metrics and health over HTTP; what ends that."""
+        from bookie.server.metrics import BookieMetrics, BookieState  # not every bookie pays for the library
+        from metastore.service.http import HttpServer
+
+        def state() -> BookieState:
+            known = self._registered and self._metadata.session_state is SessionState.CONNECTED
+            return BookieState(known, self._bookie.turns.read_only, self._stop.is_set())
+
+        host, port = address
+        server = HttpServer(BookieMetrics(self._bookie, self._gate, directory.path, state).routes())
+        try:
+            self._metrics_port = await server.start(host, port)
+        except OSError as error:
+            raise BookieError(
+                f"cannot serve metrics on {host} port {port}: {error.strerror or error}; name another port"
+            ) from None
+        log.info("event=metrics_served host=%s port=%d", host, self._metrics_port)
+        return server.close
+
     async def _collect_garbage(self, garbage: GarbageCollector) -> None:
+        loop, counts = asyncio.get_running_loop(), self._bookie.counters.garbage
         while True:
             await asyncio.sleep(self._options.garbage_interval)
+            began = loop.time()
             try:
                 await garbage.collect(self._metadata)
                 await garbage.reclaim()
+                counts.times.observe(loop.time() - began)
             except MetadataError as error:
+                counts.failures += 1
                 log.warning("event=garbage_collection_failed error=%r deleted=nothing", str(error))
 
-    async def _watch_disk(self, path: str) -> None:
-        """Become read-only while the disk is nearly full."""
+    async def _watch_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
+        """Become read-only while a disk is nearly full, or end, as `limits` say."""
+        warned = False
         while True:
-            disk = os.statvfs(path)
-            turns, free = self._bookie.turns, disk.f_bavail * disk.f_frsize
-            wanted = plan_read_only(turns.read_only, free, self._options.min_free_bytes)
+            disk, turns = fullest(paths), self._bookie.turns
+            if warned != (disk.used_share > limits.warn_share):
+                warned = not warned
+                log.warning("event=disk_nearly_full value=%s used_share=%.3f", warned, disk.used_share)
+            wanted = plan_read_only(turns.read_only, disk, limits)
+            if wanted and limits.stop_when_full:
+                raise BookieError(
+                    f"the disk of {paths[0]} is full ({disk.free} bytes free) and readOnlyModeEnabled is false: make "
+                    "room and start the bookie again"
+                )
             if wanted != turns.read_only:
                 turns.read_only = wanted
-                log.warning("event=read_only value=%s free_bytes=%d", wanted, free)
+                log.warning("event=read_only value=%s free_bytes=%d", wanted, disk.free)
                 try:
                     await self._register()
                     await unregister(
@@ -175,7 +221,21 @@ class Process:
                     )
                 except MetadataError as error:
                     log.warning("event=register_failed bookie=%s error=%r", self._bookie_id, str(error))
-            await asyncio.sleep(_DISK_LOOK_S)
+            await asyncio.sleep(limits.look_s)
+
+
+def _allow_connections(wanted: int) -> int:
+    """Have the system allow so many connections; as many as it allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    allowed = max(soft - _OTHER_FILES, soft // 2)
+    log.warning("event=connections_limited wanted=%d allowed=%d open_files=%d", wanted, allowed, soft)
+    return allowed
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -206,13 +266,11 @@ def _auth_factory(name: str) -> AuthFactory | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bookie; the exit code."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
-    )
+    set_up_logging(options.log_format, options.log_level)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     sys.setswitchinterval(0.0005)
+    if options.settings is not None:
+        options.settings.report(log, KNOWN_KEYS)
     started = time.monotonic()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -20,6 +20,7 @@ from typing import NoReturn, Protocol
 
 from bookie import wire
 from bookie.errors import Code
+from bookie.server.counters import Counters
 from bookie.server.index import Index, LedgerRecord, Row
 from bookie.server.journal import FRAMES, MOVED, Journal, Place
 from bookie.server.ledgers import Ledgers, LedgerState, PendingRun, check_add, check_fence, plan_spans
@@ -28,9 +29,11 @@ from bookie.server.reads import JournalReader, Parts, Reader
 log = logging.getLogger(__name__)
 
 LARGEST_TURN = 8 << 20
-"""Bytes after which a turn takes from no further connection."""
+"""Bytes after which a turn takes from no further connection: what is accepted and not synced is bounded by it."""
 
 EXIT_STORAGE_FAILED = 74
+
+_NO_ERROR = bytes(4)
 
 MOVED_COUNT = struct.Struct(">I")
 MOVED_ROW = struct.Struct(">?QQqII")
@@ -60,6 +63,8 @@ class Turn:
     moved: list[tuple[bool, Row, int]] = field(default_factory=list)
     done: "asyncio.Future[None] | None" = None
     synced: bool = False
+    begun: float = 0.0
+    adds: int = 0
 
     def answer(self, client: Client, parts: Parts) -> None:
         """Have `parts` sent to `client` after the sync."""
@@ -112,10 +117,20 @@ class Turns:
     """Accepts adds and fences, and answers them when they are durable. Lives on the loop."""
 
     def __init__(
-        self, index: Index, journal: Journal, files: JournalReader, sequence: int, max_frame: int = wire.MAX_FRAME
+        self,
+        index: Index,
+        journal: Journal,
+        files: JournalReader,
+        sequence: int,
+        max_frame: int = wire.MAX_FRAME,
+        largest: int = LARGEST_TURN,
     ) -> None:
-        """`sequence` is the first record to write."""
+        """`sequence` is the first record to write, `largest` the bytes after which a turn takes no more adds."""
         self._loop = asyncio.get_running_loop()
+        self.counters = Counters()
+        self.largest = largest
+        """Bytes after which a turn takes no more adds."""
+        self._journal = journal
         self._index, self._files = index, files
         self.ledgers = Ledgers(index)
         self.reader = Reader(index, files, max_frame)
@@ -136,7 +151,22 @@ class Turns:
     @property
     def busy(self) -> bool:
         """Whether adds have to wait: a sync is under way, or the open turn is full."""
-        return self._flying is not None or self._open.size >= LARGEST_TURN
+        return self._flying is not None or self._open.size >= self.largest
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes accepted and not synced yet."""
+        return self._open.size + (self._flying.size if self._flying is not None else 0)
+
+    @property
+    def unsynced_adds(self) -> int:
+        """Adds accepted and not synced yet."""
+        return self._open.adds + (self._flying.adds if self._flying is not None else 0)
+
+    @property
+    def clients_waiting(self) -> int:
+        """Connections that are not read from until adds are taken again."""
+        return len(self._waiting)
 
     @property
     def file(self) -> int:
@@ -158,6 +188,7 @@ class Turns:
             self._refuse(client, run, code)
             return
         self._accept(state, buffer, run)
+        self._open.adds += len(run)
         self._open.answer(client, [wire.add_responses(run)])
         self._schedule()
 
@@ -171,6 +202,7 @@ class Turns:
                 self.add(client, buffer, single)
 
     def _refuse(self, client: Client, run: wire.AddRun, code: Code) -> None:
+        self.counters.adds_refused += len(run)
         log.warning("event=add_refused ledger=%d entry=%d count=%d code=%d", run.ledger, run.entries[0], len(run), code)
         client.send([wire.add_responses(run, code)])
 
@@ -195,21 +227,32 @@ class Turns:
         if fencing:
             code = check_fence(state, request.master_key)
             if code:
+                self.counters.fences_refused += 1
                 log.warning("event=fence_refused ledger=%d code=%d", request.ledger, code)
                 client.send([request.refusal(code)])
                 return
             self._fence(state, request.master_key, frame)
         parts = self.reader.answer(state, request)
+        self._count_read(parts[0])
         waits_for = state.commit if fencing else None
         if isinstance(waits_for, Turn) and not waits_for.synced:
             waits_for.answer(client, parts)
         else:
             client.send(parts)
 
+    def _count_read(self, head: bytes | memoryview) -> None:
+        """Count an answer by what its first bytes say: length 4, header word 4, error 4."""
+        counters = self.counters
+        counters.reads += 1
+        counters.read_bytes += int.from_bytes(head[:4], "big")
+        if head[8:12] != _NO_ERROR:
+            counters.reads_refused += 1
+
     def _fence(self, state: LedgerState, master_key: bytes, frame: bytes) -> None:
         if state.record is not None and state.record.fenced:
             return
         state.record = replace(state.record or LedgerRecord(master_key), fenced=True)
+        self.counters.fences += 1
         log.info("event=ledger_fenced ledger=%d highest=%d", state.ledger, state.highest)
         self._open.changed[state.ledger] = state
         self._open.keep(frame)
@@ -269,6 +312,8 @@ class Turns:
 
     def _schedule(self) -> None:
         self._idle.clear()
+        if self._open.chunks and not self._open.begun:
+            self._open.begun = self._loop.time()
         if self._flying is None and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._seal)
@@ -304,6 +349,7 @@ class Turns:
         turn.synced = True
         for client, parts in turn.answers.items():
             client.send(parts)
+        self._count(turn)
         try:
             self._enter(turn, place)
         except Exception as error:
@@ -322,6 +368,16 @@ class Turns:
         if self._flying is None:
             self.ledgers.shrink()
             self._idle.set()
+
+    def _count(self, turn: Turn) -> None:
+        counters, journal = self.counters, self._journal
+        counters.journal_bytes += turn.size
+        counters.writes.observe(journal.write_s)
+        counters.syncs.observe(journal.sync_s)
+        if turn.adds:
+            counters.adds += turn.adds
+            counters.add_bytes += turn.size
+            counters.add_times.observe(self._loop.time() - turn.begun, turn.adds)
 
     def _enter(self, turn: Turn, place: Place) -> None:
         index = self._index

@@ -44,6 +44,7 @@ class BookieProcess:
     bookie_id: str = ""
     host: str = ""
     port: int = 0
+    metrics_port: int = 0
     served_by: int = 0
     process: "subprocess.Popen[str] | None" = None
     log_file: "IO[str] | None" = None
@@ -84,7 +85,7 @@ class BookieProcess:
             raise BookieFailed(self.process.wait(_EXIT_S), self.log())
         fields = json.loads(line)
         self.bookie_id, self.host, self.port = fields["bookie_id"], fields["host"], fields["port"]
-        self.served_by = fields["pid"]
+        self.served_by, self.metrics_port = fields["pid"], fields.get("metrics_port", 0)
 
     def start(self) -> "BookieProcess":
         """Start and wait until it serves."""

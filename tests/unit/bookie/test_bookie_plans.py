@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from bookie import wire
 from bookie.errors import InvalidBookieDirectory
-from bookie.server.directory import FORMAT_VERSION, DirectoryFormat, decode_format, encode_format
-from bookie.server.garbage import plan_candidates, plan_emptying, plan_freeing
+from bookie.server.directory import FORMAT_VERSION, DirectoryFormat, decode_format, encode_format, plan_upgrade
+from bookie.server.disk import Disk, DiskLimits, plan_read_only
+from bookie.server.garbage import Compaction, plan_candidates, plan_emptying, plan_freeing, plan_share
 from bookie.server.identity import default_port, plan_identity
 from bookie.server.ledgers import LARGEST_RUN, plan_spans
-from bookie.server.process import plan_read_only
 from metastore.cookies import Cookie
 
 KEY = b"k" * 20
@@ -108,10 +108,45 @@ def test_candidates_are_what_the_listing_does_not_have():
 
 def test_files_of_which_little_is_needed_are_emptied_the_least_needed_first():
     sizes, live = {1: 100, 2: 100, 3: 100, 4: 100, 5: 100}, {1: 60, 2: 40, 3: 10, 5: 10}
-    assert plan_emptying(sizes, live, current=5) == [3, 2]
+    assert plan_emptying(sizes, live, current=5, share=0.5) == [3, 2]
+    assert plan_emptying(sizes, live, current=5, share=0.2) == [3]
+    assert plan_emptying(sizes, live, current=5, share=0.0) == []
     assert plan_freeing(sorted(sizes), live, current=5) == [4]
 
 
 def test_a_bookie_is_read_only_until_twice_the_least_is_free():
-    assert [plan_read_only(False, free, 100) for free in (99, 100)] == [True, False]
-    assert [plan_read_only(True, free, 100) for free in (150, 200)] == [True, False]
+    limits = DiskLimits(min_free_bytes=100)
+    assert [plan_read_only(False, Disk(1000, free), limits) for free in (99, 100)] == [True, False]
+    assert [plan_read_only(True, Disk(1000, free), limits) for free in (199, 200)] == [True, False]
+
+
+def test_a_bookie_is_read_only_above_the_full_share_until_the_low_water_share():
+    limits = DiskLimits(min_free_bytes=0, full_share=0.95, low_water_share=0.9)
+    assert [plan_read_only(False, Disk(100, free), limits) for free in (4, 5)] == [True, False]
+    assert [plan_read_only(True, Disk(100, free), limits) for free in (9, 11)] == [True, False]
+
+
+def test_compactions_that_are_due_empty_up_to_the_largest_share():
+    kinds = (Compaction(0.2, 3600), Compaction(0.8, 86400))
+    assert plan_share(kinds, [0, 0], 3599) == 0
+    assert plan_share(kinds, [0, 0], 3600) == 0.2
+    assert plan_share(kinds, [90000, 0], 90000) == 0.8
+    assert plan_share((Compaction(),), [7.0], 7.0) == 0.5
+    assert plan_share((), [], 1e9) == 0
+
+
+def test_a_directory_of_version_1_is_read_and_becomes_version_2():
+    text = f"mledger bookie directory\nversion 1\nbookie host:3181\ninstance cluster\nsalt {FORMAT.salt.hex()}\n"
+    found = decode_format(text, "FORMAT")
+    assert (found.version, found.journal) == (1, "journal")
+    assert encode_format(found) == text
+    assert plan_upgrade(found) == FORMAT
+    assert plan_upgrade(FORMAT) is None
+
+
+@pytest.mark.parametrize("version", [0, 3, 99])
+def test_a_version_that_is_not_known_is_refused_with_what_to_do(version):
+    with pytest.raises(
+        InvalidBookieDirectory, match=f"version {version}, this program knows 1 to 2: start the version"
+    ):
+        decode_format(f"mledger bookie directory\nversion {version}\n", "FORMAT")

@@ -1,0 +1,40 @@
+"""How many connections a bookie has, and that there are not more than it may have."""
+
+import asyncio
+import logging
+
+log = logging.getLogger(__name__)
+
+_TOLD_S = 1.0
+
+
+class Gate:
+    """Counts connections in and out. A crowd is told of once a second, not once a connection."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.inside = 0
+        self.refused = 0
+        self._told_at = float("-inf")
+
+    def enter(self, peer: str) -> bool:
+        """Let a connection in; False when there are as many as there may be."""
+        if self.inside < self.most:
+            self.inside += 1
+            return True
+        self.refused += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._told_at >= _TOLD_S:
+            self._told_at = now
+            log.warning(
+                "event=connection_refused peer=%s connections=%d refused=%d most=%d",
+                peer,
+                self.inside,
+                self.refused,
+                self.most,
+            )
+        return False
+
+    def leave(self) -> None:
+        """A connection that was let in has ended."""
+        self.inside -= 1

@@ -1,0 +1,43 @@
+"""HTTP as Prometheus asks it."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a server answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def json(self):
+        """The body as JSON."""
+        return json.loads(self.body)
+
+    @property
+    def samples(self) -> dict[str, float]:
+        """The body as metrics: `name{label="value",…}` → value, labels sorted."""
+        found = {}
+        for family in text_string_to_metric_families(self.body):
+            for sample in family.samples:
+                labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+        return found
+
+
+async def get(port: int, path: str, **headers: str) -> Response:
+    """GET `path` from a server of this machine."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    first, *rest = head.split("\r\n")
+    fields = dict(line.lower().split(": ", 1) for line in rest)
+    return Response(int(first.split()[1]), fields, body)
