@@ -21,7 +21,7 @@ from tests.support.containers import IMAGE, ROOT, NoEngine, Project, build_image
 ZOOKEEPERS = 3
 BOOKIES = 4
 ZOOKEEPER_IMAGE = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["zookeeper-1"]["image"]
-START_S = 90
+START_S = 240
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
