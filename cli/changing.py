@@ -163,6 +163,7 @@ async def _plan(url: str, options: ChangeOptions, plan: Plan, take_over: bool) -
 
 async def _carry_out(url: str, change: Change, path: Path, made_at_ms: int, act: Act) -> Facts:
     async with await open_reader(url) as reader:
+        on_step("look again")
         await _check_unchanged(reader, change)
         file = UndoFile(
             command=change.command,
@@ -201,9 +202,9 @@ async def _check_unchanged(reader: MetadataReader, change: Change) -> None:
 
 async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error: BaseException) -> None:
     """The undo file of a command that failed: removed if no record was changed, else with what there is now."""
-    failed = await _completed(reader, file, Outcome.FAILED)
     if isinstance(error, StoreUnavailable):
         return  # a write may still arrive: what the records will be is not known
+    failed = await _completed(reader, file, Outcome.FAILED)
     if all(record.before == record.after for record in failed.records):
         undo_files.remove(path)
         return
