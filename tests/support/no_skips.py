@@ -1,4 +1,4 @@
-"""Where MLEDGER_CI is set, a test of the suites that need Maven, Java, strace or Docker fails instead of being skipped."""
+"""Where MLEDGER_CI is set, a test that needs Maven, Java, strace or Docker fails instead of being skipped."""
 
 import os
 from collections.abc import Generator
