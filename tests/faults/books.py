@@ -12,20 +12,19 @@ class Cursor:
 
     issued: Acknowledged = field(default_factory=Acknowledged)
     durable: Acknowledged = field(default_factory=Acknowledged)
-    pending: dict[int, list] = field(default_factory=dict)
+    pending: dict[tuple[int, int], list] = field(default_factory=dict)
 
-    def issue(self, number: int, what: list) -> None:
-        """The owner asks for it now: all up to a position, or runs of a ledger."""
-        self.pending[number] = what
+    def issue(self, epoch: int, number: int, what: list) -> None:
+        """The owner of `epoch` asks for it now: all up to a position, or runs of a ledger."""
+        self.pending[epoch, number] = what
         _add(self.issued, what)
 
-    def became_durable(self, number: int) -> None:
-        """The owner was told that it is durable."""
-        _add(self.durable, self.pending.pop(number))
+    def became_durable(self, epoch: int, number: int) -> None:
+        """That owner was told that it is durable."""
+        _add(self.durable, self.pending.pop((epoch, number)))
 
     def came_back(self, found: Acknowledged) -> None:
         """What was found is where things go on from."""
-        self.pending.clear()
         self.issued, self.durable = found.copy(), found
 
 
@@ -102,10 +101,10 @@ class Books:
         """The last owner."""
         return self.owners[-1]
 
-    def record(self, line: list) -> None:
-        """Take one line of the owner. HistoryBroken when a cursor did not come back as it must."""
+    def record(self, line: list, owner: Owner | None = None) -> None:
+        """Take one line of an owner, the last one by default. HistoryBroken when a cursor did not come back right."""
         kind, *rest = line
-        owner = self.owner
+        owner = owner or self.owner
         match kind:
             case "sent":
                 owner.sent = rest[0]
@@ -114,10 +113,10 @@ class Books:
                 owner.latencies.append(rest[2])
             case "issued":
                 owner.issued += 1
-                self.cursors[rest[0]].issue(rest[1], rest[2])
+                self.cursors[rest[0]].issue(owner.epoch, rest[1], rest[2])
             case "durable":
                 owner.durable += 1
-                self.cursors[rest[0]].became_durable(rest[1])
+                self.cursors[rest[0]].became_durable(owner.epoch, rest[1])
             case "ledgers":
                 owner.ledgers = [(ledger, entries) for ledger, entries in rest[0]]
             case "recovered":

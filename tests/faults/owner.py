@@ -141,11 +141,13 @@ class Owner:
                     holes = [(tuple(r.lower), tuple(r.upper)) for r in cursor.holes]
                     self.say("recovered", cursor.name, tuple(cursor.mark_delete), holes, cursor.backlog)
                 self.say("open")
-                await asyncio.wait(
-                    [self.failed, loop.create_task(self._load(topic, *cursors))], return_when="FIRST_COMPLETED"
-                )
+                if self.load.trim and (last := topic.last_confirmed).entry_id >= 0:
+                    self._issue(HOLES, last, lambda: cursors[1].acknowledge_cumulative(last))  # of owners before
+                load = loop.create_task(self._load(topic, *cursors))
+                done, _ = await asyncio.wait([self.failed, load], return_when=asyncio.FIRST_COMPLETED)
+                load.cancel()
                 await topic.abandon()
-                self.failed.result()
+                done.pop().result()
         except mledger.MledgerError as error:
             self.say("ended", type(error).__name__, str(error))
 

@@ -27,11 +27,21 @@ class OwnerEnded(Exception):
 class OwnerProcess:
     """One owner, from its start to its SIGKILL."""
 
-    def __init__(self, books: Books, url: str, log: Path, pause_at: str = "", load: Load | None = None) -> None:
-        books.owners.append(Owner(len(books.owners)))
-        self.books, self.log = books, log
+    def __init__(
+        self,
+        books: Books,
+        url: str,
+        log: Path,
+        pause_at: str = "",
+        load: Load | None = None,
+        beside: "OwnerProcess | None" = None,
+    ) -> None:
+        """`beside`: an owner that still lives, whose words count before those that this one says later."""
+        self.owner = Owner(len(books.owners))
+        books.owners.append(self.owner)
+        self.books, self.log, self._beside = books, log, beside
         self._rest = b""
-        arguments = [url, str(books.owner.epoch), pause_at, (load or Load()).encode()]
+        arguments = [url, str(self.owner.epoch), pause_at, (load or Load()).encode()]
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.owner", *arguments],
@@ -51,9 +61,9 @@ class OwnerProcess:
     def until(self, condition: Callable[[Owner], bool], within: float = _DEADLINE_S) -> None:
         """Record until `condition` holds of the owner. TimeoutError, and OwnerEnded when it ends before."""
         deadline = time.monotonic() + within
-        while not condition(self.books.owner):
+        while not condition(self.owner):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not within {within:g} s: {self.books.owner}\n{self._said()}")
+                raise TimeoutError(f"not within {within:g} s: {self.owner}\n{self._said()}")
             self._record(_PATIENCE_S)
 
     def for_seconds(self, seconds: float) -> None:
@@ -64,8 +74,13 @@ class OwnerProcess:
 
     def acknowledge_more(self, entries: int, within: float = _DEADLINE_S) -> None:
         """Record until so many more entries are acknowledged."""
-        target = self.books.owner.acked_entries + entries
+        target = self.owner.acked_entries + entries
         self.until(lambda seen: seen.acked_entries >= target, within)
+
+    def drain(self) -> None:
+        """Record what it has said already."""
+        while not self.process.stdout.closed and self._waiting():
+            self._record(0)
 
     def step_clock(self, ms: int) -> None:
         """Have its clock go forward, or back."""
@@ -87,22 +102,21 @@ class OwnerProcess:
             self.until(_enough)
             self.process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
-            while self._waiting():
-                self._record(0)
-            if _enough(self.books.owner):
+            self.drain()
+            if _enough(self.owner):
                 break
             self.process.send_signal(signal.SIGCONT)
         self.kill()
-        assert self.books.owner.in_flight >= UNDER_WAY
-        assert self.books.owner.unflushed >= 1
+        assert self.owner.in_flight >= UNDER_WAY
+        assert self.owner.unflushed >= 1
 
     def kill_at(self, step: str) -> None:
         """SIGKILL where it stands still at `step`."""
         self.until(lambda owner: owner.at == step)
         self.kill()
         if step != RECOVERING:
-            assert self.books.owner.in_flight >= UNDER_WAY
-            assert self.books.owner.unflushed >= 1
+            assert self.owner.in_flight >= UNDER_WAY
+            assert self.owner.unflushed >= 1
 
     def kill(self) -> None:
         """SIGKILL, and record what is left in the pipe: what it said before it died."""
@@ -136,12 +150,14 @@ class OwnerProcess:
         data = os.read(self.process.stdout.fileno(), 1 << 20)
         if not data:
             if self.process.wait() != -signal.SIGKILL:
-                raise OwnerEnded(f"{self.books.owner.ended}\n{self._said()}")
+                raise OwnerEnded(f"{self.owner.ended}\n{self._said()}")
             return False
+        if self._beside is not None:
+            self._beside.drain()
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         for line in lines:
-            self.books.record(json.loads(line))
+            self.books.record(json.loads(line), self.owner)
         return True
 
     def _said(self) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.aftermath import check_everything
 from tests.faults.owner import UNDER_WAY
-from tests.faults.test_owner_killed import Rounds
+from tests.faults.rounds import Rounds
 from tests.support.aio import run
 from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
 from tests.support.rocksdb import MetadataProcess

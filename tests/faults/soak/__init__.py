@@ -1,0 +1,1 @@
+"""Long and hostile runs: `python -m tests.faults.soak --help`."""

@@ -1,0 +1,135 @@
+"""Harm done to a bookie's files, and how it is made good again."""
+
+import contextlib
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bookie.server.directory import decode_format
+from bookie.server.journal import BLOCK, RECORD, checksum, file_numbers, file_path, scan_file
+
+TMPFS_MB = 192
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """One byte that was changed; `back` changes it back, if the file is still there."""
+
+    path: Path
+    offset: int
+
+    def back(self) -> bool:
+        """Whether the file is still there."""
+        with contextlib.suppress(FileNotFoundError):
+            _invert(self.path, self.offset)
+            return True
+        return False
+
+
+def flip(path: Path, offset: int) -> Flip:
+    """Invert the byte of a file at `offset`."""
+    _invert(path, offset)
+    return Flip(path, offset)
+
+
+def _invert(path: Path, offset: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        value = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes((value ^ 0xFF,)))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flip_in_stored_entries(directory: Path, chance: random.Random, count: int) -> list[Flip]:
+    """Invert bytes inside of records of the journal's files, which is where a bookie keeps its entries."""
+    journal = directory / "journal"
+    salt = _salt(directory)
+    flips = []
+    for number in file_numbers(str(journal))[-3:]:
+        scan = scan_file(str(journal), number, salt)
+        if scan.first:
+            path = Path(file_path(str(journal), number))
+            places = _record_places(path)[:-1]  # the last one of all would count as torn
+            chosen = chance.sample(places, min(count, len(places)))
+            flips += [flip(path, at + RECORD.size + chance.randrange(60, 160)) for at in chosen]
+    return flips
+
+
+def _record_places(path: Path) -> list[int]:
+    """Where records of some length begin."""
+    data, places = path.read_bytes(), []
+    at = 0
+    while at + RECORD.size <= len(data):
+        sequence, word, _ = RECORD.unpack_from(data, at)
+        length = word & 0x7FFFFFFF
+        if not sequence or at + RECORD.size + length > len(data):
+            break
+        if length > 200:
+            places.append(at)
+        at += -(-(RECORD.size + length) // BLOCK) * BLOCK
+    return places
+
+
+def flip_in_index(directory: Path, chance: random.Random) -> Flip | None:
+    """Invert a byte in the middle of RocksDB's largest table; None if there is none."""
+    tables = sorted((directory / "store").glob("*.sst"), key=lambda path: path.stat().st_size)
+    if not tables:
+        return None
+    return flip(tables[-1], chance.randrange(tables[-1].stat().st_size // 2))
+
+
+def tear_journal(directory: Path) -> None:
+    """Leave behind the last record what a power cut leaves of a write that nobody was told of: its first half."""
+    journal, salt = directory / "journal", _salt(directory)
+    scans = [scan_file(str(journal), number, salt) for number in file_numbers(str(journal))]
+    last = max(scans, key=lambda scan: scan.last)
+    path = Path(file_path(str(journal), last.file))
+    end = _end_of_records(path, last.last)
+    payload = b"torn" * 4096
+    head = RECORD.pack(last.last + 1, len(payload), checksum(salt, last.last + 1, len(payload), (payload,)))
+    with path.open("r+b") as file:
+        file.seek(end)
+        file.write((head + payload)[: len(payload) // 2])
+
+
+def _end_of_records(path: Path, last: int) -> int:
+    data, at = path.read_bytes(), 0
+    while True:
+        sequence, word, _ = RECORD.unpack_from(data, at)
+        at += -(-(RECORD.size + (word & 0x7FFFFFFF)) // BLOCK) * BLOCK
+        if sequence == last:
+            return at
+
+
+def _salt(directory: Path) -> bytes:
+    path = directory / "FORMAT"
+    return decode_format(path.read_text(), str(path)).salt
+
+
+@contextlib.contextmanager
+def small_disk(mount_point: Path, size_mb: int = TMPFS_MB) -> Iterator[bool]:
+    """A file system of so many MiB at `mount_point`; False where this machine lets nobody mount one."""
+    mount_point.mkdir(parents=True)
+    options = f"size={size_mb}m"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(mount_point)], capture_output=True, check=False
+    )
+    try:
+        yield mounted.returncode == 0
+    finally:
+        if mounted.returncode == 0:
+            subprocess.run(["umount", str(mount_point)], check=True)
+
+
+def fill_disk(directory: Path) -> Path:
+    """Write a file until there is no room left; its path."""
+    path = directory / "ballast"
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+    return path

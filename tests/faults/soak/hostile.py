@@ -1,0 +1,338 @@
+"""Every fault in a seeded order under load, each one alone; the history is compared after each round of all."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.aftermath import Checked, check_everything
+from tests.faults.recorder import OwnerEnded, OwnerProcess
+from tests.faults.soak.damage import TMPFS_MB, fill_disk, flip_in_index, flip_in_stored_entries, tear_journal
+from tests.faults.soak.progress import Progress
+from tests.faults.soak.proxy import Link, Proxies
+from tests.faults.soak.report import Row, mib
+from tests.faults.soak.stage import Stage
+from tests.faults.soak.world import disk_used, running
+from tests.support.aio import run
+from tests.support.bookies import SMALL, BookieFailed
+
+BEYOND_S = 7.0
+"""Longer than every time-out of owners (sessions 4 s, adds 5 s) and bookies (sessions 4 s)."""
+A_WHILE_S = 2.0
+DAY_MS = 24 * 3600 * 1000
+FLIPS = 5
+ARGUMENTS = (*SMALL, "--gc-interval", "5")
+_CHECK_S = 600.0
+
+Fault = Callable[[Stage], None]
+
+
+def owner_killed(stage: Stage) -> None:
+    """kill -9 of the owner."""
+    stage.kill_owner()
+
+
+def owner_frozen(stage: Stage) -> None:
+    """SIGSTOP of the owner beyond every time-out; it goes on, or finds that it may not."""
+    stage.owner.freeze()
+    try:
+        stage.owner.for_seconds(BEYOND_S)
+    finally:
+        stage.owner.thaw()
+    stage.hold(A_WHILE_S, may_end=True)
+
+
+def owner_frozen_and_followed(stage: Stage) -> None:
+    """SIGSTOP of the owner, another one takes over, and the first wakes up: it may add nothing."""
+    stage.owner.freeze()
+    before = stage.take_over()
+    try:
+        stage.hold(A_WHILE_S)
+        before.thaw()
+        _must_be_fenced(stage, before)
+    finally:
+        before.close()
+
+
+def owner_followed(stage: Stage) -> None:
+    """Another owner takes over while the first is at work."""
+    before = stage.take_over()
+    try:
+        _must_be_fenced(stage, before)
+    finally:
+        before.close()
+
+
+def _must_be_fenced(stage: Stage, before: OwnerProcess) -> None:
+    try:
+        before.until(lambda seen: seen.ended is not None)
+    except OwnerEnded:
+        if before.owner.ended is None:
+            raise
+    if before.owner.ended is None or before.owner.ended[0] != "ManagedLedgerFenced":
+        raise OwnerEnded(f"the owner before was not fenced: {before.owner.ended}")
+    stage.hold(A_WHILE_S / 4)
+
+
+def owner_session_expired(stage: Stage) -> None:
+    """The owner's ZooKeeper is out of its reach until its session has expired."""
+    with stage.link(stage.sessions, Link.HALF_OPEN):
+        stage.hold(BEYOND_S, may_end=True)
+
+
+def owner_cut_from_zookeeper(stage: Stage) -> None:
+    """The owner's connections to ZooKeeper are reset for a moment: its session lives."""
+    with stage.link(stage.sessions, Link.CUT):
+        stage.hold(1.0)
+
+
+def clock_steps(stage: Stage) -> None:
+    """The owner's clock goes a day forward, two back, and one forward again."""
+    for ms in (DAY_MS, -2 * DAY_MS, DAY_MS):
+        stage.owner.step_clock(ms)
+        stage.hold(A_WHILE_S / 2)
+
+
+def bookie_killed(stage: Stage) -> None:
+    """kill -9 of a bookie."""
+    number = stage.pick()
+    stage.world.bookies.kill(number)
+    stage.hold(A_WHILE_S)
+    stage.world.bookies.restart(number)
+
+
+def bookie_frozen(stage: Stage) -> None:
+    """SIGSTOP of a bookie beyond every time-out, its session's too."""
+    number = stage.pick()
+    stage.world.bookies.freeze(number)
+    try:
+        stage.hold(BEYOND_S)
+    finally:
+        stage.world.bookies.thaw(number)
+
+
+def journal_torn(stage: Stage) -> None:
+    """A bookie dies with half of a record written that nobody was told of."""
+    number = stage.pick()
+    stage.world.bookies.kill(number)
+    tear_journal(stage.world.bookies[number].directory)
+    stage.hold(A_WHILE_S / 2)
+    stage.world.bookies.restart(number)
+
+
+def entries_flipped(stage: Stage) -> None:
+    """Bytes of stored entries change under a running bookie: what is read is right, or it is not given."""
+    stage.owner.kill()
+    flips = flip_in_stored_entries(stage.world.bookies[stage.pick()].directory, stage.chance, FLIPS)
+    try:
+        work = check_everything(stage.rounds.books, stage.world.url, config=stage.load.config, damaged=True)
+        run(work, timeout=_CHECK_S)
+    finally:
+        for flip in flips:
+            flip.back()
+    stage.reopen()
+
+
+def journal_flipped(stage: Stage) -> None:
+    """A byte of a bookie's journal changes while it is down: it starts with what it has, or refuses to, loudly."""
+    number = stage.pick()
+    bookie = stage.world.bookies[number]
+    bookie.kill()
+    flips = flip_in_stored_entries(bookie.directory, stage.chance, 1)
+    _start_damaged(stage, number, lambda: [flip.back() for flip in flips])
+
+
+def index_flipped(stage: Stage) -> None:
+    """A byte of a bookie's RocksDB changes while it is down."""
+    number = stage.pick()
+    bookie = stage.world.bookies[number]
+    bookie.stop()
+    flipped = flip_in_index(bookie.directory, stage.chance)
+    _start_damaged(stage, number, lambda: flipped is None or flipped.back())
+
+
+def _start_damaged(stage: Stage, number: int, mend: Callable[[], object]) -> None:
+    bookie = stage.world.bookies[number]
+    try:
+        bookie.start()
+    except BookieFailed as refused:
+        bookie.wait()
+        if "event=failed" not in refused.log.splitlines()[-1]:
+            raise
+    stage.hold(A_WHILE_S)
+    if bookie.running:
+        bookie.kill()
+    mend()
+    bookie.start()
+
+
+def disk_full(stage: Stage) -> None:
+    """A bookie's disk has no byte left, and then has again."""
+    number = len(stage.world.bookies) - 1
+    bookie = stage.world.bookies[number]
+    ballast = fill_disk(bookie.directory)
+    try:
+        stage.hold(BEYOND_S)
+    finally:
+        ballast.unlink()
+    if bookie.running:
+        stage.hold(A_WHILE_S)
+    else:
+        bookie.wait()
+        bookie.start()
+
+
+def link_half_open(stage: Stage) -> None:
+    """Nothing passes between the owner and a bookie, and nobody is told."""
+    with stage.link([stage.links[stage.pick()]], Link.HALF_OPEN):
+        stage.hold(BEYOND_S)
+
+
+def link_deaf(stage: Stage) -> None:
+    """A bookie gets what it is sent; its answers come too late."""
+    with stage.link([stage.links[stage.pick()]], Link.DEAF):
+        stage.hold(BEYOND_S)
+    stage.hold(A_WHILE_S / 2)
+
+
+def link_slow(stage: Stage) -> None:
+    """Every packet to and from a bookie takes long."""
+    with stage.link([stage.links[stage.pick()]], Link.SLOW):
+        stage.hold(A_WHILE_S)
+
+
+def link_cut(stage: Stage) -> None:
+    """Connections to a bookie are reset, again and again."""
+    number = stage.pick()
+    for _ in range(3):
+        with stage.link([stage.links[number]], Link.CUT):
+            stage.hold(A_WHILE_S / 4)
+        stage.hold(A_WHILE_S / 4)
+
+
+def leader_killed(stage: Stage) -> None:
+    """kill -9 of ZooKeeper's leader."""
+    leader = stage.world.zookeeper.leader
+    leader.kill()
+    stage.hold(A_WHILE_S, may_end=True)
+    leader.restart()
+    stage.hold(A_WHILE_S / 2, may_end=True)
+
+
+def leader_frozen(stage: Stage) -> None:
+    """SIGSTOP of ZooKeeper's leader beyond every time-out."""
+    leader = stage.world.zookeeper.leader
+    leader.freeze()
+    try:
+        stage.hold(BEYOND_S, may_end=True)
+    finally:
+        leader.thaw()
+    stage.hold(A_WHILE_S / 2, may_end=True)
+
+
+FAULTS: tuple[Fault, ...] = (
+    owner_killed,
+    owner_frozen,
+    owner_frozen_and_followed,
+    owner_followed,
+    owner_session_expired,
+    owner_cut_from_zookeeper,
+    clock_steps,
+    bookie_killed,
+    bookie_frozen,
+    journal_torn,
+    entries_flipped,
+    journal_flipped,
+    index_flipped,
+    disk_full,
+    link_half_open,
+    link_deaf,
+    link_slow,
+    link_cut,
+    leader_killed,
+    leader_frozen,
+)
+MAY_END_OWNER: frozenset[Fault] = frozenset(
+    {owner_frozen, owner_session_expired, leader_killed, leader_frozen, owner_cut_from_zookeeper}
+)
+"""Faults of sessions: an owner may find that it is one no more, and end."""
+
+
+@dataclass
+class Hostile:
+    """What was done, and what was compared afterwards."""
+
+    faults: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
+    left_out: tuple[str, ...] = ()
+    rounds: int = 0
+    owners: int = 0
+    seconds: float = 0.0
+    most_disk: int = 0
+    checked: Checked = field(default_factory=Checked)
+
+
+def run_hostile(where: Path | None, *, rounds: int, seed: int, faults: tuple[Fault, ...] = FAULTS) -> Hostile:
+    """Each fault once a round, in an order of its own; HistoryBroken, OwnerEnded or TimeoutError if one does harm."""
+    done, progress = Hostile(), Progress("hostile")
+    order = random.Random(seed)
+    with running(where, arguments=ARGUMENTS, small_disk_mb=TMPFS_MB if disk_full in faults else 0) as world:
+        if disk_full in faults and not world.has_small_disk:
+            done.left_out = ("disk_full: no file system can be mounted here",)
+            faults = tuple(fault for fault in faults if fault is not disk_full)
+        proxies = Proxies()
+        stage = Stage(world, proxies, seed)
+        try:
+            for number in range(rounds):
+                for fault in order.sample(faults, len(faults)):
+                    progress.step(f"round {number + 1} of {rounds}: {fault.__name__}", always=True)
+                    _do(stage, fault)
+                    done.faults[fault.__name__] += 1
+                    done.most_disk = max(done.most_disk, disk_used(world.directory / "bookies"))
+                _compare(stage, done)
+        finally:
+            stage.close()
+            proxies.close()
+        done.rounds, done.owners, done.ended = rounds, len(stage.rounds.books.owners), stage.ended
+    done.seconds = progress.seconds
+    return done
+
+
+def _do(stage: Stage, fault: Fault) -> None:
+    """One fault, and back to work; what goes wrong is told with the fault's name."""
+    try:
+        fault(stage)
+        stage.settle(may_end=fault in MAY_END_OWNER)
+    except Exception as error:
+        error.add_note(f"during or after the fault {fault.__name__}: {(fault.__doc__ or '').strip()}")
+        raise
+    assert all(bookie.running for bookie in stage.world.bookies), "a bookie ended that was not killed"
+
+
+def _compare(stage: Stage, done: Hostile) -> None:
+    stage.owner.kill()
+    checked = run(check_everything(stage.rounds.books, stage.world.url, config=stage.load.config), timeout=_CHECK_S)
+    done.checked.entries += checked.entries
+    done.checked.copies += checked.copies
+    done.checked.ledgers += checked.ledgers
+    done.checked.acknowledged, done.checked.backlogs = checked.acknowledged, checked.backlogs
+    stage.reopen()
+
+
+def hostile_rows(done: Hostile) -> tuple[list[Row], list[str]]:
+    """The figures of a run in which everything held; faults that could not be tried are named as what does not hold."""
+    faults = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(done.faults.items()))
+    ended = ", ".join(f"{name} {count}" for name, count in sorted(done.ended.items())) or "none"
+    return [
+        ("faults under load, one at a time", faults, ""),
+        ("owners, of which ended by themselves", f"{done.owners}; {ended}", "only of sessions and successors"),
+        ("entries acknowledged to an owner", f"{done.checked.acknowledged:,}", ""),
+        (
+            f"entries compared after each of {done.rounds} rounds",
+            f"{done.checked.entries:,}, in {done.checked.copies:,} copies",
+            "nothing lost, double, moved or orphaned; backlogs exact",
+        ),
+        ("disk of all bookies, most", mib(done.most_disk), "bounded by trim"),
+        ("time", f"{done.seconds:,.0f} s", ""),
+    ], list(done.left_out)

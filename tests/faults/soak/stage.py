@@ -1,0 +1,122 @@
+"""What faults act on: the cluster, proxies before its bookies and the owner's ZooKeeper, and the owner of now."""
+
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.faults.checker import HistoryBroken, Kind, Violation
+from tests.faults.owner import Load
+from tests.faults.recorder import OwnerEnded, OwnerProcess
+from tests.faults.rounds import Rounds
+from tests.faults.soak.proxy import Link, Proxies, Proxy
+from tests.faults.soak.world import World
+
+SETTLED = 2000
+"""Entries acknowledged after a fault before the next one."""
+WITHIN_S = 60.0
+"""By then a cluster that nothing is wrong with any more has to acknowledge entries again."""
+RATE = 3000
+_ATTEMPTS = 20
+_MAY_END = ("ManagedLedgerFenced", "OwnedElsewhere", "SessionExpired", "StoreUnavailable")
+
+
+class Stage:
+    """One cluster under load; owners that end are followed by others."""
+
+    def __init__(self, world: World, proxies: Proxies, seed: int) -> None:
+        self.world, self.proxies = world, proxies
+        self.chance = random.Random(seed)
+        self.rounds = Rounds(self._owner_url(), world.bookies, world.directory, seed)
+        self.links = [proxies.before(bookie.address) for bookie in world.bookies]
+        addresses = {b.bookie_id: link.address for b, link in zip(world.bookies, self.links, strict=True)}
+        self.load = Load(rate=RATE, trim=True, addresses=addresses)
+        self.ended: Counter[str] = Counter()
+        self.owner = self._open()
+
+    def _owner_url(self) -> str:
+        self.sessions = [self.proxies.before((each.host, each.port)) for each in self.world.zookeeper.servers]
+        return "zk://" + ",".join(f"{host}:{port}" for host, port in (proxy.address for proxy in self.sessions))
+
+    def pick(self) -> int:
+        """Any bookie but the one with the small disk, which has a fault of its own."""
+        return self.chance.randrange(len(self.world.bookies) - self.world.has_small_disk)
+
+    def hold(self, seconds: float, *, may_end: bool = False) -> None:
+        """Let the load go on for so long; an owner that ends of it is followed by another, where it may end."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                self.owner.for_seconds(left)
+            except OwnerEnded as ended:
+                self.replace_ended(ended, may_end=may_end)
+
+    def settle(self, *, may_end: bool = False) -> None:
+        """Return when entries are acknowledged again; HistoryBroken when none are for a minute."""
+        until = time.monotonic() + WITHIN_S
+        while True:
+            try:
+                self.owner.acknowledge_more(SETTLED, within=max(0.0, until - time.monotonic()))
+                return
+            except OwnerEnded as ended:
+                self.replace_ended(ended, may_end=may_end)
+
+    def replace_ended(self, ended: OwnerEnded, *, may_end: bool) -> None:
+        """Open the topic anew after its owner ended by itself; OwnerEnded if nothing gave it cause to."""
+        error = self.owner.owner.ended
+        if not may_end or error is None or error[0] not in _MAY_END:
+            raise ended
+        self.ended[error[0]] += 1
+        self.owner.close()
+        self.owner = self._open()
+
+    def take_over(self) -> OwnerProcess:
+        """Open the topic in another process; the owner of before, which nobody has told of it."""
+        before = self.owner
+        before.drain()
+        self.owner = self._open(before)
+        return before
+
+    def kill_owner(self) -> None:
+        """SIGKILL, and the next one."""
+        self.owner.kill()
+        self.reopen()
+
+    def reopen(self) -> None:
+        """The next owner, after the one before has ended."""
+        self.owner = self._open()
+
+    @contextlib.contextmanager
+    def link(self, proxies: list[Proxy], link: Link) -> Iterator[None]:
+        """Make links so for the block."""
+        for proxy in proxies:
+            proxy.set(link)
+        try:
+            yield
+        finally:
+            for proxy in proxies:
+                proxy.set(Link.GOOD)
+
+    def close(self) -> None:
+        """End the owner."""
+        self.owner.close()
+
+    def _open(self, beside: OwnerProcess | None = None) -> OwnerProcess:
+        """An owner that has opened the topic, tried for a minute: ZooKeeper may be without a leader."""
+        until = time.monotonic() + WITHIN_S
+        for _ in range(_ATTEMPTS):
+            owner = self.rounds.owner(load=self.load, beside=beside)
+            try:
+                owner.until(lambda seen: seen.opened, within=max(1.0, until - time.monotonic()))
+                return owner
+            except OwnerEnded as ended:
+                error = owner.owner.ended
+                if error is None or time.monotonic() > until:
+                    raise ended
+                self.ended[f"while opening: {error[0]}"] += 1
+                owner.close()
+            except (TimeoutError, HistoryBroken):
+                owner.close()
+                raise
+        raise HistoryBroken([Violation(Kind.LOST, f"the topic could not be opened: {dict(self.ended)}")])
