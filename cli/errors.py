@@ -51,6 +51,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 mledger.CursorExists,
                 mledger.ManagedLedgerFenced,
                 mledger.OwnedElsewhere,
+                mledger.LedgerNamed,
                 mledger.UndoConflict,
             ),
         ),

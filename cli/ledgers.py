@@ -7,6 +7,7 @@ import click
 from bookie.errors import NoSuchEntry
 from cli.context import Session, session_options
 from cli.entries import EntryWriter
+from cli.ledger_changes import delete, recover
 from cli.ledgers_check import check
 from cli.looking import looking
 from cli.output import Record, Table, Value, columns, fields, pairs, readable
@@ -19,10 +20,11 @@ LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size
 
 @click.group()
 def ledgers() -> None:
-    """Look at ledgers without fencing them, and check every copy of their entries."""
+    """Look at ledgers without fencing them, check every copy of their entries; recover and delete single ones."""
 
 
-ledgers.add_command(check)
+for each in (check, recover, delete):
+    ledgers.add_command(each)
 
 
 @ledgers.command("list", epilog="Example: mledger ledgers list --limit 20")

@@ -65,3 +65,7 @@ class UndoFileError(ManagedLedgerError):
 
 class UndoConflict(ManagedLedgerError):
     """A record is not as the command left it, so that it cannot be put back; nothing was written."""
+
+
+class LedgerNamed(ManagedLedgerError):
+    """A ledger that a record names, or may name, and that is therefore not deleted."""
