@@ -18,6 +18,7 @@ from mledger.cursor_host import CursorHost
 from mledger.cursor_reads import CursorReads
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.cursor_store import CursorState, CursorStore
+from mledger.entry_bits import trim_words
 from mledger.entry_time import find_by_time
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import CursorStateNotPersisted, ResetSinceConsumed, Rewound
@@ -155,8 +156,13 @@ class Cursor:
         return self._after_change(bool(self._acks.acknowledge(positions, self._host.ledger_list)))
 
     def acknowledge_batch(self, position: Position, ack_set: Sequence[int]) -> "asyncio.Future[None]":
-        """Acknowledge batch indexes of one entry: those whose bit in the words of `ack_set` is 0; done when durable."""
+        """Acknowledge batch indexes of one entry: those whose bit in the words of `ack_set` is 0; done when durable.
+
+        Without acknowledgmentAtBatchIndexLevelEnabled only a whole batch counts: a part of one changes nothing (D11).
+        """
         self.check()
+        if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
+            return self._after_change(False)
         return self._after_change(self._acks.acknowledge_batch(position, ack_set, self._host.ledger_list))
 
     def acknowledge_cumulative(
@@ -164,10 +170,13 @@ class Cursor:
     ) -> "asyncio.Future[None]":
         """Acknowledge everything up to `position`; done when durable. `properties` replace those of the old position.
 
-        Raises InvalidPosition, and changes nothing, past the last confirmed entry or below mark-delete.
+        With `ack_set` the entry at `position` is a batch, acknowledged as by `acknowledge_batch`. Raises
+        InvalidPosition, and changes nothing, past the last confirmed entry or below mark-delete.
         """
         self.check()
         check_markable(self._host.ledger_list, self._acks, position)
+        if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
+            position, ack_set = max(self.mark_delete, Position(position.ledger_id, position.entry_id - 1)), ()
         changed = self._acks.acknowledge_cumulative(position, self._host.ledger_list, ack_set)
         if changed or properties is not None:
             wanted = tuple((properties or {}).items())
@@ -215,6 +224,8 @@ class Cursor:
         place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
         if not isinstance(place, Position):
             raise InvalidPosition(f"{to!r} is no place to reset to: give earliest, latest or a position")
+        if not self._host.config.deletion_at_batch_index_level_enabled:
+            batch = None
         async with self._host.trim_lock:  # no ledger goes while the cursor moves into it
             self.check()
             plan = plan_reset(self._host.ledger_list, place, force=force)

@@ -71,6 +71,19 @@ class LedgerFactory:
 
     async def _try_create(self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also) -> LedgerWriter:
         """A lost connection to the metadata store is tried again; what it leaves has a record for a replay."""
+        timeout = self._config.metadata_operations_timeout_s
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._create_with_retries(extra, above, also)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{self._name}: no ledger could be made within {timeout} s "
+                "(managedLedgerMetadataOperationsTimeoutSeconds); see whether the metadata store and the bookies are up"
+            ) from None
+
+    async def _create_with_retries(
+        self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also
+    ) -> LedgerWriter:
         for delay in (*RETRY_DELAYS_S, None):
             try:
                 return await self._bookkeeper.create_ledger(

@@ -47,7 +47,7 @@ async def open_managed_ledger(
     emit(Opening(name))
     await ensure_folders(store)
     factory = LedgerFactory(bookkeeper, store, name, config, on_step)
-    record = await TopicRecord.read(store, name)
+    record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     ownership = await Ownership.claim(store, name)
     try:
         for attempt in range(ATTEMPTS):
@@ -57,7 +57,7 @@ async def open_managed_ledger(
             except ManagedLedgerFenced:
                 if attempt == ATTEMPTS - 1 or await ownership.lost_to() is not None:
                     raise
-                record = await TopicRecord.read(store, name)
+                record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     except BaseException:
         with contextlib.suppress(MetadataError):
             await ownership.release()

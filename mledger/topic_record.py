@@ -21,13 +21,30 @@ RETRY_DELAYS_S = (0.1, 0.3, 1.0, 3.0)
 CONFLICTS = (BadVersion, NodeNotFound, NodeExists)
 
 
-async def commit(store: MetadataStore, first: Put | Create | Delete, others: Sequence[Operation] = ()) -> None:
-    """Carry out `first` and `others`, all or none.
+async def commit(
+    store: MetadataStore,
+    first: Put | Create | Delete,
+    others: Sequence[Operation] = (),
+    timeout_s: float | None = None,
+) -> None:
+    """Carry out `first` and `others`, all or none, within `timeout_s`.
 
     A lost connection is retried a bounded number of times. A conflict is read back before it counts, since it may be
     with our own earlier try: what `first` did tells (M7). Raises the conflict (BadVersion, NodeNotFound, NodeExists) or
     StoreUnavailable: then it is not known whether it was carried out.
     """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _commit(store, first, others)
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"a write of {first.path} was not answered within {timeout_s:g} s "
+            "(managedLedgerMetadataOperationsTimeoutSeconds); see whether the metadata store is up",
+            first.path,
+        ) from None
+
+
+async def _commit(store: MetadataStore, first: Put | Create | Delete, others: Sequence[Operation]) -> None:
     uncertain = False
     for delay in (*RETRY_DELAYS_S, None):
         try:
@@ -75,8 +92,10 @@ class TopicRecord:
         version: int,
         *,
         compression: str = "NONE",
+        timeout_s: float | None = None,
     ) -> None:
         self._store = store
+        self._timeout_s = timeout_s
         self._compression = compression
         self._lock = asyncio.Lock()
         self._uncertain: tuple[ManagedLedgerInfo, bytes] | None = None
@@ -88,15 +107,17 @@ class TopicRecord:
         self.fenced: ManagedLedgerFenced | None = None
 
     @classmethod
-    async def read(cls, store: MetadataStore, name: str, *, compression: str = "NONE") -> "TopicRecord":
-        """The record as it is now; TopicNotFound, RecordError."""
+    async def read(
+        cls, store: MetadataStore, name: str, *, compression: str = "NONE", timeout_s: float | None = None
+    ) -> "TopicRecord":
+        """The record as it is now; its writes take `timeout_s` at most. TopicNotFound, RecordError."""
         path = managed_ledger_path(name)
         try:
             node = await store.get(path)
         except NodeNotFound:
             raise TopicNotFound(f"there is no managed ledger {name}; create the topic first") from None
         info = decode_managed_ledger_info(node.data, path).value
-        return cls(store, name, info, node.version, compression=compression)
+        return cls(store, name, info, node.version, compression=compression, timeout_s=timeout_s)
 
     def on_fenced(self, listener: Callable[[ManagedLedgerFenced], None]) -> None:
         """Call `listener` once, when another owner is seen."""
@@ -146,7 +167,7 @@ class TopicRecord:
             data = encode_managed_ledger_info(info, compression=self._compression)
             self._uncertain = (info, data)
             try:
-                await commit(self._store, Put(self.path, data, self.version), changed.also)
+                await commit(self._store, Put(self.path, data, self.version), changed.also, self._timeout_s)
             except SessionExpired:
                 raise self.end_session() from None
             except CONFLICTS as conflict:
@@ -167,7 +188,7 @@ class TopicRecord:
             self.check()
             version = self.version
             try:
-                return await commit(self._store, first, [*others, Check(self.path, version)])
+                return await commit(self._store, first, [*others, Check(self.path, version)], self._timeout_s)
             except SessionExpired:
                 raise self.end_session() from None
             except CONFLICTS as conflict:

@@ -18,6 +18,7 @@ CONFIG = mledger.ManagedLedgerConfig(
     max_entries_per_ledger=10,
     minimum_rollover_time_ms=0,
     throttle_mark_delete=0,
+    deletion_at_batch_index_level_enabled=True,
 )
 KEEP = replace(CONFIG, retention_time_ms=-1, retention_size_in_mb=-1)
 """Nothing that is consumed is trimmed."""
