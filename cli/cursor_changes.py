@@ -6,7 +6,7 @@ the command can be undone.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
@@ -18,7 +18,7 @@ from cli.looking import Looking
 from cli.names import cursor_argument, topic_argument
 from cli.output import Record, fields, pairs
 from cli.parameters import Place, PlaceType, Properties, PropertyType, Time
-from cli.writing import WriteOptions, opened_topic, write_options
+from cli.writing import WriteOptions, keeping, opened_topic, write_options
 from metastore.paths import TopicName, cursor_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
@@ -29,8 +29,6 @@ from mledger.entry_time import find_by_time
 from mledger.inspect import CursorInspection, Inspector, TopicView
 from mledger.undo import saved_cursor
 from mledger.walk import next_valid
-
-KEEP_ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +195,8 @@ def _run(target: Target, decide: Decide, do: Do) -> None:
         )
 
     async def act(_: Change) -> Facts:
-        config = replace(target.options.config, retention_time_ms=KEEP_ALL, retention_size_in_mb=KEEP_ALL)
-        options = replace(target.options, config=config)
         url, topic = target.session.url, str(target.topic)
-        async with opened_topic(url, topic, options, on_step=changing.on_step) as opened:
+        async with opened_topic(url, topic, keeping(target.options), on_step=changing.on_step) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
             await do(cursor)
             await cursor.flush()

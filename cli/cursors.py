@@ -10,7 +10,7 @@ from cli.looking import looking
 from cli.names import cursor_argument, optional_cursor_argument, topic_argument
 from cli.output import Output, Record, Table, Value, columns, fields, pairs, shorten, texts
 from cli.parameters import Properties, PropertyType, StartType
-from cli.writing import WriteOptions, opened_topic, write_options
+from cli.writing import WriteOptions, keeping, opened_topic, write_options
 from metastore.paths import TopicName
 from metastore.position import Position
 from mledger.cursor_recovery import Start
@@ -226,13 +226,13 @@ async def _inspect(url: str, topic: str, cursor: str | None) -> list[CursorInspe
 async def _create(
     url: str, topic: str, cursor: str, start: Start, properties: dict[str, str], options: WriteOptions
 ) -> Position:
-    async with opened_topic(url, topic, options) as opened:
+    async with opened_topic(url, topic, keeping(options)) as opened:
         created = await opened.open_cursor(cursor, initial=start, cursor_properties=properties, exclusive=True)
         return created.mark_delete
 
 
 async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions, timeline: Timeline) -> Table:
-    async with opened_topic(url, topic, options, timeline) as opened:
+    async with opened_topic(url, topic, keeping(options), timeline) as opened:
         await opened.initialized()
         rows: list[tuple[Value, ...]] = []
         for name in [cursor] if cursor else opened.cursors:
@@ -242,5 +242,5 @@ async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions
 
 
 async def _delete(url: str, topic: str, cursor: str, options: WriteOptions) -> None:
-    async with opened_topic(url, topic, options) as opened:
+    async with opened_topic(url, topic, keeping(options)) as opened:
         await opened.delete_cursor(cursor)

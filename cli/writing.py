@@ -14,6 +14,8 @@ from mledger.config import ManagedLedgerConfig, config_from_settings
 from mledger.events import EventSink, ignore_events
 from mledger.ledger_factory import StepHook, ignore_steps
 
+KEEP_ALL = -1  # of retention: ms, MiB
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -49,6 +51,14 @@ def write_options(command: Command) -> Command:
     ):
         gather = option(gather)
     return gather  # type: ignore[return-value]
+
+
+def keeping(options: WriteOptions) -> WriteOptions:
+    """The same options, with everything kept: a command that opens a topic for its cursors trims nothing.
+
+    What no cursor needs any more is its next owner's to remove, who knows the topic's retention.
+    """
+    return replace(options, config=replace(options.config, retention_time_ms=KEEP_ALL, retention_size_in_mb=KEEP_ALL))
 
 
 @asynccontextmanager
