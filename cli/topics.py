@@ -16,6 +16,7 @@ from cli.looking import looking
 from cli.names import topic_argument
 from cli.output import Record, Table, columns, fields, pairs
 from cli.parameters import PositionType, Properties, PropertyType
+from cli.topic_changes import delete, set_properties, terminate, trim, truncate
 from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.paths import TopicName
 from metastore.position import Position
@@ -37,7 +38,7 @@ MAX_PARTITIONS = 100_000
 
 @click.group()
 def topics() -> None:
-    """Create, publish to, look at and read topics."""
+    """Create, publish to, look at, read, change and delete topics."""
 
 
 @topics.command(epilog="Example: mledger topics create persistent://public/default/orders --property team=storage")
@@ -161,6 +162,10 @@ def read(
     No cursor is needed or moved, and nothing is fenced: the current ledger is read to its last confirmed entry.
     """
     session.run(_read(session, str(TopicName.parse(topic)), first, last, limit, raw))
+
+
+for each in (delete, set_properties, terminate, trim, truncate):
+    topics.add_command(each)
 
 
 async def _create(url: str, name: TopicName, properties: dict[str, str], options: WriteOptions) -> None:

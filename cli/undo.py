@@ -29,11 +29,18 @@ PLAN_COLUMNS = columns("path", "action", "version", "note")
     is_flag=True,
     help="Take what is there now for what the command left: for the file of one that was cut off.",
 )
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Put a deleted topic back though its entries are gone: its properties and its cursors.",
+)
 @change_options
 @write_options
 @session_options
 @click.pass_obj
-def undo(session: Session, file: Path, incomplete: bool, change: ChangeOptions, options: WriteOptions) -> None:
+def undo(
+    session: Session, file: Path, incomplete: bool, accept_loss: bool, change: ChangeOptions, options: WriteOptions
+) -> None:
     """Put back the records that a command changed, as its undo FILE has them.
 
     Every record must still be as the command left it; else it is named and nothing is written. All are put back or
@@ -44,7 +51,7 @@ def undo(session: Session, file: Path, incomplete: bool, change: ChangeOptions, 
 
     async def plan(cluster: Looking) -> Change:
         before = await read_before(cluster.metadata, undone.paths)
-        found = await plan_undo_of(cluster.metadata, undone, incomplete=incomplete)
+        found = await plan_undo_of(cluster.metadata, undone, incomplete=incomplete, accept_loss=accept_loss)
         plans.append(found)
         return Change(
             command="undo",

@@ -16,6 +16,7 @@ PENDING = "/mledger/pending"
 DELETIONS = "/mledger/deletions"
 OWNERS = "/mledger/owners"
 PARTITIONED_TOPICS = "/admin/partitioned-topics"
+NAMESPACE_POLICIES = "/admin/policies"
 
 PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"

@@ -19,7 +19,7 @@ from metastore.store import MetadataReader, Node
 from mledger.cursor_recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.cursor_set import cursor_name
 from mledger.errors import CursorNotFound, TopicNotFound
-from mledger.ledger_list import LedgerEnd, LedgerList, ledgers_to_recover, plan_open
+from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
 from mledger.ownership import Owner, find_owner
 from mledger.partitions import no_such_topic, read_partitioned
 from mledger.reading import Entry
@@ -71,6 +71,20 @@ class PartitionedInspection:
 
 
 @dataclass(frozen=True, slots=True)
+class OpeningView:
+    """A topic as opening it would make it: its ledgers, behind them an empty one for writing, and its cursors.
+
+    That ledger is not made yet: `new_ledger` stands for its id, None for a terminated topic.
+    """
+
+    info: ManagedLedgerInfo
+    ledgers: LedgerList
+    new_ledger: int | None
+    cursors: tuple["CursorInspection", ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CursorInspection:
     """A cursor's record, and what opening the topic would recover; `error` says why that cannot be told."""
 
@@ -102,12 +116,16 @@ class _Topic:
 
     def ledger_list(self) -> tuple[LedgerList, tuple[str, ...]]:
         """The list as it would be kept, without a ledger for writing, and warnings."""
+        plan = self.open_plan()
+        return plan.ledgers(), plan.warnings
+
+    def open_plan(self) -> OpenPlan:
+        """What opening would make of the list."""
         ends = {
             ledger_id: None if peek is None else LedgerEnd(peek.last_entry + 1, peek.length)
             for ledger_id, peek in self.peeks.items()
         }
-        plan = plan_open(self.info, ends, time.time_ns() // 1_000_000)
-        return plan.ledgers(), plan.warnings
+        return plan_open(self.info, ends, time.time_ns() // 1_000_000)
 
 
 class _PeekedLedger:
@@ -189,8 +207,10 @@ class Inspector:
         """
         return await self._cursors_of(await self._topic(name), name, cursor)
 
-    async def _cursors_of(self, topic: _Topic, name: str, cursor: str | None) -> list[CursorInspection]:
-        ledger_list, _ = topic.ledger_list()
+    async def _cursors_of(
+        self, topic: _Topic, name: str, cursor: str | None, ledgers: LedgerList | None = None
+    ) -> list[CursorInspection]:
+        ledger_list = topic.ledger_list()[0] if ledgers is None else ledgers
         children = await self._store.children(topic.path)
         if cursor is not None:
             children = [child for child in children if cursor_name(child) == cursor or child == encode_name(cursor)]
@@ -215,6 +235,15 @@ class Inspector:
         topic = await self._seen(path, node)
         ledger_list, _ = topic.ledger_list()
         return TopicLook(tuple(self._ledgers(topic)), await self._look_at(cursors, ledger_list))
+
+    async def opening(self, name: str) -> OpeningView:
+        """What opening the topic would make of it: what plans of commands that open it begin from. TopicNotFound."""
+        topic = await self._topic(name)
+        plan = topic.open_plan()
+        new_ledger = (-1 if plan.above is None else plan.above) + 1 if plan.create else None
+        ledgers = plan.ledgers(new_ledger)
+        cursors = await self._cursors_of(topic, name, None, ledgers)
+        return OpeningView(topic.info, ledgers, new_ledger, tuple(cursors), plan.warnings)
 
     async def read(
         self, name: str, first: Position | None = None, last: Position | None = None

@@ -8,6 +8,7 @@
 - A cursor whose state was in a cursor ledger gets that state back: in its record where it fits there (C3), else in a
   cursor ledger that is written first. A cursor ledger that no record names any more is recorded for deletion (R10).
 - A topic's list never names a ledger that is gone, and never drops one that came to it since: those are kept.
+- A topic that was deleted with entries comes back without them, and only where that is accepted (`accept_loss`).
 """
 
 import enum
@@ -148,17 +149,24 @@ def plan_undo(
     existing: Collection[int],
     *,
     incomplete: bool = False,
+    accept_loss: bool = False,
 ) -> UndoPlan:
     """How to put back the records of `file`, whose nodes are `current` now and whose ledgers `existing` exist.
 
-    `incomplete`: what is there now is taken for what a command left whose file was not completed. Raises UndoConflict,
-    which names every record that is in the way, and RecordError.
+    `incomplete`: what is there now is taken for what a command left whose file was not completed; `accept_loss`: a
+    deleted topic whose ledgers are gone is put back without them. Raises UndoConflict, which names every record that is
+    in the way, or what would be lost, and RecordError.
     """
     conflicts = [_conflict(file, record, current[record.path], incomplete) for record in file.records]
     if any(conflicts):
         raise UndoConflict(f"nothing was written: {'; '.join(filter(None, conflicts))}")
     planner = _Planner(file, current, frozenset(existing))
     restorations = tuple(planner.restoration(record) for record in file.records)
+    if planner.hollow and not accept_loss:
+        raise UndoConflict(
+            f"nothing was written: lost are {'; '.join(file.lost)}; --accept-loss puts the records of "
+            f"{', '.join(planner.hollow)} back all the same"
+        )
     written = {each.path for each in restorations if each.action is not Action.LEAVE}
     return UndoPlan(restorations, tuple(planner.checks(written)) if written else (), file.lost)
 
@@ -203,6 +211,7 @@ class _Planner:
         self._current = current
         self._existing = existing
         self._saved = {cursor.path: cursor.state for cursor in file.cursors}
+        self.hollow: list[str] = []  # paths of deleted topics that would come back without their entries
 
     def checks(self, written: Collection[str]) -> list[Check]:
         """The versions of the topics that are not written themselves."""
@@ -292,6 +301,8 @@ class _Planner:
             return Restoration(path, Action.SET, before.data)
         ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}
         gone = [ledger for ledger in old.ledgers if ledger.ledger_id not in ledgers]
+        if now is None and gone and self._file.lost:
+            self.hollow.append(path)
         merged = replace(old, ledgers=tuple(ledgers[ledger_id] for ledger_id in sorted(ledgers)))
         return Restoration(path, Action.SET, encode_managed_ledger_info(merged), note=_ledgers_note(gone, added))
 

@@ -17,7 +17,12 @@ CONFLICTS = (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty)
 
 
 async def plan_undo_of(
-    reader: MetadataReader, file: UndoFile, *, incomplete: bool = False, ledgers_root: str = LEDGERS
+    reader: MetadataReader,
+    file: UndoFile,
+    *,
+    incomplete: bool = False,
+    accept_loss: bool = False,
+    ledgers_root: str = LEDGERS,
 ) -> UndoPlan:
     """The plan for the cluster as it is now; nothing is written. UndoConflict, RecordError, StoreUnavailable."""
     paths = paths_to_read(file)
@@ -26,7 +31,7 @@ async def plan_undo_of(
     wanted = ledgers_to_look_for(file)
     found = await reader.get_many([ledger_path(ledger_id, ledgers_root) for ledger_id in wanted])
     existing = {ledger_id for ledger_id, node in zip(wanted, found, strict=True) if node is not None}
-    return plan_undo(file, current, existing, incomplete=incomplete)
+    return plan_undo(file, current, existing, incomplete=incomplete, accept_loss=accept_loss)
 
 
 async def undo(

@@ -93,7 +93,7 @@ def test_help_has_an_example_that_can_be_typed(path, found, tmp_path, monkeypatc
     said = found.get_help(click.Context(found, info_name=path[-1], terminal_width=300, max_content_width=300))
     examples = re.search(r"Examples?:\s+(.*?)(?:\n\s*\n|\Z)", said, re.DOTALL)
     assert examples, said
-    typed = re.search(rf"mledger\b[^\n]*? {' '.join(path[1:])}\b([^|&\n]*)", examples[1])
+    typed = re.search(rf"mledger\b[^\n]*? {' '.join(path[1:])}\b([^|&>\n]*)", examples[1])
     assert typed, said
     arguments = shlex.split(typed[1])
     monkeypatch.chdir(tmp_path)

@@ -1,0 +1,374 @@
+"""`mledger topics trim|terminate|truncate|delete|set-properties`: whole topics changed, with a plan and an undo file.
+
+Each takes a topic, or a partitioned topic with all its partitions. The plan is made by looking only: of the topic as
+opening it would make it. Deleted ledgers do not come back: the plan and the undo file say what of them is lost.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import click
+
+import mledger
+from bookie.errors import BookieError
+from cli import changing
+from cli.changing import Change, ChangeOptions, Facts, change_options, run_change
+from cli.context import Session, session_options
+from cli.looking import Looking
+from cli.names import topic_argument
+from cli.output import Record, Table, Value, columns, fields, pairs
+from cli.parameters import Properties, PropertyType
+from cli.topic_targets import Targets, find_targets, records_of, retention_of, saved_states, states_kept_and_lost
+from cli.writing import WriteOptions, opened_topic, write_options
+from metastore.codec import decode_managed_ledger_info
+from metastore.errors import BadVersion
+from metastore.paths import TopicName
+from metastore.records import LedgerInfo, ManagedLedgerInfo
+from metastore.url import open_store
+from mledger.config import ManagedLedgerConfig
+from mledger.cursor_plans import plan_properties
+from mledger.events import Event, RemovingLedger
+from mledger.inspect import Inspector, OpeningView
+from mledger.topic_plans import (
+    lost_ledgers,
+    plan_topic_terminate,
+    plan_topic_trim,
+    plan_topic_truncate,
+    with_retention,
+)
+from mledger.topic_properties import mark_deleted, set_partitioned_properties, set_topic_properties
+from mledger.trim import TrimPlan
+from mledger.undo_file import ChangedRecord, SavedCursor
+
+KEEP_ALL = -1
+NEW_LEDGER = "new"
+LEDGER_COLUMNS = columns("topic", "ledger_id", "entries", "size", "closed_ms")
+MOVE_COLUMNS = columns("topic", "cursor", "mark_delete_before", "mark_delete_after", "backlog_before", "backlog_after")
+TOPIC_COLUMNS = columns("topic", "entries", "last_entry", "terminated")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The topic that a command changes, and how."""
+
+    session: Session
+    command: str
+    topic: TopicName
+    options: WriteOptions
+    change: ChangeOptions
+
+    def inspector(self, cluster: Looking) -> Inspector:
+        """Looks with the topic's settings."""
+        return Inspector(cluster.metadata, cluster.bookies, self.options.config.password)
+
+
+@click.command(epilog="Example: mledger topics trim orders --dry-run")
+@topic_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def trim(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Delete the ledgers of TOPIC that every cursor is past and retention does not keep (rules R9, R10).
+
+    Retention is that of the namespace's policies, where Pulsar has one, else that of --config.
+    """
+    subject = Subject(session, "topics trim", TopicName.parse(topic), options, change)
+    _shorten(subject, truncate=False)
+
+
+@click.command(epilog="Example: mledger topics truncate orders --dry-run")
+@topic_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def truncate(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Acknowledge everything on every cursor of TOPIC, and delete every ledger whatever retention says (rule M8)."""
+    subject = Subject(session, "topics truncate", TopicName.parse(topic), options, change)
+    _shorten(subject, truncate=True)
+
+
+@click.command(epilog="Example: mledger topics terminate orders --yes")
+@topic_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def terminate(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Let TOPIC take no more entries, for good: its readers end after the last one (rule M8)."""
+    subject = Subject(session, "topics terminate", TopicName.parse(topic), options, change)
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await find_targets(cluster, subject.topic)
+        before = await records_of(cluster, targets)
+        rows: list[tuple[str, int, str, str | None]] = []
+        cursors: list[SavedCursor] = []
+        for each in targets.topics:
+            view = await subject.inspector(cluster).opening(str(each))
+            cursors += saved_states(each, view.cursors, before)
+            plan = plan_topic_terminate(view)
+            rows.append((str(each), plan.entries, str(plan.last_entry), str(plan.already) if plan.already else None))
+        shown = Record((), (Table("topics", TOPIC_COLUMNS, tuple(rows)),))
+        pending = any(terminated is None for *_, terminated in rows)
+        return _change(subject, targets, shown, before, cursors, pending=pending)
+
+    async def act(change: Change) -> Facts:
+        ends = {}
+        for each in change.managed_ledgers:
+            name = str(TopicName.of_managed_ledger(each))
+            async with opened_topic(session.url, name, _keeping(options), on_step=changing.on_step) as opened:
+                ends[name] = str(await opened.terminate())
+        return fields(terminated=ends)
+
+    run_change(session, change, plan, act, take_over=options.take_over)
+
+
+@click.command(epilog="Example: mledger topics delete orders --dry-run")
+@topic_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8)."""
+    subject = Subject(session, "topics delete", TopicName.parse(topic), options, change)
+    found: list[Targets] = []
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await find_targets(cluster, subject.topic)
+        found.append(targets)
+        before = await records_of(cluster, targets)
+        inspector = subject.inspector(cluster)
+        rows: list[tuple[Value, ...]] = []
+        lost: list[str] = []
+        cursors: list[SavedCursor] = []
+        for each in targets.topics:
+            ledgers, unknown = await _ledgers_to_lose(cluster, each, options.config.password, before)
+            saved, unsaved = await states_kept_and_lost(inspector, each, before)
+            rows += _ledger_rows(each, ledgers)
+            cursors += saved
+            lost += [*lost_ledgers(str(each), ledgers), *unknown, *unsaved]
+        folders = {each.managed_ledger_path for each in targets.topics}
+        facts = fields(
+            topics=len(targets.topics),
+            cursors=sum(record.path.rpartition("/")[0] in folders for record in before),
+            ledgers_deleted=len(rows),
+            entries_deleted=_total(rows, 2),
+            bytes_deleted=_total(rows, 3),
+        )
+        shown = Record(facts, (Table("ledgers", LEDGER_COLUMNS, tuple(rows)),))
+        return _change(subject, targets, shown, before, cursors, lost)
+
+    async def act(_: Change) -> Facts:
+        await _delete(session.url, found[-1], options)
+        return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
+
+    run_change(session, change, plan, act, take_over=options.take_over)
+
+
+@click.command("set-properties", epilog="Example: mledger topics set-properties orders owner=alice --remove team")
+@topic_argument
+@click.argument("properties", type=PropertyType(), nargs=-1)
+@click.option("--remove", "removed", multiple=True, metavar="KEY", help="A property to remove; may be repeated.")
+@click.option("--take-over", is_flag=True, help="Change the record though an owner was seen; it is fenced.")
+@change_options
+@session_options
+@click.pass_obj
+def set_properties(
+    session: Session,
+    topic: str,
+    properties: Properties,
+    removed: tuple[str, ...],
+    take_over: bool,
+    change: ChangeOptions,
+) -> None:
+    """Set PROPERTIES of TOPIC, written KEY=VALUE, and remove others; those that are not named stay.
+
+    They are in the topic's record; of a partitioned topic in its own, as Pulsar keeps them. The topic is not opened.
+    """
+    if not properties and not removed:
+        raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
+    both = sorted(dict(properties).keys() & set(removed))
+    if both:
+        raise click.UsageError(f"{', '.join(both)} cannot be set and removed at once")
+    options = WriteOptions(ManagedLedgerConfig(), take_over)
+    subject = Subject(session, "topics set-properties", TopicName.parse(topic), options, change)
+    wanted: dict[str, str] = {}
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await find_targets(cluster, subject.topic)
+        whole = targets.partitioned
+        path = subject.topic.partitioned_topic_path if whole else subject.topic.managed_ledger_path
+        (before,) = await changing.read_before(cluster.metadata, [path])
+        current = (whole.properties or ()) if whole else _info_of(before).properties
+        wanted.update(plan_properties(current, dict(properties), removed))
+        facts = fields(properties_before=pairs(current), properties_after=pairs(wanted.items()))
+        return _change(subject, targets, Record(facts), (before,), (), pending=wanted != dict(current))
+
+    async def act(change: Change) -> Facts:
+        state = change.before[0].before
+        assert state is not None
+        async with await open_store(session.url) as store:
+            whole = change.before[0].path == subject.topic.partitioned_topic_path
+            write = set_partitioned_properties if whole else set_topic_properties
+            version = await write(store, subject.topic, wanted, state.version)
+        return fields(properties=pairs(wanted.items()), metadata_version=version)
+
+    run_change(session, change, plan, act, take_over=take_over)
+
+
+def _shorten(subject: Subject, *, truncate: bool) -> None:
+    """Trim or truncate, a topic after the other."""
+    options = subject.options
+    configs: list[ManagedLedgerConfig] = []
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await find_targets(cluster, subject.topic)
+        before = await records_of(cluster, targets)
+        config = with_retention(options.config, await retention_of(cluster, subject.topic))
+        configs.append(config)
+        cursors: list[SavedCursor] = []
+        planned = []
+        for each in targets.topics:
+            view = await subject.inspector(cluster).opening(str(each))
+            decide = plan_topic_truncate if truncate else plan_topic_trim
+            planned.append((each, view, decide(view, config, time.time_ns() // 1_000_000)))
+            cursors += saved_states(each, view.cursors, before)
+        lost = [line for each, _, found in planned for line in lost_ledgers(str(each), found.deletions)]
+        pending = any(_changes(view, found, truncate=truncate) for _, view, found in planned)
+        return _change(subject, targets, _shown(planned, config, truncate), before, cursors, lost, pending=pending)
+
+    async def act(change: Change) -> Facts:
+        removed: list[RemovingLedger] = []
+
+        def note(event: Event) -> None:
+            if isinstance(event, RemovingLedger):
+                removed.append(event)
+
+        opening = _keeping(options) if truncate else replace(options, config=configs[-1])
+        for each in change.managed_ledgers:
+            name = str(TopicName.of_managed_ledger(each))
+            async with opened_topic(subject.session.url, name, opening, note, changing.on_step) as opened:
+                await (opened.truncate() if truncate else opened.trim())
+        return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
+
+    run_change(subject.session, subject.change, plan, act, take_over=options.take_over)
+
+
+def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:
+    backlog = any(cursor.plan is not None and cursor.plan.backlog for cursor in view.cursors)
+    return bool(plan.deletions) or (truncate and backlog)
+
+
+def _shown(
+    planned: Sequence[tuple[TopicName, OpeningView, TrimPlan]], config: ManagedLedgerConfig, truncate: bool
+) -> Record:
+    ledgers = tuple(row for topic, _, plan in planned for row in _ledger_rows(topic, plan.deletions))
+    moves = tuple(row for topic, view, plan in planned for row in _move_rows(topic, view, plan, truncate))
+    kept = tuple(plan.kept_because.replace(*_new_name(view)) for _, view, plan in planned)
+    facts = fields(
+        ledgers_deleted=len(ledgers),
+        entries_deleted=_total(ledgers, 2),
+        bytes_deleted=_total(ledgers, 3),
+        bytes_left=sum(plan.remaining_size for *_, plan in planned),
+        kept_because=kept[0] if len(kept) == 1 else kept,
+        warnings=tuple(warning for _, view, _ in planned for warning in view.warnings),
+    )
+    if not truncate:
+        facts += fields(retention_ms=config.retention_time_ms, retention_mb=config.retention_size_in_mb)
+    return Record(facts, (Table("ledgers", LEDGER_COLUMNS, ledgers), Table("cursors", MOVE_COLUMNS, moves)))
+
+
+def _new_name(view: OpeningView) -> tuple[str, str]:
+    """The ledger that opening makes, as it is called while it has no id."""
+    return f"ledger {view.new_ledger} is open for writing", "the rest is a new ledger, open for writing"
+
+
+def _move_rows(topic: TopicName, view: OpeningView, plan: TrimPlan, truncate: bool) -> list[tuple[Value, ...]]:
+    """The cursors that stand elsewhere afterwards; `new:-1` is the start of the ledger that opening makes."""
+    moves = {move.cursor: move.new for move in plan.moves}
+    rows: list[tuple[Value, ...]] = []
+    for cursor in view.cursors:
+        if cursor.plan is None:
+            continue
+        new = moves.get(cursor.name, view.ledgers.last_confirmed if truncate else cursor.plan.mark_delete)
+        if new == cursor.plan.mark_delete:
+            continue
+        shown = f"{NEW_LEDGER}:{new.entry_id}" if new.ledger_id == view.new_ledger else str(new)
+        left = 0 if truncate else cursor.plan.backlog
+        rows.append((str(topic), cursor.name, str(cursor.plan.mark_delete), shown, cursor.plan.backlog, left))
+    return rows
+
+
+def _ledger_rows(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> list[tuple[Value, ...]]:
+    return [(str(topic), each.ledger_id, each.entries, each.size, each.timestamp or None) for each in ledgers]
+
+
+def _total(rows: Sequence[tuple[Value, ...]], column: int) -> int:
+    return sum(value for row in rows if isinstance(value := row[column], int))
+
+
+def _change(
+    subject: Subject,
+    targets: Targets,
+    shown: Record,
+    before: Sequence[ChangedRecord],
+    cursors: Sequence[SavedCursor],
+    lost: Sequence[str] = (),
+    *,
+    pending: bool = True,
+) -> Change:
+    return Change(
+        command=subject.command,
+        subject=str(subject.topic),
+        plan=Record(fields(topic=str(subject.topic)) + shown.fields, shown.tables),
+        before=tuple(before),
+        managed_ledgers=targets.managed_ledgers,
+        cursors=tuple(cursors),
+        lost=tuple(lost),
+        pending=pending,
+    )
+
+
+def _keeping(options: WriteOptions) -> WriteOptions:
+    """Options that have opening trim nothing."""
+    return replace(options, config=replace(options.config, retention_time_ms=KEEP_ALL, retention_size_in_mb=KEEP_ALL))
+
+
+def _info_of(record: ChangedRecord) -> ManagedLedgerInfo:
+    if record.before is None:
+        raise BadVersion(f"{record.path} was deleted meanwhile", record.path)
+    return decode_managed_ledger_info(record.before.data, record.path).value
+
+
+async def _ledgers_to_lose(
+    cluster: Looking, topic: TopicName, password: bytes, records: Sequence[ChangedRecord]
+) -> tuple[list[LedgerInfo], list[str]]:
+    """The topic's ledgers, those not closed as their bookies show them, and what cannot be known of them."""
+    (record,) = (each for each in records if each.path == topic.managed_ledger_path)
+    ledgers, unknown = [], []
+    for ledger in _info_of(record).ledgers:
+        if not ledger.timestamp:
+            try:
+                peek = await cluster.bookies.peek(ledger.ledger_id, password)
+                ledger = replace(ledger, entries=peek.last_entry + 1, size=peek.length)
+            except BookieError as error:
+                unknown.append(f"ledger {ledger.ledger_id} of {topic}, how many entries is not known: {error}")
+        ledgers.append(ledger)
+    return ledgers, unknown
+
+
+async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:
+    if targets.partitioned is not None:
+        async with await open_store(url) as store:
+            await mark_deleted(store, targets.named)
+    async with mledger.open_cluster(url, config=options.config) as cluster:
+        for topic in targets.topics:
+            changing.on_step("delete topic")
+            await cluster.delete_topic(str(topic), take_over=options.take_over)
+    if targets.partitioned is not None:
+        changing.on_step("delete partitioned topic")
+        async with await open_store(url) as store:
+            await store.delete(targets.named.partitioned_topic_path)
