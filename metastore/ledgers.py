@@ -171,6 +171,9 @@ class LedgerStore(LedgerStoreReader):
     async def _prune(self, directory: str) -> None:
         while directory != self.root:
             try:
+                stat = await self._store.exists(directory)  # a delete refused would be a write, and spoil a multi
+                if stat is None or stat.num_children:
+                    return
                 await self._store.delete(directory)
             except NodeNotEmpty:
                 return

@@ -10,6 +10,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +24,12 @@ from mledger.errors import ManagedLedgerFenced
 from mledger.ledger_factory import LedgerFactory
 from mledger.ledger_list import LedgerEnd
 from mledger.open_ledger import Appended, Batch, OpenLedger
+from mledger.upkeep import Upkeep
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)
 ROLLOVER_POSTPONED_S = 10.0
+LOOK_AGAIN_MS = 1000
+AGE_SPREAD = 0.05  # of the maximum age: as much later, by chance, a ledger without traffic is rolled over
 TAKEN = (LedgerFenced, LedgerConflict, NoSuchLedger)  # another client has had a hand in the ledger
 
 
@@ -57,7 +61,12 @@ class Appender:
     """Takes batches in order and keeps a ledger open for them; one task at a time switches ledgers."""
 
     def __init__(
-        self, writer: LedgerWriter, factory: LedgerFactory, keeper: LedgerKeeper, config: ManagedLedgerConfig
+        self,
+        writer: LedgerWriter,
+        factory: LedgerFactory,
+        keeper: LedgerKeeper,
+        config: ManagedLedgerConfig,
+        upkeep: Upkeep,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._factory = factory
@@ -67,7 +76,8 @@ class Appender:
         self._stopped: MledgerError | None = None
         self._switching: asyncio.Task[None] | None = None
         self._ended: EndedLedger | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._now_ms = upkeep.now_ms
+        self._too_old = upkeep.alarm(self._roll_if_due)
         self._last_ledger_id = writer.ledger_id
         self._postponed_until = 0.0
         self._unlisted: list[LedgerWriter] = []  # made, and perhaps listed: the answer never came
@@ -113,8 +123,7 @@ class Appender:
         if self._current is not None:
             await self._current.drain()
         await self._switched()  # an add may have failed: settled, and added again, by then
-        if self._timer is not None:
-            self._timer.cancel()
+        self._too_old.cancel()
         if isinstance(self._stopped, ManagedLedgerFenced):
             raise self._stopped
         if self._current is not None:
@@ -131,14 +140,14 @@ class Appender:
     def fence(self, error: ManagedLedgerFenced) -> None:
         """Another owner has the topic: fail everything pending, touch nothing."""
         self._stopped = error
-        if self._timer is not None:
-            self._timer.cancel()
+        self._too_old.cancel()
         if self._current is not None:
             self._current.fail_all(error)
         self._fail_waiting(error)
 
     async def abandon(self) -> None:
         """Drop the writer's connections' interest; writes nothing."""
+        self._too_old.cancel()
         if self._switching is not None:
             self._switching.cancel()
             await asyncio.wait([self._switching])
@@ -157,28 +166,32 @@ class Appender:
             await asyncio.wait([self._switching])
 
     def _use(self, writer: LedgerWriter) -> None:
-        self._current = OpenLedger(writer, self._config, self._keeper.confirmed, self._failed)
+        self._current = OpenLedger(writer, self._config, self._keeper.confirmed, self._failed, self._now_ms())
         self._last_ledger_id = writer.ledger_id
         self._ended = None
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._current.must_roll_at is not None:
-            self._timer = self._loop.call_at(self._current.must_roll_at, self._roll_if_due)
+        self._look_at_age()
+
+    def _look_at_age(self) -> None:
+        """Have it looked whether the current ledger is too old; those of many topics not all at once."""
+        limit_ms = self._config.maximum_rollover_time_ms
+        if limit_ms and self._current is not None:
+            due_ms, now = self._current.created_ms + limit_ms, self._now_ms()
+            if due_ms <= now:
+                due_ms = now + max(LOOK_AGAIN_MS, limit_ms)
+            self._too_old.set(due_ms + int(limit_ms * AGE_SPREAD * random.random()))
 
     def _roll_if_due(self) -> None:
-        current, now = self._current, self._loop.time()
+        current = self._current
         if current is None or self._switching is not None or self._stopped is not None:
             return
-        if current.is_full(now):
+        if current.is_full(self._now_ms()):
             self._switch()
         else:  # nothing written yet: look again when there may be
-            self._timer = self._loop.call_at(
-                now + max(1.0, self._config.maximum_rollover_time_ms / 1000), self._roll_if_due
-            )
+            self._look_at_age()
 
     def _push(self, ledger: OpenLedger, batch: Batch, payloads: Sequence[bytes]) -> None:
-        now = self._loop.time()
-        postponed = now < self._postponed_until
+        now = self._now_ms()
+        postponed = bool(self._postponed_until) and self._loop.time() < self._postponed_until
         room = len(payloads) if postponed else ledger.room(now)
         if room < len(payloads):
             self._waiting.appendleft((batch, payloads[room:]))
@@ -251,6 +264,7 @@ class Appender:
             raise
         except (BookieError, MetadataError) as error:
             self._postponed_until = self._loop.time() + ROLLOVER_POSTPONED_S
+            self._too_old.set(self._now_ms() + int(1000 * ROLLOVER_POSTPONED_S))
             self._keeper.switch_failed(error)
             return None
 

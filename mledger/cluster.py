@@ -1,17 +1,20 @@
 """A cluster as its users see it: topics by name."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from bookie.client.client import BookKeeper
 from bookie.client.config import ClientConfig
 from metastore.codec import encode_managed_ledger_info
-from metastore.errors import MetadataError, NodeExists
+from metastore.errors import MetadataError, MledgerError, NodeExists
 from metastore.gathered import gathered
 from metastore.paths import TopicName, managed_ledger_path
 from metastore.records import ManagedLedgerInfo
-from metastore.store import MetadataReader, MetadataStore
+from metastore.store import MetadataReader
 from metastore.url import open_store
 from mledger.config import ManagedLedgerConfig
 from mledger.deleting import delete_managed_ledger
@@ -23,8 +26,10 @@ from mledger.managed_ledger import ManagedLedger, TopicState
 from mledger.opening import open_managed_ledger, wall_clock_ms
 from mledger.ownership import check_owner
 from mledger.partitions import no_such_topic
+from mledger.services import Services
 
 SESSION_TIMEOUT_S = 10.0
+TOPICS_AT_ONCE = 300  # opened, or closed
 NEW_VERSION = 0
 
 
@@ -45,7 +50,8 @@ async def open_cluster(
     store = gathered(await open_store(url, session_timeout=session_timeout))
     async with store:
         bookkeeper = BookKeeper(store, client)
-        cluster = Cluster(store, bookkeeper, config or ManagedLedgerConfig(), session_timeout, now_ms)
+        services = Services(store, bookkeeper, now_ms)
+        cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout)
         try:
             yield cluster
         except BaseException:
@@ -55,7 +61,16 @@ async def open_cluster(
         else:
             await cluster.close()
         finally:
+            services.upkeep.stop()
             await bookkeeper.close()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTopics:
+    """What came of opening many topics, by the names given."""
+
+    topics: dict[str, ManagedLedger]
+    failed: dict[str, MledgerError]
 
 
 class Cluster:
@@ -63,17 +78,15 @@ class Cluster:
 
     def __init__(
         self,
-        store: MetadataStore,
-        bookkeeper: BookKeeper,
+        services: Services,
         config: ManagedLedgerConfig,
         session_timeout: float,
-        now_ms: Callable[[], int],
     ) -> None:
-        self._store = store
-        self._bookkeeper = bookkeeper
+        self._services = services
+        self._store = services.store
+        self._bookkeeper = services.bookkeeper
         self._config = config
         self._session_timeout = session_timeout
-        self._now_ms = now_ms
         self._open: dict[str, ManagedLedger] = {}
 
     @property
@@ -144,6 +157,44 @@ class Cluster:
         )
         return await self._open_now(topic, config, events, on_step)
 
+    async def open_topics(
+        self,
+        names: Iterable[str],
+        *,
+        config: ManagedLedgerConfig | None = None,
+        create: bool = False,
+        take_over: bool = True,
+        events: EventSink = ignore_events,
+    ) -> OpenedTopics:
+        """Open many topics as their owner, some hundred at a time, with every cursor tried once; as `open_topic`.
+
+        Returns those open and, of the others, what kept each from being opened: one does not stop the rest.
+        """
+        opened, failed = dict[str, ManagedLedger](), dict[str, MledgerError]()
+        waiting = deque(dict.fromkeys(names))
+
+        async def work() -> None:
+            while waiting:
+                name = waiting.popleft()
+                try:
+                    topic = await self.open_topic(
+                        name, config=config, create=create, take_over=take_over, events=events
+                    )
+                    await topic.initialized()
+                    opened[name] = topic
+                except MledgerError as error:
+                    failed[name] = error
+
+        await asyncio.gather(*(work() for _ in range(min(TOPICS_AT_ONCE, len(waiting)))))
+        return OpenedTopics(opened, failed)
+
+    def run_due(self) -> int:
+        """Begin what the clock says is due: rollover by age, retention, other tries; how many topics it concerns.
+
+        The cluster's timer does this by itself; it is for programs that move the clock.
+        """
+        return self._services.upkeep.run_due()
+
     async def delete_topic(self, name: str, *, take_over: bool = True) -> None:
         """Delete the topic with its cursors and ledgers (M8); TopicNotFound, OwnedElsewhere without `take_over`."""
         topic = TopicName.parse(name)
@@ -164,12 +215,16 @@ class Cluster:
     async def close(self) -> None:
         """Close the topics still open; the first error, after all were tried."""
         errors: list[Exception] = []
-        while self._open:
-            _, managed_ledger = self._open.popitem()
-            try:
-                await managed_ledger.close()
-            except Exception as error:
-                errors.append(error)
+
+        async def work() -> None:
+            while self._open:
+                _, managed_ledger = self._open.popitem()
+                try:
+                    await managed_ledger.close()
+                except Exception as error:
+                    errors.append(error)
+
+        await asyncio.gather(*(work() for _ in range(min(TOPICS_AT_ONCE, len(self._open)))))
         if errors:
             raise errors[0]
 
@@ -177,13 +232,7 @@ class Cluster:
         self, topic: TopicName, config: ManagedLedgerConfig | None, events: EventSink, on_step: StepHook
     ) -> ManagedLedger:
         managed_ledger = await open_managed_ledger(
-            self._store,
-            self._bookkeeper,
-            topic.managed_ledger_name,
-            config or self._config,
-            emit=events,
-            on_step=on_step,
-            now_ms=self._now_ms,
+            self._services, topic.managed_ledger_name, config or self._config, emit=events, on_step=on_step
         )
         self._open[managed_ledger.name] = managed_ledger
         return managed_ledger

@@ -8,7 +8,8 @@ from metastore.errors import BadVersion, NodeExists, NodeNotFound
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Delete, MetadataStore, Operation
 from mledger.errors import ManagedLedgerFenced
-from mledger.ledger_records import deletion_record, ensure_folders, replay
+from mledger.ledger_records import deletion_record, ensure_folders
+from mledger.replaying import replay
 from mledger.topic_record import TopicRecord
 
 CURSORS_AT_ONCE = 300
@@ -44,7 +45,7 @@ async def delete_managed_ledger(store: MetadataStore, bookkeeper: BookKeeper, na
         raise ManagedLedgerFenced(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"
         ) from None
-    await replay(bookkeeper, store, name)
+    await replay(bookkeeper, store, {})
 
 
 def _flat(groups: Sequence[Sequence[Operation]]) -> list[Operation]:

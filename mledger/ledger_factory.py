@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bookie.client.client import Also, BookKeeper
 from bookie.client.reader import LedgerReader
@@ -12,14 +12,11 @@ from metastore.errors import SessionExpired, StoreUnavailable
 from metastore.paths import deletion_path, encode_name, pending_path
 from metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.config import ManagedLedgerConfig
-from mledger.ledger_records import deletion_record, listed, pending_record, remove_record, replay
+from mledger.ledger_records import deletion_record, listed, pending_record, remove_record
+from mledger.replaying import StepHook, ignore_steps
 from mledger.topic_record import RETRY_DELAYS_S
 
-StepHook = Callable[[str], None]
-
-
-def ignore_steps(step: str) -> None:
-    """A StepHook for whom nobody waits."""
+__all__ = ["LedgerFactory", "StepHook", "ignore_steps"]
 
 
 class LedgerFactory:
@@ -40,7 +37,8 @@ class LedgerFactory:
         self._store = store
         self._name = managed_ledger
         self._config = config
-        self._creating: set[int] = set()
+        self.in_hand: set[int] = set()
+        """Ledgers created and not listed yet, or being deleted: a replay leaves them alone."""
         self.on_step = on_step
 
     async def create_data_ledger(self, above: int | None) -> LedgerWriter:
@@ -56,16 +54,16 @@ class LedgerFactory:
 
         def record(ledger_id: int) -> Sequence[Operation]:
             tried.append(ledger_id)
-            self._creating.add(ledger_id)
+            self.in_hand.add(ledger_id)
             return (pending_record(ledger_id, self._name),)
 
         self.on_step("create ledger")
         try:
             writer = await self._try_create(extra, above, record)
         except BaseException:
-            self._creating.difference_update(tried)
+            self.in_hand.difference_update(tried)
             raise
-        self._creating.difference_update(ledger_id for ledger_id in tried if ledger_id != writer.ledger_id)
+        self.in_hand.difference_update(ledger_id for ledger_id in tried if ledger_id != writer.ledger_id)
         self.on_step("ledger created, not listed")
         return writer
 
@@ -115,7 +113,7 @@ class LedgerFactory:
 
     def settled(self, ledger_id: int) -> None:
         """The ledger is listed, or discarded: a replay may look at it like at any other."""
-        self._creating.discard(ledger_id)
+        self.in_hand.discard(ledger_id)
 
     def deletion(self, ledger_id: int) -> Create:
         """The operation that goes with the one that drops the ledger from its list; `delete` after it."""
@@ -124,10 +122,14 @@ class LedgerFactory:
     async def delete(self, ledger_id: int) -> None:
         """Delete a ledger that is in no list any more, then its deletion record."""
         self.on_step("delete ledger")
-        with contextlib.suppress(NoSuchLedger):
-            await self._bookkeeper.delete_ledger(ledger_id)
-        self.on_step("ledger deleted, still recorded")
-        await remove_record(self._store, deletion_path(ledger_id))
+        self.in_hand.add(ledger_id)
+        try:
+            with contextlib.suppress(NoSuchLedger):
+                await self._bookkeeper.delete_ledger(ledger_id)
+            self.on_step("ledger deleted, still recorded")
+            await remove_record(self._store, deletion_path(ledger_id))
+        finally:
+            self.in_hand.discard(ledger_id)
 
     async def discard(self, writer: LedgerWriter) -> None:
         """Delete a ledger that was created and will never be listed, then its pending record (C4)."""
@@ -144,7 +146,3 @@ class LedgerFactory:
     async def open_to_read(self, ledger_id: int) -> LedgerReader:
         """Open to read what is confirmed; a ledger that is not closed is left so. NoSuchLedger, retriable errors."""
         return await self._bookkeeper.open_ledger_no_recovery(ledger_id, self._config.password)
-
-    async def replay(self) -> list[int]:
-        """Finish what a crash left: the ledgers deleted, rising."""
-        return await replay(self._bookkeeper, self._store, self._name, self._creating)

@@ -2,18 +2,14 @@
 
 - `/mledger/pending/<id>` is created with the ledger's metadata and removed by the update that lists the ledger.
 - `/mledger/deletions/<id>` is created by the update that drops the ledger and removed once the ledger is deleted.
-- A replay deletes a recorded ledger only if the managed ledger that the record names lists it nowhere: neither as data
-  ledger nor in a cursor's record.
+- `replaying` finishes what a crash leaves recorded.
 """
 
 import contextlib
-from collections.abc import Collection
 from dataclasses import dataclass
 
-from bookie.client.client import BookKeeper
-from bookie.errors import NoSuchLedger
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from metastore.errors import NodeExists, NodeNotFound, RecordError
+from metastore.errors import NodeExists, NodeNotFound
 from metastore.paths import DELETIONS, OWNERS, PENDING, deletion_path, managed_ledger_path, pending_path
 from metastore.store import Create, Delete, MetadataReader, MetadataStore
 
@@ -93,42 +89,3 @@ async def remove_record(store: MetadataStore, path: str) -> None:
     """Remove a record if it is there."""
     with contextlib.suppress(NodeNotFound):
         await store.delete(path)
-
-
-async def replay(
-    bookkeeper: BookKeeper, store: MetadataStore, managed_ledger: str, creating: Collection[int] = ()
-) -> list[int]:
-    """Finish what a crash left of this managed ledger, and of ones that no longer exist; the ledgers deleted, rising.
-
-    To be called by the owner, after its first write of the list: from then on no earlier owner can list anything.
-    `creating` are, at every moment, the ledgers that this owner has created and not listed yet.
-    """
-    records = await read_records(store)
-    ours = frozenset(creating)  # taken after the records and before the lists: what is listed in between is seen there
-    owned: dict[str, set[int] | None] = {}
-    deleted = []
-    for record in records:
-        name = record.managed_ledger
-        if name not in owned:
-            owned[name] = await _owned_or_none(store, name, managed_ledger)
-        ledgers = owned[name]
-        if ledgers is None or record.ledger_id in ours:
-            continue
-        if record.ledger_id not in ledgers:
-            with contextlib.suppress(NoSuchLedger):
-                await bookkeeper.delete_ledger(record.ledger_id)
-                deleted.append(record.ledger_id)
-        await remove_record(store, record.path)
-    return deleted
-
-
-async def _owned_or_none(store: MetadataStore, name: str, ours: str) -> set[int] | None:
-    """What `name` lists; nothing if it is gone; None where another owner has to look, or a record cannot be read."""
-    try:
-        if name != ours:
-            return None if await store.exists(managed_ledger_path(name)) else set()
-        return await owned_ledgers(store, name)
-    except NodeNotFound:
-        return set()
-    except RecordError:
-        return None

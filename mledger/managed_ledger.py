@@ -6,14 +6,13 @@ the topic's record, whose version is the fence: who loses it stops, and so do it
 
 import asyncio
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bookie.client.writer import LedgerWriter
 from metastore.errors import MetadataError, MledgerError
 from metastore.position import Position
 from metastore.records import LedgerInfo, ManagedLedgerInfo
-from metastore.store import MetadataStore
 from mledger.appending import Appender
 from mledger.background import Background, log
 from mledger.config import ManagedLedgerConfig
@@ -28,6 +27,8 @@ from mledger.ledger_list import LedgerList
 from mledger.open_ledger import Appended, OpenLedger
 from mledger.ownership import Ownership
 from mledger.reading import Entry, EntryReader
+from mledger.replaying import Claimant
+from mledger.services import Services
 from mledger.topic_ledgers import ListListener, TopicLedgers
 from mledger.topic_record import RecordChange, TopicRecord
 from mledger.trim import TrimPlan, next_ledger_if_consumed
@@ -47,7 +48,7 @@ class TopicState(enum.Enum):
 class OpenedTopic:
     """What opening leads to; `writer` is None for a terminated topic, `dropped` are ledgers to delete."""
 
-    store: MetadataStore
+    services: Services
     record: TopicRecord
     factory: LedgerFactory
     ownership: Ownership
@@ -56,7 +57,6 @@ class OpenedTopic:
     writer: LedgerWriter | None
     dropped: tuple[int, ...]
     emit: EventSink
-    now_ms: Callable[[], int]
 
 
 class ManagedLedger:
@@ -68,6 +68,7 @@ class ManagedLedger:
         self._record = opened.record
         self._factory = opened.factory
         self._ownership = opened.ownership
+        self._replayer = opened.services.replayer
         self._emit = opened.emit
         self._background = Background(self.name)
         self._arrivals: list[asyncio.Future[None]] = []
@@ -79,18 +80,24 @@ class ManagedLedger:
             opened.ownership,
             opened.ledgers,
             ListListener(self.emit, self.wake_readers, self._installed, self._delete_later),
-            opened.now_ms,
+            opened.services.now_ms,
         )
         self._appender: Appender | None = None
         if opened.writer is not None:
-            self._appender = Appender(opened.writer, self._factory, self._ledgers, self.config)
+            self._appender = Appender(opened.writer, self._factory, self._ledgers, self.config, opened.services.upkeep)
         self.reader = EntryReader(self._factory, self._current_ledger, self.config)
         context = CursorContext(
-            opened.record, opened.store, opened.factory, opened.config, self.emit, self._delete_later, opened.now_ms
+            opened.record,
+            opened.services.store,
+            opened.factory,
+            opened.config,
+            self.emit,
+            self._delete_later,
+            opened.services.now_ms,
         )
         self._dropped = opened.dropped
         self._trimmer = Trimmer(
-            self, self._ledgers, self._factory, self.reader, self.config, self._background, opened.now_ms
+            self, self._ledgers, self._factory, self.reader, self.config, self._background, opened.services.upkeep
         )
         self._cursors = CursorSet(self, context, self._background, self._trimmer.trim_later)
         self._record.on_fenced(self._fenced)
@@ -108,7 +115,7 @@ class ManagedLedger:
             return
         self.emit(Initialized(self.name))
         try:
-            await self._factory.replay()
+            await self._replayer.replay(Claimant(self._record, self._factory.in_hand, self._factory.on_step))
         except MledgerError as error:
             log.warning("%s: what a crash left is not finished yet: %s", self.name, error)
         if self.can_trim:

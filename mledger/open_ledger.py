@@ -78,31 +78,29 @@ class OpenLedger:
         config: ManagedLedgerConfig,
         on_confirmed: Callable[["OpenLedger"], None],
         on_failed: Callable[["OpenLedger"], None],
+        now_ms: int,
     ) -> None:
-        now = asyncio.get_running_loop().time()
         self.writer = writer
         self.ledger_id = writer.ledger_id
         self.pushed = 0
         self.confirmed = 0
         self.confirmed_size = 0
         self.failure: BaseException | None = None
-        self.created_at = now
-        self.may_roll_at = now + config.minimum_rollover_time_ms / 1000
-        self.must_roll_at = now + config.maximum_rollover_time_ms / 1000 if config.maximum_rollover_time_ms else None
+        self.created_ms = now_ms
+        self.may_roll_ms = now_ms + config.minimum_rollover_time_ms
         self._config = config
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
         self._sent: deque[_Piece] = deque()
         self._drained: asyncio.Future[None] | None = None
 
-    def is_full(self, now: float) -> bool:
-        """Whether it is to be rolled over, at `now` of the loop's clock (M4)."""
-        age_ms = int((now - self.created_at) * 1000)
-        return rollover_reason(self._config, self.pushed, self.writer.length, age_ms) is not None
+    def is_full(self, now_ms: int) -> bool:
+        """Whether it is to be rolled over, at `now_ms` (M4)."""
+        return rollover_reason(self._config, self.pushed, self.writer.length, now_ms - self.created_ms) is not None
 
-    def room(self, now: float) -> int:
+    def room(self, now_ms: int) -> int:
         """How many more entries may be pushed before the ledger is full."""
-        if now < self.may_roll_at:
+        if now_ms < self.may_roll_ms:
             return sys.maxsize  # no limit holds before the minimum time
         return max(1, self._config.max_entries_per_ledger - self.pushed)
 

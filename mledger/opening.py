@@ -3,21 +3,19 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 
-from bookie.client.client import BookKeeper
 from bookie.client.writer import LedgerWriter
 from bookie.errors import BookieError, NoSuchLedger
 from metastore.errors import MetadataError
-from metastore.store import MetadataStore, Operation
+from metastore.store import Operation
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerFenced
 from mledger.events import EventSink, LedgerCreated, LedgerMissing, LedgerRecovered, Opening, ignore_events
 from mledger.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
-from mledger.ledger_records import ensure_folders
 from mledger.managed_ledger import ManagedLedger, OpenedTopic
 from mledger.ownership import Ownership
+from mledger.services import Services
 from mledger.topic_record import RecordChange, TopicRecord
 
 ATTEMPTS = 4
@@ -29,14 +27,12 @@ def wall_clock_ms() -> int:
 
 
 async def open_managed_ledger(
-    store: MetadataStore,
-    bookkeeper: BookKeeper,
+    services: Services,
     name: str,
     config: ManagedLedgerConfig,
     *,
     emit: EventSink = ignore_events,
     on_step: StepHook = ignore_steps,
-    now_ms: Callable[[], int] = wall_clock_ms,
 ) -> ManagedLedger:
     """Open the managed ledger `name`; entries can be appended on return, its cursors are recovered meanwhile.
 
@@ -45,14 +41,15 @@ async def open_managed_ledger(
     and what keeps the last ledger from being recovered or a new one from being made.
     """
     emit(Opening(name))
-    await ensure_folders(store)
-    factory = LedgerFactory(bookkeeper, store, name, config, on_step)
+    await services.prepare()
+    store = services.store
+    factory = LedgerFactory(services.bookkeeper, store, name, config, on_step)
     record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     ownership = await Ownership.claim(store, name)
     try:
         for attempt in range(ATTEMPTS):
             try:
-                ledgers, writer, dropped = await _take_over(record, factory, emit, now_ms())
+                ledgers, writer, dropped = await _take_over(record, factory, emit, services.now_ms())
                 break
             except ManagedLedgerFenced:
                 if attempt == ATTEMPTS - 1 or await ownership.lost_to() is not None:
@@ -62,7 +59,7 @@ async def open_managed_ledger(
         with contextlib.suppress(MetadataError):
             await ownership.release()
         raise
-    opened = OpenedTopic(store, record, factory, ownership, config, ledgers, writer, dropped, emit, now_ms)
+    opened = OpenedTopic(services, record, factory, ownership, config, ledgers, writer, dropped, emit)
     managed_ledger = ManagedLedger(opened)
     try:
         await managed_ledger.start()

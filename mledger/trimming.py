@@ -5,7 +5,7 @@ in order; then the records go. What could not be deleted stays recorded and is t
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from bookie.errors import BookieError
@@ -21,9 +21,10 @@ from mledger.ledger_list import LedgerList
 from mledger.reading import EntryReader
 from mledger.topic_ledgers import TopicLedgers
 from mledger.trim import TrimPlan, plan_moves, plan_trim
+from mledger.upkeep import Upkeep
 
-RETRY_S = 60.0
-SOONEST_S = 0.5
+RETRY_MS = 60_000
+SOONEST_MS = 500
 GONE = (CursorNotFound, ManagedLedgerClosed)  # a cursor that was deleted or closed meanwhile
 
 
@@ -65,7 +66,7 @@ class Trimmer:
         reader: EntryReader,
         config: ManagedLedgerConfig,
         background: Background,
-        now_ms: Callable[[], int],
+        upkeep: Upkeep,
     ) -> None:
         self._topic = topic
         self._ledgers = ledgers
@@ -73,10 +74,10 @@ class Trimmer:
         self._reader = reader
         self._config = config
         self._background = background
-        self._now_ms = now_ms
+        self._now_ms = upkeep.now_ms
         self._wanted = False
         self._running = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._later = upkeep.alarm(self.trim_later)
         self._undeleted: list[int] = []
 
     def plan(self) -> TrimPlan:
@@ -110,9 +111,7 @@ class Trimmer:
 
     def stop(self) -> None:
         """Trim no more in the background."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._later.cancel()
 
     async def try_trim(self) -> None:
         """Trim; a failure is logged, and tried again by and by."""
@@ -121,8 +120,7 @@ class Trimmer:
         except MledgerError as error:
             log.warning("%s: trim failed: %s", self._topic.name, error)
             if self._topic.can_trim:
-                self.stop()
-                self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.trim_later)
+                self._later.set(self._now_ms() + RETRY_MS)
 
     async def _trim_while_wanted(self) -> None:
         try:
@@ -175,10 +173,10 @@ class Trimmer:
         self.stop()
         if not self._topic.can_trim:
             return
-        delays = [RETRY_S] if self._undeleted else []
+        delays = [RETRY_MS] if self._undeleted else []
         if self._config.retention_time_ms > 0 and plan.remaining and plan.remaining[0].timestamp:
             left_ms = plan.remaining[0].timestamp + self._config.retention_time_ms + 1 - planned_ms
             if left_ms > 0:  # else a cursor keeps it, and its acknowledgements ask for a trim
-                delays.append(max(SOONEST_S, left_ms / 1000))
+                delays.append(max(SOONEST_MS, left_ms))
         if delays:
-            self._timer = asyncio.get_running_loop().call_later(min(delays), self.trim_later)
+            self._later.set(planned_ms + min(delays))

@@ -1,15 +1,22 @@
 """Records of ledgers between two owners' lists, and what a replay makes of them (R10)."""
 
+import asyncio
 from contextlib import asynccontextmanager
+
+import pytest
 
 from bookie.client.client import BookKeeper
 from metastore.codec import encode_managed_cursor_info, encode_managed_ledger_info
+from metastore.errors import NodeNotFound
 from metastore.ledger_metadata import LedgerMetadata, Segment
 from metastore.ledgers import LedgerStore
+from metastore.own_writes import multi_own
 from metastore.paths import cursor_path, managed_ledger_path
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.url import open_store
-from mledger.ledger_records import deletion_record, ensure_folders, owned_ledgers, pending_record, read_records, replay
+from mledger.ledger_records import deletion_record, ensure_folders, listed, owned_ledgers, pending_record, read_records
+from mledger.replaying import Claimant, Replayer, replay
+from mledger.topic_record import TopicRecord
 from tests.support.aio import run
 
 NAME, OTHER, GONE = "t/n/persistent/topic", "t/n/persistent/other", "t/n/persistent/gone"
@@ -41,6 +48,12 @@ class Scene:
     async def deletion(self, ledger_id: int, name: str = NAME) -> None:
         await self.store.multi([deletion_record(ledger_id, name)])
 
+    async def claimant(self, *, in_hand=(), on_step=lambda _: None) -> Claimant:
+        return Claimant(await TopicRecord.read(self.store, NAME), in_hand, on_step)
+
+    async def replay(self, in_hand=()) -> list[int]:
+        return await replay(self.bookkeeper, self.store, {NAME: await self.claimant(in_hand=in_hand)})
+
     async def existing(self) -> list[int]:
         return [ledger_id async for page in self.ledgers.list() for ledger_id in page]
 
@@ -65,7 +78,7 @@ def test_a_listed_ledger_only_loses_its_record():
             await it.pending(3)
             await it.deletion(1)
             assert await owned_ledgers(it.store, NAME) == {1, 2, 3}
-            assert await replay(it.bookkeeper, it.store, NAME) == []
+            assert await it.replay() == []
             assert await it.existing() == [1, 2, 3]
             assert await read_records(it.store) == []
 
@@ -80,7 +93,7 @@ def test_an_unlisted_ledger_is_deleted_with_its_record():
             await it.pending(2)
             await it.deletion(3)
             await it.deletion(4)  # its ledger is gone already
-            assert await replay(it.bookkeeper, it.store, NAME) == [2, 3]
+            assert await it.replay() == [2, 3]
             assert await it.existing() == [1]
             assert await read_records(it.store) == []
 
@@ -93,7 +106,7 @@ def test_ledgers_being_made_are_left_alone():
             await it.topic(NAME, 1)
             await it.made(1, 2)
             await it.pending(2)
-            assert await replay(it.bookkeeper, it.store, NAME, creating={2}) == []
+            assert await it.replay(in_hand={2}) == []
             assert [record.ledger_id for record in await read_records(it.store)] == [2]
 
     run(main())
@@ -107,7 +120,7 @@ def test_another_topic_s_records_are_its_owner_s_and_a_deleted_topic_s_anyone_s(
             await it.made(1, 2, 3)
             await it.pending(2, OTHER)
             await it.deletion(3, GONE)
-            assert await replay(it.bookkeeper, it.store, NAME) == [3]
+            assert await it.replay() == [3]
             assert await it.existing() == [1, 2]
             assert [record.managed_ledger for record in await read_records(it.store)] == [OTHER]
 
@@ -121,8 +134,99 @@ def test_nothing_is_deleted_while_a_cursor_s_record_cannot_be_read():
             await it.store.create(cursor_path(NAME, "sub"), b"\xff\xff")
             await it.made(1, 2)
             await it.deletion(2)
-            assert await replay(it.bookkeeper, it.store, NAME) == []
+            assert await it.replay() == []
             assert await it.existing() == [1, 2]
             assert len(await read_records(it.store)) == 1
+
+    run(main())
+
+
+def test_an_owner_that_lost_the_topic_claims_nothing():
+    async def main():
+        async with scene() as it:
+            await it.topic(NAME, 1)
+            await it.made(1, 2)
+            await it.pending(2)
+            former = await it.claimant()
+            await it.store.put(managed_ledger_path(NAME), encode_managed_ledger_info(ManagedLedgerInfo()), 0)
+            assert await replay(it.bookkeeper, it.store, {NAME: former}) == []
+            assert await it.existing() == [1, 2]
+            assert len(await read_records(it.store)) == 1
+
+    run(main())
+
+
+def test_a_ledger_that_is_listed_while_a_replay_is_held_up_is_not_deleted():
+    async def main():
+        async with scene() as it:
+            await it.topic(NAME, 1)
+            await it.made(1, 2)
+            await it.pending(2)
+            store = it.store
+
+            def list_it(step):
+                if step == "finish deletion":
+                    store.listing = asyncio.ensure_future(multi_own(store, [listed(2)]))
+
+            held_up = await it.claimant(on_step=list_it)
+            assert await replay(it.bookkeeper, store, {NAME: held_up}) in ([], [2])
+            try:
+                await store.listing
+            except NodeNotFound:
+                assert await it.existing() == [1]  # the replay came first, and the listing was refused
+            else:
+                assert await it.existing() == [1, 2]
+
+    run(main())
+
+
+def test_a_claimed_ledger_is_deleted_by_the_next_replay():
+    async def main():
+        async with scene() as it:
+            await it.topic(NAME, 1)
+            await it.made(1, 2)
+            await it.pending(2)
+
+            class Crash(Exception):
+                pass
+
+            def crash(step):
+                if step == "leftover claimed":
+                    raise Crash
+
+            with pytest.raises(Crash):
+                await replay(it.bookkeeper, it.store, {NAME: await it.claimant(on_step=crash)})
+            assert await it.existing() == [1, 2]
+            with pytest.raises(NodeNotFound):
+                await multi_own(it.store, [listed(2)])
+            assert await it.replay() == [2]
+            assert await read_records(it.store) == []
+
+    run(main())
+
+
+def test_topics_that_ask_while_a_round_is_under_way_share_the_next(monkeypatch):
+    async def main():
+        async with scene() as it:
+            names = [f"t/n/persistent/topic-{number}" for number in range(5)]
+            for number, name in enumerate(names):
+                await it.topic(name)
+                await it.made(number)
+                await it.pending(number, name)
+            rounds = []
+            children_many = it.store.children_many
+
+            async def counted(paths):
+                rounds.append(paths)
+                return await children_many(paths)
+
+            monkeypatch.setattr(it.store, "children_many", counted)
+            replayer = Replayer(it.bookkeeper, it.store)
+            claimants = [Claimant(await TopicRecord.read(it.store, name), ()) for name in names]
+            first = asyncio.ensure_future(replayer.replay(claimants[0]))
+            await asyncio.sleep(0)
+            await asyncio.gather(first, *map(replayer.replay, claimants[1:]))
+            assert await it.existing() == []
+            assert len(rounds) == 2
 
     run(main())

@@ -1,0 +1,27 @@
+"""What the topics that one process owns share: store, bookie client, clock, one timer, one replay for all."""
+
+from collections.abc import Callable
+
+from bookie.client.client import BookKeeper
+from metastore.store import MetadataStore
+from mledger.ledger_records import ensure_folders
+from mledger.replaying import Replayer
+from mledger.upkeep import Upkeep
+
+
+class Services:
+    """Made once for a cluster."""
+
+    def __init__(self, store: MetadataStore, bookkeeper: BookKeeper, now_ms: Callable[[], int]) -> None:
+        self.store = store
+        self.bookkeeper = bookkeeper
+        self.now_ms = now_ms
+        self.upkeep = Upkeep(now_ms)
+        self.replayer = Replayer(bookkeeper, store)
+        self._prepared = False
+
+    async def prepare(self) -> None:
+        """Make sure, once, that there are folders for records of ledgers and owners."""
+        if not self._prepared:
+            await ensure_folders(self.store)
+            self._prepared = True

@@ -1,0 +1,109 @@
+"""What topics do by the clock, without traffic: rollover by age, retention, another try at what failed.
+
+One timer for all topics of a cluster. Times are those of the injected clock; since a machine's clock may step, the
+timer looks again at least as often as a broker does (`retentionCheckIntervalInSeconds`). Of much that is due at once
+some is begun at a time.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+LOOK_EVERY_S = 120.0
+BEGIN_AT_ONCE = 50
+NEXT_S = 0.05
+SIFT_FROM = 1024
+
+
+class Alarm:
+    """Calls `ring` once when the clock has reached what it is set to; made by `Upkeep.alarm`."""
+
+    __slots__ = ("_upkeep", "due_ms", "ring")
+
+    def __init__(self, upkeep: "Upkeep", ring: Callable[[], None]) -> None:
+        self._upkeep = upkeep
+        self.ring = ring
+        self.due_ms: int | None = None
+
+    def set(self, due_ms: int) -> None:
+        """Ring at `due_ms`, ms since 1970, instead of when it was set to before."""
+        self.due_ms = due_ms
+        self._upkeep.expect(self, due_ms)
+
+    def cancel(self) -> None:
+        """Ring no more, until set again."""
+        self.due_ms = None
+
+
+class Upkeep:
+    """The alarms of all topics of one cluster, behind one timer of the event loop."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
+        self._heap: list[tuple[int, int, Alarm]] = []
+        self._serial = 0
+        self._sift_at = SIFT_FROM
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
+        self._stopped = False
+
+    def alarm(self, ring: Callable[[], None]) -> Alarm:
+        """An alarm, not set yet; `ring` begins work and does not wait for it."""
+        return Alarm(self, ring)
+
+    def expect(self, alarm: Alarm, due_ms: int) -> None:
+        """Have `alarm` rung at `due_ms`, if it is still set to that then."""
+        self._serial += 1
+        if len(self._heap) >= self._sift_at:
+            self._sift()
+        heapq.heappush(self._heap, (due_ms, self._serial, alarm))
+        self._arm((due_ms - self.now_ms()) / 1000)
+
+    def run_due(self, most: int | None = None) -> int:
+        """Ring what is due by the clock, at most so many; how many rang."""
+        now, rang = self.now_ms(), 0
+        while self._heap and (most is None or rang < most):
+            due_ms, _, alarm = self._heap[0]
+            if alarm.due_ms != due_ms:  # cancelled, or set to another time
+                heapq.heappop(self._heap)
+            elif due_ms > now:
+                break
+            else:
+                heapq.heappop(self._heap)
+                alarm.due_ms = None
+                rang += 1
+                alarm.ring()
+        return rang
+
+    def stop(self) -> None:
+        """Ring nothing any more."""
+        self._stopped = True
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sift(self) -> None:
+        """Drop what is no longer expected: alarms that were set again before they rang."""
+        self._heap = [entry for entry in self._heap if entry[2].due_ms == entry[0]]
+        heapq.heapify(self._heap)
+        self._sift_at = max(SIFT_FROM, 2 * len(self._heap))
+
+    def _arm(self, delay_s: float) -> None:
+        """Have the timer fire in `delay_s` seconds, or earlier as it is set already."""
+        if self._stopped:
+            return
+        loop = asyncio.get_running_loop()
+        at = loop.time() + min(max(delay_s, 0.0), LOOK_EVERY_S)
+        if self._timer is not None:
+            if self._rings_at <= at:
+                return
+            self._timer.cancel()
+        self._rings_at = at
+        self._timer = loop.call_at(at, self._fired)
+
+    def _fired(self) -> None:
+        self._timer = None
+        rang = self.run_due(BEGIN_AT_ONCE)
+        if self._heap:
+            self._arm(NEXT_S if rang == BEGIN_AT_ONCE else (self._heap[0][0] - self.now_ms()) / 1000)
