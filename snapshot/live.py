@@ -51,14 +51,17 @@ class Pace:
 
     async def wait(self, nodes: int) -> None:
         """Return when `nodes` more may be read."""
+        delay = self.delay(asyncio.get_running_loop().time(), nodes)
+        if delay > 0:
+            await asyncio.sleep(delay)
+
+    def delay(self, now: float, nodes: int) -> float:
+        """How many seconds from `now` on `nodes` more have to wait; they count from then on."""
         if self._rate is None:
-            return
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+            return 0.0
         begin = max(now, self._free_at)
         self._free_at = begin + nodes / self._rate
-        if begin > now:
-            await asyncio.sleep(begin - now)
+        return begin - now
 
 
 class LiveNodes:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlsplit
@@ -61,6 +61,11 @@ class ReadOptions:
     verify_digests: bool = True
     ledgers_root: str = LEDGERS
     password: bytes = field(default=b"", repr=False)
+
+    def within(self, scope: Scope) -> "ReadOptions":
+        """The same, and only what `scope` admits too."""
+        narrowed = self.scope.narrowed(tenants=scope.tenants, namespaces=scope.namespaces, topics=scope.topics)
+        return replace(self, scope=narrowed)
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
