@@ -21,6 +21,7 @@ import click
 from cli import undo_files
 from cli.context import Session
 from cli.looking import Looking, looking
+from cli.messages import messages
 from cli.output import Output, Record, Value, fields
 from metastore.errors import BadVersion, MledgerError, StoreUnavailable
 from metastore.paths import TopicName, cursor_path
@@ -209,7 +210,7 @@ async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error
         undo_files.remove(path)
         return
     undo_files.rewrite(path, failed)
-    click.echo(f"mledger: warning: not everything was done; {path} says what was changed", err=True)
+    messages.warning(f"not everything was done; {path} says what was changed")
 
 
 async def _completed(reader: MetadataReader, file: UndoFile, outcome: Outcome) -> UndoFile:

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from cli.messages import FORMAT_VARIABLE, messages
 from cli.output import Output
+from metastore.service.logs import FORMATS as FORMATS_OF_LOGS
 
 METADATA_VARIABLE = "MLEDGER_METADATA"
 FORMATS = ("table", "json")
@@ -62,7 +64,15 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def session_options(command: Command) -> Command:
-    """Give `command` --metadata and --output, which override those given before it."""
+    """Give `command` --metadata, --output and --log-format, which override those given before it."""
+    command = click.option(
+        "--log-format",
+        type=click.Choice(FORMATS_OF_LOGS),
+        help=f"How to say errors and warnings; json: one object a line.  [env: {FORMAT_VARIABLE}; default: text]",
+        callback=_say_as,
+        expose_value=False,
+        is_eager=True,
+    )(command)
     command = click.option(
         "--output",
         type=click.Choice(FORMATS),
@@ -77,6 +87,11 @@ def session_options(command: Command) -> Command:
         callback=_override("metadata"),
         expose_value=False,
     )(command)
+
+
+def _say_as(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        messages.use(value)
 
 
 def _override(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:

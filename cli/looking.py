@@ -4,11 +4,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import click
-
 from bookie.client.client import BookKeeperReader
 from bookie.client.config import ClientConfig
 from bookie.client.reader import BadReplica
+from cli.messages import messages
 from metastore.store import MetadataReader
 from metastore.url import open_reader
 
@@ -40,7 +39,7 @@ def warn_once() -> Callable[[BadReplica], None]:
     def warn(replica: BadReplica) -> None:
         if (replica.ledger_id, replica.bookie_id) not in warned:
             warned.add((replica.ledger_id, replica.bookie_id))
-            click.echo(f"mledger: warning: {_bad(replica)}", err=True)
+            messages.warning(_bad(replica))
 
     return warn
 

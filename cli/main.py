@@ -1,7 +1,6 @@
 """The `mledger` command: its groups, and how errors become one line and an exit code."""
 
 import importlib
-import logging
 import os
 import sys
 import traceback
@@ -11,9 +10,9 @@ import click
 
 from cli.context import METADATA_VARIABLE, Session, session_options
 from cli.errors import FAILED, OK, exit_code, one_line
+from cli.messages import DEBUG_VARIABLE, messages
 from metastore.errors import MledgerError
 
-DEBUG_VARIABLE = "MLEDGER_DEBUG"
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
 INTERRUPTED = 130
 MODULES = {
@@ -61,7 +60,7 @@ def command(context: click.Context) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: the process's) and return its exit code."""
-    _set_up_logging()
+    messages.use(None)
     if COMPLETE_VARIABLE in os.environ:
         importlib.import_module("cli.completion").register()
     try:
@@ -73,10 +72,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        click.echo(f"mledger: {' '.join(error.format_message().split())}{hint}", err=True)
+        messages.error(f"{' '.join(error.format_message().split())}{hint}", error.exit_code)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("mledger: interrupted", err=True)
+        messages.error("interrupted", INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; the interpreter must not try to flush it again.
@@ -85,7 +84,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (MledgerError, OSError, ValueError) as error:
         return _failed(error)
     except Exception as error:
-        click.echo(f"mledger: unexpected {one_line(error)}; {DEBUG_VARIABLE}=1 shows where", err=True)
+        messages.error(f"unexpected {one_line(error)}; {DEBUG_VARIABLE}=1 shows where", FAILED)
         _show_trace()
         return FAILED
 
@@ -95,18 +94,11 @@ def main() -> None:
     sys.exit(run())
 
 
-def _set_up_logging() -> None:
-    """The parts' own logs are for who looks into the program; what users need to know, commands say."""
-    if os.environ.get(DEBUG_VARIABLE):
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    else:
-        logging.getLogger().addHandler(logging.NullHandler())
-
-
 def _failed(error: Exception) -> int:
-    click.echo(f"mledger: {one_line(error)}", err=True)
+    code = exit_code(error)
+    messages.error(one_line(error), code)
     _show_trace()
-    return exit_code(error)
+    return code
 
 
 def _show_trace() -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import click
 
-import mledger
 from bookie.errors import BookieError
 from cli import changing
 from cli.changing import Change, ChangeOptions, Facts, change_options, run_change
@@ -364,7 +363,7 @@ async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:
     if targets.partitioned is not None:
         async with await open_store(url) as store:
             await mark_deleted(store, targets.named)
-    async with mledger.open_cluster(url, config=options.config) as cluster:
+    async with options.open_cluster(url) as cluster:
         for topic in targets.topics:
             changing.on_step("delete topic")
             await cluster.delete_topic(str(topic), take_over=options.take_over)

@@ -169,7 +169,7 @@ for each in (delete, set_properties, terminate, trim, truncate):
 
 
 async def _create(url: str, name: TopicName, properties: dict[str, str], options: WriteOptions) -> None:
-    async with mledger.open_cluster(url, config=options.config) as cluster:
+    async with options.open_cluster(url) as cluster:
         await check_not_partitioned(cluster.metadata, name)
         topic = await cluster.create_topic(str(name), properties=properties)
         await topic.close()

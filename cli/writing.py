@@ -1,8 +1,9 @@
 """What commands that write share: the topic's configuration, and opening it as owner after looking for another (M9)."""
 
 import functools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,11 +11,29 @@ from typing import Any, TypeVar
 import click
 
 import mledger
-from mledger.config import ManagedLedgerConfig, config_from_settings
+from bookie.client.config import ClientConfig
+from cli.context import Session
+from cli.messages import messages
+from metastore.paths import TopicName
+from metastore.policies import namespace_retention
+from mledger.config import ManagedLedgerConfig
 from mledger.events import EventSink, ignore_events
 from mledger.ledger_factory import StepHook, ignore_steps
+from mledger.settings import SESSION_TIMEOUT_S, OwnerSettings, read_owner_settings
+from mledger.topic_plans import with_retention
+
+QUORUMS = {
+    "ensemble_size": "ensemble_size",
+    "write_quorum_size": "write_quorum",
+    "ack_quorum_size": "ack_quorum",
+}
+"""Fields of a topic's configuration that have an option of their own."""
 
 KEEP_ALL = -1  # of retention: ms, MiB
+
+log = logging.getLogger(__name__)
+
+KEEPS_ALL = (-1, -1)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -25,6 +44,12 @@ class WriteOptions:
 
     config: ManagedLedgerConfig
     take_over: bool
+    client: ClientConfig = ClientConfig()  # noqa: RUF009 - frozen
+    session_timeout: float = SESSION_TIMEOUT_S
+
+    def open_cluster(self, url: str) -> AbstractAsyncContextManager[mledger.Cluster]:
+        """The cluster at `url`, with these options."""
+        return mledger.open_cluster(url, config=self.config, client=self.client, session_timeout=self.session_timeout)
 
 
 def write_options(command: Command) -> Command:
@@ -32,10 +57,11 @@ def write_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def gather(*args: Any, **named: Any) -> Any:
-        config = _config(
-            named.pop("config_file"), named.pop("ensemble_size"), named.pop("write_quorum"), named.pop("ack_quorum")
-        )
-        return command(*args, options=WriteOptions(config, named.pop("take_over")), **named)
+        settings = _settings(named.pop("config_file"), named.pop("assignments"))
+        quorums = {name: named.pop(option) for name, option in QUORUMS.items()}
+        config = replace(settings.config, **{name: value for name, value in quorums.items() if value is not None})
+        options = WriteOptions(config, named.pop("take_over"), settings.client, settings.session_timeout)
+        return command(*args, options=options, **named)
 
     for option in (
         click.option("--take-over", is_flag=True, help="Open the topic though another owner was seen; it is fenced."),
@@ -47,6 +73,13 @@ def write_options(command: Command) -> Command:
             "config_file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="A broker.conf to take settings from.",
+        ),
+        click.option(
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="One setting, by the key that broker.conf has for it; repeatable, and wins over --config.",
         ),
     ):
         gather = option(gather)
@@ -71,13 +104,18 @@ async def opened_topic(
 ) -> AsyncIterator[mledger.ManagedLedger]:
     """The topic, opened as its owner and closed cleanly in the end.
 
+    It is kept to its namespace's retention, where Pulsar has one for it, unless `options` keep everything.
+
     Raises:
         TopicNotFound: there is no such topic.
         OwnedElsewhere: another owner was seen and did not go within a session time-out.
     """
-    async with mledger.open_cluster(url, config=options.config) as cluster:
+    async with options.open_cluster(url) as cluster:
+        config = options.config
+        if (config.retention_time_ms, config.retention_size_in_mb) != KEEPS_ALL:
+            config = with_retention(config, await namespace_retention(cluster.metadata, TopicName.parse(name)))
         topic = await cluster.open_topic(
-            name, take_over=options.take_over, create=False, events=events, on_step=on_step
+            name, config=config, take_over=options.take_over, create=False, events=events, on_step=on_step
         )
         try:
             yield topic
@@ -85,20 +123,15 @@ async def opened_topic(
             await topic.close()
 
 
-def _config(
-    path: Path | None, ensemble_size: int | None, write_quorum: int | None, ack_quorum: int | None
-) -> ManagedLedgerConfig:
-    config = config_from_settings(_settings(path) if path else {})
-    return replace(
-        config,
-        ensemble_size=config.ensemble_size if ensemble_size is None else ensemble_size,
-        write_quorum_size=config.write_quorum_size if write_quorum is None else write_quorum,
-        ack_quorum_size=config.ack_quorum_size if ack_quorum is None else ack_quorum,
-    )
-
-
-def _settings(path: Path) -> dict[str, str]:
-    """The keys and values of a broker.conf."""
-    lines = (line.strip() for line in path.read_text().splitlines())
-    split = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {key.strip(): value.strip() for key, _, value in split}
+def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
+    """What --config and --set say; unknown keys are warned of, and the metadata store taken that nothing else names."""
+    found = read_owner_settings(None if path is None else str(path), assignments)
+    if found.unknown:
+        messages.warning(f"unknown settings: {', '.join(found.unknown)}")
+    if found.without_effect:
+        log.debug("event=settings_without_effect keys=%s", ",".join(found.without_effect))
+    context = click.get_current_context()
+    session = context.find_object(Session) or Session()
+    if found.url and session.metadata is None:
+        context.obj = replace(session, metadata=found.url)
+    return found

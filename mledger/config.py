@@ -151,26 +151,32 @@ def setting_name(field: str) -> str:
     return _KEY_OF_FIELD[field]
 
 
-def config_from_settings(settings: Mapping[str, str]) -> ManagedLedgerConfig:
+def config_from_settings(settings: Mapping[str, str], where: Mapping[str, str] | None = None) -> ManagedLedgerConfig:
     """A configuration from broker.conf keys and their texts; other keys are left alone, missing ones keep the default.
 
-    Raises InvalidConfiguration, naming the key, for a text that cannot be read or a value out of range.
+    `where` says of keys where they were given. Raises InvalidConfiguration, naming key and place, for a text that
+    cannot be read or a value out of range.
     """
     types = {item.name: type(item.default) for item in fields(ManagedLedgerConfig)}
     values: dict[str, object] = {}
-    for setting in SETTINGS:
-        text = settings.get(setting.key)
-        if text is not None:
-            values[setting.field] = _parse(setting, text.strip(), types[setting.field])
-    return ManagedLedgerConfig(**values)  # type: ignore[arg-type]
+    try:
+        for setting in SETTINGS:
+            text = settings.get(setting.key)
+            if text is not None and (text.strip() or types[setting.field] is bytes):
+                values[setting.field] = _parse(setting, text, types[setting.field])
+        return ManagedLedgerConfig(**values)  # type: ignore[arg-type]
+    except InvalidConfiguration as error:
+        places = [place for key, place in (where or {}).items() if key in settings and key in str(error)]
+        raise InvalidConfiguration(f"{', '.join(places)}: {error}") if places else error from None
 
 
 def _parse(setting: Setting, text: str, kind: type) -> object:
     try:
-        if kind is DigestType:
-            return _DIGESTS[text]
         if kind is bytes:
             return text.encode()
+        text = text.strip()
+        if kind is DigestType:
+            return _DIGESTS[text]
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
         number = kind(text)

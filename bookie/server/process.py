@@ -270,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     sys.setswitchinterval(0.0005)
     if options.settings is not None:
-        options.settings.report(log, KNOWN_KEYS)
+        options.settings.report(log, KNOWN_KEYS.__contains__)
     started = time.monotonic()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

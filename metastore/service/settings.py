@@ -5,7 +5,7 @@ know and that mean nothing here at debug level.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -64,15 +64,19 @@ class Settings:
         except ValueError as error:
             raise InvalidSetting(f"{given.where}: {key} is {text!r}: {error}") from None
 
-    def report(self, log: logging.Logger, known: Collection[str]) -> None:
-        """Tell which keys had no effect: a warning names those not in `known`, a debug line the others."""
-        left = [key for key in self._given if key not in self._taken]
-        unknown = [key for key in left if key not in known]
+    @property
+    def without_effect(self) -> list[str]:
+        """The keys that nobody took, sorted."""
+        return sorted(key for key in self._given if key not in self._taken)
+
+    def report(self, log: logging.Logger, known: Callable[[str], bool]) -> None:
+        """Tell which keys had no effect: a warning names those not `known`, a debug line the others."""
+        unknown = [key for key in self.without_effect if not known(key)]
         if unknown:
-            log.warning("event=unknown_settings keys=%s", ",".join(sorted(unknown)))
-        without_effect = [key for key in left if key in known]
-        if without_effect:
-            log.debug("event=settings_without_effect keys=%s", ",".join(sorted(without_effect)))
+            log.warning("event=unknown_settings keys=%s", ",".join(unknown))
+        left = [key for key in self.without_effect if known(key)]
+        if left:
+            log.debug("event=settings_without_effect keys=%s", ",".join(left))
 
 
 def read_settings(path: str | None, assignments: Sequence[str] = ()) -> Settings:

@@ -1,0 +1,117 @@
+"""What Pulsar's own keys, as `broker.conf` has them, mean for who owns topics (M6; docs/configuration.md)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bookie.client.config import ClientConfig
+from metastore.errors import InvalidMetadataUrl
+from metastore.service.settings import Settings, boolean, integer, read_settings
+from metastore.url import parse_url
+from mledger.config import SETTINGS, ManagedLedgerConfig, config_from_settings
+from mledger.known_settings import is_known
+
+SESSION_TIMEOUT_S = 10.0
+
+_MAX_INT = 2**31 - 1
+_SESSION_KEYS = ("zooKeeperSessionTimeoutMillis", "metadataStoreSessionTimeoutMillis")
+_OPERATION_KEYS = ("zooKeeperOperationTimeoutSeconds", "metadataStoreOperationTimeoutSeconds")
+_OLD_KEYS = {
+    "managedLedgerMaxUnackedRangesToPersistInZooKeeper": "managedLedgerMaxUnackedRangesToPersistInMetadataStore"
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSettings:
+    """What `open_cluster` takes, as settings have it; `url` is empty where they name no metadata store."""
+
+    config: ManagedLedgerConfig = ManagedLedgerConfig()  # noqa: RUF009 - frozen
+    client: ClientConfig = ClientConfig()  # noqa: RUF009 - frozen
+    session_timeout: float = SESSION_TIMEOUT_S
+    url: str = ""
+    cluster_name: str = ""
+    topic_metrics: bool = True
+    unknown: tuple[str, ...] = ()
+    """Keys that no broker knows."""
+    without_effect: tuple[str, ...] = ()
+    """Keys of a broker that mean nothing here."""
+
+
+def read_owner_settings(path: str | None, assignments: Sequence[str] = ()) -> OwnerSettings:
+    """The settings of the file `path`, a broker.conf, and of `assignments`, each KEY=VALUE, which win.
+
+    Raises InvalidSetting and InvalidConfiguration: where, which key, and what is needed.
+    """
+    return owner_settings(read_settings(path, assignments))
+
+
+def owner_settings(settings: Settings) -> OwnerSettings:
+    """What `settings` mean for an owner. InvalidSetting, InvalidConfiguration."""
+    client, config = _client(settings), _config(settings)
+    found = OwnerSettings(
+        config=config,
+        client=client,
+        session_timeout=_seconds(settings, _SESSION_KEYS, SESSION_TIMEOUT_S, per_second=1000),
+        url=_url(settings),
+        cluster_name=settings.take("clusterName", str, ""),
+        topic_metrics=settings.take("exposeTopicLevelMetricsInPrometheus", boolean, True),
+    )
+    left = settings.without_effect
+    return replace(
+        found,
+        unknown=tuple(key for key in left if not is_known(key)),
+        without_effect=tuple(key for key in left if is_known(key)),
+    )
+
+
+def _config(settings: Settings) -> ManagedLedgerConfig:
+    keys = [setting.key for setting in SETTINGS]
+    texts = settings.texts([*_OLD_KEYS, *keys])
+    where = {key: settings.where(key) for key in texts}
+    for old, key in _OLD_KEYS.items():
+        if old in texts and key not in texts:
+            texts[key], where[key] = texts[old], where[old]
+    return config_from_settings(texts, where)
+
+
+def _client(settings: Settings) -> ClientConfig:
+    default = ClientConfig()
+    checked = settings.take("bookkeeperClientHealthCheckEnabled", boolean, True)
+    quarantine = _seconds(settings, ("bookkeeperClientHealthCheckQuarantineTimeInSeconds",), default.quarantine_s)
+    answer = _seconds(settings, ("bookkeeperClientTimeoutInSeconds",), 0.0)
+    return replace(
+        default,
+        add_timeout_s=answer or default.add_timeout_s,
+        read_timeout_s=answer or default.read_timeout_s,
+        quarantine_s=quarantine if checked else 0.0,
+        metadata_timeout_s=_seconds(settings, _OPERATION_KEYS, default.metadata_timeout_s),
+    )
+
+
+def _seconds(settings: Settings, keys: Sequence[str], default: float, *, per_second: int = 1) -> float:
+    """The last of `keys` that is given, in seconds."""
+    found = [settings.take(key, integer(1, _MAX_INT), 0) for key in keys]
+    given = [value for value in found if value]
+    return given[-1] / per_second if given else default
+
+
+def _url(settings: Settings) -> str:
+    """The metadata store that the settings name, with the ledgers' own store where there is one."""
+    servers = settings.take("zookeeperServers", lambda text: _checked_store(f"zk:{text}"), "")
+    url = settings.take("metadataStoreUrl", _checked_store, "") or servers
+    ledgers = settings.take("bookkeeperMetadataServiceUri", _checked_ledgers, "")
+    return f"{url}?ledgers={ledgers}" if url and ledgers else url
+
+
+def _checked_store(text: str) -> str:
+    try:
+        return str(parse_url(text.removeprefix("metadata-store:")))
+    except InvalidMetadataUrl as error:
+        raise ValueError(str(error)) from None
+
+
+def _checked_ledgers(text: str) -> str:
+    try:
+        parse_url(f"memory:?ledgers={text}")
+    except InvalidMetadataUrl as error:
+        raise ValueError(str(error)) from None
+    return text

@@ -1,0 +1,47 @@
+"""Settings of commands under the originals' names, and what they say as JSON."""
+
+import json
+
+from tests.support.cli import mledger, ok
+
+TOPIC = "persistent://public/default/set"
+
+
+def test_settings_of_a_topic_come_from_a_file_and_from_set(url, tmp_path):
+    path = tmp_path / "broker.conf"
+    path.write_text("managedLedgerDefaultEnsembleSize=3\nmanagedLedgerDefaultAckQuorum=1\nmanagedLedgerWhat=1\n")
+    done = ok("topics", "create", TOPIC, "--config", path, "--set", "managedLedgerDefaultWriteQuorum=2", url=url)
+    assert done.err == "mledger: warning: unknown settings: managedLedgerWhat\n"
+    ledger = ok("topics", "describe", TOPIC, "--output", "json", url=url).json["ledgers"][-1]["ledger_id"]
+    found = ok("ledgers", "describe", ledger, "--output", "json", url=url).json
+    assert (found["ensemble_size"], found["write_quorum"], found["ack_quorum"]) == (3, 2, 1)
+
+
+def test_the_metadata_store_is_the_file_s_where_nothing_else_names_one(url, tmp_path):
+    path = tmp_path / "broker.conf"
+    path.write_text(f"metadataStoreUrl={url.replace('zk://', 'zk:')}\n")
+    done = ok("topics", "create", "persistent://public/default/from-file", "--config", path)
+    assert done.err == ""
+
+
+def test_a_bad_setting_is_a_usage_error_that_names_its_place(url, tmp_path):
+    path = tmp_path / "broker.conf"
+    path.write_text("\nmanagedLedgerDefaultAckQuorum=two\n")
+    done = mledger("topics", "create", TOPIC, "--config", path, url=url)
+    assert done.code == 2
+    assert done.err == f"mledger: {path}:2: managedLedgerDefaultAckQuorum is 'two': a number is needed\n"
+
+
+def test_errors_and_warnings_are_json_lines_where_asked(url):
+    done = mledger("--log-format", "json", "topics", "describe", "persistent://public/default/none", url=url)
+    (line,) = done.err.splitlines()
+    said = json.loads(line)
+    assert (done.code, said["level"], said["exit_code"]) == (3, "error", 3)
+    assert "there is no topic" in said["message"]
+    done = mledger("topics", "create", TOPIC + "-w", "--set", "noSuch=1", "--log-format", "json", url=url)
+    assert [json.loads(line)["message"] for line in done.err.splitlines()] == ["unknown settings: noSuch"]
+
+
+def test_the_next_command_says_things_as_text_again(url):
+    mledger("--log-format", "json", "topics", "describe", TOPIC, url=url)
+    assert mledger("topics", "describe", "persistent://a/b/none", url=url).err.startswith("mledger: ")
