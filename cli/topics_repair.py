@@ -1,0 +1,227 @@
+"""`mledger topics repair`: what is wrong with topics' records, and mending it, with a plan first and an undo file."""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+import click
+
+from bookie.client.client import BookKeeper
+from bookie.client.config import ClientConfig
+from bookie.errors import BookieError
+from cli import changing
+from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from cli.context import Session, session_options
+from cli.ledger_changes import take_over_option
+from cli.ledgers_check import MIN_AGE_S
+from cli.looking import Looking
+from cli.output import Output, Record, Table, Value, columns, fields
+from metastore.errors import BadVersion, InvalidName, RecordError
+from metastore.paths import TopicName, ledger_path, managed_ledger_path
+from metastore.url import open_store
+from mledger.errors import InvalidLedgerList, TopicNotFound
+from mledger.inspect import Inspector
+from mledger.ledger_audit import LedgerAuditor
+from mledger.ledger_records import read_records
+from mledger.repair import RepairPlan, plan_repair
+from mledger.repairing import FactsReader
+from mledger.repairing import repair as carry_out
+from mledger.undo import saved_cursor
+from mledger.undo_file import ChangedRecord
+
+MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which topics: one, those of a namespace, or all."""
+
+    topic: TopicName | None
+    namespace: str
+
+    def __str__(self) -> str:
+        return str(self.topic) if self.topic is not None else self.namespace or "all topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plans of the topics that were looked at, and why others could not be."""
+
+    plans: tuple[RepairPlan, ...]
+    failed: tuple[tuple[str, str], ...]
+
+    @property
+    def pending(self) -> tuple[RepairPlan, ...]:
+        """Those with something to do."""
+        return tuple(plan for plan in self.plans if plan.pending)
+
+
+@click.command(epilog="Example: mledger topics repair --namespace public/default --dry-run")
+@click.argument("topic", required=False)
+@click.option("--namespace", help="All topics of tenant/namespace.")
+@click.option("--all", "every", is_flag=True, help="All topics.")
+@click.option(
+    "--min-age",
+    type=click.IntRange(0),
+    default=MIN_AGE_S,
+    show_default=True,
+    help="Seconds since its creation after which a ledger that nothing names is an orphan.",
+)
+@take_over_option
+@change_options
+@session_options
+@click.pass_obj
+def repair(
+    session: Session,
+    topic: str | None,
+    namespace: str | None,
+    every: bool,
+    min_age: int,
+    take_over: bool,
+    change: ChangeOptions,
+) -> None:
+    """Find and mend what is wrong with the records of TOPIC, of a namespace's topics, or of all.
+
+    Lost ledgers leave the list; wrong counts of closed ledgers are set right; cursors whose cursor ledger is lost fall
+    back to their snapshot (R4), those whose position is in no ledger are moved (R6, R7); ledgers that nothing names
+    are deleted; records that a crash left are finished. What cannot be read now is left as it is.
+    """
+    if (topic is not None) + (namespace is not None) + every != 1:
+        raise click.UsageError("say which: TOPIC, --namespace TENANT/NAMESPACE or --all")
+    scope = Scope(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
+    found: list[Planned] = []
+
+    async def plan(cluster: Looking) -> Change:
+        planned = await _plan(session.output, cluster, scope, min_age * 1000)
+        found.append(planned)
+        return await _change(cluster, scope, planned)
+
+    async def act(_: Change) -> Facts:
+        async with await open_store(session.url) as store:
+            bookkeeper = BookKeeper(store, ClientConfig())
+            try:
+                for each in found[0].pending:
+                    await carry_out(each, store, bookkeeper, changing.on_step)
+            finally:
+                await bookkeeper.close()
+        return fields(
+            repaired=len(found[0].pending), deleted_ledgers=sum(len(each.delete) for each in found[0].pending)
+        )
+
+    run_change(session, change, plan, act, take_over=take_over)
+
+
+async def _plan(output: Output, cluster: Looking, scope: Scope, min_age_ms: int) -> Planned:
+    now_ms = time.time_ns() // 1_000_000
+    names = await _names(cluster, scope)
+    with output.progress("looking at", "ledgers and topics") as progress:
+        task = progress.add_task("", total=None)
+        auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
+        audit = await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count))
+        orphans: dict[str, list[int]] = defaultdict(list)
+        for origin in audit.orphans:
+            if _is_in(scope, origin.managed_ledger):
+                orphans[origin.managed_ledger].append(origin.ledger_id)
+        records = await read_records(cluster.metadata)
+        gone = {name for name in orphans if name not in names}
+        reader = FactsReader(cluster.metadata, cluster.bookies)
+        plans: list[RepairPlan] = []
+        failed: list[tuple[str, str]] = []
+        for name in [*names, *sorted(gone)]:
+            try:
+                plans.append(plan_repair(await reader.read(name, orphans[name], records), now_ms))
+            except (BookieError, RecordError, InvalidLedgerList) as error:
+                failed.append((name, str(error)))
+            progress.advance(task, 1)
+    return Planned(tuple(plans), tuple(failed))
+
+
+async def _names(cluster: Looking, scope: Scope) -> list[str]:
+    if scope.topic is None:
+        topics = await Inspector(cluster.metadata, cluster.bookies).topics(scope.namespace)
+        return [topic.managed_ledger_name for topic in topics]
+    if await cluster.metadata.exists(scope.topic.managed_ledger_path) is None:
+        raise TopicNotFound(
+            f"there is no topic {scope.topic}: list those there are; each partition of a partitioned one is one"
+        )
+    return [scope.topic.managed_ledger_name]
+
+
+def _is_in(scope: Scope, managed_ledger: str) -> bool:
+    """Whether a managed ledger, which may be gone, is one to repair."""
+    if not managed_ledger:
+        return False
+    if scope.topic is not None:
+        return managed_ledger == scope.topic.managed_ledger_name
+    return not scope.namespace or managed_ledger.startswith(f"{scope.namespace}/")
+
+
+async def _change(cluster: Looking, scope: Scope, planned: Planned) -> Change:
+    pending = planned.pending
+    before = await read_before(cluster.metadata, [path for plan in pending for path in _paths(plan)])
+    _check_versions(before, pending)
+    recovered = [ledger_id for plan in pending for ledger_id, _ in plan.recover]
+    return Change(
+        command="topics repair",
+        subject=str(scope),
+        plan=_shown(planned),
+        before=before,
+        managed_ledgers=tuple(plan.managed_ledger for plan in pending),
+        cursors=tuple(
+            saved_cursor(mend.path, mend.recovered)
+            for plan in pending
+            for mend in plan.cursors
+            if mend.recovered.old_cursor_ledger is not None
+        ),
+        lost=(
+            *(f"the entries of ledger {ledger_id}" for plan in pending for ledger_id in plan.delete),
+            *(f"the right of ledger {ledger_id}'s writer to go on" for ledger_id in recovered),
+        ),
+        pending=bool(pending),
+    )
+
+
+def _paths(plan: RepairPlan) -> list[str]:
+    """The nodes that carrying `plan` out may change; records between the lists do not count."""
+    topic = managed_ledger_path(plan.managed_ledger)
+    ledgers = {*plan.delete, *(ledger_id for ledger_id, _ in plan.recover)}
+    return [
+        *([topic] if plan.info is not None else []),
+        *(mend.path for mend in plan.cursors),
+        *(ledger_path(ledger_id) for ledger_id in sorted(ledgers)),
+    ]
+
+
+def _check_versions(before: tuple[ChangedRecord, ...], plans: tuple[RepairPlan, ...]) -> None:
+    """Raise BadVersion where a record was changed between looking at it and keeping it for the undo file."""
+    versions = {mend.path: mend.version for plan in plans for mend in plan.cursors}
+    versions |= {managed_ledger_path(plan.managed_ledger): plan.version for plan in plans if plan.version is not None}
+    for record in before:
+        expected = versions.get(record.path)
+        if expected is not None and (record.before is None or record.before.version != expected):
+            raise BadVersion(f"{record.path} was changed while it was looked at: run the command again", record.path)
+
+
+def _shown(planned: Planned) -> Record:
+    mended: list[tuple[Value, ...]] = []
+    left: list[tuple[Value, ...]] = []
+    for plan in planned.plans:
+        for mend in plan.mends:
+            row = (_topic(plan.managed_ledger), mend.wrong.value, mend.ledger_id, mend.cursor, mend.text)
+            (mended if mend.mended else left).append(row)
+    failed = tuple((_topic(name), reason) for name, reason in planned.failed)
+    return Record(
+        fields(topics=len(planned.plans), topics_to_repair=len(planned.pending)),
+        (
+            Table("mends", MEND_COLUMNS, tuple(mended)),
+            Table("left", MEND_COLUMNS, tuple(left)),
+            Table("not_looked_at", columns("topic", "reason"), failed),
+        ),
+    )
+
+
+def _topic(managed_ledger: str) -> str:
+    try:
+        return str(TopicName.of_managed_ledger(managed_ledger))
+    except InvalidName:
+        return managed_ledger

@@ -1,0 +1,162 @@
+"""Gathers what `plan_repair` decides over, by looking only, and carries its plan out: all records of it or none."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from bookie.client.client import BookKeeper, BookKeeperReader
+from bookie.errors import NoSuchLedger
+from metastore.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+)
+from metastore.errors import BadVersion, RecordError
+from metastore.ledger_codec import decode_ledger_metadata
+from metastore.ledger_metadata import LedgerMetadata, LedgerState
+from metastore.own_writes import multi_own
+from metastore.paths import deletion_path, ledger_path, managed_ledger_path
+from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo
+from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
+from mledger.cursor_set import cursor_name
+from mledger.ledger_factory import StepHook, ignore_steps
+from mledger.ledger_list import LedgerEnd
+from mledger.ledger_records import LedgerRecord, deletion_record, ensure_folders, remove_record
+from mledger.repair import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
+from mledger.state_reading import StateLedger, find_state
+
+AT_ONCE = 64
+CURSORS_AT_ONCE = 300
+
+
+class FactsReader:
+    """Reads the facts of topics; passwords are those that the ledgers' own metadata has."""
+
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
+        self._store, self._bookkeeper = store, bookkeeper
+
+    async def read(
+        self, managed_ledger: str, orphans: Sequence[int] = (), records: Sequence[LedgerRecord] = ()
+    ) -> TopicFacts:
+        """The facts of one managed ledger; `orphans` and `records` of all managed ledgers are known already.
+
+        Raises RecordError (the topic's record, or a ledger's, does not parse), and what keeps a ledger that is not
+        closed from being looked at.
+        """
+        path = managed_ledger_path(managed_ledger)
+        ours = tuple(record for record in records if record.managed_ledger == managed_ledger)
+        (node,) = await self._store.get_many([path])
+        if node is None:
+            return TopicFacts(managed_ledger, None, orphans=tuple(orphans), records=ours)
+        info = decode_managed_ledger_info(node.data, path).value
+        return TopicFacts(
+            managed_ledger=managed_ledger,
+            info=info,
+            version=node.version,
+            ledgers=await self._ledgers([ledger.ledger_id for ledger in info.ledgers]),
+            cursors=tuple(await self._cursors(path)),
+            orphans=tuple(orphans),
+            records=ours,
+        )
+
+    async def _ledgers(self, ledger_ids: Sequence[int]) -> dict[int, LedgerFacts | None]:
+        paths = [ledger_path(ledger_id) for ledger_id in ledger_ids]
+        nodes = await self._store.get_many(paths)
+        found: dict[int, LedgerFacts | None] = {}
+        for ledger_id, path, node in zip(ledger_ids, paths, nodes, strict=True):
+            found[ledger_id] = (
+                None if node is None else await self._ledger(ledger_id, decode_ledger_metadata(node.data, path))
+            )
+        return found
+
+    async def _ledger(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerFacts | None:
+        if metadata.state is LedgerState.CLOSED:
+            return LedgerFacts(metadata.state, LedgerEnd(metadata.last_entry + 1, metadata.length))
+        try:
+            peek = await self._bookkeeper.peek(ledger_id, metadata.password or b"")
+        except NoSuchLedger:
+            return None
+        return LedgerFacts(metadata.state, LedgerEnd(peek.last_entry + 1, peek.length))
+
+    async def _cursors(self, path: str) -> list[CursorFacts]:
+        paths = [f"{path}/{child}" for child in await self._store.children(path)]
+        nodes = await self._store.get_many(paths)
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def read(path: str, node: Node) -> CursorFacts:
+            async with at_once:
+                return await self._cursor(path, node)
+
+        return await asyncio.gather(
+            *(read(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None)
+        )
+
+    async def _cursor(self, path: str, node: Node) -> CursorFacts:
+        name = cursor_name(path.rpartition("/")[2])
+        record: ManagedCursorInfo | RecordError
+        try:
+            record = decode_managed_cursor_info(node.data, path).value
+        except RecordError as error:
+            return CursorFacts(name, path, node.version, error)
+        finding = None
+        if record.cursors_ledger_id != NO_CURSOR_LEDGER:
+            finding = await find_state(self._open_peeked, record.cursors_ledger_id)
+        return CursorFacts(name, path, node.version, record, finding)
+
+    async def _open_peeked(self, ledger_id: int) -> StateLedger:
+        metadata = await self._bookkeeper.metadata(ledger_id)
+        return (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).reader
+
+
+async def repair(
+    plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook = ignore_steps
+) -> None:
+    """Carry `plan` out. Whether there is an owner is to be looked at before (M9).
+
+    Ledgers before the last are recovered first. Then the records are written, with a check of every version: the
+    topic's with the first cursors, then further cursors some at a time. Last, ledgers recorded for deletion go; cut off
+    before, the next opening finishes it (R10).
+
+    Raises BadVersion: a record was changed since, or a ledger's end turned out to be another: run it again.
+    """
+    await ensure_folders(store)
+    for ledger_id, end in plan.recover:
+        on_step("recover ledger")
+        await _recover(bookkeeper, ledger_id, end)
+    path = managed_ledger_path(plan.managed_ledger)
+    topic: list[Operation] = []
+    if plan.info is not None and plan.version is not None:
+        topic = [Put(path, encode_managed_ledger_info(plan.info), plan.version)]
+    elif plan.version is not None:
+        topic = [Check(path, plan.version)]
+    cursors: list[Operation] = [
+        Put(each.path, encode_managed_cursor_info(each.record), each.version) for each in plan.cursors
+    ]
+    others: list[Operation] = [Delete(record.path) for record in plan.done_with]
+    others += [deletion_record(ledger_id, plan.managed_ledger) for ledger_id in plan.to_record]
+    on_step("write records")
+    first = [*topic, *cursors[:CURSORS_AT_ONCE], *others]
+    if any(not isinstance(operation, Check) for operation in first):
+        await multi_own(store, first)
+    version = plan.version if plan.info is None or plan.version is None else plan.version + 1
+    for start in range(CURSORS_AT_ONCE, len(cursors), CURSORS_AT_ONCE):
+        assert version is not None
+        await multi_own(store, [*cursors[start : start + CURSORS_AT_ONCE], Check(path, version)])
+    on_step("records written")
+    for ledger_id in plan.delete:
+        on_step("delete ledger")
+        with contextlib.suppress(NoSuchLedger):
+            await bookkeeper.delete_ledger(ledger_id)
+        await remove_record(store, deletion_path(ledger_id))
+
+
+async def _recover(bookkeeper: BookKeeper, ledger_id: int, end: LedgerEnd) -> None:
+    metadata = await bookkeeper.metadata(ledger_id)
+    reader = await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
+    if LedgerEnd(reader.last_entry + 1, reader.length) != end:
+        raise BadVersion(
+            f"ledger {ledger_id} was recovered with {reader.last_entry + 1} entries, {end.entries} were seen before: "
+            "no record was changed, run the command again",
+            ledger_path(ledger_id),
+        )
