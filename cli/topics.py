@@ -17,6 +17,7 @@ from cli.names import topic_argument
 from cli.output import Record, Table, columns, fields, pairs
 from cli.parameters import PositionType, Properties, PropertyType
 from cli.topic_changes import delete, set_properties, terminate, trim, truncate
+from cli.topics_repair import repair
 from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.paths import TopicName
 from metastore.position import Position
@@ -164,7 +165,7 @@ def read(
     session.run(_read(session, str(TopicName.parse(topic)), first, last, limit, raw))
 
 
-for each in (delete, set_properties, terminate, trim, truncate):
+for each in (delete, repair, set_properties, terminate, trim, truncate):
     topics.add_command(each)
 
 
