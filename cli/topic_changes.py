@@ -18,11 +18,12 @@ from cli.looking import Looking
 from cli.names import topic_argument
 from cli.output import Record, Table, Value, columns, fields, pairs
 from cli.parameters import Properties, PropertyType
-from cli.topic_targets import Targets, find_targets, records_of, retention_of, saved_states, states_kept_and_lost
+from cli.topic_targets import Targets, find_targets, records_of, saved_states, states_kept_and_lost
 from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.codec import decode_managed_ledger_info
 from metastore.errors import BadVersion
 from metastore.paths import TopicName
+from metastore.policies import namespace_retention
 from metastore.records import LedgerInfo, ManagedLedgerInfo
 from metastore.url import open_store
 from mledger.config import ManagedLedgerConfig
@@ -226,7 +227,7 @@ def _shorten(subject: Subject, *, truncate: bool) -> None:
     async def plan(cluster: Looking) -> Change:
         targets = await find_targets(cluster, subject.topic)
         before = await records_of(cluster, targets)
-        config = with_retention(options.config, await retention_of(cluster, subject.topic))
+        config = with_retention(options.config, await namespace_retention(cluster.metadata, subject.topic))
         configs.append(config)
         cursors: list[SavedCursor] = []
         planned = []

@@ -9,7 +9,6 @@ from cli.looking import Looking
 from metastore.errors import MledgerError, RecordError
 from metastore.partitioned import PartitionedTopic
 from metastore.paths import TopicName
-from metastore.policies import Retention, decode_retention, namespace_policies_path
 from metastore.records import NO_CURSOR_LEDGER
 from mledger.cursor_set import cursor_name
 from mledger.inspect import CursorInspection, Inspector
@@ -96,10 +95,3 @@ async def states_kept_and_lost(
         except MledgerError as error:
             lost.append(f"the state of cursor {found.name} of {topic}: {error}")
     return tuple(saved), tuple(lost)
-
-
-async def retention_of(cluster: Looking, topic: TopicName) -> Retention | None:
-    """The retention of the topic's namespace, None where Pulsar keeps none of its own for it. RecordError."""
-    path = namespace_policies_path(topic)
-    (node,) = await cluster.metadata.get_many([path])
-    return None if node is None or not node.data else decode_retention(node.data, path)

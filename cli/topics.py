@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 import click
@@ -19,6 +20,7 @@ from cli.parameters import PositionType, Properties, PropertyType
 from cli.topic_changes import delete, set_properties, terminate, trim, truncate
 from cli.topics_repair import repair
 from cli.writing import WriteOptions, opened_topic, write_options
+from metastore.errors import MetadataAccessDenied
 from metastore.paths import TopicName
 from metastore.position import Position
 from metastore.url import open_store
@@ -188,7 +190,9 @@ async def _create_partitioned(
 async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:
     async with looking(url) as cluster:
         found = await Inspector(cluster.metadata, cluster.bookies).topics(namespace)
-        partitioned = {topic for topic, _ in await list_partitioned(cluster.metadata, namespace)}
+        partitioned: set[TopicName] = set()
+        with suppress(MetadataAccessDenied):  # who may see topics need not see Pulsar's own nodes
+            partitioned = {topic for topic, _ in await list_partitioned(cluster.metadata, namespace)}
     return [
         (str(name), name.managed_ledger_name, str(name.partitioned) if name.partitioned in partitioned else None)
         for name in found
@@ -210,7 +214,8 @@ async def _describe(url: str, topic: str) -> Record:
     name = TopicName.parse(topic)
     async with looking(url) as cluster:
         inspector = Inspector(cluster.metadata, cluster.bookies)
-        if await read_partitioned(cluster.metadata, name) is not None:
+        plain = await cluster.metadata.exists(name.managed_ledger_path) is not None
+        if not plain and await read_partitioned(cluster.metadata, name) is not None:
             return described_partitions(topic, await inspector.partitioned(str(name)))
         return described_topic(topic, await inspector.topic(str(name)))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from metastore.errors import RecordError
 from metastore.paths import NAMESPACE_POLICIES, TopicName
+from metastore.store import MetadataReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,10 @@ def decode_retention(data: bytes, path: str) -> Retention | None:
     except (ValueError, AttributeError, RecursionError) as error:
         raise RecordError(f"the policies at {path} cannot be read: {error}", path) from None
     return Retention(minutes, size_mb)
+
+
+async def namespace_retention(reader: MetadataReader, topic: TopicName) -> Retention | None:
+    """The retention of the topic's namespace, None where Pulsar keeps none of its own for it. RecordError."""
+    path = namespace_policies_path(topic)
+    (node,) = await reader.get_many([path])
+    return None if node is None or not node.data else decode_retention(node.data, path)

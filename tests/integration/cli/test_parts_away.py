@@ -5,11 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
+import mledger as public
 from metastore.launcher import free_port
+from tests.support.aio import run
 from tests.support.cli import answer, mledger, mledger_process, ok
+from tests.support.topics import CONFIG, fill, ledgers_naming, managed_ledger_of
 from tests.support.tree import tree
 
 TOPIC = "persistent://public/default/there"
+CRASHED = "persistent://public/default/crashed"
 
 
 @pytest.fixture(scope="module")
@@ -18,12 +22,23 @@ def without_bookies(cluster_directory, url):
     ok("topics", "create", TOPIC, url=url)
     ok("cursors", "create", TOPIC, "one", url=url)
     published = answer("topics", "produce", TOPIC, "--count", 10, url=url)
+    run(_crash(url))
     described = answer("status", "--dir", cluster_directory)
     bookies = [psutil.Process(each["pid"]) for each in described["processes"] if each["name"] != "zookeeper"]
     for bookie in bookies:
         bookie.kill()
     psutil.wait_procs(bookies, timeout=20)
     return int(published["first"].split(":")[0])
+
+
+async def _crash(url: str) -> None:
+    """A topic whose last ledger is open, and whose cursor has its state in a cursor ledger."""
+    async with public.open_cluster(url, config=CONFIG) as cluster:
+        topic = await cluster.create_topic(CRASHED)
+        cursor = await topic.open_cursor("one")
+        positions = await fill(topic, 5)
+        await cursor.acknowledge([positions[2]])
+        await topic.abandon()
 
 
 @pytest.mark.parametrize(
@@ -52,6 +67,18 @@ def test_with_all_bookies_away_a_ledger_cannot_be_read_but_its_record_can(url, w
 
 def test_with_all_bookies_away_cursors_kept_in_their_records_are_still_shown(url, without_bookies) -> None:
     assert [each["backlog"] for each in answer("cursors", "list", TOPIC, url=url)] == [10]
+
+
+def test_with_all_bookies_away_a_topic_is_deleted_and_what_cannot_be_told_of_it_is_named(
+    url, without_bookies, tmp_path
+) -> None:
+    undo_file = tmp_path / "undo.json"
+    planned = answer("topics", "delete", CRASHED, "--dry-run", url=url)
+    assert [line for line in planned["lost"] if "how many entries is not known" in line]
+    assert [line for line in planned["lost"] if "cursor" in line]
+    ok("topics", "delete", CRASHED, "--yes", "--undo-file", undo_file, url=url)
+    assert mledger("topics", "describe", CRASHED, url=url).code == 3
+    assert run(ledgers_naming(url, managed_ledger_of(CRASHED))) == set()
 
 
 def test_with_zookeeper_away_every_command_is_unavailable_within_its_time_out() -> None:
