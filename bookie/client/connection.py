@@ -8,7 +8,7 @@ repeated here.
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy
 
@@ -171,33 +171,52 @@ class BookieConnection(asyncio.Protocol):
         return at, wire.RESPONSE.size
 
     def _take_adds(self, data: bytes, at: int) -> int:
-        """Hand out the run of add answers that begins at `at`; where it ends."""
+        """Hand out the add answers that begin at `at`, of however many ledgers; where they end."""
         count = (len(data) - at) // wire.RESPONSE.size
         if count < _FEW:
             _, _, error, ledger, entry = wire.RESPONSE.unpack_from(data, at)
             self._add_answered(ledger, error, entry, entry)
             return at + wire.RESPONSE.size
         answers = numpy.frombuffer(data, wire.RESPONSE_DTYPE, count, at)
-        ledger, entry = int(answers["ledger"][0]), int(answers["entry"][0])
-        same = (
-            (answers["length"] == wire.RESPONSE.size - 4)
-            & (answers["header"] == _ADD_HEADER)
-            & (answers["ledger"] == ledger)
-            & (answers["error"] == answers["error"][0])
-        )
-        if not same.all():
-            count = int(numpy.argmin(same))
+        adds = (answers["length"] == wire.RESPONSE.size - 4) & (answers["header"] == _ADD_HEADER)
+        if not adds.all():
+            count = int(numpy.argmin(adds))
             answers = answers[:count]
-        entries, error = answers["entry"].astype(numpy.int64), int(answers["error"][0])
-        listener = self._listeners.get(ledger)
-        if listener is not None:
-            if error:
-                listener.refused(self, int(entries.min()), error)
-            elif (entries == numpy.arange(entry, entry + count)).all():
-                listener.acknowledged_run(self, entry, entry + count - 1)
-            else:
-                listener.acknowledged(self, entries.tolist())
+        entries, ledgers = answers["entry"].astype(numpy.int64), answers["ledger"]
+        in_order = entries[1:] == entries[:-1] + 1
+        together = (ledgers[1:] == ledgers[:-1]) & (answers["error"][1:] == answers["error"][:-1])
+        starts = [0, *(numpy.flatnonzero(~together) + 1).tolist(), count]
+        if len(starts) == 2 and in_order.all():
+            self._add_answered(int(ledgers[0]), int(answers["error"][0]), int(entries[0]), int(entries[-1]))
+        else:
+            self._hand_out(answers, entries.tolist(), numpy.flatnonzero(~(in_order | ~together)).tolist(), starts)
         return at + count * wire.RESPONSE.size
+
+    def _hand_out(self, answers: Any, entries: list[int], disorder: list[int], starts: list[int]) -> None:
+        """Hand out runs of one ledger and error each, from one of `starts` to the next.
+
+        `disorder`: indexes in rising order, of answers within a run after which another than the next entry comes.
+        """
+        firsts = starts[:-1]
+        ledgers, errors = answers["ledger"][firsts].tolist(), answers["error"][firsts].tolist()
+        next_disorder = 0
+        for number, start in enumerate(firsts):
+            if self.closed:
+                return
+            stop = starts[number + 1]
+            if next_disorder < len(disorder) and disorder[next_disorder] < stop:
+                run = entries[start:stop]
+                while next_disorder < len(disorder) and disorder[next_disorder] < stop:
+                    next_disorder += 1
+                listener = self._listeners.get(ledgers[number])
+                if listener is None:
+                    continue
+                if errors[number]:
+                    listener.refused(self, min(run), errors[number])
+                else:
+                    listener.acknowledged(self, run)
+            else:
+                self._add_answered(ledgers[number], errors[number], entries[start], entries[stop - 1])
 
     def _add_answered(self, ledger_id: int, error: int, first: int, last: int) -> None:
         listener = self._listeners.get(ledger_id)

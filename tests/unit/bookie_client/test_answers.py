@@ -62,6 +62,37 @@ def test_add_answers_reach_their_ledger_in_order(answers, cuts):
         assert {code for _, code in listener.errors} == {error for of, _, error in answers if of == ledger and error}
 
 
+RUNS = st.lists(
+    st.tuples(st.integers(0, 5), st.lists(st.integers(0, 40), min_size=1, max_size=12), st.booleans()), max_size=12
+)
+
+
+@given(RUNS)
+def test_answers_of_many_ledgers_in_one_piece_are_told_ledger_by_ledger(runs):
+    answers = [
+        (ledger, entry)
+        for ledger, entries, ordered in runs
+        for entry in (range(entries[0], entries[0] + len(entries)) if ordered else entries)
+    ]
+    data = b"".join(wire.encode_response(wire.Op.ADD, 0, ledger, entry) for ledger, entry in answers)
+    _, listeners = deliver(data, [], ledgers=6)
+    for ledger, listener in enumerate(listeners):
+        assert listener.entries == [entry for of, entry in answers if of == ledger]
+
+
+def test_a_listener_that_ends_the_connection_is_the_last_to_hear():
+    loop = asyncio.new_event_loop()
+    connection = BookieConnection("b", loop, read_timeout_s=1, max_frame=1000)
+    listeners = [Heard() for _ in range(3)]
+    for ledger, listener in enumerate(listeners):
+        connection.listen(ledger, listener)
+    listeners[1].acknowledged_run = lambda *_: connection.close()
+    connection.data_received(b"".join(wire.encode_response(wire.Op.ADD, 0, entry % 3, entry) for entry in range(30)))
+    loop.close()
+    assert [listener.entries for listener in listeners] == [[0], [], []]
+    assert [len(listener.lost) for listener in listeners] == [1, 1, 1]
+
+
 def test_runs_of_add_answers_are_told_as_runs():
     data = b"".join(wire.encode_response(wire.Op.ADD, 0, 0, entry) for entry in range(500))
     _, (listener, _) = deliver(data, [])
