@@ -28,14 +28,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Files of which less than `share` is still needed are emptied, each `every_s` seconds; 0: each time."""
+    """Files of which less than `share` is still needed are emptied, each `every_s` seconds; 0: each time.
+
+    With `settled` only those of which nothing was deleted since the last time: of others more may soon go by itself.
+    """
 
     share: float = 0.5
     every_s: float = 0.0
+    settled: bool = False
 
 
-EVERY_TIME = (Compaction(),)
-_MOST_FILES = 8
+EVERY_TIME = (Compaction(), Compaction(0.85, settled=True))
+_MOST_FILES = 8  # emptied before those that became free are given back
 _MOVE_BYTES = 1 << 20
 
 
@@ -44,25 +48,31 @@ def plan_candidates(local: Sequence[int], listed: Collection[int]) -> list[int]:
     return [ledger for ledger in local if ledger not in listed]
 
 
-def plan_share(compactions: Sequence[Compaction], done_at: Sequence[float], now: float) -> float:
-    """Files of which less than this is needed are to be emptied now; 0 when no compaction is due.
-
-    `done_at` is when each was done last, on the clock of `now`, in seconds.
-    """
-    due = [kind.share for kind, at in zip(compactions, done_at, strict=True) if now - at >= kind.every_s]
-    return max(due, default=0.0)
+def plan_due(compactions: Sequence[Compaction], done_at: Sequence[float], now: float) -> list[Compaction]:
+    """Which compactions are due. `done_at` is when each was done last, on the clock of `now`, in seconds."""
+    return [kind for kind, at in zip(compactions, done_at, strict=True) if now - at >= kind.every_s]
 
 
-def plan_emptying(sizes: Mapping[int, int], live: Mapping[int, int], current: int, share: float) -> list[int]:
+def plan_emptying(
+    sizes: Mapping[int, int],
+    live: Mapping[int, int],
+    current: int,
+    due: Sequence[Compaction],
+    settled: Collection[int] = (),
+) -> list[int]:
     """Which journal files to empty: of those written before `current`, the ones least needed, a few at a time.
 
     Args:
         sizes: bytes of each file, by number.
         live: bytes of each that the index names.
         current: the file that is written now.
-        share: those of which less is needed.
+        due: which files count as little needed.
+        settled: files of which nothing was deleted since the last time.
     """
-    sparse = [file for file, size in sizes.items() if file < current and 0 < live.get(file, 0) < size * share]
+    shares = {True: max((kind.share for kind in due), default=0.0)}
+    shares[False] = max((kind.share for kind in due if not kind.settled), default=0.0)
+    before = [file for file in sizes if file < current and live.get(file, 0) > 0]
+    sparse = [file for file in before if live[file] < sizes[file] * shares[file in settled]]
     return sorted(sparse, key=lambda file: live[file])[:_MOST_FILES]
 
 
@@ -82,6 +92,7 @@ class GarbageCollector:
         self._compactions = compactions
         self._done_at = [asyncio.get_running_loop().time()] * len(compactions)
         self._kept: set[int] = set()
+        self._live_before: dict[int, int] = {}
         self._counts = bookie.counters.garbage
 
     async def collect(self, reader: MetadataReader) -> list[int]:
@@ -108,24 +119,37 @@ class GarbageCollector:
 
     async def reclaim(self) -> int:
         """Give space back; how many journal files are needed no more."""
-        bookie, loop = self._bookie, asyncio.get_running_loop()
-        numbers = file_numbers(bookie.journal_path)
-        sizes = {number: os.stat(file_path(bookie.journal_path, number)).st_size for number in numbers}
-        known = {number: size for number, size in sizes.items() if number not in self._kept}
-        now = loop.time()
-        share = plan_share(self._compactions, self._done_at, now)
-        for number in plan_emptying(known, bookie.index.live, bookie.turns.file, share):
-            await self._empty(number)
+        index, now = self._bookie.index, asyncio.get_running_loop().time()
+        due = plan_due(self._compactions, self._done_at, now)
+        settled = {file for file, live in index.live.items() if self._live_before.get(file) == live}
+        freed, tried = await self._free(), set(self._kept)
+        while files := plan_emptying(self._sizes(tried), index.live, self._bookie.turns.file, due, settled):
+            for number in files:
+                await self._empty(number)
+            tried.update(files)
+            freed += await self._free()
+        self._live_before = dict(index.live)
         for kind, each in enumerate(self._compactions):
-            if now - self._done_at[kind] >= each.every_s:
+            if each in due:
                 self._done_at[kind] = now
-        candidates = plan_freeing(numbers, bookie.index.live, bookie.turns.file)
+        return freed
+
+    def _sizes(self, without: Collection[int] = ()) -> dict[int, int]:
+        """Bytes of each journal file but those."""
+        path = self._bookie.journal_path
+        return {each: os.stat(file_path(path, each)).st_size for each in file_numbers(path) if each not in without}
+
+    async def _free(self) -> int:
+        """Give back the files that are needed no more; how many."""
+        bookie, loop, sizes = self._bookie, asyncio.get_running_loop(), self._sizes()
+        candidates = plan_freeing(list(sizes), bookie.index.live, bookie.turns.file)
         free = [number for number in candidates if not await self._rows(number)]
         if free:
             await loop.run_in_executor(None, bookie.index.flush)
             bookie.turns.recycle(free)
-            self._counts.bytes_reclaimed += sum(sizes[number] for number in free)
-            log.info("event=space_reclaimed files=%d bytes=%d", len(free), sum(sizes[number] for number in free))
+            size = sum(sizes[number] for number in free)
+            self._counts.bytes_reclaimed += size
+            log.info("event=space_reclaimed files=%d bytes=%d", len(free), size)
             await loop.run_in_executor(None, bookie.index.compact)
         return len(free)
 

@@ -9,6 +9,7 @@ and are kept for as long as the index names anything in them.
 import contextlib
 import errno
 import itertools
+import logging
 import mmap
 import os
 import re
@@ -22,6 +23,8 @@ import google_crc32c
 import numpy
 
 from bookie.errors import CorruptJournal
+
+log = logging.getLogger(__name__)
 
 BLOCK = 4096
 """Records begin at multiples of this, so that writing one never rewrites a block that holds another."""
@@ -259,8 +262,11 @@ class Journal:
         if self._file >= 0:
             os.close(self._file)
         if self._spare is not None:
-            self._free.append(self._spare.result())
-            self._spare = None
+            spare, self._spare = self._spare, None
+            try:
+                self._free.append(spare.result())
+            except OSError as error:  # the disk may have been full then: it is tried again now
+                log.warning("event=journal_spare_failed error=%r", str(error))
         source = self._free.pop(0) if self._free else self._make()
         self._number += 1
         path = file_path(self._directory, self._number)
@@ -273,7 +279,11 @@ class Journal:
         """A fresh file under a name that says it holds nothing."""
         path = os.path.join(self._directory, f"free-{next(self._names)}.journal")
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        _fill(path, self._file_bytes)
+        try:
+            _fill(path, self._file_bytes)
+        except OSError:
+            os.unlink(path)
+            raise
         return path
 
 

@@ -38,7 +38,7 @@ class Options:
     bookie_id: str = ""
     ledgers_root: str = LEDGERS
     session_timeout: float = 10.0
-    garbage_interval: float = 60.0
+    garbage_interval: float = 20.0
     compactions: tuple[Compaction, ...] = EVERY_TIME
     read_only: bool = False
     disk: DiskLimits = DiskLimits()  # noqa: RUF009 - frozen
@@ -90,7 +90,7 @@ def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings
         bookie_id=_chosen(args.bookie_id, given.text("bookieId")),
         ledgers_root=args.ledgers_root or root or LEDGERS,
         session_timeout=_chosen(args.session_timeout, given.seconds("zkTimeout", 10.0)),
-        garbage_interval=_chosen(args.gc_interval, given.seconds("gcWaitTime", 60.0)),
+        garbage_interval=_chosen(args.gc_interval, given.seconds("gcWaitTime", 20.0)),
         compactions=_compactions(settings),
         read_only=given.flag("forceReadOnlyBookie", False) or args.read_only,
         disk=_disk_limits(args, settings, given),
@@ -181,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bookie-id", default="", help="default: host:port")
     parser.add_argument("--ledgers-root", default="", help="where the metadata store has the ledgers")
     parser.add_argument("--session-timeout", type=float, metavar="SECONDS", help="default: 10")
-    parser.add_argument("--gc-interval", type=float, metavar="SECONDS", help="between collections; default: 60")
+    parser.add_argument("--gc-interval", type=float, metavar="SECONDS", help="between collections; default: 20")
     parser.add_argument("--journal-mb", type=int, help="MiB of one journal file; default: 64")
     parser.add_argument("--memtable-mb", type=int, help="MiB of index rows gathered before a write; default: 8")
     parser.add_argument("--min-free-mb", type=int, help="MiB free on disk below which it is read-only; default: 256")

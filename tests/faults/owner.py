@@ -144,10 +144,9 @@ class Owner:
                 if self.load.trim and (last := topic.last_confirmed).entry_id >= 0:
                     self._issue(HOLES, last, lambda: cursors[1].acknowledge_cumulative(last))  # of owners before
                 load = loop.create_task(self._load(topic, *cursors))
-                done, _ = await asyncio.wait([self.failed, load], return_when=asyncio.FIRST_COMPLETED)
-                load.cancel()
+                await asyncio.wait([self.failed, load], return_when=asyncio.FIRST_COMPLETED)
                 await topic.abandon()
-                done.pop().result()
+                await (self.failed if self.failed.done() else load)
         except mledger.MledgerError as error:
             self.say("ended", type(error).__name__, str(error))
 
@@ -160,7 +159,7 @@ class Owner:
     async def _load(self, topic: mledger.ManagedLedger, cumulative: mledger.Cursor, holes: mledger.Cursor) -> None:
         under_way: set[asyncio.Future[Any]] = set()
         due = time.monotonic()
-        while True:
+        while not self.failed.done():
             while self.sent - self.acked < self.load.window and due <= time.monotonic():
                 first = self.sent
                 self.sent += BATCH
@@ -177,15 +176,15 @@ class Owner:
             if self.sent - self.acked < self.load.window:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 under_way = {future for future in under_way if not future.done()}
-            else:
+            elif under_way:
                 _, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
 
     def _acknowledge(
         self, done: "asyncio.Future[Any]", first: int, begun: float, cumulative: mledger.Cursor, holes: mledger.Cursor
     ) -> None:
+        error = None if done.cancelled() else done.exception()
         if done.cancelled() or self.failed.done():
             return
-        error = done.exception()
         if error is not None:
             self.failed.set_exception(error)
             return

@@ -75,12 +75,16 @@ def _record_places(path: Path) -> list[int]:
     return places
 
 
-def flip_in_index(directory: Path, chance: random.Random) -> Flip | None:
-    """Invert a byte in the middle of RocksDB's largest table; None if there is none."""
-    tables = sorted((directory / "store").glob("*.sst"), key=lambda path: path.stat().st_size)
-    if not tables:
-        return None
-    return flip(tables[-1], chance.randrange(tables[-1].stat().st_size // 2))
+def has_entries(directory: Path) -> bool:
+    """Whether the journal's newest file holds several records of entries."""
+    newest = file_numbers(str(directory / "journal"))[-1]
+    return len(_record_places(Path(file_path(str(directory / "journal"), newest)))) > 3
+
+
+def flip_in_index(directory: Path, chance: random.Random) -> list[Flip]:
+    """Invert a byte in the blocks of every table of RocksDB."""
+    tables = sorted((directory / "store").glob("*.sst"))
+    return [flip(table, chance.randrange(table.stat().st_size // 4)) for table in tables]
 
 
 def tear_journal(directory: Path) -> None:

@@ -21,7 +21,7 @@ BEYOND_S = 7.0
 """Longer than every time-out of owners (sessions 4 s, adds 5 s) and bookies (sessions 4 s)."""
 A_WHILE_S = 2.0
 DAY_MS = 24 * 3600 * 1000
-FLIPS = 5
+FLIPS = 300
 ARGUMENTS = (*SMALL, "--gc-interval", "5")
 _CHECK_S = 600.0
 
@@ -114,7 +114,7 @@ def bookie_frozen(stage: Stage) -> None:
 
 def journal_torn(stage: Stage) -> None:
     """A bookie dies with half of a record written that nobody was told of."""
-    number = stage.pick()
+    number = stage.pick_with_entries()
     stage.world.bookies.kill(number)
     tear_journal(stage.world.bookies[number].directory)
     stage.hold(A_WHILE_S / 2)
@@ -123,11 +123,12 @@ def journal_torn(stage: Stage) -> None:
 
 def entries_flipped(stage: Stage) -> None:
     """Bytes of stored entries change under a running bookie: what is read is right, or it is not given."""
+    number = stage.pick_with_entries()
     stage.owner.kill()
-    flips = flip_in_stored_entries(stage.world.bookies[stage.pick()].directory, stage.chance, FLIPS)
+    flips = flip_in_stored_entries(stage.world.bookies[number].directory, stage.chance, FLIPS)
     try:
         work = check_everything(stage.rounds.books, stage.world.url, config=stage.load.config, damaged=True)
-        run(work, timeout=_CHECK_S)
+        stage.saw["copies that failed their digest, with a good one read instead"] += run(work, timeout=_CHECK_S).bad
     finally:
         for flip in flips:
             flip.back()
@@ -136,7 +137,7 @@ def entries_flipped(stage: Stage) -> None:
 
 def journal_flipped(stage: Stage) -> None:
     """A byte of a bookie's journal changes while it is down: it starts with what it has, or refuses to, loudly."""
-    number = stage.pick()
+    number = stage.pick_with_entries()
     bookie = stage.world.bookies[number]
     bookie.kill()
     flips = flip_in_stored_entries(bookie.directory, stage.chance, 1)
@@ -145,11 +146,11 @@ def journal_flipped(stage: Stage) -> None:
 
 def index_flipped(stage: Stage) -> None:
     """A byte of a bookie's RocksDB changes while it is down."""
-    number = stage.pick()
+    number = stage.pick_with_entries()
     bookie = stage.world.bookies[number]
     bookie.stop()
-    flipped = flip_in_index(bookie.directory, stage.chance)
-    _start_damaged(stage, number, lambda: flipped is None or flipped.back())
+    flips = flip_in_index(bookie.directory, stage.chance)
+    _start_damaged(stage, number, lambda: [flip.back() for flip in flips])
 
 
 def _start_damaged(stage: Stage, number: int, mend: Callable[[], object]) -> None:
@@ -160,8 +161,10 @@ def _start_damaged(stage: Stage, number: int, mend: Callable[[], object]) -> Non
         bookie.wait()
         if "event=failed" not in refused.log.splitlines()[-1]:
             raise
+        stage.saw["a bookie refused to start on damaged files"] += 1
     stage.hold(A_WHILE_S)
     if bookie.running:
+        stage.saw["a bookie served with damaged files"] += 1
         bookie.kill()
     mend()
     bookie.start()
@@ -177,8 +180,10 @@ def disk_full(stage: Stage) -> None:
     finally:
         ballast.unlink()
     if bookie.running:
+        stage.saw["a bookie outlived its full disk"] += 1
         stage.hold(A_WHILE_S)
     else:
+        stage.saw["a bookie ended on its full disk"] += 1
         bookie.wait()
         bookie.start()
 
@@ -265,6 +270,7 @@ class Hostile:
 
     faults: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
+    saw: Counter[str] = field(default_factory=Counter)
     left_out: tuple[str, ...] = ()
     rounds: int = 0
     owners: int = 0
@@ -295,6 +301,7 @@ def run_hostile(where: Path | None, *, rounds: int, seed: int, faults: tuple[Fau
             stage.close()
             proxies.close()
         done.rounds, done.owners, done.ended = rounds, len(stage.rounds.books.owners), stage.ended
+        done.saw = stage.saw
     done.seconds = progress.seconds
     return done
 
@@ -307,7 +314,9 @@ def _do(stage: Stage, fault: Fault) -> None:
     except Exception as error:
         error.add_note(f"during or after the fault {fault.__name__}: {(fault.__doc__ or '').strip()}")
         raise
-    assert all(bookie.running for bookie in stage.world.bookies), "a bookie ended that was not killed"
+    for number, bookie in enumerate(stage.world.bookies):
+        if not bookie.running:
+            raise BookieFailed(bookie.wait(), f"after {fault.__name__}, bookie {number}: {bookie.log()[-4000:]}")
 
 
 def _compare(stage: Stage, done: Hostile) -> None:
@@ -327,6 +336,7 @@ def hostile_rows(done: Hostile) -> tuple[list[Row], list[str]]:
     return [
         ("faults under load, one at a time", faults, ""),
         ("owners, of which ended by themselves", f"{done.owners}; {ended}", "only of sessions and successors"),
+        ("what faults led to", ", ".join(f"{name} {count}" for name, count in sorted(done.saw.items())), ""),
         ("entries acknowledged to an owner", f"{done.checked.acknowledged:,}", ""),
         (
             f"entries compared after each of {done.rounds} rounds",

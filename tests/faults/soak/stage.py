@@ -10,6 +10,7 @@ from tests.faults.checker import HistoryBroken, Kind, Violation
 from tests.faults.owner import Load
 from tests.faults.recorder import OwnerEnded, OwnerProcess
 from tests.faults.rounds import Rounds
+from tests.faults.soak.damage import has_entries
 from tests.faults.soak.proxy import Link, Proxies, Proxy
 from tests.faults.soak.world import World
 
@@ -33,6 +34,7 @@ class Stage:
         addresses = {b.bookie_id: link.address for b, link in zip(world.bookies, self.links, strict=True)}
         self.load = Load(rate=RATE, trim=True, addresses=addresses)
         self.ended: Counter[str] = Counter()
+        self.saw: Counter[str] = Counter()
         self.owner = self._open()
 
     def _owner_url(self) -> str:
@@ -42,6 +44,15 @@ class Stage:
     def pick(self) -> int:
         """Any bookie but the one with the small disk, which has a fault of its own."""
         return self.chance.randrange(len(self.world.bookies) - self.world.has_small_disk)
+
+    def pick_with_entries(self) -> int:
+        """The same, one that has written entries lately."""
+        for _ in range(_ATTEMPTS):
+            found = [n for n in range(len(self.world.bookies)) if has_entries(self.world.bookies[n].directory)]
+            if found := [number for number in found if number < len(self.links) - self.world.has_small_disk]:
+                return self.chance.choice(found)
+            self.hold(0.5)
+        raise TimeoutError("no bookie gets any entries")
 
     def hold(self, seconds: float, *, may_end: bool = False) -> None:
         """Let the load go on for so long; an owner that ends of it is followed by another, where it may end."""

@@ -8,7 +8,7 @@ from bookie import wire
 from bookie.errors import InvalidBookieDirectory
 from bookie.server.directory import FORMAT_VERSION, DirectoryFormat, decode_format, encode_format, plan_upgrade
 from bookie.server.disk import Disk, DiskLimits, plan_read_only
-from bookie.server.garbage import Compaction, plan_candidates, plan_emptying, plan_freeing, plan_share
+from bookie.server.garbage import Compaction, plan_candidates, plan_due, plan_emptying, plan_freeing
 from bookie.server.identity import default_port, plan_identity
 from bookie.server.ledgers import LARGEST_RUN, plan_spans
 from metastore.cookies import Cookie
@@ -108,9 +108,10 @@ def test_candidates_are_what_the_listing_does_not_have():
 
 def test_files_of_which_little_is_needed_are_emptied_the_least_needed_first():
     sizes, live = {1: 100, 2: 100, 3: 100, 4: 100, 5: 100}, {1: 60, 2: 40, 3: 10, 5: 10}
-    assert plan_emptying(sizes, live, current=5, share=0.5) == [3, 2]
-    assert plan_emptying(sizes, live, current=5, share=0.2) == [3]
-    assert plan_emptying(sizes, live, current=5, share=0.0) == []
+    assert plan_emptying(sizes, live, 5, [Compaction(0.5)]) == [3, 2]
+    assert plan_emptying(sizes, live, 5, [Compaction(0.2)]) == [3]
+    assert plan_emptying(sizes, live, 5, [Compaction(0.2), Compaction(0.5)]) == [3, 2]
+    assert plan_emptying(sizes, live, 5, []) == []
     assert plan_freeing(sorted(sizes), live, current=5) == [4]
 
 
@@ -126,13 +127,19 @@ def test_a_bookie_is_read_only_above_the_full_share_until_the_low_water_share():
     assert [plan_read_only(True, Disk(100, free), limits) for free in (9, 11)] == [True, False]
 
 
-def test_compactions_that_are_due_empty_up_to_the_largest_share():
-    kinds = (Compaction(0.2, 3600), Compaction(0.8, 86400))
-    assert plan_share(kinds, [0, 0], 3599) == 0
-    assert plan_share(kinds, [0, 0], 3600) == 0.2
-    assert plan_share(kinds, [90000, 0], 90000) == 0.8
-    assert plan_share((Compaction(),), [7.0], 7.0) == 0.5
-    assert plan_share((), [], 1e9) == 0
+def test_files_that_would_go_by_themselves_soon_are_not_emptied_before_their_deletions_have_ended():
+    sizes, live = {1: 100, 2: 100, 3: 100, 5: 100}, {1: 60, 2: 40, 3: 70, 5: 10}
+    due = [Compaction(0.5), Compaction(0.85, settled=True)]
+    assert plan_emptying(sizes, live, 5, due, settled=()) == [2]
+    assert plan_emptying(sizes, live, 5, due, settled={3, 5}) == [2, 3]
+
+
+def test_a_compaction_is_due_when_its_interval_has_passed():
+    minor, major = kinds = (Compaction(0.2, 3600), Compaction(0.8, 86400))
+    assert plan_due(kinds, [0, 0], 3599) == []
+    assert plan_due(kinds, [0, 0], 3600) == [minor]
+    assert plan_due(kinds, [90000, 0], 90000) == [major]
+    assert plan_due((Compaction(),), [7.0], 7.0) == [Compaction()]
 
 
 def test_a_directory_of_version_1_is_read_and_becomes_version_2():

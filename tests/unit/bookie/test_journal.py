@@ -1,13 +1,16 @@
 """The journal's files: what is found in them after any end, and what is refused."""
 
+import errno
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie.errors import CorruptJournal
+from bookie.server import journal as journal_module
 from bookie.server.journal import (
     BLOCK,
     FRAMES,
@@ -171,6 +174,20 @@ def test_a_recycled_file_gets_a_new_number_and_its_old_records_are_not_replayed(
     journal.close()
     assert [sequence for sequence, _ in found(directory, 5)] == [5, 6, 7, 8, 9]
     assert 1 not in file_numbers(directory)
+
+
+def test_a_disk_that_was_full_in_between_does_not_end_the_journal_later(directory, monkeypatch):
+    journal = Journal(directory, SALT, FILE, 0)
+    journal.open()
+    fill = journal_module._fill
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(journal_module, "_fill", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
+        journal.append(1, FRAMES, [bytes(FILE * 2 // 3)])
+        journal._maker.submit(fill, file_path(directory, 1), 0).result()  # the spare was tried by then
+    assert os.listdir(directory) == ["00000001.journal"]
+    journal.append(2, FRAMES, [bytes(FILE * 2 // 3)])
+    journal.close()
+    assert [scan.last for scan in (scan_file(directory, number, SALT) for number in file_numbers(directory))] == [1, 2]
 
 
 def test_an_empty_directory_has_nothing_to_replay(directory):
