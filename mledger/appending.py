@@ -5,6 +5,7 @@
 - A full ledger goes on being written if no other can be made: rollover is postponed, not the write refused.
 - After a failed or fenced add the ledger's true end is settled first: what is in it is acknowledged, the rest is
   added again, in order, once each.
+- An add that waits for longer than its time-out is a failed one: its ledger is recovered, not waited for.
 - Another owner fences for good (M7): everything pending fails, nothing further is touched.
 """
 
@@ -17,7 +18,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bookie.client.writer import LedgerWriter
-from bookie.errors import BookieError, EntryTooLarge, LedgerClosed, LedgerConflict, LedgerFenced, NoSuchLedger
+from bookie.errors import (
+    BookieError,
+    BookieUnavailable,
+    EntryTooLarge,
+    LedgerClosed,
+    LedgerConflict,
+    LedgerFenced,
+    NoSuchLedger,
+)
 from metastore.errors import MetadataError, MledgerError, SessionExpired, StoreUnavailable
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerFenced
@@ -39,6 +48,10 @@ class EndedLedger:
 
     ledger_id: int
     end: LedgerEnd
+
+
+class AddTimedOut(BookieUnavailable):
+    """No ack quorum within managedLedgerAddEntryTimeoutSeconds."""
 
 
 class LedgerKeeper(Protocol):
@@ -80,6 +93,7 @@ class Appender:
         self._too_old = upkeep.alarm(self._roll_if_due)
         self._last_ledger_id = writer.ledger_id
         self._postponed_until = 0.0
+        self._add_timer: asyncio.TimerHandle | None = None
         self._unlisted: list[LedgerWriter] = []  # made, and perhaps listed: the answer never came
         self._current: OpenLedger | None = None
         self._use(writer)
@@ -123,7 +137,7 @@ class Appender:
         if self._current is not None:
             await self._current.drain()
         await self._switched()  # an add may have failed: settled, and added again, by then
-        self._too_old.cancel()
+        self._cancel_timers()
         if isinstance(self._stopped, ManagedLedgerFenced):
             raise self._stopped
         if self._current is not None:
@@ -140,14 +154,14 @@ class Appender:
     def fence(self, error: ManagedLedgerFenced) -> None:
         """Another owner has the topic: fail everything pending, touch nothing."""
         self._stopped = error
-        self._too_old.cancel()
+        self._cancel_timers()
         if self._current is not None:
             self._current.fail_all(error)
         self._fail_waiting(error)
 
     async def abandon(self) -> None:
         """Drop the writer's connections' interest; writes nothing."""
-        self._too_old.cancel()
+        self._cancel_timers()
         if self._switching is not None:
             self._switching.cancel()
             await asyncio.wait([self._switching])
@@ -161,12 +175,20 @@ class Appender:
             self._switch()
         await self._switched()
 
+    def _cancel_timers(self) -> None:
+        self._too_old.cancel()
+        if self._add_timer is not None:
+            self._add_timer.cancel()
+            self._add_timer = None
+
     async def _switched(self) -> None:
         while self._switching is not None:
             await asyncio.wait([self._switching])
 
     def _use(self, writer: LedgerWriter) -> None:
-        self._current = OpenLedger(writer, self._config, self._keeper.confirmed, self._failed, self._now_ms())
+        self._current = OpenLedger(
+            writer, self._config, self._keeper.confirmed, self._failed, self._now_ms(), self._factory.counters
+        )
         self._last_ledger_id = writer.ledger_id
         self._ended = None
         self._look_at_age()
@@ -197,8 +219,28 @@ class Appender:
             self._waiting.appendleft((batch, payloads[room:]))
             payloads = payloads[:room]
         ledger.push(batch, payloads)
+        if self._add_timer is None and self._config.add_entry_timeout_s:
+            self._add_timer = self._loop.call_later(self._config.add_entry_timeout_s, self._look_at_adds)
         if not postponed and ledger.is_full(now):
             self._switch()
+
+    def _look_at_adds(self) -> None:
+        """Give the current ledger up when its oldest add has waited for longer than managedLedgerAddEntryTimeout."""
+        self._add_timer = None
+        current, limit = self._current, self._config.add_entry_timeout_s
+        if current is None or (oldest := current.oldest_at) is None:
+            return
+        waited = self._loop.time() - oldest
+        if waited < limit:
+            self._add_timer = self._loop.call_later(limit - waited, self._look_at_adds)
+            return
+        self._factory.counters.adds_timed_out += 1
+        current.fail(
+            AddTimedOut(
+                f"ledger {current.ledger_id}: an add was not acknowledged within {limit} s "
+                "(managedLedgerAddEntryTimeoutSeconds); see whether its bookies are up"
+            )
+        )
 
     def _failed(self, ledger: OpenLedger) -> None:
         if ledger is self._current:
@@ -232,6 +274,7 @@ class Appender:
             self._push(self._current, batch, payloads)
 
     def _fail_waiting(self, error: BaseException) -> None:
+        self._factory.counters.batches_failed += len(self._waiting)
         while self._waiting:
             self._waiting.popleft()[0].fail(error)
 
@@ -318,7 +361,9 @@ class Appender:
 
     async def _settle(self, failed: OpenLedger) -> EndedLedger:
         """Where a ledger ends whose writer failed: at the acknowledged entries, or where recovery finds its end."""
-        if not isinstance(failed.failure, TAKEN):
+        if isinstance(failed.failure, AddTimedOut):
+            failed.writer.give_up(failed.failure)
+        elif not isinstance(failed.failure, TAKEN):
             with contextlib.suppress(*TAKEN, LedgerClosed, StoreUnavailable):
                 return await self._close(failed)
         await self._keeper.verify_owner()

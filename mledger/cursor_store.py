@@ -118,11 +118,13 @@ class CursorStore:
             try:
                 await self._writer.append([data])
             except (LedgerFenced, LedgerConflict):
+                self._context.factory.counters.states_in_ledgers_failed += 1
                 await self._context.record.verify()
-            except BookieError:
-                pass  # the switch below is the answer to it, and reports if it fails too
+            except BookieError:  # the switch below is the answer to it, and reports if it fails too
+                self._context.factory.counters.states_in_ledgers_failed += 1
             else:
                 self._written += 1
+                self._context.factory.counters.states_in_ledgers += 1
                 return
         await self._switch(state, data)
 
@@ -242,6 +244,7 @@ class CursorStore:
         try:
             await self._context.record.guarded(Put(self.path, data, self._version), operations)
         except StoreUnavailable:
+            self._context.factory.counters.states_in_records_failed += 1
             self._uncertain = _Attempt(znode, data, writer)
             raise
         except BaseException:
@@ -253,6 +256,7 @@ class CursorStore:
     async def _adopt(self, znode: ManagedCursorInfo, writer: LedgerWriter | None) -> None:
         old = self.ledger_id
         self._znode, self._version = znode, self._version + 1
+        self._context.factory.counters.states_in_records += 1
         if znode.cursors_ledger_id == old:
             return
         await self.abandon()

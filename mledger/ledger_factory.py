@@ -12,6 +12,7 @@ from metastore.errors import SessionExpired, StoreUnavailable
 from metastore.paths import deletion_path, encode_name, pending_path
 from metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.config import ManagedLedgerConfig
+from mledger.counters import NamespaceCounters
 from mledger.ledger_records import deletion_record, listed, pending_record, remove_record
 from mledger.replaying import StepHook, ignore_steps
 from mledger.topic_record import RETRY_DELAYS_S
@@ -32,6 +33,7 @@ class LedgerFactory:
         managed_ledger: str,
         config: ManagedLedgerConfig,
         on_step: StepHook = ignore_steps,
+        counters: NamespaceCounters | None = None,
     ) -> None:
         self._bookkeeper = bookkeeper
         self._store = store
@@ -40,6 +42,7 @@ class LedgerFactory:
         self.in_hand: set[int] = set()
         """Ledgers created and not listed yet, or being deleted: a replay leaves them alone."""
         self.on_step = on_step
+        self.counters = counters or NamespaceCounters()
 
     async def create_data_ledger(self, above: int | None) -> LedgerWriter:
         """A ledger for entries, its id above `above` (M1); pending until `listed` is carried out. NotEnoughBookies."""

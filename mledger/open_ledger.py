@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bookie.client.writer import LedgerWriter
 from metastore.position import Position
 from mledger.config import ManagedLedgerConfig
+from mledger.counters import NamespaceCounters
 from mledger.ledger_list import LedgerEnd, rollover_reason
 
 
@@ -55,11 +56,12 @@ class Batch:
 
 
 class _Piece:
-    """What of a batch was pushed in one append; `length` is the ledger's payload bytes with it."""
+    """What of a batch was pushed in one append, `at` when; `length` is the ledger's payload bytes with it."""
 
-    __slots__ = ("batch", "first", "length", "payloads")
+    __slots__ = ("at", "batch", "first", "length", "payloads")
 
-    def __init__(self, batch: Batch, payloads: Sequence[bytes], first: int, length: int) -> None:
+    def __init__(self, batch: Batch, payloads: Sequence[bytes], first: int, length: int, at: float) -> None:
+        self.at = at
         self.batch = batch
         self.payloads = payloads
         self.first = first
@@ -79,7 +81,10 @@ class OpenLedger:
         on_confirmed: Callable[["OpenLedger"], None],
         on_failed: Callable[["OpenLedger"], None],
         now_ms: int,
+        counters: NamespaceCounters,
     ) -> None:
+        self._time = asyncio.get_running_loop().time
+        self._counters = counters
         self.writer = writer
         self.ledger_id = writer.ledger_id
         self.pushed = 0
@@ -108,25 +113,41 @@ class OpenLedger:
         """Append `payloads`, a part of `batch` or all of it, in one go."""
         writer = self.writer
         done = writer.append(payloads)
-        self._sent.append(_Piece(batch, payloads, self.pushed, writer.length))
+        self._sent.append(_Piece(batch, payloads, self.pushed, writer.length, self._time()))
         self.pushed += len(payloads)
         done.add_done_callback(self._completed)
 
     def _completed(self, done: "asyncio.Future[int]") -> None:
         failure = asyncio.CancelledError() if done.cancelled() else done.exception()
         if failure is not None:
-            if self.failure is None:
-                self.failure = failure
-                self._end_wait()
-                self._on_failed(self)
+            self.fail(failure)
             return
         piece = self._sent.popleft()
+        self._count(piece)
         self.confirmed = piece.first + len(piece.payloads)
         self.confirmed_size = piece.length
         self._on_confirmed(self)
         piece.batch.acknowledge(AppendedRange(self.ledger_id, piece.first, self.confirmed - 1))
         if self._drained is not None and not self._sent:
             self._end_wait()
+
+    def _count(self, piece: _Piece) -> None:
+        counters = self._counters
+        counters.added += len(piece.payloads)
+        counters.added_bytes += piece.length - self.confirmed_size
+        counters.add_times.observe(self._time() - piece.at)
+
+    @property
+    def oldest_at(self) -> float | None:
+        """Since when the oldest batch is not acknowledged, on the loop's clock; None when there is none."""
+        return self._sent[0].at if self._sent and self.failure is None else None
+
+    def fail(self, error: BaseException) -> None:
+        """Give up what is not acknowledged: to be settled, and added elsewhere."""
+        if self.failure is None:
+            self.failure = error
+            self._end_wait()
+            self._on_failed(self)
 
     def _end_wait(self) -> None:
         if self._drained is not None and not self._drained.done():
@@ -148,6 +169,8 @@ class OpenLedger:
         for piece in sent:
             inside = min(len(piece.payloads), end.entries - piece.first)
             if inside > 0:
+                self._counters.added += inside
+                self._counters.added_bytes += sum(map(len, piece.payloads[:inside]))
                 piece.batch.acknowledge(AppendedRange(self.ledger_id, piece.first, piece.first + inside - 1))
             if inside < len(piece.payloads):
                 rest.append((piece.batch, piece.payloads[max(inside, 0) :]))
@@ -155,6 +178,7 @@ class OpenLedger:
 
     def fail_all(self, error: BaseException) -> None:
         """Fail everything that is not acknowledged."""
+        self._counters.batches_failed += len(self._sent)
         for piece in self._sent:
             piece.batch.fail(error)
         self._sent.clear()

@@ -43,7 +43,7 @@ async def open_managed_ledger(
     emit(Opening(name))
     await services.prepare()
     store = services.store
-    factory = LedgerFactory(services.bookkeeper, store, name, config, on_step)
+    factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
     record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     ownership = await Ownership.claim(store, name)
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bookie.client.reader import LedgerReader
-from bookie.errors import BookieUnavailable
+from bookie.errors import BookieError, BookieUnavailable
 from metastore.ledger_metadata import LedgerState
 from metastore.position import Position
 from mledger.config import ManagedLedgerConfig
@@ -45,10 +45,17 @@ class EntryReader:
                 reader = await self._reader(ledger_id)
                 payloads = await reader.read(first, last, max_bytes)
         except TimeoutError:
+            self._factory.counters.reads_failed += 1
             raise BookieUnavailable(
                 f"no answer to a read of {ledger_id}:{first} in {self._timeout} s "
                 "(managedLedgerReadEntryTimeoutSeconds); see whether its bookies are up"
             ) from None
+        except BookieError:
+            self._factory.counters.reads_failed += 1
+            raise
+        counters = self._factory.counters
+        counters.reads += 1
+        counters.entries_read += len(payloads)
         return [Entry(Position(ledger_id, entry), payload) for entry, payload in enumerate(payloads, first)]
 
     async def _reader(self, ledger_id: int) -> LedgerReader:

@@ -1,9 +1,10 @@
-"""What the topics that one process owns share: store, bookie client, clock, one timer, one replay for all."""
+"""What the topics that one process owns share: store, bookie client, clock, one timer, one replay, counters."""
 
 from collections.abc import Callable
 
 from bookie.client.client import BookKeeper
 from metastore.store import MetadataStore
+from mledger.counters import OwnerCounters
 from mledger.ledger_records import ensure_folders
 from mledger.replaying import Replayer
 from mledger.upkeep import Upkeep
@@ -18,6 +19,7 @@ class Services:
         self.now_ms = now_ms
         self.upkeep = Upkeep(now_ms)
         self.replayer = Replayer(bookkeeper, store)
+        self.counters = OwnerCounters()
         self._prepared = False
 
     async def prepare(self) -> None:

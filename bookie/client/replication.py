@@ -166,6 +166,12 @@ class Replication:
                 return batch.length + sum(map(len, batch.payloads[: max(0, below - batch.first)]))
         return length
 
+    def blame(self, reason: str) -> None:
+        """Have bookies that have not acknowledged what was sent to them avoided for a while."""
+        for connection, index in self._indexes.items():
+            if self.quorum.outstanding(index):
+                self._pool.note_failure(connection.bookie_id, reason)
+
     def stop(self, failure: MledgerError) -> None:
         """Send nothing more and expect nothing more; what is pending fails."""
         if self.failure is not None:

@@ -124,6 +124,11 @@ class LedgerWriter:
         """Write nothing more, to nobody: the ledger stays as it is and another client will recover it."""
         self._replication.stop(LedgerClosed(f"ledger {self.ledger_id} was abandoned by its writer"))
 
+    def give_up(self, failure: MledgerError) -> None:
+        """As `abandon`, because adds are not answered in time: bookies that owe an answer are avoided for a while."""
+        self._replication.blame(str(failure))
+        self._replication.stop(failure)
+
     def unacknowledged(self) -> list[bytes]:
         """Payloads that were appended and are not acknowledged, in order, to write to another ledger (M4)."""
         return self._replication.unacknowledged()

@@ -12,7 +12,7 @@ from metastore.url import open_store
 from mledger.ledger_factory import LedgerFactory
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
-from tests.support.topics import KEEP, fill
+from tests.support.topics import KEEP, everything, fill, payloads
 
 WHOLE = replace(KEEP, deletion_at_batch_index_level_enabled=False)
 
@@ -73,5 +73,29 @@ def test_making_a_ledger_takes_no_longer_than_its_setting(own_cluster):
                 await factory.create_data_ledger(None)
             zookeeper.thaw()
             await bookkeeper.close()
+
+    run(main())
+
+
+def test_after_an_add_that_is_not_acknowledged_in_time_its_ledger_is_settled_and_another_written(cluster_url, bookies):
+    bookies.start(4)
+    config = replace(KEEP, ack_quorum_size=3, add_entry_timeout_s=1, max_entries_per_ledger=1000)
+    client = ClientConfig(add_timeout_s=3.0, read_timeout_s=1.0)
+
+    async def main():
+        async with mledger.open_cluster(cluster_url, config=config, client=client) as cluster:
+            opened = await cluster.create_topic("persistent://tests/ns/slow")
+            before = await fill(opened, 3)
+            async with await open_store(cluster_url) as store:
+                metadata = await BookKeeper(store, client).metadata(before[0].ledger_id)
+            frozen = next(each for each in bookies if each.bookie_id == metadata.segments[0].bookies[0])
+            frozen.freeze()
+            appended = [opened.append(payloads(3, 3 + 3 * number)) for number in range(3)]
+            for batch in appended:
+                await batch
+            (after,) = await opened.append(payloads(1, 12))
+            assert after.ledger_id > before[0].ledger_id
+            assert await everything(opened) == payloads(13)
+            frozen.thaw()
 
     run(main())
