@@ -32,6 +32,7 @@ def complete_paths(context: click.Context, _: click.Parameter, typed: str) -> li
 
 
 topic_argument = click.argument("topic", shell_complete=complete_topics)
+optional_topic_argument = click.argument("topic", required=False, shell_complete=complete_topics)
 cursor_argument = click.argument("cursor", shell_complete=complete_cursors)
 optional_cursor_argument = click.argument("cursor", required=False, shell_complete=complete_cursors)
 

@@ -19,7 +19,7 @@ from cli.names import topic_argument
 from cli.output import Record, Table, Value, columns, fields, pairs
 from cli.parameters import Properties, PropertyType
 from cli.topic_targets import Targets, find_targets, records_of, saved_states, states_kept_and_lost
-from cli.writing import WriteOptions, opened_topic, write_options
+from cli.writing import WriteOptions, keeping, opened_topic, write_options
 from metastore.codec import decode_managed_ledger_info
 from metastore.errors import BadVersion
 from metastore.paths import TopicName
@@ -41,7 +41,6 @@ from mledger.topic_properties import mark_deleted, set_partitioned_properties, s
 from mledger.trim import TrimPlan
 from mledger.undo_file import ChangedRecord, SavedCursor
 
-KEEP_ALL = -1
 NEW_LEDGER = "new"
 LEDGER_COLUMNS = columns("topic", "ledger_id", "entries", "size", "closed_ms")
 MOVE_COLUMNS = columns("topic", "cursor", "mark_delete_before", "mark_delete_after", "backlog_before", "backlog_after")
@@ -118,7 +117,7 @@ def terminate(session: Session, topic: str, options: WriteOptions, change: Chang
         ends = {}
         for each in change.managed_ledgers:
             name = str(TopicName.of_managed_ledger(each))
-            async with opened_topic(session.url, name, _keeping(options), on_step=changing.on_step) as opened:
+            async with opened_topic(session.url, name, keeping(options), on_step=changing.on_step) as opened:
                 ends[name] = str(await opened.terminate())
         return fields(terminated=ends)
 
@@ -247,7 +246,7 @@ def _shorten(subject: Subject, *, truncate: bool) -> None:
             if isinstance(event, RemovingLedger):
                 removed.append(event)
 
-        opening = _keeping(options) if truncate else replace(options, config=configs[-1])
+        opening = keeping(options) if truncate else replace(options, config=configs[-1])
         for each in change.managed_ledgers:
             name = str(TopicName.of_managed_ledger(each))
             async with opened_topic(subject.session.url, name, opening, note, changing.on_step) as opened:
@@ -330,11 +329,6 @@ def _change(
         lost=tuple(lost),
         pending=pending,
     )
-
-
-def _keeping(options: WriteOptions) -> WriteOptions:
-    """Options that have opening trim nothing."""
-    return replace(options, config=replace(options.config, retention_time_ms=KEEP_ALL, retention_size_in_mb=KEEP_ALL))
 
 
 def _info_of(record: ChangedRecord) -> ManagedLedgerInfo:

@@ -15,6 +15,7 @@ from cli.context import Session, session_options
 from cli.ledger_changes import take_over_option
 from cli.ledgers_check import MIN_AGE_S
 from cli.looking import Looking
+from cli.names import optional_topic_argument
 from cli.output import Output, Record, Table, Value, columns, fields
 from metastore.errors import BadVersion, InvalidName, RecordError
 from metastore.paths import TopicName, ledger_path, managed_ledger_path
@@ -57,7 +58,7 @@ class Planned:
 
 
 @click.command(epilog="Example: mledger topics repair --namespace public/default --dry-run")
-@click.argument("topic", required=False)
+@optional_topic_argument
 @click.option("--namespace", help="All topics of tenant/namespace.")
 @click.option("--all", "every", is_flag=True, help="All topics.")
 @click.option(
