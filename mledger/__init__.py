@@ -32,8 +32,10 @@ from mledger.errors import (
 )
 from mledger.inspect import CursorInspection, Inspector, TopicInspection
 from mledger.managed_ledger import ManagedLedger, TopicState
+from mledger.metrics_options import MetricsOptions
 from mledger.open_ledger import AppendedRange
 from mledger.reading import Entry
+from mledger.settings import OwnerSettings, read_owner_settings
 from mledger.trim import TrimPlan
 
 __all__ = [
@@ -56,8 +58,10 @@ __all__ = [
     "ManagedLedgerConfig",
     "ManagedLedgerError",
     "ManagedLedgerFenced",
+    "MetricsOptions",
     "MledgerError",
     "OwnedElsewhere",
+    "OwnerSettings",
     "Position",
     "PositionRange",
     "TopicExists",
@@ -71,4 +75,5 @@ __all__ = [
     "events",
     "open_cluster",
     "publish_time",
+    "read_owner_settings",
 ]

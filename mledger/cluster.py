@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -16,13 +17,16 @@ from metastore.paths import TopicName, managed_ledger_path
 from metastore.records import ManagedLedgerInfo
 from metastore.store import MetadataReader
 from metastore.url import open_store
+from mledger.collecting import collect_again, lasting_objects
 from mledger.config import ManagedLedgerConfig
+from mledger.counters import OwnerCounters
 from mledger.deleting import delete_managed_ledger
 from mledger.errors import TopicExists
-from mledger.events import EventSink, ignore_events
+from mledger.events import Event, EventSink, ignore_events
 from mledger.inspect import Inspector
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.managed_ledger import ManagedLedger, TopicState
+from mledger.metrics_options import MetricsOptions
 from mledger.opening import open_managed_ledger, wall_clock_ms
 from mledger.ownership import check_owner
 from mledger.partitions import no_such_topic
@@ -41,11 +45,13 @@ async def open_cluster(
     client: ClientConfig | None = None,
     session_timeout: float = SESSION_TIMEOUT_S,
     now_ms: Callable[[], int] = wall_clock_ms,
+    metrics: MetricsOptions | None = None,
 ) -> AsyncIterator["Cluster"]:
     """The cluster whose metadata is at `url` (`zk://host:port,…/chroot`); topics still open are closed on leaving.
 
     `config` is that of topics opened without one of their own, `client` that of the bookie client; `session_timeout` in
-    seconds; `now_ms` is the clock, ms since 1970. Raises InvalidMetadataUrl, StoreUnavailable.
+    seconds; `now_ms` is the clock, ms since 1970; with `metrics` they are served over HTTP as long as the cluster is
+    open. Raises InvalidMetadataUrl, StoreUnavailable, OSError when the port of the metrics is taken.
     """
     store = gathered(await open_store(url, session_timeout=session_timeout))
     async with store:
@@ -53,7 +59,8 @@ async def open_cluster(
         services = Services(store, bookkeeper, now_ms)
         cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout)
         try:
-            yield cluster
+            async with _metrics_served(cluster, metrics):
+                yield cluster
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 await cluster.close()
@@ -63,6 +70,18 @@ async def open_cluster(
         finally:
             services.upkeep.stop()
             await bookkeeper.close()
+
+
+@asynccontextmanager
+async def _metrics_served(cluster: "Cluster", options: MetricsOptions | None) -> AsyncIterator[None]:
+    if options is None:
+        yield
+        return
+    from mledger.metrics import serve_metrics  # who serves none does not pay for the library
+
+    async with serve_metrics(cluster, options) as server:
+        cluster.metrics_port = server.port
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,19 @@ class Cluster:
         self._config = config
         self._session_timeout = session_timeout
         self._open: dict[str, ManagedLedger] = {}
+        self._lasting = False
+        self.metrics_port: int | None = None
+        """Where `metrics` of `open_cluster` are served."""
+
+    @property
+    def opened(self) -> Mapping[str, ManagedLedger]:
+        """The topics open here, by their managed ledgers' names."""
+        return self._open
+
+    @property
+    def counters(self) -> OwnerCounters:
+        """What was counted of them."""
+        return self._services.counters
 
     @property
     def metadata(self) -> MetadataReader:
@@ -185,7 +217,9 @@ class Cluster:
                 except MledgerError as error:
                     failed[name] = error
 
-        await asyncio.gather(*(work() for _ in range(min(TOPICS_AT_ONCE, len(waiting)))))
+        with lasting_objects(len(waiting)):
+            await asyncio.gather(*(work() for _ in range(min(TOPICS_AT_ONCE, len(waiting)))))
+        self._lasting = True
         return OpenedTopics(opened, failed)
 
     def run_due(self) -> int:
@@ -225,14 +259,28 @@ class Cluster:
                     errors.append(error)
 
         await asyncio.gather(*(work() for _ in range(min(TOPICS_AT_ONCE, len(self._open)))))
+        if self._lasting:
+            collect_again()
         if errors:
             raise errors[0]
 
     async def _open_now(
         self, topic: TopicName, config: ManagedLedgerConfig | None, events: EventSink, on_step: StepHook
     ) -> ManagedLedger:
-        managed_ledger = await open_managed_ledger(
-            self._services, topic.managed_ledger_name, config or self._config, emit=events, on_step=on_step
-        )
+        counters = self.counters.of(topic.managed_ledger_name)
+
+        def tell(event: Event) -> None:
+            counters.saw(event)
+            events(event)
+
+        began = time.perf_counter()
+        try:
+            managed_ledger = await open_managed_ledger(
+                self._services, topic.managed_ledger_name, config or self._config, emit=tell, on_step=on_step
+            )
+        except MledgerError:
+            counters.opens_failed += 1
+            raise
+        counters.open_times.observe(time.perf_counter() - began)
         self._open[managed_ledger.name] = managed_ledger
         return managed_ledger

@@ -1,0 +1,207 @@
+"""An owner's metrics for Prometheus, under Pulsar's names where it has one (docs/monitoring.md), and its health.
+
+Topics are looked at some at a time, so that a scrape of ten thousand of them does not hold their appends up; the text
+is made on a thread.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple
+
+from metastore.service.exposition import Families, expose
+from metastore.service.http import Answer, Asked, HttpServer, Route
+from metastore.store import SessionState
+from mledger.counters import NamespaceCounters, namespace_of
+from mledger.managed_ledger import ManagedLedger, TopicState
+from mledger.metrics_options import MetricsOptions
+
+if TYPE_CHECKING:
+    from mledger.cluster import Cluster
+
+TOPICS_AT_ONCE = 100
+
+
+class _CursorFigures(NamedTuple):
+    name: str
+    backlog: int
+
+
+class _TopicFigures(NamedTuple):
+    """A topic as it was when it was looked at."""
+
+    managed_ledger: str
+    state: TopicState
+    entries: int
+    size: int
+    ledgers: int
+    cursors: tuple[_CursorFigures, ...]
+    unrecovered: int
+
+    @property
+    def backlog(self) -> int:
+        """Entries not acknowledged, summed over the cursors."""
+        return sum(cursor.backlog for cursor in self.cursors)
+
+
+class OwnerMetrics:
+    """Answers for the topics that one cluster object has open."""
+
+    def __init__(self, cluster: "Cluster", options: MetricsOptions) -> None:
+        self._cluster, self._options = cluster, options
+
+    def routes(self) -> dict[str, Route]:
+        """The paths that are served."""
+        return {"/metrics": self.metrics, "/health": self.health, "/heartbeat": self.heartbeat}
+
+    async def metrics(self, asked: Asked) -> Answer:
+        """Everything that is counted."""
+        figures = [each async for each in self._look()]
+        counters = dict(self._cluster.counters.namespaces)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, self._expose, figures, counters, asked)
+
+    async def health(self, _: Asked) -> Answer:
+        """200 while the session with the metadata store stands; 503 when what is owned may be lost."""
+        session = self._cluster.metadata.session_state
+        states = [topic.state for topic in self._cluster.opened.values()]
+        well = session is SessionState.CONNECTED
+        said = {
+            "status": "ok" if well else "metadata store away",
+            "session": session.name.lower(),
+            "topics": len(states),
+            "fenced": states.count(TopicState.FENCED),
+        }
+        status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+        return Answer(json.dumps(said).encode() + b"\n", "application/json", status)
+
+    async def heartbeat(self, _: Asked) -> Answer:
+        """That the process answers."""
+        return Answer(b"OK\n")
+
+    async def _look(self) -> AsyncIterator[_TopicFigures]:
+        topics = list(self._cluster.opened.values())
+        for number, topic in enumerate(topics, 1):
+            yield _figures(topic)
+            if number % TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _expose(self, figures: Sequence[_TopicFigures], counters: dict[str, NamespaceCounters], asked: Asked) -> Answer:
+        families = Families()
+        cluster = {"cluster": self._options.cluster_name}
+        families.gauge("pulsar_ml_count", "Managed ledgers open here", len(figures), cluster)
+        for state in TopicState:
+            count = sum(each.state is state for each in figures)
+            families.gauge("mledger_topics", "Topics open here, by state", count, cluster | {"state": state.value})
+        for namespace, topics in _by_namespace(figures):
+            self._namespace(families, namespace, topics)
+        for namespace, counts in counters.items():
+            _counted(families, counts, cluster | {"namespace": namespace})
+        return expose(families, asked)
+
+    def _namespace(self, families: Families, namespace: str, topics: Sequence[_TopicFigures]) -> None:
+        labels = {"cluster": self._options.cluster_name, "namespace": namespace}
+        cursors, waiting = sum(len(each.cursors) for each in topics), sum(each.unrecovered for each in topics)
+        backlog, size = sum(each.backlog for each in topics), sum(each.size for each in topics)
+        families.gauge("pulsar_topics_count", "Topics of the namespace open here", len(topics), labels)
+        families.gauge("pulsar_subscriptions_count", "Their cursors", cursors + waiting, labels)
+        families.gauge("mledger_cursors_not_recovered", "Cursors whose state is not known yet", waiting, labels)
+        families.gauge(
+            "pulsar_ml_NumberOfMessagesInBacklog", "Entries not acknowledged, over all cursors", backlog, labels
+        )
+        families.gauge("pulsar_ml_StoredMessagesSize", "Payload bytes kept", size, labels)
+        if not self._options.topics:
+            families.gauge("pulsar_msg_backlog", "Entries not acknowledged, over all cursors", backlog, labels)
+            families.gauge("pulsar_storage_size", "Payload bytes kept", size, labels)
+            return
+        for topic in topics:
+            name = _topic_name(topic.managed_ledger)
+            named = labels | {"topic": name}
+            families.gauge("pulsar_msg_backlog", "Entries not acknowledged, over all cursors", topic.backlog, named)
+            families.gauge("pulsar_storage_size", "Payload bytes kept", topic.size, named)
+            families.gauge("mledger_topic_entries", "Entries kept", topic.entries, named)
+            families.gauge("mledger_topic_ledgers", "Ledgers in the list", topic.ledgers, named)
+            for cursor in topic.cursors:
+                both = named | {"subscription": cursor.name}
+                families.gauge("pulsar_subscription_back_log", "Entries not acknowledged", cursor.backlog, both)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsServer:
+    """Where metrics are served."""
+
+    host: str
+    port: int
+
+
+@asynccontextmanager
+async def serve_metrics(cluster: "Cluster", options: MetricsOptions | None = None) -> AsyncIterator[MetricsServer]:
+    """Serve `/metrics`, `/health` and `/heartbeat` over HTTP for the topics that `cluster` has open. OSError."""
+    found = options or MetricsOptions()
+    server = HttpServer(OwnerMetrics(cluster, found).routes())
+    port = await server.start(found.host, found.port)
+    try:
+        yield MetricsServer(found.host, port)
+    finally:
+        await server.close()
+
+
+def _figures(topic: ManagedLedger) -> _TopicFigures:
+    cursors = tuple(_CursorFigures(name, cursor.backlog) for name, cursor in topic.open_cursors.items())
+    found = topic.ledger_list
+    waiting = len(topic.cursors) - len(cursors)
+    return _TopicFigures(
+        topic.name, topic.state, found.total_entries, found.total_size, len(found.ids), cursors, max(waiting, 0)
+    )
+
+
+def _by_namespace(figures: Sequence[_TopicFigures]) -> Iterator[tuple[str, list[_TopicFigures]]]:
+    found: dict[str, list[_TopicFigures]] = {}
+    for each in figures:
+        found.setdefault(namespace_of(each.managed_ledger), []).append(each)
+    yield from sorted(found.items())
+
+
+def _topic_name(managed_ledger: str) -> str:
+    """The topic as Pulsar labels it: persistent://tenant/namespace/topic, its local name encoded as it is stored."""
+    namespace, domain, name = managed_ledger.rsplit("/", 2)
+    return f"{domain}://{namespace}/{name}"
+
+
+def _counted(families: Families, counts: NamespaceCounters, labels: dict[str, str]) -> None:
+    for name, help_text, value in (
+        ("mledger_added_entries", "Entries acknowledged to their writers", counts.added),
+        ("mledger_added_bytes", "Their payload bytes", counts.added_bytes),
+        ("mledger_failed_batches", "Batches that failed", counts.batches_failed),
+        ("mledger_add_timeouts", "Ledgers given up for managedLedgerAddEntryTimeoutSeconds", counts.adds_timed_out),
+        ("mledger_reads", "Reads from bookies", counts.reads),
+        ("mledger_read_entries", "Entries they gave", counts.entries_read),
+        ("mledger_failed_reads", "Reads that failed", counts.reads_failed),
+        (
+            "mledger_cursor_states_not_persisted",
+            "Cursor states kept in memory, to be tried again",
+            counts.states_not_persisted,
+        ),
+        ("mledger_failed_opens", "Topics that could not be opened", counts.opens_failed),
+        ("mledger_recovered_ledgers", "Ledgers recovered by opening topics", counts.ledgers_recovered),
+        ("mledger_recovered_cursors", "Cursors recovered", counts.cursors_recovered),
+        (
+            "mledger_delayed_cursor_recoveries",
+            "Recoveries of cursors that failed and are tried again",
+            counts.cursor_recoveries_delayed,
+        ),
+        ("mledger_fenced_topics", "Topics that another owner took", counts.fenced),
+    ):
+        families.total(name, help_text, value, labels)
+    for name, help_text, value in (
+        ("pulsar_ml_cursor_persistLedgerSucceed", "Cursor states written to cursor ledgers", counts.states_in_ledgers),
+        ("pulsar_ml_cursor_persistLedgerErrors", "Those that failed", counts.states_in_ledgers_failed),
+        ("pulsar_ml_cursor_persistZookeeperSucceed", "Cursor records written", counts.states_in_records),
+        ("pulsar_ml_cursor_persistZookeeperErrors", "Those of unknown outcome", counts.states_in_records_failed),
+    ):
+        families.original(name, help_text, value, labels)
+    families.seconds("mledger_add_seconds", "From taking a batch to its acknowledgement", counts.add_times, labels)
+    families.seconds("mledger_open_seconds", "Opening of a topic, until it takes entries", counts.open_times, labels)
