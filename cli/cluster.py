@@ -6,9 +6,11 @@ import click
 
 from cli.context import METADATA_VARIABLE, Session, session_options
 from cli.errors import NOT_FOUND, OK, UNAVAILABLE
-from cli.local import ClusterState, LocalCluster
+from cli.local import ClusterState, LocalCluster, plan_bookie_options
+from cli.messages import messages
 from cli.output import Record, Table, columns, fields
 from metastore import layout
+from metastore.service.settings import read_settings
 from metastore.url import open_store
 
 DEFAULT_DIRECTORY = Path("mledger-data")
@@ -28,25 +30,49 @@ directory_option = click.option(
 @directory_option
 @click.option("--bookies", type=click.IntRange(1, 64), help="How many.  [default: those there were, at first 4]")
 @click.option("--zookeeper-port", type=click.IntRange(0, 65535), default=0, help="0: the port it had, or a free one.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A bookkeeper.conf to take the bookies' settings from.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One such setting; repeatable, and wins over --config.",
+)
+@click.option("--metrics", is_flag=True, help="Have each bookie serve metrics and health on a free port.")
 @session_options
 @click.pass_obj
-def up(session: Session, directory: Path, bookies: int | None, zookeeper_port: int) -> None:
+def up(
+    session: Session,
+    directory: Path,
+    bookies: int | None,
+    zookeeper_port: int,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    metrics: bool,
+) -> None:
     """Start a metadata store and bookies on this machine; what runs already is left as it is.
 
     The metadata is in a real ZooKeeper, or where --metadata says: `rocksdb:DIR` needs no Java, `memory:` is gone with
     its process, `zk://host:port` is an ensemble that runs already. Everything binds to 127.0.0.1 and keeps running
-    until `mledger down`.
+    until `mledger down`. Settings are those of bookies that are started now; ids, ports and directories stay `up`'s.
     """
     output = session.output
+    options = plan_bookie_options(config_file, assignments, metrics, messages.log_format)
+    read_settings(None if config_file is None else str(config_file), assignments)  # refused before anything starts
     cluster = LocalCluster(directory)
     with cluster.locked(), output.progress("starting", "processes") as progress:
         state = cluster.load() or ClusterState()
         wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
         task = progress.add_task("", total=wanted + 1)
-        state = cluster.start_metadata(state, session.given_metadata, zookeeper_port)
+        state = cluster.start_metadata(state, session.given_metadata, zookeeper_port, messages.log_format)
         progress.advance(task)
         session.run(_initialize(state.url))
-        state = cluster.start_bookies(state, wanted)
+        state = cluster.start_bookies(state, wanted, options)
         progress.update(task, completed=wanted + 1)
     output.record(_describe(state, directory))
     output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
@@ -92,9 +118,10 @@ def _describe(state: ClusterState, directory: Path) -> Record:
     rows = []
     for part in state.parts:
         process = part.process
-        rows.append((part.name, part.address, "running" if process else "stopped", process.pid if process else None))
+        state_now, pid = ("running", process.pid) if process else ("stopped", None)
+        rows.append((part.name, part.address, state_now, pid, part.metrics or None))
     facts = fields(metadata=state.url, directory=str(directory.absolute()))
-    return Record(facts, (Table("processes", columns("name", "address", "state", "pid"), tuple(rows)),))
+    return Record(facts, (Table("processes", columns("name", "address", "state", "pid", "metrics"), tuple(rows)),))
 
 
 class ClusterNotFound(click.ClickException):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ import psutil
 import bookie.server
 from metastore.errors import InvalidMetadataUrl, MledgerError
 from metastore.launcher import ZooKeeperServer
+from metastore.service.logs import TEXT
 from metastore.url import JoinedUrl, MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
 
+LOOPBACK = "127.0.0.1"
 STATE_FILE = "cluster.json"
 STATE_FORMAT = 1
 ZOOKEEPER = "zookeeper"
@@ -43,13 +45,15 @@ class LocalClusterError(MledgerError):
 class Part:
     """One process of the cluster; `started` is its start time in seconds since 1970.
 
-    `address` is host:port, of a RocksDB or memory metadata server its directory.
+    `address` is host:port, of a RocksDB or memory metadata server its directory. `metrics` is where it serves metrics,
+    host:port, empty if it does not.
     """
 
     name: str
     address: str
     pid: int
     started: float
+    metrics: str = ""
 
     @property
     def process(self) -> psutil.Process | None:
@@ -143,6 +147,36 @@ def _asked_for(url: str | None, directory: Path) -> MetadataPlan | None:
     )
 
 
+OWN_TO_EACH = (
+    "advertisedAddress",
+    "bookieId",
+    "bookiePort",
+    "httpServerEnabled",
+    "journalDirectories",
+    "journalDirectory",
+    "ledgerDirectories",
+    "listeningInterface",
+    "metadataServiceUri",
+    "prometheusStatsHttpPort",
+    "useHostNameAsBookieID",
+    "zkLedgersRootPath",
+    "zkServers",
+)
+"""Settings that bookies of one machine cannot share, or that `up` decides: emptied, whatever the file says."""
+
+
+def plan_bookie_options(
+    config_file: Path | None, assignments: Sequence[str], metrics: bool, log_format: str
+) -> list[str]:
+    """What each bookie of a cluster is started with, beside its metadata store and directory."""
+    options = ["--log-format", log_format]
+    if config_file is not None:
+        options += ["--config", str(config_file.absolute())]
+    for assignment in (*assignments, *(f"{key}=" for key in OWN_TO_EACH)):
+        options += ["--set", assignment]
+    return [*options, "--metrics-port", "0"] if metrics else options
+
+
 class LocalCluster:
     """The cluster in one directory."""
 
@@ -177,8 +211,13 @@ class LocalCluster:
                 ) from error
             yield
 
-    def start_metadata(self, state: ClusterState, url: str | None = None, zookeeper_port: int = 0) -> ClusterState:
-        """The metadata store running that `plan_metadata` says; ZooKeeper at its port, by default the one it had."""
+    def start_metadata(
+        self, state: ClusterState, url: str | None = None, zookeeper_port: int = 0, log_format: str = TEXT
+    ) -> ClusterState:
+        """The metadata store running that `plan_metadata` says; ZooKeeper at its port, by default the one it had.
+
+        `log_format` is that of our own server's log; ZooKeeper has its own.
+        """
         plan = plan_metadata(state, url, self.directory)
         if not plan.part:
             return self._save(ClusterState(state.parts, plan.address))
@@ -187,7 +226,9 @@ class LocalCluster:
             return state
         if plan.part == ZOOKEEPER:
             return self._start_zookeeper(state, known, zookeeper_port)
-        arguments = ["--dir", plan.address, *(["--in-memory"] if plan.part == MEMORY else [])]
+        arguments = ["--dir", plan.address, "--log-format", log_format]
+        if plan.part == MEMORY:
+            arguments.append("--in-memory")
         process = self._spawn(plan.part, "metastore.rocksdb_server", arguments)
         try:
             self._wait_until_serving(plan.part, process)
@@ -202,18 +243,20 @@ class LocalCluster:
         server = ZooKeeperServer.start(self.directory / ZOOKEEPER, port=port, timeout=START_TIMEOUT_S)
         return self._save(state.with_part(_part(ZOOKEEPER, server.connect_string, server.pid)))
 
-    def start_bookies(self, state: ClusterState, count: int) -> ClusterState:
-        """Bookies bookie-1 to bookie-`count` running; they start side by side."""
+    def start_bookies(self, state: ClusterState, count: int, options: Sequence[str] = ()) -> ClusterState:
+        """Bookies bookie-1 to bookie-`count` running; they start side by side, with `options` beside their own."""
         starting = []
         for name in (f"bookie-{number}" for number in range(1, count + 1)):
             part = state.part(name)
             if part is None or part.process is None:
-                arguments = ["--metadata", state.url, "--dir", str(self.directory / name / "data")]
+                arguments = ["--metadata", state.url, "--dir", str(self.directory / name / "data"), *options]
                 starting.append((name, self._spawn(name, "bookie.server", arguments)))
         try:
             for name, process in starting:
                 said = self._wait_until_serving(name, process)
-                state = self._save(state.with_part(_part(name, f"{said['host']}:{said['port']}", process.pid)))
+                metrics = f"{LOOPBACK}:{said['metrics_port']}" if "metrics_port" in said else ""
+                part = _part(name, f"{said['host']}:{said['port']}", process.pid)
+                state = self._save(state.with_part(replace(part, metrics=metrics)))
         except BaseException:
             for name, process in starting:  # nothing is left running that the state does not name
                 if (part := state.part(name)) is None or part.pid != process.pid:

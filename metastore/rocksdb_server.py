@@ -19,6 +19,7 @@ from metastore.errors import InvalidMetadataDirectory, MetadataError
 from metastore.rocksdb.directory import Directory
 from metastore.rocksdb.rows import Rows
 from metastore.rocksdb.service import Service
+from metastore.service.logs import FORMATS, TEXT, set_up_logging
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class Options:
     directory: str
     in_memory: bool = False
     log_level: str = "info"
+    log_format: str = TEXT
 
 
 class Server:
@@ -117,18 +119,15 @@ def parse_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--dir", required=True, help="the store's directory; made when it is missing")
     parser.add_argument("--in-memory", action="store_true", help="keep nothing: a new tree, gone with the process")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object a line")
     args = parser.parse_args(arguments)
-    return Options(args.dir, args.in_memory, args.log_level)
+    return Options(args.dir, args.in_memory, args.log_level, args.log_format)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a metadata server; the exit code."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
-    )
+    set_up_logging(options.log_format, options.log_level)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(options))

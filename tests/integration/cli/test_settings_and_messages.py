@@ -2,7 +2,9 @@
 
 import json
 
+from tests.support.aio import run
 from tests.support.cli import mledger, ok
+from tests.support.http import get
 
 TOPIC = "persistent://public/default/set"
 
@@ -45,3 +47,31 @@ def test_errors_and_warnings_are_json_lines_where_asked(url):
 def test_the_next_command_says_things_as_text_again(url):
     mledger("--log-format", "json", "topics", "describe", TOPIC, url=url)
     assert mledger("topics", "describe", "persistent://a/b/none", url=url).err.startswith("mledger: ")
+
+
+def test_bookies_of_a_cluster_take_settings_serve_metrics_and_log_json(tmp_path):
+    conf = tmp_path / "bookkeeper.conf"
+    conf.write_text("bookiePort=3181\nzkServers=nowhere:1\nnettyMaxFrameSizeBytes=4096\njournalDirectory=/no/such\n")
+    where = ("--dir", tmp_path / "c")
+    try:
+        done = ok(
+            *("up", *where, "--metadata", "memory:", "--bookies", 2, "--config", conf, "--set", "journalMaxSizeMB=8"),
+            *("--metrics", "--log-format", "json", "--output", "json"),
+        )
+        bookies = [part for part in done.json["processes"] if part["name"].startswith("bookie")]
+        ports = [int(part["metrics"].rpartition(":")[2]) for part in bookies]
+        assert [run(get(port, "/health")).status for port in ports] == [200, 200]
+        logs = [path.read_text().splitlines() for path in (tmp_path / "c").glob("*/*.log")]
+        assert len(logs) == 3
+        assert all(json.loads(line)["level"] for lines in logs for line in lines)
+        sizes = {path.stat().st_size for path in (tmp_path / "c").glob("bookie-*/data/journal/*.journal")}
+        assert sizes == {8 << 20}
+        assert ok("status", *where, "--output", "json").json["processes"] == done.json["processes"]
+    finally:
+        ok("down", *where)
+
+
+def test_up_refuses_settings_that_cannot_be_read_before_it_starts_anything(tmp_path):
+    done = mledger("up", "--dir", tmp_path / "c", "--set", "nonsense")
+    assert (done.code, (tmp_path / "c").exists()) == (2, False)
+    assert "KEY=VALUE" in done.err
