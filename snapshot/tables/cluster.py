@@ -1,5 +1,7 @@
 """The tables `bookies`, `partitioned_topics`, `underreplicated` and `errors`."""
 
+from operator import attrgetter
+
 from snapshot.found import Bookie, PartitionedTopic, Underreplicated, Unreadable
 from snapshot.tables.columns import BYTES, FLAG, INT, LONG, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
 from snapshot.tables.topics import node_columns
@@ -18,12 +20,12 @@ BOOKIES: Table[Bookie] = Table(
     "bookies",
     "a bookie that is registered, or has a cookie",
     (
-        Column("bookie_id", TEXT, "the bookie", lambda row: row.bookie_id),
+        Column("bookie_id", TEXT, "the bookie", attrgetter("bookie_id")),
         Column("state", TEXT, "`writable`, `read-only`, or `away` (a cookie, and not registered)", _bookie_state),
         Column("host", TEXT, "where it serves: host", lambda row: row.registration and row.registration.host),
         Column("port", INT, "where it serves: port", lambda row: row.registration and row.registration.port),
         Column("registered", TIME, "since when", lambda row: row.registered and row.registered.created_ms),
-        Column("rack", TEXT, "its rack, where `/bookies` names one", lambda row: row.rack),
+        Column("rack", TEXT, "its rack, where `/bookies` names one", attrgetter("rack")),
         Column("instance_id", TEXT, "its cookie's cluster", lambda row: row.cookie and row.cookie.instance_id),
         Column("journal_directory", TEXT, "its journals", lambda row: row.cookie and row.cookie.journal_dir),
         Column(
@@ -37,12 +39,12 @@ PARTITIONED_TOPICS: Table[PartitionedTopic] = Table(
     "partitioned_topics",
     "a partitioned topic",
     (
-        Column("tenant", TEXT, "the tenant", lambda row: row.tenant),
-        Column("namespace", TEXT, "`tenant/namespace`", lambda row: row.namespace),
-        Column("topic", TEXT, "its full name, `persistent://…` or `non-persistent://…`", lambda row: row.topic),
+        Column("tenant", TEXT, "the tenant", attrgetter("tenant")),
+        Column("namespace", TEXT, "`tenant/namespace`", attrgetter("namespace")),
+        Column("topic", TEXT, "its full name, `persistent://…` or `non-persistent://…`", attrgetter("topic")),
         *node_columns(),
-        Column("partitions", INT, "how many partitions it has", lambda row: row.record.partitions),
-        Column("deleted", FLAG, "whether it is being deleted", lambda row: row.record.deleted),
+        Column("partitions", INT, "how many partitions it has", attrgetter("record.partitions")),
+        Column("deleted", FLAG, "whether it is being deleted", attrgetter("record.deleted")),
         Column("properties", TEXT_MAP, "its properties", lambda row: list(row.record.properties or ())),
     ),
 )
@@ -51,10 +53,10 @@ UNDERREPLICATED: Table[Underreplicated] = Table(
     "underreplicated",
     "a ledger marked as lacking replicas, by the auditor or by a reader",
     (
-        Column("ledger_id", LONG, "the ledger", lambda row: row.ledger_id),
+        Column("ledger_id", LONG, "the ledger", attrgetter("ledger_id")),
         *node_columns(),
-        Column("missing_replicas", TEXTS, "the bookies whose replicas are lacking", lambda row: row.missing_replicas),
-        Column("since", TIME, "since when, where the mark says so", lambda row: row.since_ms),
+        Column("missing_replicas", TEXTS, "the bookies whose replicas are lacking", attrgetter("missing_replicas")),
+        Column("since", TIME, "since when, where the mark says so", attrgetter("since_ms")),
     ),
 )
 
@@ -62,13 +64,13 @@ ERRORS: Table[Unreadable] = Table(
     "errors",
     "a znode that is not what its place says it is",
     (
-        Column("path", TEXT, "the znode", lambda row: row.node.path),
-        Column("kind", TEXT, "what it was read as: topic, cursor, ledger, …", lambda row: row.kind.value),
+        Column("path", TEXT, "the znode", attrgetter("node.path")),
+        Column("kind", TEXT, "what it was read as: topic, cursor, ledger, …", attrgetter("kind.value")),
         Column("tenant", TEXT, "the tenant, where its name is known", lambda row: row.key and row.key.tenant),
         Column("namespace", TEXT, "`tenant/namespace`, likewise", lambda row: row.key and row.key.namespace),
         Column("topic", TEXT, "the topic, likewise", lambda row: row.key and row.key.topic),
         *node_columns(),
-        Column("error", TEXT, "what is wrong with it", lambda row: row.error),
+        Column("error", TEXT, "what is wrong with it", attrgetter("error")),
         Column("bytes", LONG, "how many bytes it has", lambda row: len(row.node.data)),
         Column("data", BYTES, f"the first {DATA_SHOWN} of them", lambda row: row.node.data[:DATA_SHOWN]),
     ),

@@ -54,8 +54,7 @@ class Column(Generic[R]):
 
     def array(self, rows: Sequence[R]) -> pa.Array:
         """The column of these rows."""
-        of = self.of
-        values = [of(row) for row in rows]
+        values = list(map(self.of, rows))
         if self.type is TIME:
             values = [None if value is None else value * 1000 for value in values]
         return pa.array(values, self.type)

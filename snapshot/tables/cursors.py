@@ -4,6 +4,7 @@ A row says by `state` what it was taken from, so that nobody takes an old snapsh
 """
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from metastore.position import Position
@@ -106,10 +107,10 @@ CURSORS: Table[Cursor] = Table(
     "a cursor (subscription) of a topic",
     (
         *key_columns(),
-        Column("cursor", TEXT, "the cursor's name", lambda row: row.cursor),
+        Column("cursor", TEXT, "the cursor's name", attrgetter("cursor")),
         *node_columns(),
         Column("state", TEXT, STATE_DOC, state_of),
-        Column("cursor_ledger_id", LONG, "its cursor ledger; -1: none", lambda row: row.record.cursors_ledger_id),
+        Column("cursor_ledger_id", LONG, "its cursor ledger; -1: none", attrgetter("record.cursors_ledger_id")),
         Column("mark_delete_ledger_id", LONG, "its mark-delete: ledger", lambda row: _ledger(_stands_at(row))),
         Column("mark_delete_entry_id", LONG, "its mark-delete: entry", lambda row: _entry(_stands_at(row))),
         Column("holes", INT, "ranges acknowledged above mark-delete", _holes),
@@ -187,9 +188,9 @@ CURSOR_HOLES: Table[Hole] = Table(
     "a range of entries, or a part of a batch, acknowledged above a cursor's mark-delete",
     (
         *key_columns(),
-        Column("cursor", TEXT, "the cursor's name", lambda row: row.cursor.cursor),
-        Column("state", TEXT, "as in `cursors`", lambda row: row.state),
-        Column("index", INT, "its place among the cursor's, from 0", lambda row: row.place),
+        Column("cursor", TEXT, "the cursor's name", attrgetter("cursor.cursor")),
+        Column("state", TEXT, "as in `cursors`", attrgetter("state")),
+        Column("index", INT, "its place among the cursor's, from 0", attrgetter("place")),
         Column("lower_ledger_id", LONG, "the last position below it (not in it): ledger", lambda row: row.lower[0]),
         Column("lower_entry_id", LONG, "the last position below it: entry", lambda row: row.lower[1]),
         Column("upper_ledger_id", LONG, "its last position: ledger", lambda row: row.upper[0]),
@@ -199,7 +200,7 @@ CURSOR_HOLES: Table[Hole] = Table(
             "ack_set",
             LONGS,
             "for a part of a batch: words of a bit set over its indexes, 1 = not acknowledged; null for a range",
-            lambda row: row.words,
+            attrgetter("words"),
         ),
     ),
 )

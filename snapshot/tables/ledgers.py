@@ -4,6 +4,7 @@ A ledger's password is in no table.
 """
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from metastore.ledger_metadata import NOT_KEPT, LedgerMetadata, LedgerState
@@ -33,7 +34,7 @@ LEDGERS: Table[Ledger] = Table(
     "ledgers",
     "a ledger in BookKeeper",
     (
-        Column("ledger_id", LONG, "the ledger", lambda row: row.ledger_id),
+        Column("ledger_id", LONG, "the ledger", attrgetter("ledger_id")),
         Column("tenant", TEXT, f"tenant {_OWNER_DOC}", lambda row: row.key and row.key.tenant),
         Column("namespace", TEXT, f"namespace {_OWNER_DOC}", lambda row: row.key and row.key.namespace),
         Column("topic", TEXT, f"name {_OWNER_DOC}", lambda row: row.key and row.key.topic),
@@ -45,10 +46,10 @@ LEDGERS: Table[Ledger] = Table(
         ),
         Column("cursor", TEXT, "the cursor, if it is a cursor ledger", lambda row: row.custom.get("pulsar/cursor")),
         *node_columns(),
-        Column("state", TEXT, "OPEN, IN_RECOVERY or CLOSED", lambda row: row.metadata.state.name),
-        Column("ensemble_size", INT, "bookies at a time", lambda row: row.metadata.ensemble_size),
-        Column("write_quorum", INT, "copies of each entry", lambda row: row.metadata.write_quorum),
-        Column("ack_quorum", INT, "copies that acknowledge an entry", lambda row: row.metadata.ack_quorum),
+        Column("state", TEXT, "OPEN, IN_RECOVERY or CLOSED", attrgetter("metadata.state.name")),
+        Column("ensemble_size", INT, "bookies at a time", attrgetter("metadata.ensemble_size")),
+        Column("write_quorum", INT, "copies of each entry", attrgetter("metadata.write_quorum")),
+        Column("ack_quorum", INT, "copies that acknowledge an entry", attrgetter("metadata.ack_quorum")),
         Column(
             "last_entry",
             LONG,
@@ -68,7 +69,7 @@ LEDGERS: Table[Ledger] = Table(
             "when it was created, as its metadata says; null where it does not",
             lambda row: None if row.metadata.ctime == NOT_KEPT else row.metadata.ctime,
         ),
-        Column("format_version", INT, "version of the metadata's format", lambda row: row.metadata.format_version),
+        Column("format_version", INT, "version of the metadata's format", attrgetter("metadata.format_version")),
         Column("ensembles", INT, "how many ensembles it has had", lambda row: len(row.metadata.segments)),
         Column("bookies", TEXTS, "all bookies of all its ensembles, each once, sorted", _bookies),
         Column("custom_metadata", TEXT_MAP, "its custom metadata, read as UTF-8", lambda row: list(row.custom.items())),
@@ -124,15 +125,15 @@ ENSEMBLES: Table[Member] = Table(
     "ensembles",
     "a bookie's place in an ensemble of a ledger",
     (
-        Column("ledger_id", LONG, "the ledger", lambda row: row.ledger.ledger_id),
+        Column("ledger_id", LONG, "the ledger", attrgetter("ledger.ledger_id")),
         Column("tenant", TEXT, f"tenant {_OWNER_DOC}", lambda row: row.key and row.key.tenant),
         Column("namespace", TEXT, f"namespace {_OWNER_DOC}", lambda row: row.key and row.key.namespace),
         Column("topic", TEXT, f"name {_OWNER_DOC}", lambda row: row.key and row.key.topic),
-        Column("ensemble", INT, "which ensemble of the ledger, from 0", lambda row: row.segment),
-        Column("first_entry", LONG, "the first entry that it is in force for", lambda row: row.first),
-        Column("last_entry", LONG, "the last one; null where the ledger is open", lambda row: row.last),
-        Column("member", INT, "the bookie's place in it, from 0", lambda row: row.member),
-        Column("bookie_id", TEXT, "the bookie", lambda row: row.bookie_id),
+        Column("ensemble", INT, "which ensemble of the ledger, from 0", attrgetter("segment")),
+        Column("first_entry", LONG, "the first entry that it is in force for", attrgetter("first")),
+        Column("last_entry", LONG, "the last one; null where the ledger is open", attrgetter("last")),
+        Column("member", INT, "the bookie's place in it, from 0", attrgetter("member")),
+        Column("bookie_id", TEXT, "the bookie", attrgetter("bookie_id")),
         Column("entries", LONG, "entries of it that this bookie is to hold; null where the ledger is open", _held),
     ),
 )

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from metastore.pb.MLDataFormats_pb2 import OffloadContext
@@ -28,7 +29,7 @@ K = TypeVar("K", bound=Keyed)
 def key_columns() -> tuple[Column[Any], ...]:
     """The columns that name a row's topic, in every table of topics' rows."""
     return (
-        Column("tenant", TEXT, "the tenant", lambda row: row.key.tenant),
+        Column("tenant", TEXT, "the tenant", attrgetter("key.tenant")),
         Column("namespace", TEXT, "`tenant/namespace` (old form: `tenant/cluster/namespace`)", _key("namespace")),
         Column("topic", TEXT, "the topic's full name, `persistent://…`", _key("topic")),
         Column("managed_ledger", TEXT, "its managed ledger: the path below `/managed-ledgers`", _key("managed_ledger")),
@@ -36,16 +37,15 @@ def key_columns() -> tuple[Column[Any], ...]:
 
 
 def _key(name: str) -> Callable[[Any], Any]:
-    at = TopicKey._fields.index(name)
-    return lambda row: row.key[at]
+    return attrgetter(f"key.{name}")
 
 
 def node_columns() -> tuple[Column[Any], ...]:
     """Version and times of a row's znode."""
     return (
-        Column("version", INT, "the znode's version", lambda row: row.node.version),
-        Column("created", TIME, "when the znode was created", lambda row: row.node.created_ms),
-        Column("modified", TIME, "when the znode was last written", lambda row: row.node.modified_ms),
+        Column("version", INT, "the znode's version", attrgetter("node.version")),
+        Column("created", TIME, "when the znode was created", attrgetter("node.created_ms")),
+        Column("modified", TIME, "when the znode was last written", attrgetter("node.modified_ms")),
     )
 
 
@@ -108,9 +108,9 @@ TOPICS: Table[Topic] = Table(
         Column("terminated_ledger_id", LONG, "where the topic was terminated: ledger", lambda row: _terminated(row, 0)),
         Column("terminated_entry_id", LONG, "where the topic was terminated: entry", lambda row: _terminated(row, 1)),
         Column("properties", TEXT_MAP, "its properties", lambda row: _pairs(row.record.value.properties)),
-        Column("cursors", INT, "how many cursors (subscriptions) it has", lambda row: row.node.num_children),
-        Column("compression", TEXT, "how the record is stored: NONE, LZ4, …", lambda row: row.record.compression),
-        Column("text_form", FLAG, "whether it is protobuf text, of a very old cluster", lambda row: row.record.text),
+        Column("cursors", INT, "how many cursors (subscriptions) it has", attrgetter("node.num_children")),
+        Column("compression", TEXT, "how the record is stored: NONE, LZ4, …", attrgetter("record.compression")),
+        Column("text_form", FLAG, "whether it is protobuf text, of a very old cluster", attrgetter("record.text")),
     ),
 )
 
@@ -138,11 +138,11 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
     "a ledger in a topic's list",
     (
         *key_columns(),
-        Column("index", INT, "its place in the list, from 0", lambda row: row.place),
-        Column("ledger_id", LONG, "the ledger", lambda row: row.info.ledger_id),
-        Column("last", FLAG, "whether it is the last of the list", lambda row: row.is_last),
-        Column("entries", LONG, "entries as recorded; 0 while it is open", lambda row: row.info.entries),
-        Column("size", LONG, "payload bytes as recorded; 0 while it is open", lambda row: row.info.size),
+        Column("index", INT, "its place in the list, from 0", attrgetter("place")),
+        Column("ledger_id", LONG, "the ledger", attrgetter("info.ledger_id")),
+        Column("last", FLAG, "whether it is the last of the list", attrgetter("is_last")),
+        Column("entries", LONG, "entries as recorded; 0 while it is open", attrgetter("info.entries")),
+        Column("size", LONG, "payload bytes as recorded; 0 while it is open", attrgetter("info.size")),
         Column("closed", TIME, "when it was closed; null while it is open", lambda row: row.info.timestamp or None),
         Column("properties", TEXT_MAP, "its properties", lambda row: _pairs(row.info.properties)),
         Column("offload_id", TEXT, "the offloaded copy's id", _offload_id),
@@ -189,6 +189,6 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
             "whether the end seen is not proven to stay",
             lambda row: None if row.seen is None else row.seen.unconfirmed,
         ),
-        Column("error", TEXT, "why its bookies could not tell", lambda row: row.problem),
+        Column("error", TEXT, "why its bookies could not tell", attrgetter("problem")),
     ),
 )
