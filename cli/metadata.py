@@ -8,6 +8,7 @@ import click
 
 from cli.context import Session, session_options
 from cli.decoded import NodeContent, decode_node
+from cli.metadata_backup import backup, restore
 from cli.names import complete_paths
 from cli.output import Record, Table, Value, columns, fields
 from metastore.errors import NodeNotFound
@@ -29,7 +30,11 @@ class TreeNode:
 
 @click.group()
 def metadata() -> None:
-    """Look at the metadata store, or prepare an empty one for a cluster."""
+    """Look at the metadata store, prepare an empty one for a cluster, back it up and restore it."""
+
+
+for each in (backup, restore):
+    metadata.add_command(each)
 
 
 @metadata.command(epilog="Example: mledger --metadata zk://127.0.0.1:2181 metadata init")

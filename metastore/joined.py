@@ -113,6 +113,13 @@ class JoinedReader(MetadataReader, Generic[R]):
                 ]
         return names
 
+    async def acl_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """The access control list of each of `paths`, empty where there is no node, or no list."""
+        places, topics, ledgers = self._split(paths)
+        with self._as_asked():
+            found = await asyncio.gather(self._topics.acl_many(topics), self._ledgers.acl_many(ledgers))
+        return _merged(places, *found)
+
     def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         return self._watch(path, children)

@@ -60,12 +60,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create `path`; its parent must exist. Result: the path created (a sequential one has its number at the end)."""
+    """Create `path`; its parent must exist. Result: the path created (a sequential one has its number at the end).
+
+    `acl` are entries `scheme:id:permissions` of its access control list, none: what the store gives new nodes. Stores
+    without such lists leave it out.
+    """
 
     path: str
     data: bytes = b""
     ephemeral: bool = False
     sequential: bool = False
+    acl: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,10 @@ class MetadataReader(ABC):
     @abstractmethod
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The children of each of `paths`, None where there is no such node; in few round trips."""
+
+    async def acl_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """The access control list of each of `paths` as `Create` takes it; empty where there is no node, or no list."""
+        return [()] * len(paths)
 
     @abstractmethod
     def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[Change]]:

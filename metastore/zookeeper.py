@@ -29,6 +29,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import (
     CheckVersion,
     Exists,
+    GetACL,
     GetChildren,
     GetData,
     SetData,
@@ -68,7 +69,7 @@ from metastore.store import (
     Stat,
 )
 from metastore.zookeeper_connection import Withdrawable, ZooKeeperConnection, is_connection_loss
-from metastore.zookeeper_security import AclEntry, Security, read_security
+from metastore.zookeeper_security import AclEntry, Security, parse_acl_entry, read_security
 from metastore.zookeeper_watch import Watch
 
 _PERMISSIONS = {
@@ -104,6 +105,15 @@ _ERRORS: tuple[tuple[_Errors, type[MetadataError], str], ...] = (
 def _acl(entry: AclEntry) -> Any:
     permissions = sum(_PERMISSIONS[letter] for letter in set(entry.permissions))
     return ACL(permissions, Id(entry.scheme, entry.identity))
+
+
+def _acl_texts(entries: Any) -> tuple[str, ...]:
+    """An access control list as `Create` takes it."""
+    return tuple(
+        f"{entry.id.scheme}:{entry.id.id}:"
+        + "".join(letter for letter, bit in _PERMISSIONS.items() if entry.perms & bit)
+        for entry in entries
+    )
 
 
 def _stat(stat: Any) -> Stat:
@@ -165,6 +175,16 @@ class ZooKeeperReader(SessionReader):
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The children of each of `paths`, None where there is no such node; some hundred in a request."""
         return await self._read_many(multiread.GET_CHILDREN, paths, self._children_or_none)
+
+    async def acl_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """The access control list of each of `paths`, empty where there is no node. One read each.
+
+        Who may not administer a node sees digests as `x`.
+        """
+        found: list[tuple[str, ...]] = []
+        for start in range(0, len(paths), SINGLE_READS):
+            found += await asyncio.gather(*map(self._acl_or_none, paths[start : start + SINGLE_READS]))
+        return found
 
     @asynccontextmanager
     async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[Change]]:
@@ -242,6 +262,13 @@ class ZooKeeperReader(SessionReader):
             return await self.children(path)
         except NodeNotFound:
             return None
+
+    async def _acl_or_none(self, path: str) -> tuple[str, ...]:
+        try:
+            entries, _ = await self._read(GetACL(self._full(path)), path)
+        except NodeNotFound:
+            return ()
+        return _acl_texts(entries)
 
     def _unavailable(self, path: str) -> StoreUnavailable:
         return StoreUnavailable(
@@ -351,9 +378,10 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
     def _request(self, operation: Operation) -> Any:
         check_operation(operation)
         match operation:
-            case Create(path, data, ephemeral, sequential):
+            case Create(path, data, ephemeral, sequential, acl):
                 flags = EPHEMERAL * ephemeral | SEQUENTIAL * sequential
-                return CreateRequest(self._full(path), data, self._acl, flags)
+                entries = [_acl(parse_acl_entry(text)) for text in acl] or self._acl
+                return CreateRequest(self._full(path), data, entries, flags)
             case Put(path, data, version):
                 return SetData(self._full(path), data, version)
             case Delete(path, version):

@@ -50,6 +50,15 @@ class AclEntry:
     permissions: str
 
 
+def parse_acl_entry(text: str) -> AclEntry:
+    """The entry written as `scheme:id:permissions`; ValueError says what is wrong with anything else."""
+    scheme, _, rest = text.partition(":")
+    identity, separator, permissions = rest.rpartition(":")
+    if not scheme or not separator or not permissions or set(permissions) - set(_PERMISSIONS):
+        raise ValueError(f"{text!r} is not scheme:id:permissions with letters of {_PERMISSIONS}")
+    return AclEntry(scheme, identity, permissions)
+
+
 WORLD = (AclEntry("world", "anyone", _PERMISSIONS),)
 CREATOR = (AclEntry("auth", "", _PERMISSIONS),)
 
@@ -179,11 +188,10 @@ def _acl(values: dict[str, str], path: str) -> tuple[AclEntry, ...]:
 
 
 def _entry(text: str, path: str) -> AclEntry:
-    scheme, _, rest = text.partition(":")
-    identity, separator, permissions = rest.rpartition(":")
-    if not scheme or not separator or not permissions or set(permissions) - set(_PERMISSIONS):
-        raise _wrong(path, f"acl: {text!r} is not scheme:id:permissions with letters of {_PERMISSIONS}")
-    return AclEntry(scheme, identity, permissions)
+    try:
+        return parse_acl_entry(text)
+    except ValueError as error:
+        raise _wrong(path, f"acl: {error}") from None
 
 
 def _truth(values: dict[str, str], key: str, default: bool, path: str) -> bool:
