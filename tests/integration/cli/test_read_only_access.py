@@ -46,6 +46,8 @@ def test_looking_needs_no_more_than_reading(url, read_only) -> None:
         ("ledgers", "list"),
         ("ledgers", "describe", read_only),
         ("ledgers", "read", read_only),
+        ("ledgers", "check", "--all", "--min-age", 0),
+        ("topics", "repair", TOPIC, "--min-age", 0, "--dry-run"),
         ("bookies", "list"),
         ("metadata", "tree", "/"),
         ("metadata", "get", "/managed-ledgers"),
@@ -53,6 +55,10 @@ def test_looking_needs_no_more_than_reading(url, read_only) -> None:
         done = mledger(*arguments, url=url)
         assert done.code == 0, (arguments, done.err)
         assert done.out != ""
+
+
+def test_a_backup_needs_no_more_than_reading(url, read_only, tmp_path) -> None:
+    assert answer("metadata", "backup", tmp_path / "backup", url=url)["nodes"] > 10
 
 
 def test_writing_is_refused_in_one_line(url, read_only) -> None:
