@@ -30,9 +30,15 @@ __all__ = [
 RPC_PROTOCOL = "bookie-rpc"
 """The protocol of the endpoint that takes entries."""
 
+HTTP_PROTOCOL = "http"
+"""The protocol of the endpoint for metrics and administration."""
+
 _ENDPOINT = "bookie"
+_HTTP_ENDPOINT = "httpserver"
+_VERSION = "mledger.version"
 _WHAT = "registration"
 _READ_ONLY = "readonly"
+_LONGEST_PORT = 9  # digits: of more, Python makes no number
 
 _log = logging.getLogger(__name__)
 
@@ -45,13 +51,18 @@ class BookieRegistration:
     host: str
     port: int
     read_only: bool = False
+    http: str = ""
+    """Where it serves metrics and health, host:port; empty where it says nothing of that."""
+    version: str = ""
+    """Of the program, where it says so: ours does."""
 
 
 def decode_registration(bookie_id: str, data: bytes, *, read_only: bool = False, path: str = "") -> BookieRegistration:
     """What a bookie's node says; with no data the id itself is host:port. RecordError without an entries' endpoint."""
     if not data:
         host, separator, port = bookie_id.rpartition(":")
-        if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF:
+        number = port.isascii() and port.isdigit() and len(port) <= _LONGEST_PORT
+        if not separator or not host or not number or int(port) > 0xFFFF:
             raise record_error(_WHAT, path, f"it is empty, and the id {bookie_id!r} is not host:port")
         return BookieRegistration(bookie_id, host, int(port), read_only)
     message = parse_binary(BookieServiceInfoFormat, data, _WHAT, path)
@@ -60,14 +71,22 @@ def decode_registration(bookie_id: str, data: bytes, *, read_only: bool = False,
             host = text_of(endpoint.host, _WHAT, path)
             if not host or not 0 < endpoint.port <= 0xFFFF:
                 raise record_error(_WHAT, path, f"nobody can serve at {host!r} port {endpoint.port}")
-            return BookieRegistration(bookie_id, host, endpoint.port, read_only)
+            http = next(
+                (f"{each.host}:{each.port}" for each in message.endpoints if each.protocol == HTTP_PROTOCOL), ""
+            )
+            version = next((item.value for item in message.properties if item.key == _VERSION), "")
+            return BookieRegistration(bookie_id, host, endpoint.port, read_only, http, version)
     raise record_error(_WHAT, path, f"the bookie {bookie_id} has no endpoint of the protocol {RPC_PROTOCOL}")
 
 
-def encode_registration(host: str, port: int) -> bytes:
-    """What a bookie that serves at `host` and `port` says of itself."""
+def encode_registration(host: str, port: int, http: tuple[str, int] | None = None, version: str = "") -> bytes:
+    """What a bookie that serves at `host` and `port`, and HTTP at `http`, says of itself."""
     message = BookieServiceInfoFormat()
     message.endpoints.add(id=_ENDPOINT, host=host, port=port, protocol=RPC_PROTOCOL)
+    if http is not None:
+        message.endpoints.add(id=_HTTP_ENDPOINT, host=http[0], port=http[1], protocol=HTTP_PROTOCOL)
+    if version:
+        message.properties.add(key=_VERSION, value=version)
     return message.SerializeToString()
 
 
@@ -108,6 +127,8 @@ async def register(
     read_only: bool = False,
     replace_own: bool = False,
     root: str = LEDGERS,
+    http: tuple[str, int] | None = None,
+    version: str = "",
 ) -> None:
     """Announce the bookie for as long as this store's session lives; a second call in the session does nothing.
 
@@ -116,7 +137,7 @@ async def register(
     is for a bookie that holds the port, so that nobody else can be serving there.
     """
     path = _path(root, bookie_id, read_only)
-    data = encode_registration(host, port)
+    data = encode_registration(host, port, http, version)
     if await _announce(store, path, data):
         return
     try:
@@ -127,7 +148,7 @@ async def register(
         node = await store.get(path)
     if node.stat.ephemeral_owner == store.session_id:
         return
-    if not (replace_own and node.data == data):
+    if not (replace_own and _same_place(bookie_id, node.data, data)):
         raise NodeExists(
             f"the bookie {bookie_id} is announced by another session: stop the other bookie of that id, or wait for "
             f"the session of this one's former process to end",
@@ -143,6 +164,15 @@ async def unregister(store: MetadataStore, bookie_id: str, *, read_only: bool = 
         await store.delete(path, ANY_VERSION)
     except NodeNotFound:
         _log.debug("bookie was not registered path=%s", path)
+
+
+def _same_place(bookie_id: str, data: bytes, own: bytes) -> bool:
+    """Whether an announcement names the host and port of our own; what else it says may be of another version."""
+    try:
+        found, ours = decode_registration(bookie_id, data), decode_registration(bookie_id, own)
+    except RecordError:
+        return False
+    return (found.host, found.port) == (ours.host, ours.port)
 
 
 async def _announce(store: MetadataStore, path: str, data: bytes) -> bool:

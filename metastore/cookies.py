@@ -35,9 +35,9 @@ class Cookie:
 def decode_cookie(data: bytes, path: str = "") -> Cookie:
     """The cookie in `data`, read at `path` (a node's or a file's); RecordError."""
     first, separator, body = data.partition(b"\n")
-    if not separator or not first.strip().isdigit():
+    if not separator or not (number := first.strip()).isdigit() or len(number) > 9:
         raise record_error(_WHAT, path, "it does not begin with its layout version")
-    version = int(first)
+    version = int(number)
     if not OLDEST_VERSION <= version <= CURRENT_VERSION:
         raise record_error(_WHAT, path, f"its layout version is {version}, this program reads 3 to 5")
     if version == OLDEST_VERSION:

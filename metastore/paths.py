@@ -122,7 +122,13 @@ class TopicName:
     def partition_index(self) -> int | None:
         """Which partition of `partitioned` it is by its name, None if by its name it is none."""
         _, found, number = self.local_name.rpartition(PARTITION)
-        if not found or not number.isdecimal() or len(str(int(number))) != len(number) or int(number) > MAX_PARTITION:
+        if (
+            not found
+            or not number.isdecimal()
+            or len(number) > 10
+            or len(str(int(number))) != len(number)
+            or int(number) > MAX_PARTITION
+        ):
             return None
         return int(number)
 

@@ -146,6 +146,10 @@ def _fit(position: Position, ledgers: LedgerList) -> tuple[Position, tuple[str, 
     """The position fitted to the ledgers there are, the rules that moved it, and warnings (R6, R7)."""
     rules: list[str] = []
     warnings: list[str] = []
+    if position.entry_id < NO_ENTRY:
+        warnings.append(f"position {position} is below every entry: moved to {position.ledger_id}:{NO_ENTRY}")
+        position = Position(position.ledger_id, NO_ENTRY)
+        rules.append("R7")
     if position.entry_id == NO_ENTRY and position.ledger_id not in ledgers:
         following = ledgers.next_id(position.ledger_id)
         if following is not None:
@@ -157,7 +161,8 @@ def _fit(position: Position, ledgers: LedgerList) -> tuple[Position, tuple[str, 
         if position.entry_id != NO_ENTRY or ledgers.current is not None:  # else it waits for a ledger yet to be made
             warnings.append(f"position {position} is past the end: moved back to {end}")
         position = end
-        rules.append("R7")
+        if "R7" not in rules:
+            rules.append("R7")
     return position, tuple(rules), tuple(warnings)
 
 

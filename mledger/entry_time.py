@@ -18,6 +18,7 @@ CHECKSUM = 0x0E01
 BROKER_TIMESTAMP = 1
 PUBLISH_TIME = 3
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 63  # bits
 
 
 def publish_time(payload: bytes) -> int:
@@ -79,6 +80,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+        if shift > _LONGEST_VARINT:  # without an end to it, a payload of such bytes takes hours
+            raise IndexError(at)
 
 
 async def find_by_time(

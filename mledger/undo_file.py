@@ -8,7 +8,6 @@ and every `after` null, and completed when the command has ended. Nothing else m
 """
 
 import base64
-import binascii
 import enum
 import json
 from collections.abc import Iterator, Mapping
@@ -189,7 +188,7 @@ class _Fields:
     def bytes(self, name: str) -> bytes:
         try:
             return base64.b64decode(self.text(name), validate=True)
-        except binascii.Error as error:
+        except ValueError as error:  # binascii.Error is one, what is not ASCII another
             raise UndoFileError(f"{name} of {self.where} is not base64: {error}") from None
 
 

@@ -55,9 +55,10 @@ def decode_format(text: str, path: str) -> DirectoryFormat:
     """What a file FORMAT says. InvalidBookieDirectory for an unknown version or a damaged file."""
     title, *lines = text.splitlines() or [""]
     fields = dict(line.split(" ", 1) for line in lines if " " in line)
-    if title != _TITLE or not fields.get("version", "").isdecimal():
+    number = fields.get("version", "")
+    if title != _TITLE or not number.isdecimal() or len(number) > 9:
         raise InvalidBookieDirectory(f"{path}: no bookie's format file; name another directory, or restore this one")
-    version = int(fields["version"])
+    version = int(number)
     if version not in _FIELDS:
         raise InvalidBookieDirectory(
             f"{path}: format version {version}, this program knows {min(_FIELDS)} to {max(_FIELDS)}: start the version "

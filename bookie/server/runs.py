@@ -86,7 +86,9 @@ class StoredRun:
 def parse_run(value: bytes) -> StoredRun:
     """Find the frames of a stored value. MalformedFrame when it is none."""
     starts: list[int] | NDArray[numpy.int64]
-    (length,) = wire.LENGTH.unpack_from(value)
+    length = int.from_bytes(value[: wire.LENGTH.size], "big")
+    if length < wire.SMALLEST_ADD:
+        raise wire.MalformedFrame(f"a stored run of {len(value)} bytes does not begin with an add")
     stride = wire.LENGTH.size + length
     count, rest = divmod(len(value), stride)
     if not rest and _all_equal(value, count, stride):
@@ -104,10 +106,12 @@ def _all_equal(value: bytes, count: int, stride: int) -> bool:
 
 
 def _frame_starts(value: bytes) -> Iterator[int]:
-    at, unpack = 0, wire.LENGTH.unpack_from
-    while at < len(value):
+    at, unpack, last = 0, wire.LENGTH.unpack_from, len(value) - wire.LENGTH.size
+    while at <= last:
         yield at
         (length,) = unpack(value, at)
+        if length < wire.SMALLEST_ADD:
+            raise wire.MalformedFrame(f"a stored run holds a frame of {length} bytes, no add")
         at += 4 + length
     if at != len(value):
         raise wire.MalformedFrame(f"a stored run of {len(value)} bytes ends inside a frame")
