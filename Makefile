@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench proto clean
+.PHONY: help setup demo test lint bench soak proto fuzz clean
 PY := .venv/bin/python
 
 help: ## show what there is
@@ -23,6 +23,12 @@ lint: setup ## ruff, mypy --strict, import directions, generated protobuf module
 
 bench: setup ## run every benchmark and write docs/benchmarks.md
 	@$(PY) -m bench
+
+soak: setup ## long and hostile runs, about 40 minutes; figures go to docs/reliability.md (SOAK_ARGS=... for one: SOAK_ARGS=--help)
+	@$(PY) -m tests.faults.soak $(SOAK_ARGS)
+
+fuzz: setup ## read damaged frames, records and files (INPUTS=10000000 SEED=1 NICE=0)
+	@$(PY) -m tests.fuzz --inputs $(or $(INPUTS),10000000) --seed $(or $(SEED),1) --nice $(or $(NICE),0)
 
 proto: setup ## generate the protobuf modules again from proto/
 	@$(PY) tools/generate_protos.py
