@@ -148,6 +148,7 @@ async def repair(
         on_step("delete ledger")
         with contextlib.suppress(NoSuchLedger):
             await bookkeeper.delete_ledger(ledger_id)
+        on_step("ledger deleted, still recorded")
         await remove_record(store, deletion_path(ledger_id))
 
 

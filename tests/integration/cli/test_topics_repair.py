@@ -214,6 +214,8 @@ def test_orphans_and_left_over_records_go(url, topic, name, undo_file):
     assert f"the entries of ledger {ledgers[0]}" in done["lost"]
     run(assert_nothing_orphaned(url, name))
     assert is_sound(url, topic)
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert answer("ledgers", "describe", ledgers[0], url=url)["state"] == "CLOSED"
 
 
 def test_a_ledger_before_the_last_that_was_never_closed_is_recovered(url, topic, name, undo_file):
