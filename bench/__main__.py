@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.rig import ROOT
 
-BENCHES = ("append", "read", "recover")
+BENCHES = ("append", "read", "recover", "topics")
 HEADER = """# Benchmarks
 
 Written by `make bench`: real processes on one machine, sync on. Ratio is ours over the peer's, the median of
@@ -24,6 +24,8 @@ alternating pairs; spread is the lowest and the highest of them. Where the unit 
   it: frames, digests, journal, RocksDB, sockets; no metadata, no last-add-confirmed, no recovery, no errors.
 - `read`: a process that has written nothing reads the topic with a new cursor and compares every entry.
 - `recover`: the owner is killed with -9; another process opens the topic, appends, and recovers every cursor.
+- `topics`: one process owns very many idle topics: opened by another after a clean close and after kill -9, each with
+  its cursors recovered and checked. Then a thousand ledgers written at once against one that gets the same batches.
 """
 
 

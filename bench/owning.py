@@ -1,7 +1,8 @@
 """One owner of very many topics: makes them and closes cleanly, or opens them, measures, and stays to be killed.
 
-A process of its own, run by `bench.topics`; prints one JSON object. Half of the topics' entries are acknowledged, by
-each cursor. `--bare` topics have no cursor, so that a topic's memory can be told from a cursor's.
+A process of its own, run by `bench.topics`; prints one JSON object. Cursors stand in the middle of their topic and are
+idle: each has its state in its znode. `--bare` topics have no cursor, so that a topic's memory can be told from a
+cursor's.
 """
 
 import argparse
@@ -64,11 +65,9 @@ async def make(cluster: mledger.Cluster, args: argparse.Namespace) -> dict[str, 
 
     async def with_cursors(name: str) -> None:
         topic = await cluster.create_topic(name)
-        cursors = [await topic.open_cursor(cursor) for cursor in cursor_names(args.cursors)]
         (where,) = await topic.append(ENTRIES)
         mark = mledger.Position(where.ledger_id, where.first_entry + ACKNOWLEDGED - 1)
-        for cursor in cursors:  # written with the clean close: no cursor gets a ledger for it
-            cursor.acknowledge_cumulative(mark)
+        await asyncio.gather(*(topic.open_cursor(cursor, initial=mark) for cursor in cursor_names(args.cursors)))
 
     start = time.perf_counter()
     await each(topic_names("bare", args.bare), bare)

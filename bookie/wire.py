@@ -83,6 +83,7 @@ RESPONSE_DTYPE = numpy.dtype(
 _RUN_WORDS = slice(1, 9)  # header word, master key, ledger: what adds of one run share
 _ENTRY_WORDS = slice(9, 11)
 _FEWEST_AS_BLOCK = 8
+_ENTRY_ID = struct.Struct(">q")
 
 
 def header_word(op: int, flags: int = 0, version: int = VERSION) -> int:
@@ -249,18 +250,20 @@ def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRu
     words = window[starts[:-1]].view(numpy.uint32)
     shared = words[:, _RUN_WORDS]
     entries = words[:, _ENTRY_WORDS].copy().view(">i8").ravel().astype(numpy.int64)
+    rising = False  # all runs are: each is looked at alone only where not
     if (shared == shared[0]).all():
         bounds = [0, count]
     else:
-        cuts = numpy.flatnonzero((shared[1:] != shared[:-1]).any(axis=1)) + 1
-        bounds = [0, *cuts.tolist(), count]
+        differs = (shared[1:] != shared[:-1]).any(axis=1)
+        bounds = [0, *(numpy.flatnonzero(differs) + 1).tolist(), count]
+        rising = bool((differs | (entries[1:] > entries[:-1])).all())
     requests: list[AddRun | OtherFrame] = []
     for first, last in itertools.pairwise(bounds):
         places, ids = starts[first : last + 1], entries[first:last]
         _, header, master_key, ledger, _ = ADD_HEAD.unpack_from(buffer, int(places[0]))
         if _is_add(header):
             version, flags = header >> 24, header & 0xFFFF
-            requests.append(AddRun(version, flags, master_key, ledger, places, ids, _rising(ids)))
+            requests.append(AddRun(version, flags, master_key, ledger, places, ids, rising or _rising(ids)))
         else:
             requests += itertools.starmap(OtherFrame, itertools.pairwise(places.tolist()))
     return requests
@@ -271,6 +274,9 @@ def add_responses(run: AddRun, error: int = Code.OK) -> bytes:
     first = encode_response(Op.ADD, error, run.ledger, int(run.entries[0]), b"", run.version)
     if len(run) == 1:
         return first
+    if len(run) < _FEWEST_AS_BLOCK:
+        head = first[: -_ENTRY_ID.size]
+        return b"".join([head + _ENTRY_ID.pack(entry) for entry in run.entries.tolist()])
     words = numpy.empty((len(run), RESPONSE.size // 4), numpy.uint32)
     words[:, :5] = numpy.frombuffer(first, numpy.uint32)[:5]
     words[:, 5:] = run.entries.astype(">i8").view(numpy.uint32).reshape(-1, 2)
