@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from bookie.client.bookie_check import BookieCheck
 from bookie.client.config import ClientConfig
 from bookie.client.end_reads import EndReader
 from bookie.client.held_metadata import HeldMetadata
@@ -55,6 +56,7 @@ class BookKeeperReader:
 
     def __init__(self, reader: MetadataReader, config: ClientConfig | None = None) -> None:
         self._config = config or ClientConfig()
+        self._metadata = reader
         self._pool = BookiePool(reader, self._config)
         self._records = LedgerStoreReader(reader, self._config.ledgers_root)
         self._metadata_reads = MetadataReads(self._records)
@@ -102,6 +104,10 @@ class BookKeeperReader:
     async def bookies(self) -> list[BookieRegistration]:
         """The bookies registered now."""
         return await self._pool.registrations(fresh=True)
+
+    def bookie_check(self) -> BookieCheck:
+        """Looks whether bookies are well, over this client's connections."""
+        return BookieCheck(self._metadata, self._pool, self._config.ledgers_root)
 
     async def check_ledger(
         self, ledger_id: int, pace: Pace | None = None, on_copies: CopiesSink = ignore_copies

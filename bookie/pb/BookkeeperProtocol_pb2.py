@@ -24,25 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"bookie/pb/BookkeeperProtocol.proto\x12\x1amledger.bookie.pb.protocol\"\xad\x01\n\x0e\x42KPacketHeader\x12<\n\x07version\x18\x01 \x02(\x0e\x32+.mledger.bookie.pb.protocol.ProtocolVersion\x12<\n\toperation\x18\x02 \x02(\x0e\x32).mledger.bookie.pb.protocol.OperationType\x12\r\n\x05txnId\x18\x03 \x02(\x04\x12\x10\n\x08priority\x18\x04 \x01(\r\"6\n\x0b\x41uthMessage\x12\x16\n\x0e\x61uthPluginName\x18\x01 \x02(\t\x12\x0f\n\x07payload\x18\x02 \x02(\x0c\"\x83\x01\n\x07Request\x12:\n\x06header\x18\x01 \x02(\x0b\x32*.mledger.bookie.pb.protocol.BKPacketHeader\x12<\n\x0b\x61uthRequest\x18\x66 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AuthMessage\"\xbd\x01\n\x08Response\x12:\n\x06header\x18\x01 \x02(\x0b\x32*.mledger.bookie.pb.protocol.BKPacketHeader\x12\x36\n\x06status\x18\x02 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12=\n\x0c\x61uthResponse\x18\x66 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AuthMessage*F\n\x0fProtocolVersion\x12\x0f\n\x0bVERSION_ONE\x10\x01\x12\x0f\n\x0bVERSION_TWO\x10\x02\x12\x11\n\rVERSION_THREE\x10\x03*\xb7\x01\n\nStatusCode\x12\x07\n\x03\x45OK\x10\x00\x12\x0e\n\tENOLEDGER\x10\x92\x03\x12\r\n\x08\x45NOENTRY\x10\x93\x03\x12\x0c\n\x07\x45\x42\x41\x44REQ\x10\x94\x03\x12\x08\n\x03\x45IO\x10\xf5\x03\x12\x08\n\x03\x45UA\x10\xf6\x03\x12\x10\n\x0b\x45\x42\x41\x44VERSION\x10\xf7\x03\x12\x0c\n\x07\x45\x46\x45NCED\x10\xf8\x03\x12\x0e\n\tEREADONLY\x10\xf9\x03\x12\x15\n\x10\x45TOOMANYREQUESTS\x10\xfa\x03\x12\x18\n\x13\x45UNKNOWNLEDGERSTATE\x10\xfb\x03*\xef\x01\n\rOperationType\x12\x0e\n\nREAD_ENTRY\x10\x01\x12\r\n\tADD_ENTRY\x10\x02\x12\x14\n\x10RANGE_READ_ENTRY\x10\x03\x12\x13\n\x0fRANGE_ADD_ENTRY\x10\x04\x12\x08\n\x04\x41UTH\x10\x05\x12\r\n\tWRITE_LAC\x10\x06\x12\x0c\n\x08READ_LAC\x10\x07\x12\x13\n\x0fGET_BOOKIE_INFO\x10\x08\x12\r\n\tSTART_TLS\x10\t\x12\x10\n\x0c\x46ORCE_LEDGER\x10\n\x12!\n\x1dGET_LIST_OF_ENTRIES_OF_LEDGER\x10\x0b\x12\x14\n\x10\x42\x41TCH_READ_ENTRY\x10\x0c')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"bookie/pb/BookkeeperProtocol.proto\x12\x1amledger.bookie.pb.protocol\"\xad\x01\n\x0e\x42KPacketHeader\x12<\n\x07version\x18\x01 \x02(\x0e\x32+.mledger.bookie.pb.protocol.ProtocolVersion\x12<\n\toperation\x18\x02 \x02(\x0e\x32).mledger.bookie.pb.protocol.OperationType\x12\r\n\x05txnId\x18\x03 \x02(\x04\x12\x10\n\x08priority\x18\x04 \x01(\r\"6\n\x0b\x41uthMessage\x12\x16\n\x0e\x61uthPluginName\x18\x01 \x02(\t\x12\x0f\n\x07payload\x18\x02 \x02(\x0c\"\xd3\x01\n\x07Request\x12:\n\x06header\x18\x01 \x02(\x0b\x32*.mledger.bookie.pb.protocol.BKPacketHeader\x12<\n\x0b\x61uthRequest\x18\x66 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AuthMessage\x12N\n\x14getBookieInfoRequest\x18i \x01(\x0b\x32\x30.mledger.bookie.pb.protocol.GetBookieInfoRequest\"\x8f\x02\n\x08Response\x12:\n\x06header\x18\x01 \x02(\x0b\x32*.mledger.bookie.pb.protocol.BKPacketHeader\x12\x36\n\x06status\x18\x02 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12=\n\x0c\x61uthResponse\x18\x66 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AuthMessage\x12P\n\x15getBookieInfoResponse\x18i \x01(\x0b\x32\x31.mledger.bookie.pb.protocol.GetBookieInfoResponse\"`\n\x14GetBookieInfoRequest\x12\x11\n\trequested\x18\x01 \x01(\x03\"5\n\x05\x46lags\x12\x17\n\x13TOTAL_DISK_CAPACITY\x10\x01\x12\x13\n\x0f\x46REE_DISK_SPACE\x10\x02\"\x81\x01\n\x15GetBookieInfoResponse\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x19\n\x11totalDiskCapacity\x18\x02 \x01(\x03\x12\x15\n\rfreeDiskSpace\x18\x03 \x01(\x03*F\n\x0fProtocolVersion\x12\x0f\n\x0bVERSION_ONE\x10\x01\x12\x0f\n\x0bVERSION_TWO\x10\x02\x12\x11\n\rVERSION_THREE\x10\x03*\xb7\x01\n\nStatusCode\x12\x07\n\x03\x45OK\x10\x00\x12\x0e\n\tENOLEDGER\x10\x92\x03\x12\r\n\x08\x45NOENTRY\x10\x93\x03\x12\x0c\n\x07\x45\x42\x41\x44REQ\x10\x94\x03\x12\x08\n\x03\x45IO\x10\xf5\x03\x12\x08\n\x03\x45UA\x10\xf6\x03\x12\x10\n\x0b\x45\x42\x41\x44VERSION\x10\xf7\x03\x12\x0c\n\x07\x45\x46\x45NCED\x10\xf8\x03\x12\x0e\n\tEREADONLY\x10\xf9\x03\x12\x15\n\x10\x45TOOMANYREQUESTS\x10\xfa\x03\x12\x18\n\x13\x45UNKNOWNLEDGERSTATE\x10\xfb\x03*\xef\x01\n\rOperationType\x12\x0e\n\nREAD_ENTRY\x10\x01\x12\r\n\tADD_ENTRY\x10\x02\x12\x14\n\x10RANGE_READ_ENTRY\x10\x03\x12\x13\n\x0fRANGE_ADD_ENTRY\x10\x04\x12\x08\n\x04\x41UTH\x10\x05\x12\r\n\tWRITE_LAC\x10\x06\x12\x0c\n\x08READ_LAC\x10\x07\x12\x13\n\x0fGET_BOOKIE_INFO\x10\x08\x12\r\n\tSTART_TLS\x10\t\x12\x10\n\x0c\x46ORCE_LEDGER\x10\n\x12!\n\x1dGET_LIST_OF_ENTRIES_OF_LEDGER\x10\x0b\x12\x14\n\x10\x42\x41TCH_READ_ENTRY\x10\x0c')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'bookie.pb.BookkeeperProtocol_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROTOCOLVERSION']._serialized_start=624
-  _globals['_PROTOCOLVERSION']._serialized_end=694
-  _globals['_STATUSCODE']._serialized_start=697
-  _globals['_STATUSCODE']._serialized_end=880
-  _globals['_OPERATIONTYPE']._serialized_start=883
-  _globals['_OPERATIONTYPE']._serialized_end=1122
+  _globals['_PROTOCOLVERSION']._serialized_start=1016
+  _globals['_PROTOCOLVERSION']._serialized_end=1086
+  _globals['_STATUSCODE']._serialized_start=1089
+  _globals['_STATUSCODE']._serialized_end=1272
+  _globals['_OPERATIONTYPE']._serialized_start=1275
+  _globals['_OPERATIONTYPE']._serialized_end=1514
   _globals['_BKPACKETHEADER']._serialized_start=67
   _globals['_BKPACKETHEADER']._serialized_end=240
   _globals['_AUTHMESSAGE']._serialized_start=242
   _globals['_AUTHMESSAGE']._serialized_end=296
   _globals['_REQUEST']._serialized_start=299
-  _globals['_REQUEST']._serialized_end=430
-  _globals['_RESPONSE']._serialized_start=433
-  _globals['_RESPONSE']._serialized_end=622
+  _globals['_REQUEST']._serialized_end=510
+  _globals['_RESPONSE']._serialized_start=513
+  _globals['_RESPONSE']._serialized_end=784
+  _globals['_GETBOOKIEINFOREQUEST']._serialized_start=786
+  _globals['_GETBOOKIEINFOREQUEST']._serialized_end=882
+  _globals['_GETBOOKIEINFOREQUEST_FLAGS']._serialized_start=829
+  _globals['_GETBOOKIEINFOREQUEST_FLAGS']._serialized_end=882
+  _globals['_GETBOOKIEINFORESPONSE']._serialized_start=885
+  _globals['_GETBOOKIEINFORESPONSE']._serialized_end=1014
 # @@protoc_insertion_point(module_scope)

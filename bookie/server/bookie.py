@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 from bookie import wire
 from bookie.errors import InvalidBookieDirectory
@@ -11,6 +12,7 @@ from bookie.server.auth import AuthFactory
 from bookie.server.connection import Connection
 from bookie.server.counters import Counters
 from bookie.server.directory import Directory
+from bookie.server.disk import fullest
 from bookie.server.gate import Gate
 from bookie.server.index import Index, IndexConfig
 from bookie.server.journal import Journal, file_numbers, plan_replay, scan_file
@@ -62,6 +64,7 @@ class Bookie:
             self.index.close()
             raise
         self.salt, self.journal_path = salt, path
+        self._disk = partial(fullest, (path, directory.path))
         self._files = JournalReader(path)
         self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes)
         self.counters.replayed_records, self.counters.replay_s = records, time.monotonic() - started
@@ -86,7 +89,7 @@ class Bookie:
 
     def connection(self) -> Connection:
         """The protocol of a new connection."""
-        return Connection(self.turns, self._config.max_frame, self._auth, self._gate)
+        return Connection(self.turns, self._config.max_frame, self._auth, self._gate, self._disk)
 
     async def serve(self, host: str, port: int) -> asyncio.Server:
         """Listen; OSError when the port is taken."""

@@ -5,11 +5,13 @@ A connection speaks version 3 until its first version 2 frame, then version 2 fo
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import cast
 
 from bookie import wire
 from bookie.errors import Code
 from bookie.server.auth import AuthFactory
+from bookie.server.disk import Disk
 from bookie.server.gate import Gate
 from bookie.server.reads import Parts
 from bookie.server.turn import Turns
@@ -34,9 +36,10 @@ class Connection(asyncio.BufferedProtocol):
         max_frame: int = wire.MAX_FRAME,
         auth: AuthFactory | None = None,
         gate: Gate | None = None,
+        disk: Callable[[], Disk] | None = None,
     ) -> None:
         self._turns, self._max_frame = turns, max_frame
-        self._gate, self._admitted = gate, False
+        self._gate, self._admitted, self._disk = gate, False, disk
         self._auth = auth() if auth is not None else None
         self._authenticated = auth is None
         self._version_2 = False
@@ -226,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
     def _version_3(self, frame: bytes) -> None:
         from bookie.server import version3
 
-        answer = version3.answer_request(frame[wire.LENGTH.size :], self._auth, self._authenticated)
+        answer = version3.answer_request(frame[wire.LENGTH.size :], self._auth, self._authenticated, self._disk)
         self._authenticated = answer.authenticated
         self.send([answer.frame])
         if answer.close:

@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from bookie.errors import BookieError
@@ -54,7 +55,7 @@ class Process:
         self._bookie: Bookie
         self._bookie_id = ""
         self._port = 0
-        self._metrics_port = 0
+        self._http: tuple[str, int] | None = None
         self._registered = False
         self._gate = Gate(options.max_connections)
 
@@ -80,9 +81,9 @@ class Process:
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
             server = await loop.create_server(self._bookie.connection, sock=listener, backlog=_BACKLOG)
-            await self._register()
             if options.metrics is not None:
                 stack.push_async_callback(await self._serve_metrics(directory, options.metrics))
+            await self._register()
             self._announce()
             garbage = GarbageCollector(self._bookie, instance, options.ledgers_root, options.compactions)
             works = [self._keep_registered(), self._collect_garbage(garbage)]
@@ -126,6 +127,8 @@ class Process:
             self._port,
             read_only=self._bookie.turns.read_only,
             replace_own=True,
+            http=self._http,
+            version=_program_version(),
             root=self._options.ledgers_root,
         )
         self._registered = True
@@ -135,8 +138,8 @@ class Process:
         """Say on stdout, in one line, that the bookie serves."""
         where = {"host": self._options.announced, "port": self._port}
         fields = {"bookie_id": self._bookie_id, **where, "pid": os.getpid()}
-        if self._metrics_port:
-            fields["metrics_port"] = self._metrics_port
+        if self._http is not None:
+            fields["metrics_port"] = self._http[1]
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
 
@@ -176,12 +179,12 @@ class Process:
         host, port = address
         server = HttpServer(BookieMetrics(self._bookie, self._gate, directory.path, state).routes())
         try:
-            self._metrics_port = await server.start(host, port)
+            self._http = host, await server.start(host, port)
         except OSError as error:
             raise BookieError(
                 f"cannot serve metrics on {host} port {port}: {error.strerror or error}; name another port"
             ) from None
-        log.info("event=metrics_served host=%s port=%d", host, self._metrics_port)
+        log.info("event=metrics_served host=%s port=%d", *self._http)
         return server.close
 
     async def _collect_garbage(self, garbage: GarbageCollector) -> None:
@@ -222,6 +225,13 @@ class Process:
                 except MetadataError as error:
                     log.warning("event=register_failed bookie=%s error=%r", self._bookie_id, str(error))
             await asyncio.sleep(limits.look_s)
+
+
+def _program_version() -> str:
+    try:
+        return version("mledger")
+    except PackageNotFoundError:  # run from its source
+        return ""
 
 
 def _allow_connections(wanted: int) -> int:

@@ -1,5 +1,6 @@
-"""Version 3 frames, as far as they are served: auth. All else is answered as Java answers what it does not support."""
+"""Version 3 frames, as far as they are served: auth, bookie info; the rest is refused as Java refuses what it lacks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
@@ -7,6 +8,7 @@ from google.protobuf.message import DecodeError
 from bookie import wire
 from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server.auth import DISABLED_PLUGIN, AuthProvider
+from bookie.server.disk import Disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +20,34 @@ class Answer:
     close: bool = False
 
 
-def answer_request(message: bytes, auth: AuthProvider | None, authenticated: bool) -> Answer:
-    """The answer to a version 3 request. MalformedFrame when the bytes are none."""
+def answer_request(
+    message: bytes, auth: AuthProvider | None, authenticated: bool, disk: Callable[[], Disk] | None = None
+) -> Answer:
+    """The answer to a version 3 request; `disk` looks at the bookie's. MalformedFrame when the bytes are none."""
     try:
         request = pb.Request.FromString(message)
     except DecodeError as error:
         raise wire.MalformedFrame(f"no version 3 request: {error}") from None
+    if not request.header.IsInitialized():  # the parser leaves out whether required fields are there
+        raise wire.MalformedFrame("a version 3 request without version, operation or transaction id")
     operation = request.header.operation
     if operation == pb.AUTH and request.HasField("authRequest") and (not authenticated or auth is None):
         return _handshake(request, auth)
     if not authenticated and operation != pb.START_TLS:
         return Answer(_respond(request, pb.EUA), authenticated)
+    if operation == pb.GET_BOOKIE_INFO and request.HasField("getBookieInfoRequest") and disk is not None:
+        return Answer(_bookie_info(request, disk()), authenticated)
     return Answer(_respond(request, pb.EBADREQ), authenticated)
+
+
+def _bookie_info(request: pb.Request, disk: Disk) -> bytes:
+    wanted, info = request.getBookieInfoRequest.requested, pb.GetBookieInfoResponse(status=pb.EOK)
+    if wanted & pb.GetBookieInfoRequest.TOTAL_DISK_CAPACITY:
+        info.totalDiskCapacity = disk.size
+    if wanted & pb.GetBookieInfoRequest.FREE_DISK_SPACE:
+        info.freeDiskSpace = disk.free
+    data = pb.Response(header=request.header, status=pb.EOK, getBookieInfoResponse=info).SerializeToString()
+    return wire.LENGTH.pack(len(data)) + data
 
 
 def _handshake(request: pb.Request, auth: AuthProvider | None) -> Answer:

@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -101,6 +102,6 @@ def _refusal(status: HTTPStatus, hint: str = "") -> Answer:
 def _encode(answer: Answer, *, with_body: bool) -> bytes:
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(answer.body)}\r\nDate: {formatdate(usegmt=True)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode("iso-8859-1") + (answer.body if with_body else b"")
