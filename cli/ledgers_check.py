@@ -15,11 +15,11 @@ from cli.context import Session, session_options
 from cli.errors import FAILED, OK, UNAVAILABLE
 from cli.looking import Looking, looking
 from cli.output import Column, Output, Record, Table, Value, columns, fields
+from cli.topic_targets import find_targets
 from metastore.errors import RecordError
 from metastore.paths import TopicName
-from mledger.errors import TopicNotFound
 from mledger.ledger_audit import LedgerAuditor, ReferenceAudit
-from mledger.reference_reading import ListedLedger, Unreadable, read_origins, read_references_of
+from mledger.reference_reading import ListedLedger, References, Unreadable, read_origins, read_references_of
 from mledger.references import Reference, find_dangling
 
 AT_ONCE = 4
@@ -100,7 +100,7 @@ def check(
         raise click.UsageError("say which: some ledgers, --topic TOPIC or --all")
     if references_only and ledger_ids:
         raise click.UsageError("--references-only goes with --topic or --all")
-    name = None if topic is None else TopicName.parse(topic).managed_ledger_name
+    name = None if topic is None else TopicName.parse(topic)
     pace = Pace(None if max_mib is None else max_mib * MIB)
     findings = session.run(_check(session, ledger_ids, name, not references_only, pace, min_age * 1000))
     _show(session.output, findings)
@@ -108,7 +108,7 @@ def check(
 
 
 async def _check(
-    session: Session, ledger_ids: Sequence[int], name: str | None, entries: bool, pace: Pace, min_age_ms: int
+    session: Session, ledger_ids: Sequence[int], name: TopicName | None, entries: bool, pace: Pace, min_age_ms: int
 ) -> Findings:
     async with looking(session.url) as cluster:
         audit, references_read = await _audit(session.output, cluster, ledger_ids, name, min_age_ms)
@@ -122,7 +122,7 @@ async def _check(
 
 
 async def _audit(
-    output: Output, cluster: Looking, ledger_ids: Sequence[int], name: str | None, min_age_ms: int
+    output: Output, cluster: Looking, ledger_ids: Sequence[int], name: TopicName | None, min_age_ms: int
 ) -> tuple[ReferenceAudit, bool]:
     """The ledgers to read, and what was found of references."""
     auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
@@ -139,12 +139,13 @@ async def _audit(
             task = progress.add_task("", total=None)
             now_ms = time.time_ns() // 1_000_000
             return await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count)), True
-    if await cluster.metadata.exists(TopicName.of_managed_ledger(name).managed_ledger_path) is None:
-        raise TopicNotFound(f"there is no topic {TopicName.of_managed_ledger(name)}: list those there are")
-    references = await read_references_of(cluster.metadata, name)
+    references = References()
+    for managed_ledger in (await find_targets(cluster, name)).managed_ledgers:
+        found = await read_references_of(cluster.metadata, managed_ledger)
+        references.found += found.found
+        unreadable += found.unreadable
     listed = await read_origins(cluster.metadata, sorted(references.ledgers), unreadable)
     dangling = find_dangling(references.found, {each.origin.ledger_id for each in listed})
-    unreadable += references.unreadable
     return _only(listed, unreadable, await auditor.confirm_dangling(dangling)), True
 
 

@@ -17,10 +17,11 @@ from cli.ledgers_check import MIN_AGE_S
 from cli.looking import Looking
 from cli.names import optional_topic_argument
 from cli.output import Output, Record, Table, Value, columns, fields
+from cli.topic_targets import find_targets
 from metastore.errors import BadVersion, InvalidName, RecordError
 from metastore.paths import TopicName, ledger_path, managed_ledger_path
 from metastore.url import open_store
-from mledger.errors import InvalidLedgerList, TopicNotFound
+from mledger.errors import InvalidLedgerList
 from mledger.inspect import Inspector
 from mledger.ledger_audit import LedgerAuditor
 from mledger.ledger_records import read_records
@@ -114,14 +115,14 @@ def repair(
 
 async def _plan(output: Output, cluster: Looking, scope: Scope, min_age_ms: int) -> Planned:
     now_ms = time.time_ns() // 1_000_000
-    names = await _names(cluster, scope)
+    names = dict.fromkeys(await _names(cluster, scope))
     with output.progress("looking at", "ledgers and topics") as progress:
         task = progress.add_task("", total=None)
         auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
         audit = await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count))
         orphans: dict[str, list[int]] = defaultdict(list)
         for origin in audit.orphans:
-            if _is_in(scope, origin.managed_ledger):
+            if origin.managed_ledger in names or _is_gone(scope, origin.managed_ledger):
                 orphans[origin.managed_ledger].append(origin.ledger_id)
         records = await read_records(cluster.metadata)
         gone = {name for name in orphans if name not in names}
@@ -141,19 +142,13 @@ async def _names(cluster: Looking, scope: Scope) -> list[str]:
     if scope.topic is None:
         topics = await Inspector(cluster.metadata, cluster.bookies).topics(scope.namespace)
         return [topic.managed_ledger_name for topic in topics]
-    if await cluster.metadata.exists(scope.topic.managed_ledger_path) is None:
-        raise TopicNotFound(
-            f"there is no topic {scope.topic}: list those there are; each partition of a partitioned one is one"
-        )
-    return [scope.topic.managed_ledger_name]
+    return list((await find_targets(cluster, scope.topic)).managed_ledgers)
 
 
-def _is_in(scope: Scope, managed_ledger: str) -> bool:
-    """Whether a managed ledger, which may be gone, is one to repair."""
-    if not managed_ledger:
+def _is_gone(scope: Scope, managed_ledger: str) -> bool:
+    """Whether a managed ledger that is none of the topics there are is to be cleaned up after."""
+    if scope.topic is not None or not managed_ledger:
         return False
-    if scope.topic is not None:
-        return managed_ledger == scope.topic.managed_ledger_name
     return not scope.namespace or managed_ledger.startswith(f"{scope.namespace}/")
 
 

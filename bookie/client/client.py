@@ -123,11 +123,9 @@ class BookKeeperReader:
         check = ReplicaCheck(self._pool, pace or Pace(), on_copies)
         metadata, version = await self._read_metadata(ledger_id)
         for _ in range(_MOST_CHECKS):
-            guard = _guard(ledger_id, metadata, metadata.password or b"", None)
-            end = closed_end(metadata)
-            if metadata.state is not LedgerState.CLOSED:
-                end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
-            found = await check.check(ledger_id, metadata, guard, end.last_entry, end.warnings)
+            found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32C)
+            if metadata.digest_type is None and found.bad and not found.whole:  # of a record that does not say
+                found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32)
             if not found.bad:
                 return found
             before = version
@@ -135,6 +133,16 @@ class BookKeeperReader:
             if version == before:
                 return found
         return found
+
+    async def _check_by(
+        self, check: ReplicaCheck, ledger_id: int, metadata: LedgerMetadata, otherwise: DigestType
+    ) -> LedgerCheck:
+        """One look at every copy; `otherwise` is the digest of a ledger whose metadata does not name it."""
+        guard = make_digest(metadata.digest_type or otherwise, metadata.password or b"")
+        end = closed_end(metadata)
+        if metadata.state is not LedgerState.CLOSED:
+            end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
+        return await check.check(ledger_id, metadata, guard, end.last_entry, end.warnings)
 
     async def close(self) -> None:
         """Close the connections to bookies."""

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from bookie import wire
 from bookie.client import BookKeeperReader
 from bookie.client.replicas import CopyRun, EntryRun
+from bookie.digest import make_digest
 from bookie.errors import NoSuchLedger
-from metastore.ledger_metadata import LedgerState, Segment
+from metastore.ledger_metadata import DigestType, LedgerState, Segment
 from metastore.ledgers import LedgerStore
 from metastore.url import open_reader, open_store
 from tests.support.aio import run
@@ -127,6 +129,27 @@ def test_a_bookie_that_lacks_the_end_of_an_open_ledger_is_behind_and_not_bad(clu
         found = await check(cluster, ledger)
         assert found.behind == (CopyRun(ensemble[2].bookie_id, 6, 8, 3, MISSING),)
         assert found.bad == (CopyRun(ensemble[0].bookie_id, 4, 4, 1, MISSING),)
+
+    run(main())
+
+
+def test_a_ledger_whose_old_record_does_not_name_its_digest_is_read_by_the_one_that_fits(cluster):
+    async def main():
+        ensemble = cluster[:2]
+        ledger = await lay_down_ledger(cluster.metadata_url, ensemble, 2, 2, last_entry=4, length=100)
+        crc32 = make_digest(DigestType.CRC32, b"")
+        for number, payload in enumerate(payloads(5)):
+            head = wire.ENTRY_HEAD.pack(ledger, number, number - 1, 0)
+            digest = crc32.value(head, payload)
+            for bookie in ensemble:
+                await store_raw(bookie, stored_entry(ledger, number, payload, 0, number - 1, digest))
+        async with await open_store(cluster.metadata_url) as store:
+            records = LedgerStore(store)
+            metadata, version = await records.read(ledger)
+            old = replace(metadata, format_version=1, digest_type=None, password=None, c_token=0)
+            await records.put(ledger, old, version)
+        found = await check(cluster, ledger)
+        assert (found.whole, found.bad) == (10, ())
 
     run(main())
 

@@ -14,7 +14,7 @@ from metastore.store import Create
 from metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieFailed, BookieProcesses, initialize_cluster
-from tests.support.cli import Done, mledger
+from tests.support.cli import Done, mledger, ok
 from tests.support.topics import CONFIG, KEEP, fill, managed_ledger_of
 from tests.support.tree import tree
 
@@ -255,6 +255,20 @@ def test_references_to_ledgers_that_are_not_there_dangle(cluster):
         done = check(cluster, *arguments)
         assert done.code == 1
         assert [(each["ledger_id"], each["named_as"], each["by"]) for each in done.json["dangling"]] == expected
+
+
+def test_a_partitioned_topic_is_checked_with_all_its_partitions(cluster):
+    name = f"{TOPIC}-partitioned"
+    ok("topics", "create", name, "--partitions", 2, url=cluster.metadata_url)
+    for index, count in enumerate((3, 4)):
+        quorums = ("--ensemble-size", 3, "--write-quorum", 3, "--ack-quorum", 2)
+        partition = f"{name}-partition-{index}"
+        ok("cursors", "create", partition, "one", *quorums, url=cluster.metadata_url)
+        ok("topics", "produce", partition, "--count", count, *quorums, url=cluster.metadata_url)
+    done = check(cluster, "--topic", name)
+    assert (done.code, done.json["entries"], done.json["whole_copies"]) == (0, 7, 21)
+    planned = mledger("topics", "repair", name, "--dry-run", "--output", "json", url=cluster.metadata_url)
+    assert (planned.json["topics"], planned.json["mends"]) == (2, [])
 
 
 def test_a_ledger_that_is_not_there_is_an_error_and_so_is_nothing_to_check(cluster):
