@@ -1,5 +1,6 @@
 """`mledger topics repair`: what is wrong with topics' records, and mending it, with a plan first and an undo file."""
 
+import asyncio
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from mledger.repairing import repair as carry_out
 from mledger.undo import saved_cursor
 from mledger.undo_file import ChangedRecord
 
+AT_ONCE = 32
 MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
 
 
@@ -127,15 +129,21 @@ async def _plan(output: Output, cluster: Looking, scope: Scope, min_age_ms: int)
         records = await read_records(cluster.metadata)
         gone = {name for name in orphans if name not in names}
         reader = FactsReader(cluster.metadata, cluster.bookies)
-        plans: list[RepairPlan] = []
-        failed: list[tuple[str, str]] = []
-        for name in [*names, *sorted(gone)]:
+        found: list[RepairPlan | tuple[str, str]] = []
+
+        async def look(name: str) -> RepairPlan | tuple[str, str]:
             try:
-                plans.append(plan_repair(await reader.read(name, orphans[name], records), now_ms))
+                return plan_repair(await reader.read(name, orphans.get(name, ()), records), now_ms)
             except (BookieError, RecordError, InvalidLedgerList) as error:
-                failed.append((name, str(error)))
-            progress.advance(task, 1)
-    return Planned(tuple(plans), tuple(failed))
+                return name, str(error)
+
+        wanted = [*names, *sorted(gone)]
+        for start in range(0, len(wanted), AT_ONCE):
+            found += await asyncio.gather(*map(look, wanted[start : start + AT_ONCE]))
+            progress.advance(task, AT_ONCE)
+    plans = tuple(each for each in found if isinstance(each, RepairPlan))
+    failed = tuple(each for each in found if not isinstance(each, RepairPlan))
+    return Planned(plans, failed)
 
 
 async def _names(cluster: Looking, scope: Scope) -> list[str]:

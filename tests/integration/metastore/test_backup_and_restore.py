@@ -137,6 +137,22 @@ async def test_who_is_live_is_found_by_what_is_touched(store):
     assert await find_live(store, []) == []
 
 
+def test_ledgers_in_a_store_of_their_own_are_copied_and_put_back_there():
+    async def main():
+        async with await open_store("memory:backup-topics?ledgers=memory:backup-ledgers") as store:
+            await fill(store)
+            nodes, before = await copied(store), await read_tree(store)
+        async with await open_store("memory:other-topics?ledgers=memory:other-ledgers") as empty:
+            await restore(empty, await plan_restore(empty, nodes), lambda: nodes)
+            after = await read_tree(empty)
+        async with await open_store("memory:other-ledgers") as ledgers:
+            assert await ledgers.exists("/ledgers/00/0000/L0001") is not None
+        return {path: data for path, (_, data) in before.items()}, {path: data for path, (_, data) in after.items()}
+
+    before, after = run(main())
+    assert before == after
+
+
 def test_access_control_lists_are_copied_and_put_back(metadata_url):
     acl = ("world:anyone:r", "digest:me:ZGlnZXN0:crwda")
 
