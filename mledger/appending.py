@@ -90,8 +90,9 @@ class Appender:
         self._switching: asyncio.Task[None] | None = None
         self._ended: EndedLedger | None = None
         self._now_ms = upkeep.now_ms
-        self._too_old = upkeep.alarm(self._roll_if_due)
+        self._due = upkeep.alarm(self._roll_if_due)
         self._last_ledger_id = writer.ledger_id
+        self._last_append_ms = 0
         self._postponed_until = 0.0
         self._add_timer: asyncio.TimerHandle | None = None
         self._unlisted: list[LedgerWriter] = []  # made, and perhaps listed: the answer never came
@@ -176,7 +177,7 @@ class Appender:
         await self._switched()
 
     def _cancel_timers(self) -> None:
-        self._too_old.cancel()
+        self._due.cancel()
         if self._add_timer is not None:
             self._add_timer.cancel()
             self._add_timer = None
@@ -190,29 +191,38 @@ class Appender:
             writer, self._config, self._keeper.confirmed, self._failed, self._now_ms(), self._factory.counters
         )
         self._last_ledger_id = writer.ledger_id
+        self._last_append_ms = self._current.created_ms
         self._ended = None
-        self._look_at_age()
+        self._look_later()
 
-    def _look_at_age(self) -> None:
-        """Have it looked whether the current ledger is too old; those of many topics not all at once."""
-        limit_ms = self._config.maximum_rollover_time_ms
-        if limit_ms and self._current is not None:
-            due_ms, now = self._current.created_ms + limit_ms, self._now_ms()
-            if due_ms <= now:
-                due_ms = now + max(LOOK_AGAIN_MS, limit_ms)
-            self._too_old.set(due_ms + int(limit_ms * AGE_SPREAD * random.random()))
+    def _look_later(self) -> None:
+        """Have it looked whether the current ledger is too old or idle for too long; of many topics not all at once."""
+        limits = self._config.maximum_rollover_time_ms, self._config.inactive_ledger_roll_over_time_ms
+        if self._current is None or not any(limits):
+            return
+        now, dues = self._now_ms(), []
+        for limit_ms, since in zip(limits, (self._current.created_ms, self._last_append_ms), strict=True):
+            if limit_ms:
+                due_ms = since + limit_ms
+                if due_ms <= now:
+                    due_ms = now + max(LOOK_AGAIN_MS, limit_ms)
+                dues.append(due_ms + int(limit_ms * AGE_SPREAD * random.random()))
+        self._due.set(min(dues))
 
     def _roll_if_due(self) -> None:
-        current = self._current
+        current, now = self._current, self._now_ms()
         if current is None or self._switching is not None or self._stopped is not None:
             return
-        if current.is_full(self._now_ms()):
+        idle_ms = self._config.inactive_ledger_roll_over_time_ms
+        idle = 0 < idle_ms <= now - self._last_append_ms and current.pushed > 0
+        if idle or current.is_full(now):
             self._switch()
-        else:  # nothing written yet: look again when there may be
-            self._look_at_age()
+        else:  # nothing is written yet, or only lately
+            self._look_later()
 
     def _push(self, ledger: OpenLedger, batch: Batch, payloads: Sequence[bytes]) -> None:
         now = self._now_ms()
+        self._last_append_ms = now
         postponed = bool(self._postponed_until) and self._loop.time() < self._postponed_until
         room = len(payloads) if postponed else ledger.room(now)
         if room < len(payloads):
@@ -307,7 +317,7 @@ class Appender:
             raise
         except (BookieError, MetadataError) as error:
             self._postponed_until = self._loop.time() + ROLLOVER_POSTPONED_S
-            self._too_old.set(self._now_ms() + int(1000 * ROLLOVER_POSTPONED_S))
+            self._due.set(self._now_ms() + int(1000 * ROLLOVER_POSTPONED_S))
             self._keeper.switch_failed(error)
             return None
 

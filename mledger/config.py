@@ -32,6 +32,7 @@ class ManagedLedgerConfig:
     max_size_per_ledger_mb: int = 2048
     minimum_rollover_time_ms: int = 10 * 60 * 1000
     maximum_rollover_time_ms: int = 240 * 60 * 1000
+    inactive_ledger_roll_over_time_ms: int = 0  # since the last append, 0: never for that
     max_message_size: int = MAX_MESSAGE_SIZE
 
     metadata_max_entries_per_ledger: int = 50_000  # entries of a cursor ledger
@@ -88,6 +89,7 @@ RANGES: dict[str, tuple[int, int]] = {
     "max_size_per_ledger_mb": (0, MAX_INT),
     "minimum_rollover_time_ms": (0, MAX_LONG),
     "maximum_rollover_time_ms": (0, MAX_LONG),
+    "inactive_ledger_roll_over_time_ms": (0, MAX_LONG),
     "max_message_size": (1, MAX_MESSAGE_SIZE),
     "metadata_max_entries_per_ledger": (1, MAX_INT),
     "ledger_rollover_timeout_s": (0, MAX_INT),
@@ -122,6 +124,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("managedLedgerMaxSizePerLedgerMbytes", "max_size_per_ledger_mb"),
     Setting("managedLedgerMinLedgerRolloverTimeMinutes", "minimum_rollover_time_ms", _MINUTE_MS),
     Setting("managedLedgerMaxLedgerRolloverTimeMinutes", "maximum_rollover_time_ms", _MINUTE_MS),
+    Setting("managedLedgerInactiveLedgerRolloverTimeSeconds", "inactive_ledger_roll_over_time_ms", 1000),
     Setting("maxMessageSize", "max_message_size"),
     Setting("managedLedgerCursorMaxEntriesPerLedger", "metadata_max_entries_per_ledger"),
     Setting("managedLedgerCursorRolloverTimeInSeconds", "ledger_rollover_timeout_s"),

@@ -7,16 +7,7 @@ from hypothesis import strategies as st
 
 from mledger.upkeep import BEGIN_AT_ONCE, SIFT_FROM, Upkeep
 from tests.support.aio import run
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.ms
+from tests.support.clock import Clock
 
 
 def with_upkeep(test):
