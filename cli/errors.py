@@ -17,6 +17,8 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
     """Which errors mean what; the first match decides. Imported when one is needed: a command starts sooner."""
     from bookie import errors as bookie
     from mledger import errors as mledger
+    from snapshot import errors as snapshot
+    from snapshot.exports import errors as exports
 
     return (
         (
@@ -27,6 +29,8 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 bookie.NoSuchEntry,
                 mledger.TopicNotFound,
                 mledger.CursorNotFound,
+                snapshot.ChrootNotFound,
+                exports.SnapshotNotFound,
             ),
         ),
         (
@@ -38,6 +42,8 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 bookie.InvalidQuorum,
                 mledger.InvalidConfiguration,
                 mledger.InvalidPosition,
+                snapshot.InvalidOption,
+                exports.InvalidSnapshotName,
             ),
         ),
         (
@@ -53,6 +59,8 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 mledger.OwnedElsewhere,
                 mledger.LedgerNamed,
                 mledger.UndoConflict,
+                exports.ExportBusy,
+                exports.SnapshotExists,
             ),
         ),
         (

@@ -1,0 +1,156 @@
+"""A directory of snapshots: one whole snapshot appears at once by a rename; what is unfinished lies under another name.
+
+- `snapshot=NAME/` with its manifest: a whole snapshot, never changed afterwards.
+- `_unfinished/NAME/`: `tables/` becomes that directory in the end; `plan.json` and `steps/` say what is done already.
+- `_removed/`: on its way out. Names that begin with `_` or `.` are passed over by Spark.
+- One export at a time: a lock that the system frees when its process ends, however it does.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from snapshot.exports.errors import ExportBusy, ExportNotWritable, InvalidManifest, SnapshotNotFound
+from snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
+
+UNFINISHED = "_unfinished"
+REMOVED = "_removed"
+LOCK = ".export.lock"
+
+
+class SnapshotDirectory:
+    """Snapshots below `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the one who writes here; ExportNotWritable, ExportBusy."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ExportNotWritable(
+                f"{self.path} cannot be written: {error.strerror}; name another directory"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ExportBusy(f"another export writes to {self.path}: wait until it ended") from None
+        try:
+            shutil.rmtree(self.path / REMOVED, ignore_errors=True)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def place(self, name: str) -> Path:
+        """Where a snapshot lies once it is whole."""
+        return self.path / f"{PREFIX}{name}"
+
+    def unfinished(self, name: str) -> Path:
+        """Where a snapshot lies while it is written."""
+        return self.path / UNFINISHED / name
+
+    def unfinished_names(self) -> list[str]:
+        """Exports that were begun and did not end."""
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(self.path / UNFINISHED))
+        return []
+
+    def snapshots(self) -> list[Manifest]:
+        """All whole snapshots, by the time they stand for. SnapshotNotFound if the directory is not there."""
+        try:
+            names = os.listdir(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise SnapshotNotFound(f"{self.path} is no directory of snapshots") from None
+        found = [
+            read_manifest(self.path / name)
+            for name in names
+            if name.startswith(PREFIX) and (self.path / name / MANIFEST).exists()
+        ]
+        return sorted(found, key=lambda each: (each.time_ms, each.name))
+
+    def find(self, name: str) -> Manifest | None:
+        """The whole snapshot of that name."""
+        return read_manifest(self.place(name)) if (self.place(name) / MANIFEST).exists() else None
+
+    def publish(self, name: str, manifest: bytes) -> None:
+        """Make the unfinished snapshot a whole one: all of it is on disk, then it has its name."""
+        tables = self.unfinished(name) / "tables"
+        write_file(tables / MANIFEST, manifest)
+        for directory in [*(path for path in sorted(tables.rglob("*")) if path.is_dir()), tables]:
+            sync_directory(directory)
+        os.rename(tables, self.place(name))
+        sync_directory(self.path)
+        self.discard(name)
+
+    def discard(self, name: str) -> None:
+        """Forget an unfinished export."""
+        shutil.rmtree(self.unfinished(name), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.path / UNFINISHED)
+
+    def remove(self, name: str) -> None:
+        """Remove a whole snapshot: it is gone at once, its files by and by."""
+        (self.path / REMOVED).mkdir(exist_ok=True)
+        os.rename(self.place(name), self.path / REMOVED / name)
+        sync_directory(self.path)
+        shutil.rmtree(self.path / REMOVED)
+
+
+def local_directory(text: str) -> Path:
+    """The directory that a path or a `file:` URI names; ExportNotWritable for another file system."""
+    parts = urlsplit(text)
+    if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path))
+    if "://" in text:
+        raise ExportNotWritable(f"{text}: snapshots are written to directories that are mounted here; name one")
+    return Path(text)
+
+
+def find_snapshot(text: str) -> tuple[Path, Manifest]:
+    """The snapshot at a path: its own directory, or the newest in a directory of snapshots. SnapshotNotFound."""
+    path = local_directory(text)
+    if (path / MANIFEST).exists():
+        return path, read_manifest(path)
+    found = SnapshotDirectory(path).snapshots()
+    if not found:
+        raise SnapshotNotFound(f"{path} holds no whole snapshot: `mledger snapshot export {path}` writes one")
+    return SnapshotDirectory(path).place(found[-1].name), found[-1]
+
+
+def read_manifest(place: Path) -> Manifest:
+    """The manifest of the snapshot in a directory; InvalidManifest, SnapshotNotFound."""
+    try:
+        data = (place / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        raise SnapshotNotFound(f"{place} holds no {MANIFEST}: it is no whole snapshot") from None
+    except OSError as error:
+        raise InvalidManifest(f"{place / MANIFEST} cannot be read: {error.strerror}") from None
+    return decode_manifest(data, str(place / MANIFEST))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, durable on return."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
