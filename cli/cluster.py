@@ -74,7 +74,7 @@ def up(
         session.run(_initialize(state.url))
         state = cluster.start_bookies(state, wanted, options)
         progress.update(task, completed=wanted + 1)
-    output.record(_describe(state, directory))
+    output.record(_describe(state, directory, json=output.json))
     output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
 
 
@@ -110,18 +110,22 @@ def status(context: click.Context, session: Session, directory: Path, url: bool)
     if url:
         click.echo(state.url)
     else:
-        session.output.record(_describe(state, directory))
+        session.output.record(_describe(state, directory, json=session.output.json))
     context.exit(OK if all(part.process is not None for part in state.parts) else UNAVAILABLE)
 
 
-def _describe(state: ClusterState, directory: Path) -> Record:
+def _describe(state: ClusterState, directory: Path, *, json: bool) -> Record:
+    """The cluster and its processes; where metrics are served only if some are, or for programs."""
+    shown: tuple[str, ...] = ("name", "address", "state", "pid", "metrics")
+    if not json and not any(part.metrics for part in state.parts):
+        shown = shown[:-1]
     rows = []
     for part in state.parts:
         process = part.process
         state_now, pid = ("running", process.pid) if process else ("stopped", None)
-        rows.append((part.name, part.address, state_now, pid, part.metrics or None))
+        rows.append((part.name, part.address, state_now, pid, part.metrics or None)[: len(shown)])
     facts = fields(metadata=state.url, directory=str(directory.absolute()))
-    return Record(facts, (Table("processes", columns("name", "address", "state", "pid", "metrics"), tuple(rows)),))
+    return Record(facts, (Table("processes", columns(*shown), tuple(rows)),))
 
 
 class ClusterNotFound(click.ClickException):
