@@ -51,6 +51,19 @@ def test_recover_checks_every_cursor_of_a_killed_owner():
     assert all(result["peer"] is None and result["ratio"] is None for result in results)
 
 
+def test_topics_are_opened_after_a_clean_close_and_after_a_kill_and_written_at_once():
+    options = ("--topics", 30, "--cursors", 2, "--bare", 10, "--ledgers", 20, "--seconds", 0.2)
+    results = run_bench("topics.py", *options)
+    assert [result["case"] for result in results if result["peer"]] == [
+        "30 topics, 60 cursors: opened after a clean close",
+        "30 topics, 60 cursors: opened after kill -9",
+        "1 KiB, 20 ledgers at once, batches of 1",
+        "1 KiB, 20 ledgers at once, batches of 4",
+    ]
+    (tasks,) = (result["value"] for result in results if result["unit"] == "tasks")
+    assert tasks == 0
+
+
 def test_payloads_are_distinct_and_batches_go_round_them():
     payloads = pool("100")
     assert len(set(payloads)) == len(payloads)
