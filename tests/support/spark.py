@@ -1,6 +1,7 @@
 """One Spark for all of a worker's tests: two cores, nothing but loopback, no user interface."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ def spark(tmp_path_factory):
     """A session whose workers import this checkout."""
     from pyspark.sql import SparkSession
 
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs a Java of 17 or later: install one (Debian: apt-get install default-jdk-headless)")
     directory = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))

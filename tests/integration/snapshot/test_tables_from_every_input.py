@@ -152,6 +152,15 @@ def test_a_rate_changes_no_row(written, live):
     assert plan.rate * len(plan.shares) == 20000
 
 
+def test_looking_for_states_without_bookies_loses_no_row(written, live):
+    found = tables.read({"metadata": written.url, "state": "recovered"})
+    for name in ("topics", "ledgers", "ensembles", "bookies", "errors", "underreplicated", "partitioned_topics"):
+        assert found[name] == live[name], name
+    for row, stored in zip(found["cursors"], live["cursors"], strict=True):
+        assert {row["state"], row["error"] is None} in ({"unreadable", False}, {"recovered", True})
+        assert row["snapshot_ledger_id"] == stored["snapshot_ledger_id"]
+
+
 def test_nothing_is_written(written):
     async def zxids():
         async with await open_reader(written.server.url) as reader:
