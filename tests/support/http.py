@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -41,3 +43,12 @@ async def get(port: int, path: str, **headers: str) -> Response:
     first, *rest = head.split("\r\n")
     fields = dict(line.lower().split(": ", 1) for line in rest)
     return Response(int(first.split()[1]), fields, body)
+
+
+def undocumented(response: Response) -> list[str]:
+    """The metrics of an answer that `docs/monitoring.md` does not name; those of the process, and of a place, apart."""
+    text = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+    named = set(re.findall(r"`(\w+)[`{]", text))
+    special = re.compile(r"process_.*|bookie_ledger_dir_.*_usage")
+    families = [family.name for family in text_string_to_metric_families(response.body)]
+    return [name for name in families if not special.fullmatch(name) and not {name, f"{name}_total"} & named]

@@ -14,7 +14,7 @@ from metastore.cookies import read_cookie
 from metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieFailed, initialize_cluster
-from tests.support.http import get
+from tests.support.http import get, undocumented
 from tests.support.raw_bookie import RawClient, entry
 
 KEY = master_key(b"")
@@ -232,3 +232,8 @@ def test_a_metrics_port_that_is_taken_is_named(bookies):
     (bookie,) = bookies.start(1, *METRICS)
     with pytest.raises(BookieFailed, match=f"cannot serve metrics on 127.0.0.1 port {bookie.metrics_port}"):
         bookies.add("--metrics-port", str(bookie.metrics_port)).start()
+
+
+def test_every_metric_of_a_bookie_is_documented(bookies):
+    (bookie,) = bookies.start(1, *METRICS)
+    assert undocumented(run(get(bookie.metrics_port, "/metrics"))) == []

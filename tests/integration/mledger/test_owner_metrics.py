@@ -8,7 +8,7 @@ import pytest
 import mledger
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
-from tests.support.http import get
+from tests.support.http import get, undocumented
 from tests.support.topics import KEEP, fill
 
 METRICS = mledger.MetricsOptions(cluster_name="test")
@@ -23,7 +23,9 @@ def test_backlogs_sizes_and_counts_have_pulsar_s_names(topic_url, topic):
             await cursor.acknowledge([positions[0], positions[4]])
             await opened.read(positions[0], 5)
             await opened.initialized()
-            found = (await get(cluster.metrics_port, "/metrics")).samples
+            answer = await get(cluster.metrics_port, "/metrics")
+            assert undocumented(answer) == []
+            found = answer.samples
             namespace = 'cluster="test",namespace="tests/ns"'
             named = f'{namespace},topic="{topic}"'
             assert found[f"pulsar_msg_backlog{{{named}}}"] == cursor.backlog == 7
