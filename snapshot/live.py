@@ -5,7 +5,7 @@ Only a MetadataReader is used: nothing can be written (M9).
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 from metastore.errors import NodeNotFound
@@ -27,6 +27,10 @@ from snapshot.shares import (
 )
 
 NODES_AT_ONCE = 4_000
+FIRST_NODES = 256
+BYTES_AT_ONCE = 32 << 20
+TOPICS_AT_ONCE = 1_000
+TOGETHER = 64  # topics whose cursors are looked at with them
 TOPIC_KINDS = frozenset({Kind.TOPIC, Kind.CURSOR})
 
 _FOLDER = re.compile(r"\d{4}", re.ASCII)
@@ -72,6 +76,7 @@ class LiveNodes:
         self._scope = scope
         self._root = ledgers_root
         self._pace = Pace(rate)
+        self._steps: dict[Kind, int] = {}
 
     async def plan(self, kinds: frozenset[Kind], partitions: int | None, rate: float | None) -> list[Share]:
         """The shares in which to read nodes of these kinds. NodeNotFound where there is no cluster's tree at all."""
@@ -115,20 +120,28 @@ class LiveNodes:
             async for nodes in self._read(Kind.LEDGER, [f"{folder}/{name}" for name in names]):
                 yield nodes
 
-    async def topics(self, share: TopicShare, *, topics: bool, cursors: bool) -> AsyncIterator[Nodes]:
-        """The nodes of a share of topics, in lists: each topic before its cursors, all of a topic in one list."""
+    async def topics(
+        self, share: TopicShare, *, topics: bool, cursors: bool, together: bool = False
+    ) -> AsyncIterator[Nodes]:
+        """The nodes of a share of topics, in lists; `together`: each topic in the same list as all its cursors."""
         for part in share.ranges:
             paths = await self._topics_in(part)
-            for start in range(0, len(paths), step := self._pace.at_once(NODES_AT_ONCE // 4)):
-                some = paths[start : start + step]
-                nodes: Nodes = []
-                if topics:
-                    nodes += await self._get(Kind.TOPIC, some)
-                if cursors:
-                    listed = await self._children_many(some)
-                    below = [f"{path}/{name}" for path, names in zip(some, listed, strict=True) for name in names or ()]
-                    async for found in self._read(Kind.CURSOR, below):
-                        nodes += found
+            for start in range(0, len(paths), step := self._pace.at_once(TOGETHER if together else TOPICS_AT_ONCE)):
+                lists = self._topics_at(paths[start : start + step], topics, cursors)
+                if together:
+                    yield [node async for nodes in lists for node in nodes]
+                else:
+                    async for nodes in lists:
+                        yield nodes
+
+    async def _topics_at(self, paths: Sequence[str], topics: bool, cursors: bool) -> AsyncIterator[Nodes]:
+        if topics:
+            async for nodes in self._read(Kind.TOPIC, paths):
+                yield nodes
+        if cursors:
+            listed = await self._children_many(paths)
+            below = [f"{path}/{name}" for path, names in zip(paths, listed, strict=True) for name in names or ()]
+            async for nodes in self._read(Kind.CURSOR, below):
                 yield nodes
 
     async def kinds(self, share: KindShare) -> AsyncIterator[Nodes]:
@@ -204,9 +217,13 @@ class LiveNodes:
         return await self._in_steps(self._store.children_many, paths)
 
     async def _read(self, kind: Kind, paths: Sequence[str]) -> AsyncIterator[Nodes]:
-        step = self._pace.at_once()
-        for start in range(0, len(paths), step):
-            yield await self._get(kind, paths[start : start + step])
+        start = 0
+        while start < len(paths):
+            step = min(self._steps.get(kind, FIRST_NODES), self._pace.at_once())
+            nodes = await self._get(kind, paths[start : start + step])
+            yield nodes
+            start += step
+            self._steps[kind] = next_step(nodes)
 
     async def _get(self, kind: Kind, paths: Sequence[str]) -> Nodes:
         """The nodes that are still there."""
@@ -221,6 +238,12 @@ class LiveNodes:
             await self._pace.wait(len(some))
             found += await read(some)
         return found
+
+
+def next_step(nodes: Nodes) -> int:
+    """How many nodes to ask for next, so that some like these stay within BYTES_AT_ONCE."""
+    size = sum(len(node.data) for _, node in nodes)
+    return max(1, min(NODES_AT_ONCE, BYTES_AT_ONCE * max(1, len(nodes)) // max(1, size)))
 
 
 async def read_ahead(lists: AsyncIterator[T]) -> AsyncIterator[T]:
@@ -241,8 +264,3 @@ async def read_ahead(lists: AsyncIterator[T]) -> AsyncIterator[T]:
 
 async def _next(lists: AsyncIterator[T]) -> T | None:
     return await anext(lists, None)
-
-
-def nodes_of(kind: Kind, nodes: Iterable[tuple[Kind, Found]]) -> list[Found]:
-    """Those of one kind."""
-    return [node for each, node in nodes if each is kind]

@@ -87,7 +87,8 @@ async def _read_live(
         nodes = LiveNodes(store, options.scope, options.ledgers_root, rate)
         if isinstance(share, TopicShare) and options.state == "recovered":
             async with Recovering.open(store, options.ledgers_root, options.password) as recovering:
-                async for found in nodes.topics(share, topics=True, cursors=bool(kinds_of(wanted) & {Kind.CURSOR})):
+                cursors = Kind.CURSOR in kinds_of(wanted)
+                async for found in nodes.topics(share, topics=True, cursors=cursors, together=True):
                     for item in await recovering.items(found):
                         assembly.add_item(item)
                     yield list(assembly.full())

@@ -10,7 +10,8 @@ from metastore.errors import InvalidMetadataUrl
 from metastore.paths import LEDGERS
 from snapshot.assembling import TABLES, Assembly, kinds_of
 from snapshot.errors import InvalidOption, UnknownColumn, UnknownTable
-from snapshot.live import Pace
+from snapshot.found import Found
+from snapshot.live import BYTES_AT_ONCE, NODES_AT_ONCE, Pace, next_step
 from snapshot.options import OPTIONS, parse_options
 from snapshot.places import Kind, kind_of
 from snapshot.scope import Scope, parse_scope
@@ -189,6 +190,16 @@ def test_a_pace_lets_through_so_many_a_second():
     assert waits[0] == 0
     assert waits[-1] == pytest.approx(1.0)
     assert pace.delay(60.0, 10) == 0
+
+
+def test_requests_grow_and_shrink_with_the_nodes_that_come():
+    def some(count, size):
+        return [(Kind.CURSOR, Found("/c", bytes(size), 0, 0, 0, 0))] * count
+
+    assert next_step([]) == NODES_AT_ONCE
+    assert next_step(some(256, 100)) == NODES_AT_ONCE
+    assert next_step(some(256, 1 << 20)) == BYTES_AT_ONCE >> 20
+    assert next_step(some(1, BYTES_AT_ONCE * 2)) == 1
 
 
 def test_no_pace_waits_for_nothing():
