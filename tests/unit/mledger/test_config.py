@@ -1,4 +1,6 @@
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +96,13 @@ def test_settings_are_read_under_pulsar_s_names_and_units():
 def test_a_text_that_cannot_be_read_is_refused_by_name(key, text, wanted):
     with pytest.raises(InvalidConfiguration, match=f"{key} is {text!r}: {wanted} is needed"):
         config_from_settings({key: text})
+
+
+def test_every_field_has_an_effect_somewhere():
+    sources = [
+        path.read_text() for path in (Path(__file__).parents[3] / "mledger").glob("*.py") if path.stem != "config"
+    ]
+    read = {word for source in sources for word in re.findall(r"config\.(\w+)", source)}
+    derived = {"max_size_per_ledger_mb": "max_size_per_ledger", "retention_size_in_mb": "retention_size"}
+    fields = [item.name for item in dataclasses.fields(ManagedLedgerConfig)]
+    assert [name for name in fields if not {name, derived.get(name)} & read] == []
