@@ -14,8 +14,8 @@ from bookie.server.counters import Counters
 from bookie.server.directory import Directory
 from bookie.server.disk import fullest
 from bookie.server.gate import Gate
-from bookie.server.index import Index, IndexConfig
-from bookie.server.journal import Journal, file_numbers, plan_replay, scan_file
+from bookie.server.index import Index, IndexConfig, damage_named
+from bookie.server.journal import Journal, ReplayPlan, file_numbers, plan_replay, scan_file
 from bookie.server.reads import JournalReader
 from bookie.server.replay import replay
 from bookie.server.turn import LARGEST_TURN, Turns
@@ -50,27 +50,33 @@ class Bookie:
             raise InvalidBookieDirectory(f"{directory.path}: not begun")
         salt, path, started = directory.format.salt, directory.journal, time.monotonic()
         directory.make_journal()
-        self.index = Index(directory.index, config.index)
-        try:
-            numbers = file_numbers(path)
-            scans = [scan_file(path, number, salt) for number in numbers if number >= self.index.file]
-            plan = plan_replay(scans, max(self.index.sequence, 1))
-            records = replay(self.index, path, salt, plan)
-            if records:
-                log.info("event=journal_replayed first=%d last=%d records=%d", plan.first, plan.last, records)
-            self._journal = Journal(path, salt, config.journal_file_bytes, max(numbers, default=0))
-            self._journal.open()
-        except BaseException:
-            self.index.close()
-            raise
+        with damage_named(directory.path):
+            self.index = Index(directory.index, config.index)
+            try:
+                plan, records, unused = self._replay(path, salt)
+            except BaseException:
+                self.index.close()
+                raise
         self.salt, self.journal_path = salt, path
         self._disk = partial(fullest, (path, directory.path))
         self._files = JournalReader(path)
         self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes)
         self.counters.replayed_records, self.counters.replay_s = records, time.monotonic() - started
-        live = self.index.live
-        self.turns.recycle([scan.file for scan in scans if not scan.first and live.get(scan.file, 0) <= 0])
+        self.turns.recycle(unused)
         log.info("event=storage_open seconds=%.3f next_sequence=%d", time.monotonic() - started, plan.last + 1)
+
+    def _replay(self, path: str, salt: bytes) -> tuple[ReplayPlan, int, list[int]]:
+        """Bring the index to the journal's end and have a file to write to: records replayed, files without any."""
+        numbers = file_numbers(path)
+        scans = [scan_file(path, number, salt) for number in numbers if number >= self.index.file]
+        plan = plan_replay(scans, max(self.index.sequence, 1))
+        records = replay(self.index, path, salt, plan)
+        if records:
+            log.info("event=journal_replayed first=%d last=%d records=%d", plan.first, plan.last, records)
+        self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0))
+        self._journal.open()
+        live = self.index.live
+        return plan, records, [scan.file for scan in scans if not scan.first and live.get(scan.file, 0) <= 0]
 
     @property
     def counters(self) -> Counters:

@@ -4,6 +4,7 @@ One row is one run of adds of a ledger: where in the journal it lies. A row is w
 every batch says from which record on a restart has to replay; atomic flush keeps all families at one such point.
 """
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,9 +29,13 @@ BOOKIE = "bookie"
 
 _SEQUENCE = b"j"
 _FILE = b"f"
+_DELETED = b"d"
 _NUMBER = struct.Struct(">Q")
 _ROW = struct.Struct(">QQIq")
 _KEY_MAX = (1 << 63) - 1
+
+MOST_TOMBSTONES = 65_536
+"""Deleted ledgers whose fence is remembered, those with the highest ids."""
 
 _FENCED = 1
 _LIMBO = 2
@@ -91,6 +96,23 @@ def entry_key(ledger: int, entry: int) -> bytes:
     return ledger.to_bytes(8, "big") + entry.to_bytes(8, "big")
 
 
+@contextlib.contextmanager
+def damage_named(path: str) -> Iterator[None]:
+    """What is found while a directory is opened and keeps it from being used, as InvalidBookieDirectory.
+
+    rocksdict raises nothing more specific than Exception for blocks that fail their checksum.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InvalidBookieDirectory(f"{path}: cannot be opened: {error}; see to the disk and start again") from error
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        what = f"{path}: the index is damaged: {error}"
+        raise InvalidBookieDirectory(f"{what}; restore the directory, or remove it and re-replicate") from error
+
+
 class Index:
     """The RocksDB of one bookie. All but `flush` runs on the loop's thread."""
 
@@ -110,6 +132,7 @@ class Index:
         self._options.disable_wal = True
         self._batch = WriteBatch(raw_mode=True)
         self.sequence, self.file = self._position()
+        self._tombstones = sum(1 for _ in self._deleted())
         self.live = self._live()
         self._changed_files: set[int] = set()
         self._put_repeats: dict[bytes, Row] = {}
@@ -140,13 +163,24 @@ class Index:
         self._batch.put(ledger_key(ledger), record.encode(), self._in_ledgers)
 
     def delete_ledger(self, ledger: int) -> None:
-        """Forget a ledger and its entries."""
+        """Forget a ledger and its entries, but not that it was fenced."""
+        record = self.ledger(ledger)
+        if record is not None and record.fenced and not self.was_fenced(ledger):
+            self._keep_fence(ledger)
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
         for rows, family in ((self.runs(ledger), self._in_entries), (self.repeats(ledger), self._in_repeats)):
             for row in rows:
                 self.drop(row)
             self._batch.delete_range(start, end, family)
         self._batch.delete(start, self._in_ledgers)
+
+    def _keep_fence(self, ledger: int) -> None:
+        self._batch.put(_DELETED + _NUMBER.pack(ledger), b"", self._in_bookie)
+        self._tombstones += 1
+        if self._tombstones > MOST_TOMBSTONES:
+            lowest = min(next(self._deleted(), ledger), ledger)
+            self._batch.delete(_DELETED + _NUMBER.pack(lowest), self._in_bookie)
+            self._tombstones -= 1
 
     def commit(self, sequence: int, file: int) -> None:
         """Apply what was put. A restart replays from record `sequence` on, which is not before journal file `file`."""
@@ -178,6 +212,10 @@ class Index:
         """A ledger's record."""
         value = self._ledgers.get(ledger_key(ledger))
         return None if value is None else LedgerRecord.decode(value)
+
+    def was_fenced(self, ledger: int) -> bool:
+        """Whether the ledger was fenced when it was deleted, as far as that is remembered."""
+        return self._bookie.get(_DELETED + _NUMBER.pack(ledger)) is not None
 
     def ledger_ids(self) -> list[int]:
         """All ledgers, rising."""
@@ -239,6 +277,14 @@ class Index:
         if not rows.valid() or rows.key()[:1] != _SEQUENCE:
             return 0, 0
         return _NUMBER.unpack_from(rows.key(), 1)[0], _NUMBER.unpack(rows.value())[0]
+
+    def _deleted(self) -> Iterator[int]:
+        """Deleted ledgers whose fence is remembered, rising."""
+        rows = self._bookie.iter()
+        rows.seek(_DELETED)
+        while rows.valid() and (key := rows.key())[:1] == _DELETED:
+            yield _NUMBER.unpack_from(key, 1)[0]
+            rows.next()
 
     def _live(self) -> dict[int, int]:
         found, rows = {}, self._bookie.iter()

@@ -31,6 +31,7 @@ BATCH = 100
 WINDOW = 4000
 UNDER_WAY = 1000
 HOLE = 50
+RETENTION_MS = 3600 * 1000
 BEHIND = 20  # batches after which holes are filled, where ledgers are to be trimmed
 CONFIG = ManagedLedgerConfig(
     ensemble_size=3,
@@ -44,7 +45,6 @@ CONFIG = ManagedLedgerConfig(
     retention_size_in_mb=-1,
 )
 CLIENT = ClientConfig(add_timeout_s=5.0, connect_timeout_s=2.0)
-SESSION_S = 4.0
 RECOVERING = "close recovered ledger"
 CHANGING = "change ensemble"
 
@@ -56,21 +56,23 @@ class Load:
     rate: int = 0  # entries a second
     size: int = 0  # bytes of an entry
     window: int = WINDOW  # entries under way
-    trim: bool = False  # consumed ledgers go
+    trim: bool = False  # consumed ledgers go, after an hour or past `keep_mb`
+    keep_mb: int = 0
     entries_per_ledger: int = 3000
     cursor_flushes: float = 0.0  # a second; 0: as they come
+    session_s: float = 4.0
+    add_timeout_s: float = 5.0
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def config(self) -> ManagedLedgerConfig:
         """The topic's."""
-        kept = 0 if self.trim else -1
         return replace(
             CONFIG,
             max_entries_per_ledger=self.entries_per_ledger,
             throttle_mark_delete=self.cursor_flushes,
-            retention_time_ms=kept,
-            retention_size_in_mb=kept,
+            retention_time_ms=(RETENTION_MS if self.keep_mb else 0) if self.trim else -1,
+            retention_size_in_mb=self.keep_mb if self.trim else -1,
         )
 
     def encode(self) -> str:
@@ -128,10 +130,10 @@ class Owner:
         loop = asyncio.get_running_loop()
         self.failed = loop.create_future()
         loop.add_reader(0, self._command)
-        config = self.load.config
+        config, client = self.load.config, replace(CLIENT, add_timeout_s=self.load.add_timeout_s)
         try:
             async with mledger.open_cluster(
-                url, config=config, client=CLIENT, session_timeout=SESSION_S, now_ms=self.now_ms
+                url, config=config, client=client, session_timeout=self.load.session_s, now_ms=self.now_ms
             ) as cluster:
                 topic = await cluster.open_topic(TOPIC, create=True, on_step=self.step)
                 cursors = [await topic.open_cursor(name, initial="earliest") for name in (CUMULATIVE, HOLES)]

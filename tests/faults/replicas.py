@@ -14,6 +14,7 @@ from metastore.store import MetadataReader
 
 _DIGEST = make_digest(DigestType.CRC32C, b"")
 _BATCH_BYTES = 1 << 20
+_ANSWER_S = 10.0
 
 Address = tuple[str, int]
 
@@ -54,8 +55,13 @@ async def _read(found: Copies, bookie: str, address: Address, ledger_id: int, fi
     try:
         while entry <= last:
             writer.write(wire.encode_batch_read(ledger_id, entry, 1, 0, _BATCH_BYTES))
-            head = await reader.readexactly(4)
-            response = wire.decode_response(head + await reader.readexactly(int.from_bytes(head, "big")))
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    head = await reader.readexactly(4)
+                    body = await reader.readexactly(int.from_bytes(head, "big"))
+            except TimeoutError:
+                raise TimeoutError(f"bookie {bookie} does not answer a read of {ledger_id}:{entry}") from None
+            response = wire.decode_response(head + body)
             if response.error != Code.OK:
                 assert response.error in (Code.NO_ENTRY, Code.NO_LEDGER, Code.IO_ERROR), response
                 entry += 1

@@ -12,16 +12,13 @@ from tests.faults.soak.damage import TMPFS_MB, fill_disk, flip_in_index, flip_in
 from tests.faults.soak.progress import Progress
 from tests.faults.soak.proxy import Link, Proxies
 from tests.faults.soak.report import Row, mib
-from tests.faults.soak.stage import Stage
+from tests.faults.soak.stage import LONG, Pace, Stage
 from tests.faults.soak.world import disk_used, running
 from tests.support.aio import run
 from tests.support.bookies import SMALL, BookieFailed
 
-BEYOND_S = 7.0
-"""Longer than every time-out of owners (sessions 4 s, adds 5 s) and bookies (sessions 4 s)."""
-A_WHILE_S = 2.0
 DAY_MS = 24 * 3600 * 1000
-FLIPS = 300
+FLIPS = 4
 ARGUMENTS = (*SMALL, "--gc-interval", "5")
 _CHECK_S = 600.0
 
@@ -37,10 +34,10 @@ def owner_frozen(stage: Stage) -> None:
     """SIGSTOP of the owner beyond every time-out; it goes on, or finds that it may not."""
     stage.owner.freeze()
     try:
-        stage.owner.for_seconds(BEYOND_S)
+        stage.owner.for_seconds(stage.pace.beyond_s)
     finally:
         stage.owner.thaw()
-    stage.hold(A_WHILE_S, may_end=True)
+    stage.hold(stage.pace.a_while_s, may_end=True)
 
 
 def owner_frozen_and_followed(stage: Stage) -> None:
@@ -48,7 +45,7 @@ def owner_frozen_and_followed(stage: Stage) -> None:
     stage.owner.freeze()
     before = stage.take_over()
     try:
-        stage.hold(A_WHILE_S)
+        stage.hold(stage.pace.a_while_s)
         before.thaw()
         _must_be_fenced(stage, before)
     finally:
@@ -72,33 +69,33 @@ def _must_be_fenced(stage: Stage, before: OwnerProcess) -> None:
             raise
     if before.owner.ended is None or before.owner.ended[0] != "ManagedLedgerFenced":
         raise OwnerEnded(f"the owner before was not fenced: {before.owner.ended}")
-    stage.hold(A_WHILE_S / 4)
+    stage.hold(stage.pace.a_while_s / 4)
 
 
 def owner_session_expired(stage: Stage) -> None:
     """The owner's ZooKeeper is out of its reach until its session has expired."""
     with stage.link(stage.sessions, Link.HALF_OPEN):
-        stage.hold(BEYOND_S, may_end=True)
+        stage.hold(stage.pace.beyond_s, may_end=True)
 
 
 def owner_cut_from_zookeeper(stage: Stage) -> None:
     """The owner's connections to ZooKeeper are reset for a moment: its session lives."""
     with stage.link(stage.sessions, Link.CUT):
-        stage.hold(1.0)
+        stage.hold(stage.pace.session_s / 4, may_end=True)
 
 
 def clock_steps(stage: Stage) -> None:
     """The owner's clock goes a day forward, two back, and one forward again."""
     for ms in (DAY_MS, -2 * DAY_MS, DAY_MS):
         stage.owner.step_clock(ms)
-        stage.hold(A_WHILE_S / 2)
+        stage.hold(stage.pace.a_while_s / 2)
 
 
 def bookie_killed(stage: Stage) -> None:
     """kill -9 of a bookie."""
     number = stage.pick()
     stage.world.bookies.kill(number)
-    stage.hold(A_WHILE_S)
+    stage.hold(stage.pace.a_while_s)
     stage.world.bookies.restart(number)
 
 
@@ -107,7 +104,7 @@ def bookie_frozen(stage: Stage) -> None:
     number = stage.pick()
     stage.world.bookies.freeze(number)
     try:
-        stage.hold(BEYOND_S)
+        stage.hold(stage.pace.beyond_s)
     finally:
         stage.world.bookies.thaw(number)
 
@@ -117,7 +114,7 @@ def journal_torn(stage: Stage) -> None:
     number = stage.pick_with_entries()
     stage.world.bookies.kill(number)
     tear_journal(stage.world.bookies[number].directory)
-    stage.hold(A_WHILE_S / 2)
+    stage.hold(stage.pace.a_while_s / 2)
     stage.world.bookies.restart(number)
 
 
@@ -132,6 +129,7 @@ def entries_flipped(stage: Stage) -> None:
     finally:
         for flip in flips:
             flip.back()
+    stage.world.bookies.restart(number)  # it has damaged entries in memory
     stage.reopen()
 
 
@@ -162,7 +160,7 @@ def _start_damaged(stage: Stage, number: int, mend: Callable[[], object]) -> Non
         if "event=failed" not in refused.log.splitlines()[-1]:
             raise
         stage.saw["a bookie refused to start on damaged files"] += 1
-    stage.hold(A_WHILE_S)
+    stage.hold(stage.pace.a_while_s)
     if bookie.running:
         stage.saw["a bookie served with damaged files"] += 1
         bookie.kill()
@@ -176,12 +174,12 @@ def disk_full(stage: Stage) -> None:
     bookie = stage.world.bookies[number]
     ballast = fill_disk(bookie.directory)
     try:
-        stage.hold(BEYOND_S)
+        stage.hold(stage.pace.beyond_s)
     finally:
         ballast.unlink()
     if bookie.running:
         stage.saw["a bookie outlived its full disk"] += 1
-        stage.hold(A_WHILE_S)
+        stage.hold(stage.pace.a_while_s)
     else:
         stage.saw["a bookie ended on its full disk"] += 1
         bookie.wait()
@@ -191,20 +189,20 @@ def disk_full(stage: Stage) -> None:
 def link_half_open(stage: Stage) -> None:
     """Nothing passes between the owner and a bookie, and nobody is told."""
     with stage.link([stage.links[stage.pick()]], Link.HALF_OPEN):
-        stage.hold(BEYOND_S)
+        stage.hold(stage.pace.beyond_s)
 
 
 def link_deaf(stage: Stage) -> None:
     """A bookie gets what it is sent; its answers come too late."""
     with stage.link([stage.links[stage.pick()]], Link.DEAF):
-        stage.hold(BEYOND_S)
-    stage.hold(A_WHILE_S / 2)
+        stage.hold(stage.pace.beyond_s)
+    stage.hold(stage.pace.a_while_s / 2)
 
 
 def link_slow(stage: Stage) -> None:
     """Every packet to and from a bookie takes long."""
     with stage.link([stage.links[stage.pick()]], Link.SLOW):
-        stage.hold(A_WHILE_S)
+        stage.hold(stage.pace.a_while_s)
 
 
 def link_cut(stage: Stage) -> None:
@@ -212,17 +210,17 @@ def link_cut(stage: Stage) -> None:
     number = stage.pick()
     for _ in range(3):
         with stage.link([stage.links[number]], Link.CUT):
-            stage.hold(A_WHILE_S / 4)
-        stage.hold(A_WHILE_S / 4)
+            stage.hold(stage.pace.a_while_s / 4)
+        stage.hold(stage.pace.a_while_s / 4)
 
 
 def leader_killed(stage: Stage) -> None:
     """kill -9 of ZooKeeper's leader."""
     leader = stage.world.zookeeper.leader
     leader.kill()
-    stage.hold(A_WHILE_S, may_end=True)
+    stage.hold(stage.pace.a_while_s, may_end=True)
     leader.restart()
-    stage.hold(A_WHILE_S / 2, may_end=True)
+    stage.hold(stage.pace.a_while_s / 2, may_end=True)
 
 
 def leader_frozen(stage: Stage) -> None:
@@ -230,10 +228,10 @@ def leader_frozen(stage: Stage) -> None:
     leader = stage.world.zookeeper.leader
     leader.freeze()
     try:
-        stage.hold(BEYOND_S, may_end=True)
+        stage.hold(stage.pace.beyond_s, may_end=True)
     finally:
         leader.thaw()
-    stage.hold(A_WHILE_S / 2, may_end=True)
+    stage.hold(stage.pace.a_while_s / 2, may_end=True)
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -258,7 +256,7 @@ FAULTS: tuple[Fault, ...] = (
     leader_killed,
     leader_frozen,
 )
-MAY_END_OWNER: frozenset[Fault] = frozenset(
+OF_SESSIONS: frozenset[Fault] = frozenset(
     {owner_frozen, owner_session_expired, leader_killed, leader_frozen, owner_cut_from_zookeeper}
 )
 """Faults of sessions: an owner may find that it is one no more, and end."""
@@ -279,16 +277,20 @@ class Hostile:
     checked: Checked = field(default_factory=Checked)
 
 
-def run_hostile(where: Path | None, *, rounds: int, seed: int, faults: tuple[Fault, ...] = FAULTS) -> Hostile:
+def run_hostile(
+    where: Path | None, *, rounds: int, seed: int, faults: tuple[Fault, ...] = FAULTS, pace: Pace = LONG
+) -> Hostile:
     """Each fault once a round, in an order of its own; HistoryBroken, OwnerEnded or TimeoutError if one does harm."""
     done, progress = Hostile(), Progress("hostile")
     order = random.Random(seed)
-    with running(where, arguments=ARGUMENTS, small_disk_mb=TMPFS_MB if disk_full in faults else 0) as world:
+    arguments = (*ARGUMENTS, "--session-timeout", str(pace.session_s))
+    small_disk_mb = TMPFS_MB if disk_full in faults else 0
+    with running(where, arguments=arguments, small_disk_mb=small_disk_mb) as world:
         if disk_full in faults and not world.has_small_disk:
             done.left_out = ("disk_full: no file system can be mounted here",)
             faults = tuple(fault for fault in faults if fault is not disk_full)
         proxies = Proxies()
-        stage = Stage(world, proxies, seed)
+        stage = Stage(world, proxies, seed, pace)
         try:
             for number in range(rounds):
                 for fault in order.sample(faults, len(faults)):
@@ -310,7 +312,7 @@ def _do(stage: Stage, fault: Fault) -> None:
     """One fault, and back to work; what goes wrong is told with the fault's name."""
     try:
         fault(stage)
-        stage.settle(may_end=fault in MAY_END_OWNER)
+        stage.settle(of_session=fault in OF_SESSIONS)
     except Exception as error:
         error.add_note(f"during or after the fault {fault.__name__}: {(fault.__doc__ or '').strip()}")
         raise

@@ -24,7 +24,7 @@ FRAME = 64
 MOST_AMPLIFICATION = 2.5
 MOST_EXTRA = 0.2
 GIVEN_BACK_S = 60.0
-ARGUMENTS = ("--min-free-mb", "64", "--session-timeout", "4", "--gc-interval", "15")
+ARGUMENTS = ("--min-free-mb", "64", "--session-timeout", "4")
 _PAGE = 2000
 _RUN_S = 1800.0
 

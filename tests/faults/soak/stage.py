@@ -5,9 +5,10 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tests.faults.checker import HistoryBroken, Kind, Violation
-from tests.faults.owner import Load
+from tests.faults.owner import BATCH, Load
 from tests.faults.recorder import OwnerEnded, OwnerProcess
 from tests.faults.rounds import Rounds
 from tests.faults.soak.damage import has_entries
@@ -15,25 +16,54 @@ from tests.faults.soak.proxy import Link, Proxies, Proxy
 from tests.faults.soak.world import World
 
 SETTLED = 2000
-"""Entries acknowledged after a fault before the next one."""
 WITHIN_S = 60.0
 """By then a cluster that nothing is wrong with any more has to acknowledge entries again."""
 RATE = 3000
+KEEP_MB = 64
+"""Of consumed entries, so that there is much to compare after a round."""
 _ATTEMPTS = 20
+_STARVED = "session"
+_MOST_STARVED = 3
 _MAY_END = ("ManagedLedgerFenced", "OwnedElsewhere", "SessionExpired", "StoreUnavailable")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things last, in seconds: sessions of owners and bookies, adds until a bookie is given up, and faults.
+
+    `beyond_s` is longer than every time-out; `a_while_s` is what other faults take.
+    """
+
+    session_s: float
+    add_timeout_s: float
+    beyond_s: float
+    a_while_s: float
+    settled: int = SETTLED  # entries acknowledged after a fault before the next one
+
+
+LONG = Pace(session_s=4.0, add_timeout_s=5.0, beyond_s=7.0, a_while_s=2.0)
+SHORT = Pace(session_s=2.0, add_timeout_s=1.5, beyond_s=3.0, a_while_s=0.6, settled=500)
 
 
 class Stage:
     """One cluster under load; owners that end are followed by others."""
 
-    def __init__(self, world: World, proxies: Proxies, seed: int) -> None:
-        self.world, self.proxies = world, proxies
+    def __init__(self, world: World, proxies: Proxies, seed: int, pace: Pace = LONG) -> None:
+        self.world, self.proxies, self.pace = world, proxies, pace
         self.chance = random.Random(seed)
         self.rounds = Rounds(self._owner_url(), world.bookies, world.directory, seed)
         self.links = [proxies.before(bookie.address) for bookie in world.bookies]
         addresses = {b.bookie_id: link.address for b, link in zip(world.bookies, self.links, strict=True)}
-        self.load = Load(rate=RATE, trim=True, addresses=addresses)
+        self.load = Load(
+            rate=RATE,
+            trim=True,
+            keep_mb=KEEP_MB,
+            addresses=addresses,
+            session_s=pace.session_s,
+            add_timeout_s=pace.add_timeout_s,
+        )
         self.ended: Counter[str] = Counter()
+        self.starved = 0
         self.saw: Counter[str] = Counter()
         self.owner = self._open()
 
@@ -63,21 +93,31 @@ class Stage:
             except OwnerEnded as ended:
                 self.replace_ended(ended, may_end=may_end)
 
-    def settle(self, *, may_end: bool = False) -> None:
-        """Return when entries are acknowledged again; HistoryBroken when none are for a minute."""
+    def settle(self, *, of_session: bool = False) -> None:
+        """Return when entries are acknowledged again; TimeoutError when they are not for a minute.
+
+        After a fault of its session an owner may end when it rolls over: that is waited for.
+        """
+        entries = self.load.entries_per_ledger + BATCH if of_session else 0
         until = time.monotonic() + WITHIN_S
         while True:
             try:
-                self.owner.acknowledge_more(SETTLED, within=max(0.0, until - time.monotonic()))
+                self.owner.acknowledge_more(max(entries, self.pace.settled), within=max(0.0, until - time.monotonic()))
                 return
             except OwnerEnded as ended:
-                self.replace_ended(ended, may_end=may_end)
+                self.replace_ended(ended, may_end=of_session)
 
     def replace_ended(self, ended: OwnerEnded, *, may_end: bool) -> None:
         """Open the topic anew after its owner ended by itself; OwnerEnded if nothing gave it cause to."""
         error = self.owner.owner.ended
-        if not may_end or error is None or error[0] not in _MAY_END:
+        if error is None or error[0] not in _MAY_END:
             raise ended
+        if not may_end:
+            if _STARVED not in error[1]:
+                raise ended
+            self.starved += 1  # a machine with more to do than it can lets sessions expire by itself
+            if self.starved > _MOST_STARVED:
+                raise ended
         self.ended[error[0]] += 1
         self.owner.close()
         self.owner = self._open()

@@ -20,7 +20,7 @@ MOST_GROWTH = 1 << 20
 """Bytes a minute that a process may grow by."""
 WARM_UP = 0.3
 """Share of the run after which memory is looked at: caches and memtables fill before."""
-ARGUMENTS = ("--min-free-mb", "64", "--session-timeout", "4", "--gc-interval", "15")
+ARGUMENTS = ("--min-free-mb", "64", "--session-timeout", "4")
 _SAMPLE_S = 2.0
 
 
