@@ -6,6 +6,7 @@ from cli.context import Session, session_options
 from cli.errors import FAILED, OK
 from cli.output import Record, Table, columns, fields
 from cli.snapshot_export import export_command
+from cli.snapshot_questions import ask, diff
 from snapshot.exports.directory import SnapshotDirectory, find_snapshot, local_directory
 from snapshot.exports.manifest import iso
 from snapshot.exports.verifying import verify_snapshot
@@ -16,7 +17,8 @@ def snapshot() -> None:
     """Write snapshots of a cluster's metadata as tables, and look at them."""
 
 
-snapshot.add_command(export_command)
+for each in (export_command, diff, ask):
+    snapshot.add_command(each)
 
 
 @snapshot.command("list", epilog="Example: mledger snapshot list /backup/metadata")

@@ -114,6 +114,11 @@ def local_directory(text: str) -> Path:
     return Path(text)
 
 
+def hadoop_path(path: Path) -> str:
+    """A path of this machine as Spark wants it, which takes percent signs as they are."""
+    return f"file://{path.absolute()}"
+
+
 def find_snapshot(text: str) -> tuple[Path, Manifest]:
     """The snapshot at a path: its own directory, or the newest in a directory of snapshots. SnapshotNotFound."""
     path = local_directory(text)

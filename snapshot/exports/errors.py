@@ -37,3 +37,7 @@ class InvalidManifest(ExportError):
 
 class FormatNotInstalled(ExportError):
     """What writes this format, or answers questions, is not installed."""
+
+
+class UnknownQuestion(ExportError):
+    """There is no such question, or it needs a snapshot before."""

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from snapshot.assembling import TABLES
-from snapshot.exports.directory import SnapshotDirectory
+from snapshot.exports.directory import SnapshotDirectory, hadoop_path
 from snapshot.exports.errors import ExportError, FormatNotInstalled
 from snapshot.exports.exporting import Asked, Exported, Progress, begin, finish, ignore_progress, kept_steps
 from snapshot.exports.files import record_of
@@ -107,7 +107,7 @@ def _write(session: Any, options: Mapping[str, str], table: str, tables: Path, f
     place = tables / table
     try:
         frame = session.read.format("mledger").options(**options).load(table)
-        frame.write.format(file_format).mode("overwrite").save(place.absolute().as_uri())
+        frame.write.format(file_format).mode("overwrite").save(hadoop_path(place))
     except PySparkException as error:
         raise ExportError(f"Spark could not write the table {table}: {_first_line(error)}") from None
     done: Done = []

@@ -1,10 +1,13 @@
 """Snapshots for tests: a cluster of every kind of node on a real server, exports of it, and what they hold."""
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metastore.url import open_store
 from snapshot.assembling import TABLES
-from snapshot.exports.directory import find_snapshot
+from snapshot.exports.directory import SnapshotDirectory, find_snapshot
+from snapshot.exports.files import write_batches, write_empty
+from snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
 from tests.support import tables, varied_cluster
 from tests.support.aio import run
 
@@ -33,3 +36,19 @@ def rows_of(path, table):
 def all_rows(path):
     """The rows of all tables by table."""
     return {table: rows_of(path, table) for table in TABLES}
+
+
+def write_snapshot(to, name, time, **rows):
+    """A snapshot of these rows, given by table as dicts of some columns; `time` is a datetime. Its path."""
+    directory = SnapshotDirectory(to)
+    place = directory.unfinished(name) / "tables"
+    files = []
+    for table, known in TABLES.items():
+        batches = pa.Table.from_pylist(rows.get(table, []), schema=known.schema).to_batches()
+        written = write_batches([(table, batch) for batch in batches if batch.num_rows], place, "part-0")
+        files += written or [write_empty(place, table)]
+    time_ms = int(time.timestamp() * 1000)
+    request = request_of({"metadata": "zk://127.0.0.1:1"}, "pyarrow", "parquet")
+    manifest = Manifest(name, time_ms, None, request, time_ms, time_ms, (), tables_of(files))
+    directory.publish(name, encode_manifest(manifest))
+    return directory.place(name)

@@ -1,4 +1,4 @@
-"""Where MLEDGER_CI is set, a test that needs Maven, Java, strace or Docker fails instead of being skipped."""
+"""Where MLEDGER_CI is set, a test that needs Maven, strace, Docker or the like fails instead of being skipped."""
 
 import os
 from collections.abc import Generator
@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-NEVER_SKIPPED = ("interop", "strace", "containers")
+NEVER_SKIPPED = ("browser", "interop", "strace", "containers")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, pytest.TestReport]:
-    """Turn a skip of a test marked interop, strace or containers into a failure."""
+    """Turn a skip of a test marked so into a failure."""
     report: pytest.TestReport = yield
     if os.environ.get("MLEDGER_CI") and report.skipped and any(item.get_closest_marker(m) for m in NEVER_SKIPPED):
         report.outcome = "failed"

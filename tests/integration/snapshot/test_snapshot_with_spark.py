@@ -1,11 +1,15 @@
-"""Spark writes the snapshot that is written without it."""
+"""Spark writes the snapshot that is written without it, and answers questions about snapshots alike."""
 
 import pytest
 
 from metastore.launcher import ZooKeeperServer
+from snapshot.exports.errors import FormatNotInstalled
+from snapshot.exports.spark import DELTA, check_format
+from snapshot.questions import CHANGES, QUESTIONS, create_views, open_snapshots
 from tests.support import tables
 from tests.support.cli import answer
 from tests.support.exports import all_rows, write_varied_cluster
+from tests.support.questioned import write_both
 from tests.support.spark import spark
 
 __all__ = ["spark"]
@@ -35,3 +39,23 @@ def test_a_snapshot_by_spark_is_verified_and_listed_like_any(exported):
     assert answer("snapshot", "verify", path)["whole"]
     (listed,) = answer("snapshot", "list", path)
     assert (listed["engine"], listed["format"]) == ("spark", "parquet")
+
+
+@pytest.fixture(scope="module")
+def questioned(spark, tmp_path_factory):
+    """Spark's views of two snapshots, and the same asked without Spark."""
+    before, now = write_both(tmp_path_factory.mktemp("questioned-by-spark"))
+    create_views(spark, str(now), str(before))
+    with open_snapshots(str(now), str(before)) as snapshots:
+        yield snapshots
+
+
+@pytest.mark.parametrize("name", [*QUESTIONS, *CHANGES])
+def test_a_question_has_the_same_answer_in_spark(spark, questioned, name):
+    found = [row.asDict() for row in spark.table(name).collect()]
+    assert found == questioned.ask((QUESTIONS | CHANGES)[name]).to_pylist()
+
+
+def test_delta_is_refused_where_it_is_not_installed():
+    with pytest.raises(FormatNotInstalled, match="pip install delta-spark"):
+        check_format(DELTA)

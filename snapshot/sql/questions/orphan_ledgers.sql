@@ -1,0 +1,14 @@
+-- Orphan ledgers
+-- Ledgers of managed ledgers that no topic and no cursor names, older than an hour: a younger one may not be listed yet.
+-- Candidates only: what is being created or deleted is recorded elsewhere; `mledger ledgers check` looks again. To be
+-- asked of a snapshot of the whole cluster.
+select l.ledger_id, l.managed_ledger, l.cursor, l.state, l.length,
+       unix_seconds(now.time) - unix_seconds(coalesce(l.ctime, l.created)) as age_s
+from ledgers l
+cross join snapshot now
+where l.managed_ledger is not null
+  and coalesce(l.custom_metadata['component'], 'managed-ledger') = 'managed-ledger'
+  and unix_seconds(now.time) - unix_seconds(coalesce(l.ctime, l.created)) >= 3600
+  and not exists (select 1 from topic_ledgers t where t.ledger_id = l.ledger_id)
+  and not exists (select 1 from cursors c where c.cursor_ledger_id = l.ledger_id)
+order by l.ledger_id

@@ -1,0 +1,18 @@
+-- Retention that never bites
+-- Topics that hold ledgers which every subscription has consumed, and that have never dropped one: their first ledger is
+-- as old as they are, within a minute. Either retention is longer than it looks, or nobody trims them.
+with consumed as (
+    select l.topic, l.managed_ledger, count(*) as ledgers, cast(sum(l.size) as bigint) as bytes,
+           min(l.closed) as closed
+    from ledger_sizes l
+    join (select managed_ledger, min(from_ledger_id) as from_ledger_id from cursor_needs group by managed_ledger) n
+      on n.managed_ledger = l.managed_ledger and l.ledger_id < n.from_ledger_id
+    group by l.topic, l.managed_ledger
+)
+select c.topic, c.ledgers, c.bytes, unix_seconds(now.time) - unix_seconds(c.closed) as consumed_at_most_s
+from consumed c
+cross join snapshot now
+join topics t on t.managed_ledger = c.managed_ledger
+join ledgers b on b.ledger_id = t.first_ledger_id
+where abs(unix_seconds(coalesce(b.ctime, b.created)) - unix_seconds(t.created)) <= 60
+order by c.bytes desc, c.topic

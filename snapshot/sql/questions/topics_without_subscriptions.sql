@@ -1,0 +1,7 @@
+-- Topics without subscriptions
+-- Nothing reads them; what they hold goes by retention alone.
+select t.topic, t.ledgers, t.entries, t.size as bytes, unix_seconds(now.time) - unix_seconds(t.created) as age_s
+from topics t
+cross join snapshot now
+where t.cursors = 0
+order by bytes desc, t.topic
