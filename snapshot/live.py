@@ -5,7 +5,7 @@ Only a MetadataReader is used: nothing can be written (M9).
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 from metastore.errors import NodeNotFound
@@ -111,7 +111,7 @@ class LiveNodes:
         flat = [self._root] if any(FLAT_LEDGER.fullmatch(name) for name in names) else []
         return flat + sorted(await self._below(short, _FOLDER)) + sorted(level)
 
-    async def ledgers(self, share: LedgerShare) -> AsyncIterator[Nodes]:
+    async def ledgers(self, share: LedgerShare) -> AsyncGenerator[Nodes, None]:
         """The nodes of a share of ledgers, in lists."""
         for folder in share.folders:
             names = await self._children(folder)
@@ -122,7 +122,7 @@ class LiveNodes:
 
     async def topics(
         self, share: TopicShare, *, topics: bool, cursors: bool, together: bool = False
-    ) -> AsyncIterator[Nodes]:
+    ) -> AsyncGenerator[Nodes, None]:
         """The nodes of a share of topics, in lists; `together`: each topic in the same list as all its cursors."""
         for part in share.ranges:
             paths = await self._topics_in(part)
@@ -134,7 +134,7 @@ class LiveNodes:
                     async for nodes in lists:
                         yield nodes
 
-    async def _topics_at(self, paths: Sequence[str], topics: bool, cursors: bool) -> AsyncIterator[Nodes]:
+    async def _topics_at(self, paths: Sequence[str], topics: bool, cursors: bool) -> AsyncGenerator[Nodes, None]:
         if topics:
             async for nodes in self._read(Kind.TOPIC, paths):
                 yield nodes
@@ -144,7 +144,7 @@ class LiveNodes:
             async for nodes in self._read(Kind.CURSOR, below):
                 yield nodes
 
-    async def kinds(self, share: KindShare) -> AsyncIterator[Nodes]:
+    async def kinds(self, share: KindShare) -> AsyncGenerator[Nodes, None]:
         """All nodes of the kinds of a share, in lists."""
         for kind in sorted(share.kinds):
             async for nodes in self._read(kind, await self._paths_of(kind)):
@@ -216,7 +216,7 @@ class LiveNodes:
     async def _children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         return await self._in_steps(self._store.children_many, paths)
 
-    async def _read(self, kind: Kind, paths: Sequence[str]) -> AsyncIterator[Nodes]:
+    async def _read(self, kind: Kind, paths: Sequence[str]) -> AsyncGenerator[Nodes, None]:
         start = 0
         while start < len(paths):
             step = min(self._steps.get(kind, FIRST_NODES), self._pace.at_once())
@@ -246,7 +246,7 @@ def next_step(nodes: Nodes) -> int:
     return max(1, min(NODES_AT_ONCE, BYTES_AT_ONCE * max(1, len(nodes)) // max(1, size)))
 
 
-async def read_ahead(lists: AsyncIterator[T]) -> AsyncIterator[T]:
+async def read_ahead(lists: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
     """What `lists` gives, the next being asked for while one is worked on."""
     following = asyncio.ensure_future(_next(lists))
     try:
@@ -260,6 +260,7 @@ async def read_ahead(lists: AsyncIterator[T]) -> AsyncIterator[T]:
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+        await lists.aclose()
 
 
 async def _next(lists: AsyncIterator[T]) -> T | None:

@@ -7,8 +7,8 @@ Both readers run a loop of their own: call them where none runs.
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 from metastore.paths import MANAGED_LEDGERS
@@ -93,14 +93,17 @@ async def _read_live(
                         assembly.add_item(item)
                     yield list(assembly.full())
         else:
-            async for found in read_ahead(_nodes(nodes, share, wanted)):
-                for kind, node in found:
-                    assembly.add(kind, node)
-                yield list(assembly.full())
+            async with aclosing(read_ahead(_nodes(nodes, share, wanted))) as lists:
+                async for found in lists:
+                    for kind, node in found:
+                        assembly.add(kind, node)
+                    yield list(assembly.full())
     yield list(assembly.rest())
 
 
-def _nodes(nodes: LiveNodes, share: TopicShare | LedgerShare | KindShare, wanted: Wanted) -> AsyncIterator[Nodes]:
+def _nodes(
+    nodes: LiveNodes, share: TopicShare | LedgerShare | KindShare, wanted: Wanted
+) -> AsyncGenerator[Nodes, None]:
     if isinstance(share, TopicShare):
         kinds = kinds_of(wanted) & TOPIC_KINDS
         return nodes.topics(share, topics=Kind.TOPIC in kinds, cursors=Kind.CURSOR in kinds)

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from metastore.ledger_metadata import NOT_KEPT, LedgerMetadata, LedgerState
+from snapshot.decoding import CURSOR, MANAGED_LEDGER
 from snapshot.found import Ledger
 from snapshot.places import TopicKey
 from snapshot.tables.columns import INT, LONG, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
@@ -42,9 +43,9 @@ LEDGERS: Table[Ledger] = Table(
             "managed_ledger",
             TEXT,
             "the managed ledger that its custom metadata names",
-            lambda row: row.custom.get("pulsar/managed-ledger"),
+            lambda row: row.custom.get(MANAGED_LEDGER),
         ),
-        Column("cursor", TEXT, "the cursor, if it is a cursor ledger", lambda row: row.custom.get("pulsar/cursor")),
+        Column("cursor", TEXT, "the cursor, if it is a cursor ledger", lambda row: row.custom.get(CURSOR)),
         *node_columns(),
         Column("state", TEXT, "OPEN, IN_RECOVERY or CLOSED", attrgetter("metadata.state.name")),
         Column("ensemble_size", INT, "bookies at a time", attrgetter("metadata.ensemble_size")),

@@ -161,6 +161,17 @@ def test_looking_for_states_without_bookies_loses_no_row(written, live):
         assert row["snapshot_ledger_id"] == stored["snapshot_ledger_id"]
 
 
+@pytest.mark.parametrize("options", [{"metadata": "{url}"}, {"metadata": "{url}", "state": "recovered"}])
+def test_a_reading_may_be_left_off(written, options, caplog, recwarn, monkeypatch):
+    monkeypatch.setattr("snapshot.assembling.BATCH_ROWS", 4)
+    given = {name: value.format(url=written.url) for name, value in options.items()}
+    batches = read_tables(parse_options(given), {"topics": None, "cursors": None})
+    assert next(batches)[1].num_rows
+    batches.close()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+    assert not recwarn.list
+
+
 def test_nothing_is_written(written):
     async def zxids():
         async with await open_reader(written.server.url) as reader:
