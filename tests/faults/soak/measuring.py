@@ -77,7 +77,7 @@ class DiskProbe(threading.Thread):
 
 @dataclass
 class Sampler:
-    """Memory of processes and disk of directories, each as (seconds, bytes)."""
+    """Resident memory of processes, without pages of files they have mapped, and disk: each as (seconds, bytes)."""
 
     pids: Mapping[str, int]
     disks: Mapping[str, Callable[[], int]]
@@ -87,7 +87,8 @@ class Sampler:
     def sample(self, seconds: float) -> None:
         """Take one of each."""
         for name, pid in self.pids.items():
-            self.memory.setdefault(name, []).append((seconds, float(psutil.Process(pid).memory_info().rss)))
+            found = psutil.Process(pid).memory_info()
+            self.memory.setdefault(name, []).append((seconds, float(found.rss - found.shared)))
         for name, used in self.disks.items():
             self.disk.setdefault(name, []).append((seconds, float(used())))
 
