@@ -229,7 +229,7 @@ class Cluster:
         """
         return self._services.upkeep.run_due()
 
-    async def delete_topic(self, name: str, *, take_over: bool = True) -> None:
+    async def delete_topic(self, name: str, *, take_over: bool = True, on_step: StepHook = ignore_steps) -> None:
         """Delete the topic with its cursors and ledgers (M8); TopicNotFound, OwnedElsewhere without `take_over`."""
         topic = TopicName.parse(name)
         managed_ledger = self._open.pop(topic.managed_ledger_name, None)
@@ -240,7 +240,7 @@ class Cluster:
         await check_owner(
             self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
         )
-        await delete_managed_ledger(self._store, self._bookkeeper, topic.managed_ledger_name)
+        await delete_managed_ledger(self._store, self._bookkeeper, topic.managed_ledger_name, on_step)
 
     async def topics(self, prefix: str = "") -> list[str]:
         """Names of all topics, sorted; with `prefix` those of a tenant or tenant/namespace."""

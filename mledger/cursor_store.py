@@ -90,6 +90,7 @@ class CursorStore:
         if znode is None:
             raise AckStateTooLarge(f"cursor {name} cannot be created: its properties do not fit its record")
         store = cls(name, cursor_path(context.record.name, name), context, znode, 0)
+        context.factory.on_step("create cursor")
         await context.record.guarded(Create(store.path, encode_managed_cursor_info(znode)))
         return store
 
@@ -172,6 +173,7 @@ class CursorStore:
             old = self.ledger_id
             self._context.factory.on_step("delete cursor")
             await self._context.record.guarded(Delete(self.path, self._version), self._deletions(old))
+            self._context.factory.on_step("cursor deleted")
             self._removed = True
             await self.abandon()
             self._delete_old(old)
@@ -241,6 +243,7 @@ class CursorStore:
             operations += self._deletions(self.ledger_id)
             if writer is not None:
                 operations.append(self._context.factory.listed(writer.ledger_id))
+        self._context.factory.on_step("write cursor record")
         try:
             await self._context.record.guarded(Put(self.path, data, self._version), operations)
         except StoreUnavailable:

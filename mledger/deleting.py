@@ -9,13 +9,15 @@ from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Delete, MetadataStore, Operation
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledger_records import deletion_record, ensure_folders
-from mledger.replaying import replay
+from mledger.replaying import StepHook, ignore_steps, replay
 from mledger.topic_record import TopicRecord
 
 CURSORS_AT_ONCE = 300
 
 
-async def delete_managed_ledger(store: MetadataStore, bookkeeper: BookKeeper, name: str) -> None:
+async def delete_managed_ledger(
+    store: MetadataStore, bookkeeper: BookKeeper, name: str, on_step: StepHook = ignore_steps
+) -> None:
     """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
 
     Cursors go first, some at a time; then, in one multi, the record goes and each ledger is recorded for deletion; then
@@ -38,14 +40,17 @@ async def delete_managed_ledger(store: MetadataStore, bookkeeper: BookKeeper, na
     try:
         while len(operations) > CURSORS_AT_ONCE:
             now, operations = operations[:CURSORS_AT_ONCE], operations[CURSORS_AT_ONCE:]
+            on_step("delete cursors")
             await store.multi([Check(record.path, record.version), *_flat(now)])
         ledgers = [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]
+        on_step("delete topic")
         await store.multi([*_flat(operations), Delete(record.path, record.version), *ledgers])
     except (BadVersion, NodeNotFound, NodeExists) as conflict:
         raise ManagedLedgerFenced(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"
         ) from None
-    await replay(bookkeeper, store, {})
+    on_step("topic deleted")
+    await replay(bookkeeper, store, {}, on_step=on_step)
 
 
 def _flat(groups: Sequence[Sequence[Operation]]) -> list[Operation]:

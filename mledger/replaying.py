@@ -94,11 +94,13 @@ async def replay(
     owners: Mapping[str, Claimant],
     *,
     given_up: Callable[[str], bool] = lambda _: False,
+    on_step: StepHook = ignore_steps,
 ) -> list[int]:
     """Finish what crashes left of the managed ledgers `owners`, and of ones that no longer exist; ledgers deleted.
 
-    `given_up` tells of one of `owners` whether it has stopped meanwhile: then nothing more of it is touched. Raises
-    what kept records or lists from being read, or a ledger from being deleted, after all were tried.
+    `given_up` tells of one of `owners` whether it has stopped meanwhile: then nothing more of it is touched. `on_step`
+    is for the others' records. Raises what kept records or lists from being read, or a ledger from being deleted, after
+    all were tried.
     """
     records = await read_records(store)
     in_hand = {name: frozenset(owner.in_hand) for name, owner in owners.items()}
@@ -120,7 +122,7 @@ async def replay(
             try:
                 if record.ledger_id in listed:
                     await remove_record(store, record.path)
-                elif await _finish(bookkeeper, store, record, owner):
+                elif await _finish(bookkeeper, store, record, owner, on_step):
                     deleted.append(record.ledger_id)
             except Exception as error:
                 errors.append(error)
@@ -131,9 +133,11 @@ async def replay(
     return sorted(deleted)
 
 
-async def _finish(bookkeeper: BookKeeper, store: MetadataStore, record: LedgerRecord, owner: Claimant | None) -> bool:
+async def _finish(
+    bookkeeper: BookKeeper, store: MetadataStore, record: LedgerRecord, owner: Claimant | None, on_step: StepHook
+) -> bool:
     """Delete a ledger that is listed nowhere and its record; whether there was one to delete."""
-    on_step = ignore_steps if owner is None else owner.on_step
+    on_step = on_step if owner is None else owner.on_step
     on_step("finish deletion")
     if record.path != deletion_path(record.ledger_id):
         if not await _claim(store, record, owner):

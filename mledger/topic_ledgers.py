@@ -106,7 +106,9 @@ class TopicLedgers:
                 info = plan_rollover(info, ended.end, self._now_ms()).info
             return RecordChange(replace(info, terminated=Position(last, entries - 1)))
 
+        self._factory.on_step("terminate")
         info = await self._record.update(plan)
+        self._factory.on_step("terminated")
         self._take_over()
         assert info.terminated is not None
         return info.terminated
