@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak proto fuzz clean
+.PHONY: help setup demo test lint bench soak docs proto fuzz clean
 PY := .venv/bin/python
 
 help: ## show what there is
@@ -29,6 +29,9 @@ soak: setup ## long and hostile runs, about 40 minutes; figures go to docs/relia
 
 fuzz: setup ## read damaged frames, records and files (INPUTS=10000000 SEED=1 NICE=0)
 	@$(PY) -m tests.fuzz --inputs $(or $(INPUTS),10000000) --seed $(or $(SEED),1) --nice $(or $(NICE),0)
+
+docs: setup ## build the documents as a site in docs/_build
+	@.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build
 
 proto: setup ## generate the protobuf modules again from proto/
 	@$(PY) tools/generate_protos.py

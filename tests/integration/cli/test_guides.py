@@ -1,0 +1,55 @@
+"""The guides in docs/: each example prints what it says, run in order in one shell on a real cluster."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.forked_commands import forked_commands
+from tests.support.transcripts import agrees, commands_of, script_of
+
+ROOT = Path(__file__).parents[3]
+GUIDES = ("tour.md",)
+EXAMPLES = [
+    pytest.param(guide, index, id=f"{guide} {command.name}")
+    for guide in GUIDES
+    for index, command in enumerate(commands_of((ROOT / "docs" / guide).read_text()))
+]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """Runs a guide once; the directory of what its examples printed."""
+    done: dict[str, Path] = {}
+
+    def run(guide: str) -> Path:
+        if guide not in done:
+            done[guide] = run_guide(guide, tmp_path_factory.mktemp("guide"))
+        return done[guide]
+
+    return run
+
+
+def run_guide(guide: str, place: Path) -> Path:
+    out, work, programs = (place / name for name in ("printed", "work", "programs"))
+    for directory in (out, work, programs):
+        directory.mkdir()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
+    with forked_commands(programs):
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        script = script_of(commands_of((ROOT / "docs" / guide).read_text()), out)
+        try:
+            subprocess.run(["bash", "-c", script], cwd=work, env=environment, timeout=110, check=False)
+        finally:
+            subprocess.run(["mledger", "down"], cwd=work, env=environment, capture_output=True, timeout=60, check=False)
+    return out
+
+
+@pytest.mark.parametrize(("guide", "index"), EXAMPLES)
+def test_an_example_of_a_guide_prints_what_it_says(printed, guide, index) -> None:
+    example = commands_of((ROOT / "docs" / guide).read_text())[index]
+    shown = (printed(guide) / f"{index}.out").read_text()
+    code = int((printed(guide) / f"{index}.code").read_text())
+    assert code == 0 or example.may_fail, shown
+    assert not example.shown or agrees(example.shown, shown), shown
