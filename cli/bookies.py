@@ -1,9 +1,11 @@
-"""`mledger bookies`: the bookies that are there, what each holds, and whether they are well; nothing is changed."""
+"""`mledger bookies`: the bookies that are there, what each holds, whether they are well, and how they are known."""
 
 import click
 
 from bookie.client.bookie_check import BookieFindings, Problem, Severity, plan_problems
+from cli.bookies_recovery import autorecovery, cluster, underreplicated
 from cli.context import Session, session_options
+from cli.cookies import cookie
 from cli.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
 from cli.looking import looking
 from cli.output import Column, Record, Table, Value, columns, fields
@@ -20,7 +22,11 @@ MIB = 1 << 20
 
 @click.group()
 def bookies() -> None:
-    """Look at the bookies and check them; nothing is changed."""
+    """Look at the bookies and check them; change their cookies and what auto-recovery may do."""
+
+
+for each in (autorecovery, cluster, cookie, underreplicated):
+    bookies.add_command(each)
 
 
 @bookies.command("list", epilog="Example: mledger bookies list")

@@ -1,4 +1,4 @@
-"""`mledger cursors skip|reset|clear|set-properties`: cursors moved by hand, with a plan first and an undo file.
+"""`mledger cursors skip|reset|clear|set-properties|delete`: cursors changed by hand, planned first, with an undo file.
 
 The plan is made by looking only. Carrying it out opens the topic as its owner, moves the cursor, and closes cleanly.
 The topic is opened with everything kept: what the cursor leaves behind is trimmed by its next owner, not here, so that
@@ -166,6 +166,53 @@ def set_properties(
         await opened.set_cursor_properties(plan_properties(current, dict(properties), removed))
 
     _run(Target(session, "cursors set-properties", TopicName.parse(topic), cursor, options, change), decide, do)
+
+
+@click.command(epilog="Example: mledger cursors delete orders billing --dry-run")
+@topic_argument
+@cursor_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def delete(session: Session, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Delete CURSOR of TOPIC, its record and its cursor ledger. Undoing creates it again where it stood."""
+    target = Target(session, "cursors delete", TopicName.parse(topic), cursor, options, change)
+    managed_ledger = target.topic.managed_ledger_name
+
+    async def plan(cluster: Looking) -> Change:
+        path = await _path(cluster, target)
+        before = await read_before(cluster.metadata, [path])
+        inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
+        inspected, _ = await inspector.cursor_on(str(target.topic), cursor)
+        found = inspected.plan
+        in_ledger = inspected.record is None or inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
+        unreadable = "" if found is not None else f"where the cursor stands, which cannot be read: {inspected.error}"
+        return Change(
+            command=target.command,
+            subject=f"{target.topic} {inspected.name}",
+            plan=Record(
+                fields(
+                    topic=str(target.topic),
+                    cursor=inspected.name,
+                    mark_delete=None if found is None else str(found.mark_delete),
+                    backlog=None if found is None else found.backlog,
+                    holes=None if found is None else found.acks.range_count,
+                )
+            ),
+            before=before,
+            managed_ledgers=(managed_ledger,),
+            cursors=(saved_cursor(path, found),) if in_ledger and found is not None else (),
+            lost=(unreadable,) if unreadable and in_ledger else (),
+        )
+
+    async def act(_: Change) -> Facts:
+        opening = keeping(options)
+        async with opened_topic(session.url, str(target.topic), opening, on_step=changing.on_step) as opened:
+            await opened.delete_cursor(cursor)
+        return fields(deleted=True)
+
+    run_change(session, change, plan, act, take_over=options.take_over)
 
 
 def _run(target: Target, decide: Decide, do: Do) -> None:

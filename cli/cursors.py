@@ -5,7 +5,7 @@ import time
 import click
 
 from cli.context import Session, session_options
-from cli.cursor_changes import clear, reset, set_properties, skip
+from cli.cursor_changes import clear, delete, reset, set_properties, skip
 from cli.looking import looking
 from cli.names import cursor_argument, optional_cursor_argument, topic_argument
 from cli.output import Output, Record, Table, Value, columns, fields, pairs, shorten, texts
@@ -17,7 +17,7 @@ from mledger.cursor_recovery import Start
 from mledger.events import Event
 from mledger.inspect import CursorInspection, Inspector
 
-CHANGING = (skip, reset, clear, set_properties)
+CHANGING = (skip, reset, clear, set_properties, delete)
 HOLES_SHOWN = 5
 LIST_COLUMNS = columns("cursor", "found_in", "rules", "position", "holes", "backlog", "warnings")
 
@@ -123,22 +123,6 @@ def recover(session: Session, topic: str, cursor: str | None, apply: bool, optio
         output.table(done)
 
 
-@cursors.command(epilog="Example: mledger cursors delete orders billing")
-@topic_argument
-@cursor_argument
-@write_options
-@session_options
-@click.pass_obj
-def delete(session: Session, topic: str, cursor: str, options: WriteOptions) -> None:
-    """Delete CURSOR of TOPIC, its record and its cursor ledger."""
-    name = str(TopicName.parse(topic))
-    session.run(_delete(session.url, name, cursor, options))
-    if session.output.json:
-        session.output.record(Record(fields(topic=name, cursor=cursor, deleted=True)))
-    else:
-        session.output.line(f"deleted {cursor}")
-
-
 def raise_first_error(found: list[CursorInspection]) -> None:
     """Raise what kept the first cursor from being told; the others were shown."""
     for each in found:
@@ -239,8 +223,3 @@ async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions
             found = await opened.open_cursor(name, create=False)
             rows.append((name, str(found.mark_delete), len(found.holes), found.backlog))
     return Table("done", columns("cursor", "position", "holes", "backlog"), tuple(rows))
-
-
-async def _delete(url: str, topic: str, cursor: str, options: WriteOptions) -> None:
-    async with opened_topic(url, topic, keeping(options)) as opened:
-        await opened.delete_cursor(cursor)

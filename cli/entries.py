@@ -4,7 +4,9 @@ import base64
 import sys
 from typing import BinaryIO
 
+from cli.decoded import plain
 from cli.output import Output, Value
+from metastore.codec import decode_position_info
 
 
 class EntryWriter:
@@ -25,6 +27,22 @@ class EntryWriter:
     def flush(self) -> None:
         """Hand everything to the system."""
         self._stream.flush()
+
+
+class StateWriter:
+    """Writes the entries of a cursor ledger as the states that they hold: one JSON object a line in either format."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def write(self, position: str, payload: bytes) -> None:
+        """Write one entry; RecordError if it holds no state of a cursor."""
+        state = plain(decode_position_info(payload, f"entry {position}").value)
+        self._output.json_line({"position": position, "size": len(payload), "state": state})
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+        sys.stdout.flush()
 
 
 def _payload(payload: bytes) -> dict[str, Value]:

@@ -6,9 +6,10 @@ import click
 
 from bookie.errors import NoSuchEntry
 from cli.context import Session, session_options
-from cli.entries import EntryWriter
+from cli.entries import EntryWriter, StateWriter
 from cli.ledger_changes import delete, recover
 from cli.ledgers_check import check
+from cli.ledgers_replacing import replace_bookie
 from cli.looking import looking
 from cli.output import Record, Table, Value, columns, fields, pairs, readable
 from metastore.ledger_metadata import LedgerMetadata
@@ -23,17 +24,18 @@ def ledgers() -> None:
     """Look at ledgers without fencing them, check every copy of their entries; recover and delete single ones."""
 
 
-for each in (check, recover, delete):
+for each in (check, recover, delete, replace_bookie):
     ledgers.add_command(each)
 
 
 @ledgers.command("list", epilog="Example: mledger ledgers list --limit 20")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.  [default: all]")
+@click.option("--bookie", metavar="BOOKIE", help="Only those that BOOKIE is in an ensemble of.")
 @session_options
 @click.pass_obj
-def list_command(session: Session, limit: int | None) -> None:
+def list_command(session: Session, limit: int | None, bookie: str | None) -> None:
     """List the ledgers, by rising id."""
-    rows = session.run(_list(session.url, limit))
+    rows = session.run(_list(session.url, limit, bookie))
     session.output.table(Table("ledgers", LIST_COLUMNS, tuple(rows)))
 
 
@@ -52,21 +54,31 @@ def describe(session: Session, ledger_id: int, password: str) -> None:
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="First entry.")
 @click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last that is confirmed]")
 @click.option("--raw", is_flag=True, help="Payloads as they are, nothing between them.")
+@click.option("--decode", is_flag=True, help="Entries of a cursor ledger: the cursor's state in each, as JSON.")
 @click.option("--password", default="", help="The ledger's password.")
 @session_options
 @click.pass_obj
-def read(session: Session, ledger_id: int, first: int, last: int | None, raw: bool, password: str) -> None:
+def read(
+    session: Session, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
+) -> None:
     """Write a ledger's entries to stdout: a payload a line, or with --output json one object a line."""
-    session.run(_read(session, ledger_id, first, last, raw, password.encode()))
+    if decode and raw:
+        raise click.UsageError("--decode and --raw cannot go together")
+    writer = StateWriter(session.output) if decode else EntryWriter(session.output, raw=raw)
+    session.run(_read(session, ledger_id, first, last, writer, password.encode()))
 
 
-async def _list(url: str, limit: int | None) -> list[tuple[Value, ...]]:
+async def _list(url: str, limit: int | None, bookie: str | None) -> list[tuple[Value, ...]]:
     rows: list[tuple[Value, ...]] = []
     async with looking(url) as cluster:
         store = LedgerStoreReader(cluster.metadata)
         async for page in store.list():
             found = await store.read_many(page)
-            rows.extend(_row(ledger_id, each[0]) for ledger_id, each in zip(page, found, strict=True) if each)
+            rows.extend(
+                _row(ledger_id, each[0])
+                for ledger_id, each in zip(page, found, strict=True)
+                if each and (bookie is None or any(bookie in segment.bookies for segment in each[0].segments))
+            )
             if limit is not None and len(rows) >= limit:
                 break
     return rows[:limit]
@@ -119,9 +131,10 @@ async def _describe(url: str, ledger_id: int, password: bytes) -> Record:
     return Record(facts, (Table("ensembles", columns("first_entry", "bookies"), rows),))
 
 
-async def _read(session: Session, ledger_id: int, first: int, last: int | None, raw: bool, password: bytes) -> None:
+async def _read(
+    session: Session, ledger_id: int, first: int, last: int | None, writer: EntryWriter | StateWriter, password: bytes
+) -> None:
     output = session.output
-    writer = EntryWriter(output, raw=raw)
     async with looking(session.url) as cluster:
         reader = await cluster.bookies.open_ledger_no_recovery(ledger_id, password)
         end = reader.last_entry if last is None else last

@@ -18,6 +18,8 @@ from cli.names import topic_argument
 from cli.output import Record, Table, columns, fields, pairs
 from cli.parameters import PositionType, Properties, PropertyType
 from cli.topic_changes import delete, set_properties, terminate, trim, truncate
+from cli.topics_dropping import drop_ledgers
+from cli.topics_internal import info_internal, stats_internal
 from cli.topics_repair import repair
 from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.errors import MetadataAccessDenied
@@ -167,7 +169,17 @@ def read(
     session.run(_read(session, str(TopicName.parse(topic)), first, last, limit, raw))
 
 
-for each in (delete, repair, set_properties, terminate, trim, truncate):
+for each in (
+    delete,
+    drop_ledgers,
+    info_internal,
+    repair,
+    set_properties,
+    stats_internal,
+    terminate,
+    trim,
+    truncate,
+):
     topics.add_command(each)
 
 

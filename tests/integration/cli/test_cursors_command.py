@@ -54,9 +54,9 @@ def test_recover_shows_one_cursor_when_one_is_named(url, topic, filled) -> None:
     assert [each["cursor"] for each in answer("cursors", "recover", topic, "two", url=url)] == ["two"]
 
 
-def test_a_deleted_cursor_is_gone(url, topic, filled) -> None:
+def test_a_deleted_cursor_is_gone(url, topic, filled, tmp_path) -> None:
     ok("cursors", "create", topic, "one", url=url)
-    ok("cursors", "delete", topic, "one", url=url)
+    ok("cursors", "delete", topic, "one", "--yes", "--undo-file", tmp_path / "undo.json", url=url)
     assert answer("cursors", "list", topic, url=url) == []
     assert mledger("cursors", "describe", topic, "one", url=url).code == 3
 

@@ -2,15 +2,27 @@ package interop;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.ByteArrayOutputStream;
 import java.io.File;
+import java.io.PrintStream;
 import java.net.ServerSocket;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import org.apache.bookkeeper.bookie.BookieShell;
 import org.apache.bookkeeper.client.BookKeeperAdmin;
 import org.apache.bookkeeper.common.component.LifecycleComponentStack;
 import org.apache.bookkeeper.conf.ServerConfiguration;
+import org.apache.bookkeeper.meta.LedgerAuditorManager;
+import org.apache.bookkeeper.meta.LedgerUnderreplicationManager;
+import org.apache.bookkeeper.meta.MetadataBookieDriver;
+import org.apache.bookkeeper.meta.MetadataDrivers;
 import org.apache.bookkeeper.server.EmbeddedServer;
 import org.apache.bookkeeper.server.conf.BookieConfiguration;
+import org.apache.bookkeeper.stats.NullStatsLogger;
+import org.apache.bookkeeper.util.EntryFormatter;
+import org.apache.bookkeeper.util.LedgerIdFormatter;
 
 /** Real bookies of BookKeeper on loopback, any number in this process. */
 final class Bookies implements Main.Family {
@@ -18,6 +30,7 @@ final class Bookies implements Main.Family {
     private static final String SORTED_LEDGER_STORAGE = "org.apache.bookkeeper.bookie.SortedLedgerStorage";
 
     private final Map<String, LifecycleComponentStack> running = new LinkedHashMap<>();
+    private LedgerAuditorManager auditor;
 
     @Override
     public ObjectNode call(String name, ObjectNode request) throws Exception {
@@ -25,6 +38,9 @@ final class Bookies implements Main.Family {
             case "init" -> init(request);
             case "start" -> start(request);
             case "stop" -> stop(request);
+            case "shell" -> shell(request);
+            case "mark" -> mark(request);
+            case "audit" -> audit(request);
             default -> throw Main.unknown("bookies", name);
         };
     }
@@ -76,6 +92,58 @@ final class Bookies implements Main.Family {
     /** {bookie_id} → {}: its connections close and its registration goes. */
     private ObjectNode stop(ObjectNode request) throws Exception {
         running.remove(request.get("bookie_id").asText()).close();
+        return Main.JSON.createObjectNode();
+    }
+
+    /** {zookeeper, arguments: [text]} → {code, printed}: `bookkeeper shell` with these arguments. */
+    private ObjectNode shell(ObjectNode request) throws Exception {
+        ServerConfiguration conf = new ServerConfiguration();
+        conf.setMetadataServiceUri("zk+hierarchical://" + request.get("zookeeper").asText() + "/ledgers");
+        conf.setJournalDirName(new File(System.getProperty("java.io.tmpdir"), "shell-journal").getPath());
+        conf.setLedgerDirNames(new String[] {new File(System.getProperty("java.io.tmpdir"), "shell-ledgers").getPath()});
+        String[] arguments = Main.JSON.convertValue(request.get("arguments"), String[].class);
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        PrintStream err = System.err;
+        PrintStream out = System.out;
+        try (PrintStream capture = new PrintStream(printed, true, StandardCharsets.UTF_8)) {
+            System.setErr(capture);
+            System.setOut(capture);
+            BookieShell shell = new BookieShell( // some of its commands keep the stream that they find now
+                    LedgerIdFormatter.LONG_LEDGERID_FORMATTER, EntryFormatter.STRING_FORMATTER);
+            shell.setConf(conf);
+            int code = shell.run(arguments);
+            return Main.JSON.createObjectNode()
+                    .put("code", code)
+                    .put("printed", printed.toString(StandardCharsets.UTF_8));
+        } finally {
+            System.setErr(err);
+            System.setOut(out);
+        }
+    }
+
+    /** {zookeeper, ledger, bookie_id} → {}: the ledger is marked as lacking that bookie's replicas, as an auditor does. */
+    private ObjectNode mark(ObjectNode request) throws Exception {
+        ServerConfiguration conf = new ServerConfiguration();
+        conf.setMetadataServiceUri("zk+hierarchical://" + request.get("zookeeper").asText() + "/ledgers");
+        MetadataDrivers.runFunctionWithLedgerManagerFactory(conf, factory -> {
+            try (LedgerUnderreplicationManager marks = factory.newLedgerUnderreplicationManager()) {
+                marks.markLedgerUnderreplicated(request.get("ledger").asLong(), request.get("bookie_id").asText());
+                return null;
+            } catch (Exception problem) {
+                throw new IllegalStateException(problem);
+            }
+        });
+        return Main.JSON.createObjectNode();
+    }
+
+    /** {zookeeper, bookie_id} → {}: the bookie is elected auditor, and stays it as long as this process lives. */
+    private ObjectNode audit(ObjectNode request) throws Exception {
+        ServerConfiguration conf = new ServerConfiguration();
+        conf.setMetadataServiceUri("zk+hierarchical://" + request.get("zookeeper").asText() + "/ledgers");
+        MetadataBookieDriver driver = MetadataDrivers.getBookieDriver(URI.create(conf.getMetadataServiceUri()));
+        driver.initialize(conf, NullStatsLogger.INSTANCE);
+        auditor = driver.getLedgerManagerFactory().newLedgerAuditorManager();
+        auditor.tryToBecomeAuditor(request.get("bookie_id").asText(), event -> { });
         return Main.JSON.createObjectNode();
     }
 

@@ -52,6 +52,8 @@ final class Topics implements Main.Family {
             case "settle" -> settle(request);
             case "close" -> close(request);
             case "terminate" -> terminate(request);
+            case "info" -> info(request);
+            case "stats" -> stats(request);
             default -> throw Main.unknown("topic", name);
         };
     }
@@ -281,6 +283,16 @@ final class Topics implements Main.Family {
         ObjectNode result = Main.JSON.createObjectNode();
         fill(result.putArray("position"), topic(request).terminate());
         return result;
+    }
+
+    /** {topic} → what `pulsar-admin topics info-internal` shows. */
+    private ObjectNode info(ObjectNode request) throws Exception {
+        return Main.JSON.valueToTree(factory.getManagedLedgerInfo(name(request)));
+    }
+
+    /** {topic} → what `pulsar-admin topics stats-internal` shows of the managed ledger. */
+    private ObjectNode stats(ObjectNode request) throws Exception {
+        return Main.JSON.valueToTree(topic(request).getManagedLedgerInternalStats(true).get());
     }
 
     private static String name(ObjectNode request) {
