@@ -37,7 +37,8 @@ def test_a_ledger():
 def test_a_bookie():
     kind, value = shown("znodes/bk-registrations.json", "/available/named-bookie.example-3")
     assert kind == "bookie"
-    assert value == {"bookie_id": "named-bookie.example-3", "host": "127.0.0.1", "port": 33483, "read_only": False}
+    place = {"bookie_id": "named-bookie.example-3", "host": "127.0.0.1", "port": 33483, "read_only": False}
+    assert value == place | {"http": "", "version": ""}
 
 
 def test_a_read_only_bookie():
