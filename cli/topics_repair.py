@@ -1,6 +1,5 @@
 """`mledger topics repair`: what is wrong with topics' records, and mending it, with a plan first and an undo file."""
 
-import asyncio
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ import click
 
 from bookie.client.client import BookKeeper
 from bookie.client.config import ClientConfig
-from bookie.errors import BookieError
 from cli import changing
 from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change
 from cli.context import Session, session_options
@@ -19,20 +17,20 @@ from cli.looking import Looking
 from cli.names import optional_topic_argument
 from cli.output import Output, Record, Table, Value, columns, fields
 from cli.topic_targets import find_targets
-from metastore.errors import BadVersion, InvalidName, RecordError
+from metastore.errors import BadVersion, InvalidName, MledgerError
 from metastore.paths import TopicName, ledger_path, managed_ledger_path
 from metastore.url import open_store
 from mledger.errors import InvalidLedgerList
 from mledger.inspect import Inspector
 from mledger.ledger_audit import LedgerAuditor
 from mledger.ledger_records import read_records
-from mledger.repair import RepairPlan, plan_repair
+from mledger.repair import RepairPlan, TopicFacts, plan_repair
 from mledger.repairing import FactsReader
 from mledger.repairing import repair as carry_out
 from mledger.undo import saved_cursor
 from mledger.undo_file import ChangedRecord
 
-AT_ONCE = 32
+PAGE = 200
 MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
 
 
@@ -131,19 +129,25 @@ async def _plan(output: Output, cluster: Looking, scope: Scope, min_age_ms: int)
         reader = FactsReader(cluster.metadata, cluster.bookies)
         found: list[RepairPlan | tuple[str, str]] = []
 
-        async def look(name: str) -> RepairPlan | tuple[str, str]:
-            try:
-                return plan_repair(await reader.read(name, orphans.get(name, ()), records), now_ms)
-            except (BookieError, RecordError, InvalidLedgerList) as error:
-                return name, str(error)
-
         wanted = [*names, *sorted(gone)]
-        for start in range(0, len(wanted), AT_ONCE):
-            found += await asyncio.gather(*map(look, wanted[start : start + AT_ONCE]))
-            progress.advance(task, AT_ONCE)
+        for start in range(0, len(wanted), PAGE):
+            page = wanted[start : start + PAGE]
+            facts = await reader.read(page, orphans, records)
+            found += [_plan_one(name, each, now_ms) for name, each in zip(page, facts, strict=True)]
+            progress.advance(task, len(page))
     plans = tuple(each for each in found if isinstance(each, RepairPlan))
     failed = tuple(each for each in found if not isinstance(each, RepairPlan))
     return Planned(plans, failed)
+
+
+def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> RepairPlan | tuple[str, str]:
+    """The plan, or the topic and why there is none."""
+    if isinstance(facts, MledgerError):
+        return name, str(facts)
+    try:
+        return plan_repair(facts, now_ms)
+    except InvalidLedgerList as error:
+        return name, str(error)
 
 
 async def _names(cluster: Looking, scope: Scope) -> list[str]:

@@ -6,6 +6,7 @@ names no ledger that the copy lacks, unless that ledger was made and deleted whi
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import replace
 
 from metastore.backup_file import BackupNode
 from metastore.paths import LEDGERS
@@ -32,6 +33,8 @@ async def copy_tree(
     for part, without, only_new in parts:
         async for nodes in walk(reader, part, without):
             fresh = [node for node in nodes if not (only_new and node.path in known)]
+            acls = await reader.acl_many([node.path for node in fresh])
+            fresh = [replace(node, acl=acl) for node, acl in zip(fresh, acls, strict=True)]
             if len(parts) > 1 and part == LEDGERS and not only_new:
                 known.update(node.path for node in fresh)
             for node in fresh:
@@ -48,19 +51,18 @@ def _parts(start: str) -> list[tuple[str, tuple[str, ...], bool]]:
     return [(LEDGERS, (), False), ("/", (ZOOKEEPERS_OWN, LEDGERS), False), (LEDGERS, (), True)]
 
 
-async def walk(
-    reader: MetadataReader, start: str, without: Collection[str] = (), *, with_acl: bool = True
-) -> AsyncIterator[list[BackupNode]]:
-    """The nodes at and below `start`, in pages, parents before their children; nothing if it is not there."""
+async def walk(reader: MetadataReader, start: str, without: Collection[str] = ()) -> AsyncIterator[list[BackupNode]]:
+    """The nodes at and below `start`, without their access control lists, in pages, parents before their children.
+
+    None if `start` is not there.
+    """
     pending = [start]
     while pending:
         page, pending = pending[-PAGE:], pending[:-PAGE]
         nodes = await reader.get_many(page)
         there = [(path, node) for path, node in zip(page, nodes, strict=True) if node is not None]
-        acls = await reader.acl_many([path for path, _ in there]) if with_acl else [()] * len(there)
         yield [
-            BackupNode(path, node.data, node.version, acl, node.stat.ephemeral_owner != 0)
-            for (path, node), acl in zip(there, acls, strict=True)
+            BackupNode(path, node.data, node.version, ephemeral=node.stat.ephemeral_owner != 0) for path, node in there
         ]
         parents = [path for path, node in there if node.stat.num_children]
         for parent, names in zip(parents, await reader.children_many(parents), strict=True):

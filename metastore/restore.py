@@ -148,7 +148,7 @@ async def plan_restore(
                 steps.append(Step(node.path, action, None if there is None else there.version))
         count(len(page))
     others: list[BackupNode] = []
-    async for found in walk(reader, start, (ZOOKEEPERS_OWN,), with_acl=False):
+    async for found in walk(reader, start, (ZOOKEEPERS_OWN,)):
         others += [node for node in found if node.path not in wanted and node.path != "/"]
         count(len(found))
     steps += plan_others(sorted(others, key=lambda node: node.path), remove=remove)
@@ -165,7 +165,7 @@ async def find_live(reader: MetadataReader, touched: Collection[str]) -> list[Li
     found: list[Live] = []
     for folder, what, only in _LIVE:
         if ledgers if only else others:
-            async for page in walk(reader, folder, with_acl=False):
+            async for page in walk(reader, folder):
                 found += [Live(what, node.path) for node in page if node.ephemeral]
     return found
 

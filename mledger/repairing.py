@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bookie.client.client import BookKeeper, BookKeeperReader
 from bookie.errors import NoSuchLedger
@@ -12,12 +13,12 @@ from metastore.codec import (
     encode_managed_cursor_info,
     encode_managed_ledger_info,
 )
-from metastore.errors import BadVersion, RecordError
+from metastore.errors import BadVersion, MledgerError, RecordError
 from metastore.ledger_codec import decode_ledger_metadata
-from metastore.ledger_metadata import LedgerMetadata, LedgerState
+from metastore.ledger_metadata import LedgerState
 from metastore.own_writes import multi_own
 from metastore.paths import deletion_path, ledger_path, managed_ledger_path
-from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo
+from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.cursor_set import cursor_name
 from mledger.ledger_factory import StepHook, ignore_steps
@@ -28,6 +29,7 @@ from mledger.state_reading import StateLedger, find_state
 
 AT_ONCE = 64
 CURSORS_AT_ONCE = 300
+NOTHING: Mapping[str, Sequence[int]] = {}
 
 
 class FactsReader:
@@ -35,62 +37,68 @@ class FactsReader:
 
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
         self._store, self._bookkeeper = store, bookkeeper
+        self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def read(
-        self, managed_ledger: str, orphans: Sequence[int] = (), records: Sequence[LedgerRecord] = ()
-    ) -> TopicFacts:
-        """The facts of one managed ledger; `orphans` and `records` of all managed ledgers are known already.
+        self,
+        managed_ledgers: Sequence[str],
+        orphans: Mapping[str, Sequence[int]] = NOTHING,
+        records: Sequence[LedgerRecord] = (),
+    ) -> list[TopicFacts | MledgerError]:
+        """The facts of some managed ledgers, in that order, read in few requests.
 
-        Raises RecordError (the topic's record, or a ledger's, does not parse), and what keeps a ledger that is not
-        closed from being looked at.
+        `orphans` (by managed ledger) and `records` are known already. An error stands for one whose record, or a
+        ledger's, does not parse, or of which a ledger that is not closed cannot be looked at.
         """
-        path = managed_ledger_path(managed_ledger)
-        ours = tuple(record for record in records if record.managed_ledger == managed_ledger)
-        (node,) = await self._store.get_many([path])
-        if node is None:
-            return TopicFacts(managed_ledger, None, orphans=tuple(orphans), records=ours)
-        info = decode_managed_ledger_info(node.data, path).value
-        return TopicFacts(
-            managed_ledger=managed_ledger,
-            info=info,
-            version=node.version,
-            ledgers=await self._ledgers([ledger.ledger_id for ledger in info.ledgers]),
-            cursors=tuple(await self._cursors(path)),
-            orphans=tuple(orphans),
-            records=ours,
-        )
-
-    async def _ledgers(self, ledger_ids: Sequence[int]) -> dict[int, LedgerFacts | None]:
-        paths = [ledger_path(ledger_id) for ledger_id in ledger_ids]
+        paths = [managed_ledger_path(name) for name in managed_ledgers]
         nodes = await self._store.get_many(paths)
-        found: dict[int, LedgerFacts | None] = {}
-        for ledger_id, path, node in zip(ledger_ids, paths, nodes, strict=True):
-            found[ledger_id] = (
-                None if node is None else await self._ledger(ledger_id, decode_ledger_metadata(node.data, path))
-            )
-        return found
+        infos = [_info(path, node) for path, node in zip(paths, nodes, strict=True)]
+        cursors = await self._cursor_nodes(paths)
+        ledger_ids = sorted({ledger for info in infos for ledger in _ledger_ids(info)})
+        found = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ledger_ids])
+        ledgers = dict(zip(ledger_ids, found, strict=True))
+        by_name: dict[str, list[LedgerRecord]] = {}
+        for record in records:
+            by_name.setdefault(record.managed_ledger, []).append(record)
 
-    async def _ledger(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerFacts | None:
+        async def facts(at: int) -> TopicFacts | MledgerError:
+            name, info, node = managed_ledgers[at], infos[at], nodes[at]
+            if isinstance(info, MledgerError):
+                return info
+            rest = TopicFacts(name, None, orphans=tuple(orphans.get(name, ())), records=tuple(by_name.get(name, ())))
+            if info is None or node is None:
+                return rest
+            try:
+                known = {each: await self._ledger(each, ledgers[each]) for each in _ledger_ids(info)}
+            except MledgerError as error:
+                return error
+            read = tuple(await self._cursors(cursors[at]))
+            return replace(rest, info=info, version=node.version, ledgers=known, cursors=read)
+
+        return await asyncio.gather(*map(facts, range(len(managed_ledgers))))
+
+    async def _cursor_nodes(self, topics: Sequence[str]) -> list[list[tuple[str, Node]]]:
+        """The paths and nodes of the cursors of each topic."""
+        children = await self._store.children_many(topics)
+        paths = [[f"{topic}/{name}" for name in names or ()] for topic, names in zip(topics, children, strict=True)]
+        nodes = iter(await self._store.get_many([path for some in paths for path in some]))
+        return [[(path, node) for path in some if (node := next(nodes)) is not None] for some in paths]
+
+    async def _ledger(self, ledger_id: int, node: Node | None) -> LedgerFacts | None:
+        if node is None:
+            return None
+        metadata = decode_ledger_metadata(node.data, ledger_path(ledger_id))
         if metadata.state is LedgerState.CLOSED:
             return LedgerFacts(metadata.state, LedgerEnd(metadata.last_entry + 1, metadata.length))
         try:
-            peek = await self._bookkeeper.peek(ledger_id, metadata.password or b"")
+            async with self._at_once:
+                peek = await self._bookkeeper.peek(ledger_id, metadata.password or b"")
         except NoSuchLedger:
             return None
         return LedgerFacts(metadata.state, LedgerEnd(peek.last_entry + 1, peek.length))
 
-    async def _cursors(self, path: str) -> list[CursorFacts]:
-        paths = [f"{path}/{child}" for child in await self._store.children(path)]
-        nodes = await self._store.get_many(paths)
-        at_once = asyncio.Semaphore(AT_ONCE)
-
-        async def read(path: str, node: Node) -> CursorFacts:
-            async with at_once:
-                return await self._cursor(path, node)
-
-        return await asyncio.gather(
-            *(read(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None)
-        )
+    async def _cursors(self, nodes: Sequence[tuple[str, Node]]) -> list[CursorFacts]:
+        return await asyncio.gather(*(self._cursor(path, node) for path, node in nodes))
 
     async def _cursor(self, path: str, node: Node) -> CursorFacts:
         name = cursor_name(path.rpartition("/")[2])
@@ -101,12 +109,24 @@ class FactsReader:
             return CursorFacts(name, path, node.version, error)
         finding = None
         if record.cursors_ledger_id != NO_CURSOR_LEDGER:
-            finding = await find_state(self._open_peeked, record.cursors_ledger_id)
+            async with self._at_once:
+                finding = await find_state(self._open_peeked, record.cursors_ledger_id)
         return CursorFacts(name, path, node.version, record, finding)
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
         metadata = await self._bookkeeper.metadata(ledger_id)
         return (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).reader
+
+
+def _info(path: str, node: Node | None) -> ManagedLedgerInfo | RecordError | None:
+    try:
+        return None if node is None else decode_managed_ledger_info(node.data, path).value
+    except RecordError as error:
+        return error
+
+
+def _ledger_ids(info: ManagedLedgerInfo | RecordError | None) -> list[int]:
+    return [ledger.ledger_id for ledger in info.ledgers] if isinstance(info, ManagedLedgerInfo) else []
 
 
 async def repair(

@@ -14,7 +14,7 @@ from metastore.store import Put
 from metastore.url import open_store
 from mledger.ledger_audit import LedgerAuditor
 from mledger.ledger_records import read_records
-from mledger.repair import plan_repair
+from mledger.repair import TopicFacts, plan_repair
 from mledger.repairing import FactsReader, repair
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
@@ -50,7 +50,8 @@ async def plan(store, bookkeeper, name: str):
     """What there is to mend now."""
     audit = await LedgerAuditor(store, bookkeeper).audit(NOW)
     orphans = [origin.ledger_id for origin in audit.orphans if origin.managed_ledger == name]
-    facts = await FactsReader(store, bookkeeper).read(name, orphans, await read_records(store))
+    (facts,) = await FactsReader(store, bookkeeper).read([name], {name: orphans}, await read_records(store))
+    assert isinstance(facts, TopicFacts)
     return plan_repair(facts, NOW)
 
 
