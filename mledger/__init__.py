@@ -10,7 +10,7 @@ from metastore.errors import MledgerError
 from metastore.paths import TopicName
 from metastore.position import Position, PositionRange
 from mledger import events
-from mledger.cluster import Cluster, open_cluster
+from mledger.cluster import Cluster, OpenedTopics, open_cluster
 from mledger.config import ManagedLedgerConfig, config_from_settings
 from mledger.cursor import Cursor, CursorStatus
 from mledger.entry_time import publish_time
@@ -60,6 +60,7 @@ __all__ = [
     "ManagedLedgerFenced",
     "MetricsOptions",
     "MledgerError",
+    "OpenedTopics",
     "OwnedElsewhere",
     "OwnerSettings",
     "Position",
