@@ -11,6 +11,7 @@ COPY bookie bookie
 COPY cli cli
 COPY metastore metastore
 COPY mledger mledger
+COPY pyspark_mledger pyspark_mledger
 COPY pytest_mledger pytest_mledger
 COPY snapshot snapshot
 RUN /opt/mledger/bin/pip install --no-cache-dir --no-compile -c tools/constraints.txt . \
