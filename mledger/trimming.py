@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bookie.errors import BookieError
 from metastore.errors import MetadataError, MledgerError
-from metastore.position import Position
+from metastore.position import NO_ENTRY, Position
 from mledger.background import Background, log
 from mledger.config import ManagedLedgerConfig
 from mledger.cursor import Cursor
@@ -82,10 +82,7 @@ class Trimmer:
 
     def plan(self) -> TrimPlan:
         """What a trim would do now; nothing is changed."""
-        return self._plan(self._now_ms(), all_closed=False)
-
-    def _plan(self, now_ms: int, *, all_closed: bool) -> TrimPlan:
-        return plan_trim(self._topic.ledger_list, self._positions(), self._config, now_ms, all_closed=all_closed)
+        return plan_trim(self._topic.ledger_list, self._positions(), self._config, self._now_ms())
 
     async def trim(self, *, all_closed: bool = False) -> TrimPlan:
         """Carry out what `plan` says, and finish earlier deletions that failed; the plan carried out.
@@ -95,7 +92,8 @@ class Trimmer:
         async with self._topic.trim_lock:
             await self._move_cursors()
             now_ms = self._now_ms()
-            plan = self._plan(now_ms, all_closed=all_closed)
+            ledgers = self._topic.ledger_list
+            plan = plan_trim(ledgers, self._settled_positions(), self._config, now_ms, all_closed=all_closed)
             if plan.deletions:
                 await self._drop(plan)
             await self._delete([*self._undeleted, *(info.ledger_id for info in plan.deletions)])
@@ -132,6 +130,12 @@ class Trimmer:
 
     def _positions(self) -> dict[str, Position]:
         return {name: cursor.durable_mark_delete for name, cursor in self._topic.open_cursors.items()}
+
+    def _settled_positions(self) -> dict[str, Position]:
+        """Positions after the moves: a cursor that came to a ledger's end meanwhile holds the ledger until its move."""
+        positions = self._positions()
+        late = {move.cursor for move in plan_moves(self._topic.ledger_list, positions)}
+        return {name: Position(at.ledger_id, NO_ENTRY) if name in late else at for name, at in positions.items()}
 
     async def _move_cursors(self) -> None:
         cursors = self._topic.open_cursors

@@ -1,7 +1,8 @@
 """What a bookie knows of each ledger, and which adds it takes. The plans do no I/O.
 
 - The first master key seen for a ledger is kept; others are answered 102.
-- A fenced ledger takes recovery adds only (104 otherwise); a fence is for good.
+- A fenced ledger takes recovery adds only (104 otherwise); a fence is for good, also when the ledger is deleted: a
+  writer that was fenced may wake long after, and must not begin the ledger anew. Recovery adds may.
 - An entry above all that the ledger holds belongs to a run; any other is a repeated add and is kept apart.
 """
 
@@ -50,8 +51,9 @@ class PendingRun:
 
 @dataclass(slots=True)
 class LedgerState:
-    """A ledger in memory: its record (None: never seen), highest entry, whether it has repeated adds.
+    """A ledger in memory: its record (None: never seen, or deleted), highest entry, whether it has repeated adds.
 
+    `was_fenced`: it is deleted, and was fenced before.
     `commit` is the last turn that changed it, `pending` what the index will get when the turns under way are synced.
     """
 
@@ -62,6 +64,11 @@ class LedgerState:
     commit: Commit | None = None
     pending: list[PendingRun] = field(default_factory=list)
     last_read: Row | None = None
+    was_fenced: bool = False
+
+    def begin(self, master_key: bytes) -> LedgerRecord:
+        """The record of a ledger that has none."""
+        return LedgerRecord(master_key, fenced=self.was_fenced)
 
     @property
     def durable(self) -> bool:
@@ -86,12 +93,12 @@ def check_add(state: LedgerState, run: wire.AddRun, *, read_only: bool = False) 
         return Code.READ_ONLY
     if run.ledger < 0:
         return Code.BAD_REQUEST
-    record = state.record
+    record, recovery = state.record, run.flags & wire.Flag.RECOVERY_ADD
     if record is None:
-        return Code.OK
+        return Code.FENCED if state.was_fenced and not recovery else Code.OK
     if record.master_key != run.master_key:
         return Code.UNAUTHORIZED
-    if record.fenced and not run.flags & wire.Flag.RECOVERY_ADD:
+    if record.fenced and not recovery:
         return Code.FENCED
     return Code.OK
 
@@ -165,7 +172,8 @@ class Ledgers:
     def _load(self, ledger: int) -> LedgerState:
         record = self._index.ledger(ledger) if ledger >= 0 else None
         if record is None:
-            return LedgerState(ledger, None, NO_ENTRY, False)
+            was_fenced = ledger >= 0 and self._index.was_fenced(ledger)
+            return LedgerState(ledger, None, NO_ENTRY, False, was_fenced=was_fenced)
         run = self._index.last_run(ledger)
         repeats = next(self._index.repeats(ledger), None) is not None
         return LedgerState(ledger, record, NO_ENTRY if run is None else run.last, repeats)

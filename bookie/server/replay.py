@@ -51,7 +51,7 @@ def _enter_frames(index: Index, ledgers: Ledgers, record: Record) -> None:
 def _enter_adds(index: Index, ledgers: Ledgers, run: wire.AddRun, place: Place) -> None:
     state = ledgers.get(run.ledger)
     if state.record is None:
-        state.record = LedgerRecord(run.master_key)
+        state.record = state.begin(run.master_key)
         index.put_ledger(run.ledger, state.record)
     for span in plan_spans(state.highest, run):
         first, last = int(run.entries[span.first]), int(run.entries[span.last - 1])

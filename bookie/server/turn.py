@@ -209,7 +209,7 @@ class Turns:
     def _accept(self, state: LedgerState, buffer: bytearray, run: wire.AddRun) -> None:
         turn, view = self._open, memoryview(buffer)
         if state.record is None:
-            state.record = LedgerRecord(run.master_key)
+            state.record = state.begin(run.master_key)
             turn.changed[run.ledger] = state
         for span in plan_spans(state.highest, run):
             frames = bytes(view[run.starts[span.first] : run.starts[span.last]])

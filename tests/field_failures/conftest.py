@@ -1,0 +1,32 @@
+"""One ZooKeeper chroot with four bookies for the tests that leave them running; others start bookies of their own."""
+
+import itertools
+
+import pytest
+
+from tests.support.bookies import BookieProcesses, initialize_cluster
+
+_topics = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def field_bookies(shared_zookeeper, _new_chroot, tmp_path_factory):
+    """Four bookies, not to be killed by who shares them."""
+    url = shared_zookeeper.url + _new_chroot()
+    initialize_cluster(url)
+    processes = BookieProcesses(url, tmp_path_factory.mktemp("field-bookies"))
+    processes.start(4)
+    yield processes
+    processes.close()
+
+
+@pytest.fixture
+def field_url(field_bookies):
+    """The URL of that cluster."""
+    return field_bookies.metadata_url
+
+
+@pytest.fixture
+def topic():
+    """The name of a topic that nobody else has."""
+    return f"persistent://field/failures/topic-{next(_topics)}"
