@@ -491,6 +491,12 @@ def test_endpointinfo(originals):
     assert port in printed
 
 
+def test_bookiesanity(originals):
+    checked = answer("bookies", "check", url=originals.url)
+    assert sorted(each["bookie_id"] for each in checked) == sorted(originals.ids)
+    assert [problem for each in checked for problem in each["problems"] if not problem.startswith("warning")] == []
+
+
 def test_whatisinstanceid(originals):
     ours = answer("bookies", "cluster", url=originals.url)
     assert ours["instance_id"] in originals.shell("whatisinstanceid")
@@ -591,6 +597,14 @@ def test_lostbookierecoverydelay(originals, undo_file):
     assert "45" in originals.shell("lostbookierecoverydelay", "-g")
     undo(originals, undo_file)
     assert "30" in originals.shell("lostbookierecoverydelay", "-g")
+
+
+def test_every_command_of_bookkeeper_shell_is_in_the_table(originals):
+    printed = originals.shell("help")
+    commands = set(re.findall(r"^ {1,8}([a-zA-Z_-]+)", printed, re.MULTILINE))
+    assert {"listledgers", "cookie_get", "autorecovery"} <= commands
+    table = (Path(__file__).parents[2] / "docs" / "operators-table.md").read_text()
+    assert {command for command in commands if f"`{command}" not in table} == set()
 
 
 def test_ledgermetadata_dumptofile_and_restorefromfile(originals, tmp_path, undo_file):
