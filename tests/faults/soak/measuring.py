@@ -100,3 +100,12 @@ def bytes_written(pid: int) -> int:
         if name == "write_bytes":
             return int(value)
     raise ValueError(f"/proc/{pid}/io has no write_bytes")
+
+
+def cpu_waited() -> float:
+    """Seconds so far in which some process of the machine waited for a core; 0 where Linux does not say."""
+    try:
+        some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return 0.0
+    return int(some.rpartition("total=")[2]) / 1e6
