@@ -22,6 +22,7 @@ MODULES = {
     "down": "cli.cluster",
     "ledgers": "cli.ledgers",
     "metadata": "cli.metadata",
+    "report": "cli.report",
     "snapshot": "cli.snapshots",
     "status": "cli.cluster",
     "topics": "cli.topics",

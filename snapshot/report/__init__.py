@@ -1,0 +1,1 @@
+"""A snapshot's questions answered on one HTML page."""

@@ -1,0 +1,52 @@
+"""A real headless Chromium, driven by its own driver; what it logs is kept."""
+
+import contextlib
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """The driver of a browser; skipped, by name, where there is none."""
+    chromium, driver_path = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if chromium is None or driver_path is None:
+        pytest.skip("no Chromium with its driver (Debian: apt-get install chromium chromium-driver)")
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    options = ChromeOptions()
+    options.binary_location = chromium
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--window-size=1200,900",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=ChromeService(driver_path))
+    try:
+        yield driver
+    finally:
+        with contextlib.suppress(Exception):
+            driver.quit()
+
+
+def console(driver):
+    """What the page said on its console since it was asked last."""
+    return [entry["message"] for entry in driver.get_log("browser")]
+
+
+def as_phone(driver, width=390):
+    """Show pages as a phone of that width does, from the next page on."""
+    metrics = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def in_scheme(driver, scheme):
+    """Have the reader prefer `light` or `dark`."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
