@@ -35,6 +35,10 @@ class BookieSettings:
         for key, instead in (
             ("tlsProviderFactoryClass", "this bookie does not encrypt: leave it out, or put a TLS proxy before it"),
             ("httpServerTlsEnable", "this bookie serves HTTP without TLS: leave it out"),
+            (
+                "zkEnableSecurity",
+                "a metadata URL says how to log in, zk://…?config=FILE (docs/zookeeper.md): leave it out",
+            ),
         ):
             if settings.take(key, str.lower, "false") not in ("false", "null"):
                 raise InvalidSetting(f"{settings.where(key)}: {key} is set, and {instead}")

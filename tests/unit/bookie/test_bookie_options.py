@@ -180,6 +180,7 @@ def test_a_compaction_at_or_below_zero_is_none():
         ("listeningInterface=none0", "no such network interface"),
         ("bookieAuthProviderFactoryClass=org.example.Auth", "MODULE:FACTORY"),
         ("tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory", "does not encrypt"),
+        ("zkEnableSecurity=true", "?config=FILE"),
         ("diskUsageLwmThreshold=1", ""),
     ],
 )
