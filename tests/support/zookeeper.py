@@ -1,11 +1,18 @@
 """A real ZooKeeper for tests: one shared by a worker's tests, each with a chroot of its own, or a private one."""
 
 import itertools
+import random
 
+import kazoo.protocol.connection
+import kazoo.retry
 import pytest
 from kazoo.client import KazooClient
 
 from metastore.launcher import ZooKeeperServer
+
+# Its thread draws jitter all the time. From a generator of its own: hypothesis takes a change of the global one, while
+# a strategy draws, for the strategy's.
+kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 SHORTEST_SESSION_S = 1.0  # two ticks of a server started here
 

@@ -1,0 +1,35 @@
+"""The table of failures seen in the field names the tests there are, each once, and they name the reports."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+ROW = re.compile(r"\| ((?:pulsar|bookkeeper)-\d+[^|]*) \|.*\| `(test_\w+)` \|")
+
+
+def rows() -> dict[str, set[str]]:
+    """Test: the reports of its row."""
+    found = ROW.findall((ROOT / "docs/field-failures.md").read_text())
+    assert len({test for _, test in found}) == len(found)
+    return {test: set(reports.split(", ")) for reports, test in found}
+
+
+def tests() -> dict[str, str]:
+    """Every test in `tests/field_failures/`: its docstring."""
+    return {
+        each.name: ast.get_docstring(each) or ""
+        for path in (ROOT / "tests/field_failures").glob("test_*.py")
+        for each in ast.parse(path.read_text()).body
+        if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")
+    }
+
+
+def test_each_row_names_a_test_and_each_test_has_a_row() -> None:
+    assert rows().keys() == tests().keys()
+
+
+def test_each_test_says_which_reports_it_plays() -> None:
+    said = tests()
+    for name, reports in rows().items():
+        assert set(re.findall(r"(?:pulsar|bookkeeper)-\d+", said[name])) == reports, name
