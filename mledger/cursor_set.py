@@ -61,6 +61,7 @@ class CursorSet:
         self._recovered_late = recovered_late
         self._found: dict[str, _Found] = {}
         self._attempts: dict[str, asyncio.Task[Cursor]] = {}
+        self._deleting: set[str] = set()
         self._retries: set[asyncio.Task[None]] = set()
         self._stopping = False
         self.open: dict[str, Cursor] = {}
@@ -98,6 +99,8 @@ class CursorSet:
     async def _work(self, waiting: deque[str]) -> None:
         while waiting and not self._stopping:
             name = waiting.popleft()
+            if self._is_going(name):
+                continue
             try:
                 await self._recover(name)
             except ManagedLedgerFenced:
@@ -113,12 +116,18 @@ class CursorSet:
     async def _retry(self, name: str) -> None:
         for delay in RETRY_DELAYS_S:
             await asyncio.sleep(delay)
+            if self._is_going(name):
+                return
             try:
                 await self._recover(name)
                 self._recovered_late()
                 return
             except CursorRecoveryFailed as error:
                 self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
+
+    def _is_going(self, name: str) -> bool:
+        """Whether the cursor is being deleted, or was."""
+        return name in self._deleting or (name not in self.open and name not in self._found)
 
     async def _recover(self, name: str) -> Cursor:
         """The cursor; joins an attempt under way, else makes one. One that was closed is read again."""
@@ -204,15 +213,21 @@ class CursorSet:
             raise CursorNotFound(
                 f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
             )
-        cursor = self.open.get(name)
-        if cursor is None:
-            await self._delete_unrecovered(name, self._found[name])
-        elif cursor.status is CursorStatus.CLOSED:
-            await self._delete_unrecovered(name, await self._read_closed(cursor))
-        else:
-            await cursor.remove()
-        self.open.pop(name, None)
-        self._found.pop(name, None)
+        self._deleting.add(name)
+        try:
+            if attempt := self._attempts.get(name):  # what recovery writes would meet the deletion
+                await asyncio.wait([attempt])
+            cursor = self.open.get(name)
+            if cursor is None:
+                await self._delete_unrecovered(name, self._found[name])
+            elif cursor.status is CursorStatus.CLOSED:
+                await self._delete_unrecovered(name, await self._read_closed(cursor))
+            else:
+                await cursor.remove()
+            self.open.pop(name, None)
+            self._found.pop(name, None)
+        finally:
+            self._deleting.discard(name)
 
     async def _delete_unrecovered(self, name: str, found: _Found) -> None:
         record = decode_managed_cursor_info(found.node.data, found.path).value
