@@ -570,9 +570,15 @@ def test_listunderreplicated(originals):
 
 
 def test_queryautorecoverystatus(originals):
-    originals.shell("queryautorecoverystatus")
+    missing = originals.ids[2]
+    originals.java.call("bookies.mark", zookeeper=originals.zookeeper, ledger=originals.ledger(), bookie_id=missing)
+    ledger = originals.java.call("bookies.replicate", zookeeper=originals.zookeeper)["ledger"]
     marks = answer("bookies", "underreplicated", url=originals.url)
-    assert [each["replicated_by"] for each in marks if each["replicated_by"]] == []
+    (worker,) = [each["replicated_by"] for each in marks if each["ledger_id"] == ledger]
+    assert worker
+    assert [each["ledger_id"] for each in marks if each["replicated_by"]] == [ledger]
+    printed = originals.shell("queryautorecoverystatus")
+    assert re.search(rf"{ledger}\D.*{re.escape(worker)}", printed), printed
 
 
 def test_whoisauditor(originals):

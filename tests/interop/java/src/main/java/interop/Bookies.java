@@ -15,6 +15,7 @@ import org.apache.bookkeeper.client.BookKeeperAdmin;
 import org.apache.bookkeeper.common.component.LifecycleComponentStack;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.meta.LedgerAuditorManager;
+import org.apache.bookkeeper.meta.LedgerManagerFactory;
 import org.apache.bookkeeper.meta.LedgerUnderreplicationManager;
 import org.apache.bookkeeper.meta.MetadataBookieDriver;
 import org.apache.bookkeeper.meta.MetadataDrivers;
@@ -31,6 +32,7 @@ final class Bookies implements Main.Family {
 
     private final Map<String, LifecycleComponentStack> running = new LinkedHashMap<>();
     private LedgerAuditorManager auditor;
+    private LedgerUnderreplicationManager worker;
 
     @Override
     public ObjectNode call(String name, ObjectNode request) throws Exception {
@@ -41,6 +43,7 @@ final class Bookies implements Main.Family {
             case "shell" -> shell(request);
             case "mark" -> mark(request);
             case "audit" -> audit(request);
+            case "replicate" -> replicate(request);
             default -> throw Main.unknown("bookies", name);
         };
     }
@@ -138,13 +141,24 @@ final class Bookies implements Main.Family {
 
     /** {zookeeper, bookie_id} → {}: the bookie is elected auditor, and stays it as long as this process lives. */
     private ObjectNode audit(ObjectNode request) throws Exception {
-        ServerConfiguration conf = new ServerConfiguration();
-        conf.setMetadataServiceUri("zk+hierarchical://" + request.get("zookeeper").asText() + "/ledgers");
-        MetadataBookieDriver driver = MetadataDrivers.getBookieDriver(URI.create(conf.getMetadataServiceUri()));
-        driver.initialize(conf, NullStatsLogger.INSTANCE);
-        auditor = driver.getLedgerManagerFactory().newLedgerAuditorManager();
+        auditor = factory(request).newLedgerAuditorManager();
         auditor.tryToBecomeAuditor(request.get("bookie_id").asText(), event -> { });
         return Main.JSON.createObjectNode();
+    }
+
+    /** {zookeeper} → {ledger}: a marked ledger is taken, as a replication worker does, as long as this process lives. */
+    private ObjectNode replicate(ObjectNode request) throws Exception {
+        worker = factory(request).newLedgerUnderreplicationManager();
+        return Main.JSON.createObjectNode().put("ledger", worker.pollLedgerToRereplicate());
+    }
+
+    private static LedgerManagerFactory factory(ObjectNode request) throws Exception {
+        ServerConfiguration conf = new ServerConfiguration();
+        conf.setMetadataServiceUri("zk+hierarchical://" + request.get("zookeeper").asText() + "/ledgers");
+        conf.setAdvertisedAddress("127.0.0.1");
+        MetadataBookieDriver driver = MetadataDrivers.getBookieDriver(URI.create(conf.getMetadataServiceUri()));
+        driver.initialize(conf, NullStatsLogger.INSTANCE);
+        return driver.getLedgerManagerFactory();
     }
 
     private static int freePort() throws Exception {
