@@ -39,6 +39,8 @@ def test_looking_needs_no_more_than_reading(url, read_only) -> None:
     for arguments in (
         ("topics", "list"),
         ("topics", "describe", TOPIC),
+        ("topics", "info-internal", TOPIC),
+        ("topics", "stats-internal", TOPIC, "-m"),
         ("topics", "read", TOPIC),
         ("cursors", "list", TOPIC),
         ("cursors", "describe", TOPIC, "one"),
@@ -49,6 +51,8 @@ def test_looking_needs_no_more_than_reading(url, read_only) -> None:
         ("ledgers", "check", "--all", "--min-age", 0),
         ("topics", "repair", TOPIC, "--min-age", 0, "--dry-run"),
         ("bookies", "list"),
+        ("bookies", "cluster"),
+        ("bookies", "underreplicated", "--output", "json"),
         ("metadata", "tree", "/"),
         ("metadata", "get", "/managed-ledgers"),
     ):
