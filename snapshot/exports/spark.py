@@ -6,7 +6,9 @@ The directory has to be one that every executor reaches at the same path.
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -102,14 +104,20 @@ def _options_at(options: Mapping[str, str], zxid: int | None) -> Mapping[str, st
 
 
 def _write(session: Any, options: Mapping[str, str], table: str, tables: Path, file_format: str) -> Done:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    place = tables / table
+    # Of a driver that was killed a JVM may go on for a moment: it writes to a place of its own.
+    attempt, place = tables.parent / "attempts" / uuid.uuid4().hex, tables / table
     try:
         frame = session.read.format("mledger").options(**options).load(table)
-        frame.write.format(file_format).mode("overwrite").save(hadoop_path(place))
-    except PySparkException as error:
-        raise ExportError(f"Spark could not write the table {table}: {_first_line(error)}") from None
+        frame.write.format(file_format).mode("overwrite").save(hadoop_path(attempt))
+    except (PySparkException, Py4JError) as error:
+        raise ExportError(
+            f"Spark could not write the table {table} ({_first_line(error)}): run it again, what was finished is kept"
+        ) from None
+    shutil.rmtree(place, ignore_errors=True)
+    os.rename(attempt, place)
     done: Done = []
     for path in sorted(path for path in place.rglob("*") if path.is_file()):
         if path.name == "_SUCCESS" or path.suffix == ".crc":
@@ -124,4 +132,5 @@ def _first_line(error: BaseException) -> str:
     """What of Spark's many lines says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith(("snapshot.", "metastore.", "bookie.", "mledger."))]
-    return (named or lines or [type(error).__name__])[0]
+    told = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
+    return (named or told or [type(error).__name__])[0]

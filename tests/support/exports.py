@@ -1,5 +1,12 @@
 """Snapshots for tests: a cluster of every kind of node on a real server, exports of it, and what they hold."""
 
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -10,6 +17,9 @@ from snapshot.exports.files import write_batches, write_empty
 from snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
 from tests.support import tables, varied_cluster
 from tests.support.aio import run
+from tests.support.cli import ROOT
+
+STILL_S = 100.0
 
 
 def write_varied_cluster(url: str) -> None:
@@ -52,3 +62,50 @@ def write_snapshot(to, name, time, **rows):
     manifest = Manifest(name, time_ms, None, request, time_ms, time_ms, (), tables_of(files))
     directory.publish(name, encode_manifest(manifest))
     return directory.place(name)
+
+
+def steps_done(to):
+    """The records of steps that an unfinished export below `to` has finished."""
+    return sorted(to.glob("_unfinished/*/steps/*.json"))
+
+
+@contextlib.contextmanager
+def started_export(url, to, *arguments):
+    """An export in a process of its own, which is gone in the end."""
+    command = [sys.executable, "-m", "cli.main", "--metadata", url, "snapshot", "export", str(to), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until_steps(process, to, count=1):
+    """Until an export has finished so many steps; AssertionError with what it said if it ended before."""
+
+    def there():
+        assert process.poll() is None, process.communicate()[1]
+        return len(steps_done(to)) >= count
+
+    wait_for(there)
+
+
+def wait_for(condition):
+    """What `condition()` says once it is something; AssertionError after STILL_S."""
+    end = time.monotonic() + STILL_S
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.005)
+    raise AssertionError("it did not come")
+
+
+def processes_below(process, word):
+    """The processes below one that have a word in their command lines."""
+    try:
+        children = psutil.Process(process.pid).children(recursive=True)
+        return [each for each in children if any(word in part for part in each.cmdline())]
+    except psutil.NoSuchProcess:
+        return []

@@ -1,11 +1,7 @@
 """`mledger snapshot export|list|verify` on a real cluster: whole or not at all, retried, killed at any time."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 
 import psutil
 import pytest
@@ -13,11 +9,19 @@ import pytest
 from metastore.launcher import ZooKeeperServer
 from snapshot.exports.directory import SnapshotDirectory
 from tests.support import tables
-from tests.support.cli import ROOT, answer, mledger, ok
-from tests.support.exports import all_rows, write_varied_cluster
+from tests.support.cli import answer, mledger, ok
+from tests.support.exports import (
+    STILL_S,
+    all_rows,
+    processes_below,
+    started_export,
+    steps_done,
+    wait_for,
+    wait_until_steps,
+    write_varied_cluster,
+)
 
 SHARES = ("-o", "partitions=4")
-STILL_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -29,33 +33,8 @@ def cluster(tmp_path_factory):
         yield f"{server.url}/pulsar", f"file://{directory}/data"
 
 
-def wait_for(condition):
-    """Until `condition()` is something; the test's time-out bounds it."""
-    end = time.monotonic() + STILL_S
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.005)
-    raise AssertionError("it did not come")
-
-
-def start_export(url, dest, *arguments):
-    """An export in a process of its own that reads a few znodes a second."""
-    command = [sys.executable, "-m", "cli.main", "--metadata", url, "snapshot", "export", str(dest), *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def steps_done(dest):
-    return sorted(dest.glob("_unfinished/*/steps/*.json"))
-
-
 def workers_of(process):
-    try:
-        children = psutil.Process(process.pid).children(recursive=True)
-        return [each for each in children if any("spawn_main" in word for word in each.cmdline())]
-    except psutil.NoSuchProcess:
-        return []
+    return processes_below(process, "spawn_main")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -103,11 +82,11 @@ def test_an_empty_table_has_its_columns(cluster, tmp_path):
 def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(cluster, tmp_path):
     url, _ = cluster
     before = answer("snapshot", "export", tmp_path, url=url)
-    process = start_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=60")
-    wait_for(lambda: steps_done(tmp_path))
-    workers = wait_for(lambda: workers_of(process))
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=60") as process:
+        wait_until_steps(process, tmp_path)
+        workers = wait_for(lambda: workers_of(process))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
     kept = {path.name: path.stat().st_mtime_ns for path in steps_done(tmp_path)}
     assert psutil.wait_procs(workers, timeout=STILL_S)[1] == []
     assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [before["name"]]
@@ -126,11 +105,10 @@ def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(cluster, tmp_
 def test_a_killed_worker_ends_the_export_in_one_line_and_the_retry_completes(cluster, tmp_path):
     url, _ = cluster
     before = answer("snapshot", "export", tmp_path, url=url)
-    process = start_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=60")
-    wait_for(lambda: steps_done(tmp_path))
-    workers = wait_for(lambda: workers_of(process))
-    workers[0].kill()
-    _, said = process.communicate(timeout=STILL_S)
+    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=60") as process:
+        wait_until_steps(process, tmp_path)
+        wait_for(lambda: workers_of(process))[0].kill()
+        _, said = process.communicate(timeout=STILL_S)
     assert process.returncode == 1
     assert said.splitlines() == [
         "mledger: a worker process of the export was killed: run the command again, what was finished is kept "
@@ -147,10 +125,10 @@ def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_comp
     write_varied_cluster(url)
     expected = tables.read({"metadata": url})
     before = answer("snapshot", "export", tmp_path, url=url)
-    process = start_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=60")
-    wait_for(lambda: steps_done(tmp_path))
-    zookeeper_server.kill()
-    _, said = process.communicate(timeout=STILL_S)
+    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=60") as process:
+        wait_until_steps(process, tmp_path)
+        zookeeper_server.kill()
+        _, said = process.communicate(timeout=STILL_S)
     assert process.returncode == 5, said
     assert len(said.splitlines()) == 1
     assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [before["name"]]
@@ -163,10 +141,8 @@ def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_comp
 
 def test_a_step_whose_file_was_damaged_is_done_again(cluster, tmp_path):
     url, _ = cluster
-    process = start_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=60")
-    wait_for(lambda: len(steps_done(tmp_path)) >= 2)
-    process.kill()
-    process.communicate()
+    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=60") as process:
+        wait_until_steps(process, tmp_path, 2)
     steps = steps_done(tmp_path)
     files = [file["path"] for path in steps for _, file in json.loads(path.read_text())]
     damaged = next(tmp_path.glob(f"_unfinished/*/tables/{files[0]}"))
