@@ -1,15 +1,21 @@
 """A cluster in containers: started by the compose files and by testcontainers, killed and started again."""
 
+import importlib.util
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
 import mledger
 from metastore.ledgers import LedgerStoreReader
 from tests.containers.conftest import BOOKIES, ZOOKEEPERS, wait_until
+from tests.support import tables
 from tests.support.aio import run
-from tests.support.containers import IMAGE
+from tests.support.cli import answer
+from tests.support.containers import IMAGE, ROOT
 from tests.support.containers import run as run_command
+from tests.support.exports import all_rows
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
@@ -120,3 +126,28 @@ def test_every_cursor_comes_back_after_all_containers_were_killed(cluster):
         "holes": (195, 5),
     }
     assert "entry 199" in cluster.mledger("topics", "read", topic)
+
+
+def test_spark_exports_the_cluster_by_spark_submit(cluster, tmp_path):
+    topic = "persistent://public/default/exported"
+
+    async def work(opened):
+        ledger = await opened.create_topic(topic)
+        cursor = await ledger.open_cursor("billing")
+        positions = await write(ledger, [b"entry %d" % number for number in range(100)])
+        await cursor.acknowledge(positions[10:20:2])
+        await ledger.roll_over()
+        await ledger.close()
+
+    with_cluster(cluster, work)
+    spark_submit = Path(importlib.util.find_spec("pyspark").origin).parent / "bin" / "spark-submit"
+    local = ("spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false")
+    run_command(
+        *(spark_submit, *(word for setting in local for word in ("--conf", setting))),
+        *(ROOT / "cli" / "spark_submit.py", tmp_path, "--metadata", cluster.url, "-o", "partitions=1"),
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    assert all_rows(tmp_path) == tables.read({"metadata": cluster.url})
+    (found,) = [row for row in answer("snapshot", "ask", tmp_path, "backlog") if row["topic"] == topic]
+    assert (found["cursor"], found["entries"], found["state"]) == ("billing", 95, "znode")
