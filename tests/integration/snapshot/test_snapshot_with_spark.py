@@ -1,5 +1,9 @@
 """Spark writes the snapshot that is written without it, and answers questions about snapshots alike."""
 
+import contextlib
+import time
+
+import psutil
 import pytest
 
 from metastore.launcher import ZooKeeperServer
@@ -8,7 +12,14 @@ from snapshot.exports.spark import DELTA, check_format
 from snapshot.questions import CHANGES, QUESTIONS, create_views, open_snapshots
 from tests.support import tables
 from tests.support.cli import answer
-from tests.support.exports import all_rows, write_varied_cluster
+from tests.support.exports import (
+    all_rows,
+    processes_below,
+    started_export,
+    steps_done,
+    wait_until_steps,
+    write_varied_cluster,
+)
 from tests.support.questioned import write_both
 from tests.support.spark import spark
 
@@ -39,6 +50,27 @@ def test_a_snapshot_by_spark_is_verified_and_listed_like_any(exported):
     assert answer("snapshot", "verify", path)["whole"]
     (listed,) = answer("snapshot", "list", path)
     assert (listed["engine"], listed["format"]) == ("spark", "parquet")
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_python_worker_ends_the_export_in_one_line_and_the_retry_goes_on(exported, tmp_path):
+    url, _, path, _ = exported
+    with started_export(url, tmp_path, "--spark", "-o", "partitions=1", "-o", "rate=300") as process:
+        wait_until_steps(process, tmp_path)
+        before = len(steps_done(tmp_path))
+        while process.poll() is None:  # whichever plans or reads at the time
+            for worker in processes_below(process, "pyspark.daemon"):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    worker.kill()
+            time.sleep(0.02)
+        said = process.communicate()[1].splitlines()
+    assert process.returncode == 1
+    assert said[-1].startswith("mledger: Spark could not write the table ")
+    assert said[-1].endswith("run it again, what was finished is kept")
+    assert answer("snapshot", "list", tmp_path) == []
+    done = answer("snapshot", "export", tmp_path, "--spark", "-o", "partitions=1", url=url)
+    assert done["steps_kept"] >= before
+    assert all_rows(tmp_path) == all_rows(path)
 
 
 @pytest.fixture(scope="module")
