@@ -12,7 +12,7 @@ BETWEEN = 700
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_no_acknowledged_entry_is_lost_when_every_bookie_dies_in_turn(cluster_url, bookies, tmp_path):
     bookies.start(4)
     books = Books()
@@ -28,4 +28,5 @@ def test_no_acknowledged_entry_is_lost_when_every_bookie_dies_in_turn(cluster_ur
         owner.kill_under_way()
     finally:
         owner.close()
-    run(check_everything(books, cluster_url), timeout=60)
+    # a full ledger that cannot be followed for want of bookies takes all that the owner appends meanwhile
+    run(check_everything(books, cluster_url), timeout=300)

@@ -123,6 +123,7 @@ def entries_flipped(stage: Stage) -> None:
     number = stage.pick_with_entries()
     stage.owner.kill()
     flips = flip_in_stored_entries(stage.world.bookies[number].directory, stage.chance, FLIPS)
+    stage.saw["bytes of stored entries changed under a running bookie"] += len(flips)
     try:
         work = check_everything(stage.rounds.books, stage.world.url, config=stage.load.config, damaged=True)
         stage.saw["copies that failed their digest, with a good one read instead"] += run(work, timeout=_CHECK_S).bad

@@ -15,7 +15,7 @@ def rows() -> dict[str, set[str]]:
     return {test: set(reports.split(", ")) for reports, test in found}
 
 
-def tests() -> dict[str, str]:
+def known_tests() -> dict[str, str]:
     """Every test in `tests/field_failures/`: its docstring."""
     return {
         each.name: ast.get_docstring(each) or ""
@@ -26,10 +26,10 @@ def tests() -> dict[str, str]:
 
 
 def test_each_row_names_a_test_and_each_test_has_a_row() -> None:
-    assert rows().keys() == tests().keys()
+    assert rows().keys() == known_tests().keys()
 
 
 def test_each_test_says_which_reports_it_plays() -> None:
-    said = tests()
+    said = known_tests()
     for name, reports in rows().items():
         assert set(re.findall(r"(?:pulsar|bookkeeper)-\d+", said[name])) == reports, name
