@@ -4,9 +4,13 @@ In what is printed `…` stands for any text within a line, a line of `…` alon
 does not count. A command without a line after it may print anything. One that fails is followed by `$ echo $?`.
 """
 
+import os
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.forked_commands import forked_commands
 
 PROMPT = "$ "
 MORE = "> "
@@ -75,3 +79,19 @@ def agrees(shown: tuple[str, ...], printed: str) -> bool:
             pattern += ".*?".join(map(re.escape, words.split(ANY))) + r"\n"
     text = "".join(" ".join(line.split()) + "\n" for line in printed.splitlines())
     return re.fullmatch(pattern, text) is not None
+
+
+def run_transcript(commands: list[Command], place: Path) -> Path:
+    """The files of what the commands print, run in order in one shell below `place`; what they started is stopped."""
+    printed, work, programs = (place / name for name in ("printed", "work", "programs"))
+    for directory in (printed, work, programs):
+        directory.mkdir()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
+    with forked_commands(programs):
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        script = script_of(commands, printed)
+        try:
+            subprocess.run(["bash", "-c", script], cwd=work, env=environment, timeout=110, check=False)
+        finally:
+            subprocess.run(["mledger", "down"], cwd=work, env=environment, capture_output=True, timeout=60, check=False)
+    return printed

@@ -1,9 +1,7 @@
 """`docs/cli.md`: each example prints what it says on a real cluster; every command, option and exit code is there."""
 
-import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +9,7 @@ import click
 import pytest
 
 from cli.main import command as mledger_command
-from tests.support.forked_commands import forked_commands
-from tests.support.transcripts import agrees, commands_of, script_of
+from tests.support.transcripts import agrees, commands_of, run_transcript
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "cli.md").read_text()
@@ -27,19 +24,7 @@ COMMON = (
 @pytest.fixture(scope="module")
 def transcript(tmp_path_factory) -> Path:
     """The files of the examples, run in order in one shell; what they started is stopped."""
-    place = tmp_path_factory.mktemp("documentation")
-    printed, work, programs = (place / name for name in ("printed", "work", "programs"))
-    for directory in (printed, work, programs):
-        directory.mkdir()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
-    with forked_commands(programs):
-        environment["PATH"] = f"{programs}:{environment['PATH']}"
-        script = script_of(COMMANDS, printed)
-        try:
-            subprocess.run(["bash", "-c", script], cwd=work, env=environment, timeout=110, check=False)
-        finally:
-            subprocess.run(["mledger", "down"], cwd=work, env=environment, capture_output=True, timeout=60, check=False)
-    return printed
+    return run_transcript(COMMANDS, tmp_path_factory.mktemp("documentation"))
 
 
 @pytest.mark.parametrize("index", range(len(COMMANDS)), ids=[command.name for command in COMMANDS])

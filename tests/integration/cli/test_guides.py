@@ -1,13 +1,10 @@
 """The guides in docs/: each example prints what it says, run in order in one shell on a real cluster."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.forked_commands import forked_commands
-from tests.support.transcripts import agrees, commands_of, script_of
+from tests.support.transcripts import agrees, commands_of, run_transcript
 
 ROOT = Path(__file__).parents[3]
 GUIDES = ("tour.md",)
@@ -25,25 +22,11 @@ def printed(tmp_path_factory):
 
     def run(guide: str) -> Path:
         if guide not in done:
-            done[guide] = run_guide(guide, tmp_path_factory.mktemp("guide"))
+            commands = commands_of((ROOT / "docs" / guide).read_text())
+            done[guide] = run_transcript(commands, tmp_path_factory.mktemp("guide"))
         return done[guide]
 
     return run
-
-
-def run_guide(guide: str, place: Path) -> Path:
-    out, work, programs = (place / name for name in ("printed", "work", "programs"))
-    for directory in (out, work, programs):
-        directory.mkdir()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
-    with forked_commands(programs):
-        environment["PATH"] = f"{programs}:{environment['PATH']}"
-        script = script_of(commands_of((ROOT / "docs" / guide).read_text()), out)
-        try:
-            subprocess.run(["bash", "-c", script], cwd=work, env=environment, timeout=110, check=False)
-        finally:
-            subprocess.run(["mledger", "down"], cwd=work, env=environment, capture_output=True, timeout=60, check=False)
-    return out
 
 
 @pytest.mark.parametrize(("guide", "index"), EXAMPLES)
