@@ -29,6 +29,14 @@ COPY_COLUMNS = columns("ledger_id", "of", "bookie_id", "first", "last", "copies"
 ENTRY_COLUMNS = columns("ledger_id", "of", "entries", "count")
 ORIGIN_COLUMNS = columns("ledger_id", "component", "managed_ledger", "cursor", "created_ms", "state", "reason")
 
+min_age_option = click.option(
+    "--min-age",
+    type=click.IntRange(0),
+    default=MIN_AGE_S,
+    show_default=True,
+    help="Seconds since its creation after which a ledger that nothing names is an orphan.",
+)
+
 
 @dataclass(slots=True)
 class Findings:
@@ -70,13 +78,7 @@ class Findings:
 @click.option("--topic", help="The ledgers that a topic and its cursors name.")
 @click.option("--references-only", is_flag=True, help="Read no entries: orphans and dangling references only.")
 @click.option("--max-mib", type=click.FloatRange(0, min_open=True), help="Read at most so many MiB a second.")
-@click.option(
-    "--min-age",
-    type=click.IntRange(0),
-    default=MIN_AGE_S,
-    show_default=True,
-    help="Seconds since its creation after which a ledger that nothing names is an orphan.",
-)
+@min_age_option
 @session_options
 @click.pass_obj
 def check(

@@ -12,7 +12,7 @@ from cli import changing
 from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change
 from cli.context import Session, session_options
 from cli.ledger_changes import take_over_option
-from cli.ledgers_check import MIN_AGE_S
+from cli.ledgers_check import min_age_option
 from cli.looking import Looking
 from cli.names import optional_topic_argument
 from cli.output import Output, Record, Table, Value, columns, fields
@@ -62,13 +62,7 @@ class Planned:
 @optional_topic_argument
 @click.option("--namespace", help="All topics of tenant/namespace.")
 @click.option("--all", "every", is_flag=True, help="All topics.")
-@click.option(
-    "--min-age",
-    type=click.IntRange(0),
-    default=MIN_AGE_S,
-    show_default=True,
-    help="Seconds since its creation after which a ledger that nothing names is an orphan.",
-)
+@min_age_option
 @take_over_option
 @change_options
 @session_options
