@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -231,3 +233,15 @@ def bookies(cluster_url, tmp_path):
     processes = BookieProcesses(cluster_url, tmp_path / "bookies")
     yield processes
     processes.close()
+
+
+@contextmanager
+def shared_cluster(url: str, directory: Path) -> Iterator[BookieProcesses]:
+    """A cluster initialised at `url` with four bookies, not to be killed by who shares them."""
+    initialize_cluster(url)
+    processes = BookieProcesses(url, directory)
+    processes.start(4)
+    try:
+        yield processes
+    finally:
+        processes.close()

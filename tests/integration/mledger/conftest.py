@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies import shared_cluster
 
 _topics = itertools.count(1)
 
@@ -13,11 +13,8 @@ _topics = itertools.count(1)
 def topic_bookies(shared_zookeeper, _new_chroot, tmp_path_factory):
     """Four bookies, not to be killed by who shares them."""
     url = shared_zookeeper.url + _new_chroot()
-    initialize_cluster(url)
-    processes = BookieProcesses(url, tmp_path_factory.mktemp("topic-bookies"))
-    processes.start(4)
-    yield processes
-    processes.close()
+    with shared_cluster(url, tmp_path_factory.mktemp("topic-bookies")) as processes:
+        yield processes
 
 
 @pytest.fixture
