@@ -16,6 +16,7 @@ import yaml
 from testcontainers.core.container import DockerContainer
 
 from metastore.launcher import four_letter_word, free_port
+from tests.support.cli import mledger_process
 from tests.support.containers import IMAGE, ROOT, NoEngine, Project, build_images, engine, run
 
 ZOOKEEPERS = 3
@@ -48,7 +49,7 @@ def images() -> Iterator[None]:
 def project(images: None) -> Iterator[Project]:
     """The compose files' services, gone with their volumes in the end."""
     names = [f"ZOOKEEPER_{n}_{kind}" for n in (1, 2, 3) for kind in ("PORT", "PEER_PORT", "ELECTION_PORT")]
-    names += [f"BOOKIE_{n}_PORT" for n in range(1, BOOKIES + 1)]
+    names += [f"BOOKIE_{n}_{kind}" for n in range(1, BOOKIES + 1) for kind in ("PORT", "METRICS_PORT")]
     project = Project(f"mledger-{uuid.uuid4().hex[:8]}", {name: str(free_port()) for name in names})
     yield project
     project("down", "--volumes")
@@ -78,10 +79,11 @@ class Cluster:
         return self.zookeepers[modes.index("leader")]
 
     def wait(self) -> None:
-        """Until every node serves and every bookie answers."""
+        """Until every node serves, and every bookie answers and is registered."""
         wait_until(lambda: sorted(map(_mode, self._addresses())) == ["follower", "follower", "leader"], "ZooKeeper")
         for bookie_id in self.bookies:
             wait_until(lambda where=bookie_id: _answers(where), f"bookie {bookie_id}")
+        wait_until(lambda: self.bookies.keys() <= self._registered(), "the bookies' registration")
 
     def mledger(self, *arguments: str) -> str:
         """Run the command in a container of its own."""
@@ -89,6 +91,12 @@ class Cluster:
             *("docker", "run", "--rm", "--network", "host", "--env", f"MLEDGER_METADATA={self.url}", IMAGE),
             *arguments,
         )
+
+    def _registered(self) -> set[str]:
+        if not self.bookies:
+            return set()
+        listed = mledger_process("bookies", "list", "--output", "json", url=self.url)
+        return {each["bookie_id"] for each in listed.json if each["state"] == "writable"} if listed.code == 0 else set()
 
     def _addresses(self) -> list[str]:
         return self.url.removeprefix("zk://").split(",")

@@ -106,6 +106,13 @@ def processes_below(process, word):
     """The processes below one that have a word in their command lines."""
     try:
         children = psutil.Process(process.pid).children(recursive=True)
-        return [each for each in children if any(word in part for part in each.cmdline())]
     except psutil.NoSuchProcess:
+        return []
+    return [each for each in children if any(word in part for part in _command_line(each))]
+
+
+def _command_line(process):
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # gone, or a zombie, beside others that live
         return []
