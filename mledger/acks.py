@@ -373,6 +373,7 @@ class AckState:
     def _split(self, ranges: Iterable[PositionRange], ledgers: LedgerList, warnings: list[str]) -> dict[int, BitMap]:
         """The entries of `ranges` by ledger; what is not above mark-delete may be among them."""
         found: defaultdict[int, BitMap] = defaultdict(BitMap)
+        wrong: defaultdict[str, list[PositionRange]] = defaultdict(list)
         count_of, count = NO_ENTRY, 0
         for item in ranges:
             (ledger_id, lower), (last_ledger, upper) = item
@@ -380,26 +381,28 @@ class AckState:
                 count_of, count = ledger_id, ledgers.entries(ledger_id)
             if ledger_id == last_ledger and NO_ENTRY <= lower < upper < count:
                 found[ledger_id].add_range(lower + 1, upper + 1)
-            elif self._is_useful(item, ledgers, warnings):
+            elif self._is_useful(item, ledgers, wrong):
                 for part in ledgers.between(ledger_id, last_ledger):
                     first = lower + 1 if part == ledger_id else 0
                     last = upper if part == last_ledger else MAX_ENTRY
                     found[part] |= run(first, min(last, ledgers.entries(part) - 1))
+        for what, (first_one, *others) in wrong.items():  # a lost ledger may hold a million of them
+            warnings.append(f"range {first_one} {what}" + (f" ({len(others):,} more like it)" if others else ""))
         return found
 
-    def _is_useful(self, item: PositionRange, ledgers: LedgerList, warnings: list[str]) -> bool:
-        """Whether an unusual range has entries to be split off; says what is wrong with it."""
+    def _is_useful(self, item: PositionRange, ledgers: LedgerList, wrong: dict[str, list[PositionRange]]) -> bool:
+        """Whether an unusual range has entries to be split off; notes what is wrong with it."""
         lower, upper = item
         if upper < lower or upper.entry_id < NO_ENTRY or lower.entry_id < NO_ENTRY:
-            warnings.append(f"range {item} is invalid: skipped")
+            wrong["is invalid: skipped"].append(item)
             return False
         if upper <= self.mark_delete or upper == lower:
             return False
         missing = [end for end in (lower.ledger_id, upper.ledger_id) if end not in ledgers]
         if missing:
-            warnings.append(f"range {item} lies over missing ledger {missing[0]}: that part dropped")
+            wrong[f"lies over missing ledger {missing[0]}: that part dropped"].append(item)
         elif upper.entry_id >= ledgers.entries(upper.ledger_id):
-            warnings.append(f"range {item} goes past the end of ledger {upper.ledger_id}: that part dropped")
+            wrong[f"goes past the end of ledger {upper.ledger_id}: that part dropped"].append(item)
         return True
 
     def _recover_bits(self, item: LedgerBits, ledgers: LedgerList, warnings: list[str]) -> None:

@@ -226,6 +226,12 @@ def test_what_lies_over_missing_ledgers_is_dropped_with_a_warning():
     )
 
 
+def test_many_ranges_over_one_missing_ledger_are_one_warning():
+    acks, warnings = recover((10, 1), ranges=[span((99, at), (99, at + 1)) for at in range(0, 3000, 2)])
+    assert acks.describe_ranges() == "[]"
+    assert warnings == ("range (99:0..99:1] lies over missing ledger 99: that part dropped (1,499 more like it)",)
+
+
 def test_what_lies_past_a_ledger_s_end_is_dropped_with_a_warning():
     acks, warnings = recover((10, 1), ranges=[span((13, 2), (13, 40))])
     assert acks.describe_ranges() == "[(13:2..13:4]]"
