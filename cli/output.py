@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TextIO
 
 import click
@@ -15,6 +16,7 @@ from rich.table import Table as RichTable
 Scalar = str | int | float | bool | None
 Value = Scalar | tuple["Value", ...] | Mapping[str, "Value"]
 PIPE_WIDTH = 4096  # a table in a pipe is never folded
+TIMES = frozenset({"closed_ms", "created_ms", "modified_ms", "since_ms"})  # ms since 1970 in JSON, dates for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,14 @@ class Column:
     @property
     def title(self) -> str:
         """The heading people read."""
-        return self.heading or self.key.replace("_", " ")
+        key = self.key.removesuffix("_ms") if self.key in TIMES else self.key
+        return self.heading or key.replace("_", " ")
+
+    def as_text(self, value: Value) -> str:
+        """A value of it as people read it."""
+        if self.key in TIMES and isinstance(value, int):
+            return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        return as_text(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,7 @@ class Output:
         grid.add_column(no_wrap=True, style="dim")
         grid.add_column(overflow="fold")
         for column, value in record.fields:
-            grid.add_row(column.title, escape(as_text(value)))
+            grid.add_row(column.title, escape(column.as_text(value)))
         self._print(grid)
         for table in record.tables:
             if table.rows:
@@ -131,7 +140,7 @@ class Output:
             number = all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in table.rows)
             shown.add_column(column.title, justify="right" if number else "left", overflow="fold")
         for row in table.rows:
-            shown.add_row(*(escape(as_text(value)) for value in row))
+            shown.add_row(*(escape(each.as_text(value)) for each, value in zip(table.columns, row, strict=True)))
         self._print(shown)
 
     def _print(self, shown: RenderableType) -> None:

@@ -43,3 +43,10 @@ def test_values_in_a_table(value: object, text: str) -> None:
 def test_long_lists_say_how_many_more_there_are() -> None:
     assert shorten(["a", "b", "c"], 2) == "a, b and 1 more"
     assert shorten(["a"], 2) == "a"
+
+
+def test_times_are_dates_for_people_and_milliseconds_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("ledgers", columns("ledger_id", "closed_ms"), ((7, 1_700_000_000_123), (8, None)))
+    Output("table").table(table)
+    assert capsys.readouterr().out.split() == ["ledger", "id", "closed", "7", "2023-11-14", "22:13:20Z", "8", "-"]
+    assert table.as_json()[0]["closed_ms"] == 1_700_000_000_123
