@@ -6,17 +6,18 @@ The calls block (a start takes about a second): on an event loop, `await asyncio
 import errno
 import importlib.util
 import os
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from metastore.errors import ZooKeeperFailed, ZooKeeperNotFound
+from metastore.service.ports import PORTS_VARIABLE, SERVER_PORTS, ports_to_try
 
 SYSTEM_PACKAGE = Path("/usr/share/java/zookeeper.jar")  # Debian's: its manifest names the jars it needs
 PYSPARK_JARS = (
@@ -34,7 +35,7 @@ MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 ENSEMBLE_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 PROBE_TIMEOUT_S = 0.15
 PORT_ATTEMPTS = 3
-SERVER_PORTS = range(15_000, 32_000)  # below those of outgoing connections (Linux: from 32768 on)
+_given: deque[int] = deque(maxlen=1_000)  # ports that their servers may not have taken yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +125,15 @@ def _package_directory(name: str) -> Path | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody uses now; not one that the system gives to outgoing connections, who would take it.
+    """A TCP port that nobody uses now, if possible one not given lately; see `metastore.service.ports`.
 
     While a server is down, its clients' attempts to connect may even be given its port and so meet themselves.
     """
-    for port in random.sample(SERVER_PORTS, 100):
+    for port in sorted(ports_to_try(), key=_given.__contains__):
         if _is_free(host, port):
+            _given.append(port)
             return port
-    raise ZooKeeperFailed(f"no free port between {SERVER_PORTS.start} and {SERVER_PORTS.stop} at {host}: name one")
+    raise ZooKeeperFailed(f"no free port among {PORTS_VARIABLE} or {SERVER_PORTS} at {host}: name one")
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -7,7 +7,6 @@ import importlib
 import json
 import logging
 import os
-import random
 import resource
 import signal
 import socket
@@ -31,6 +30,7 @@ from metastore.bookies import register, unregister
 from metastore.errors import MetadataError, MledgerError, NodeExists
 from metastore.layout import instance_id
 from metastore.service.logs import set_up_logging
+from metastore.service.ports import ports_to_try
 from metastore.store import MetadataStore, SessionState
 from metastore.url import open_store
 
@@ -39,8 +39,6 @@ log = logging.getLogger(__name__)
 _RETRY_S = 1.0
 _SESSION_LOOK_S = 3600.0
 _BACKLOG = 1024
-_PORTS = range(15_000, 32_000)
-_PORT_ATTEMPTS = 100
 _OTHER_FILES = 512
 """Files that a bookie has open beside its connections, at most."""
 
@@ -250,7 +248,7 @@ def _allow_connections(wanted: int) -> int:
 
 def _bind(host: str, port: int) -> socket.socket:
     """A listening socket; with port 0 one that outgoing connections are not given while the bookie is down."""
-    ports = (port,) if port else random.sample(_PORTS, _PORT_ATTEMPTS)
+    ports = (port,) if port else ports_to_try()
     for number in ports:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -263,7 +261,7 @@ def _bind(host: str, port: int) -> socket.socket:
                 raise BookieError(f"cannot listen on {host} port {number}: {error.strerror}; name another") from None
         else:
             return listener
-    raise BookieError(f"no free port found on {host} between {_PORTS.start} and {_PORTS.stop}: name one with --port")
+    raise BookieError(f"no free port found on {host}: name one with --port")
 
 
 def _auth_factory(name: str) -> AuthFactory | None:
