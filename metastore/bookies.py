@@ -1,11 +1,12 @@
 """Which bookies serve, and where (formats.md, ZooKeeper tree). Cookies are `metastore.cookies`, exported here too."""
 
+import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from metastore.cookies import Cookie, decode_cookie, delete_cookie, encode_cookie, read_cookie, write_cookie
-from metastore.errors import InvalidName, NodeExists, NodeNotFound, RecordError, StoreUnavailable
+from metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError, StoreUnavailable
 from metastore.paths import LEDGERS, bookie_path
 from metastore.pb.LedgerMetadata_pb2 import BookieServiceInfoFormat
 from metastore.protobuf import parse_binary, record_error, text_of
@@ -38,6 +39,7 @@ _HTTP_ENDPOINT = "httpserver"
 _VERSION = "mledger.version"
 _WHAT = "registration"
 _READ_ONLY = "readonly"
+_ATTEMPTS = 10
 _LONGEST_PORT = 9  # digits: of more, Python makes no number
 
 _log = logging.getLogger(__name__)
@@ -138,23 +140,25 @@ async def register(
     """
     path = _path(root, bookie_id, read_only)
     data = encode_registration(host, port, http, version)
-    if await _announce(store, path, data):
-        return
-    try:
-        node = await store.get(path)
-    except NodeNotFound:
+    for _ in range(_ATTEMPTS):  # a former process's announcement goes whenever its session ends
         if await _announce(store, path, data):
             return
-        node = await store.get(path)
-    if node.stat.ephemeral_owner == store.session_id:
-        return
-    if not (replace_own and _same_place(bookie_id, node.data, data)):
-        raise NodeExists(
-            f"the bookie {bookie_id} is announced by another session: stop the other bookie of that id, or wait for "
-            f"the session of this one's former process to end",
-            path,
-        )
-    await store.multi([Delete(path, node.version), Create(path, data, ephemeral=True)])
+        try:
+            node = await store.get(path)
+        except NodeNotFound:
+            continue
+        if node.stat.ephemeral_owner == store.session_id:
+            return
+        if not (replace_own and _same_place(bookie_id, node.data, data)):
+            break
+        with contextlib.suppress(NodeNotFound, NodeExists, BadVersion):
+            await store.multi([Delete(path, node.version), Create(path, data, ephemeral=True)])
+            return
+    raise NodeExists(
+        f"the bookie {bookie_id} is announced by another session: stop the other bookie of that id, or wait for "
+        f"the session of this one's former process to end",
+        path,
+    )
 
 
 async def unregister(store: MetadataStore, bookie_id: str, *, read_only: bool = False, root: str = LEDGERS) -> None:

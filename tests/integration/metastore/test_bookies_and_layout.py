@@ -117,6 +117,21 @@ async def test_who_holds_the_port_replaces_its_former_process(former, present):
     assert [each.bookie_id for each in await list_bookies(present)] == ["named"]
 
 
+@with_two_stores
+async def test_a_former_process_whose_session_ends_just_then_is_replaced_as_well(former, present):
+    await register(former, "named", "127.0.0.1", 3181)
+    multi = present.multi
+
+    async def too_late(operations):
+        await unregister(former, "named")
+        return await multi(operations)
+
+    present.multi = too_late
+    await register(present, "named", "127.0.0.1", 3181, replace_own=True)
+    await former.close()
+    assert [each.bookie_id for each in await list_bookies(present)] == ["named"]
+
+
 @with_store
 async def test_an_announcement_is_taken_back_once_or_twice(store):
     await register(store, "named", "127.0.0.1", 3181)
