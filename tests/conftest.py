@@ -1,10 +1,11 @@
 """Fixtures that every test can ask for."""
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.bookies import bookies, cluster_url
 from tests.support.ensemble import zookeeper_ensemble
 from tests.support.no_skips import pytest_runtest_makereport
+from tests.support.ports import keep_to_own_ports
 from tests.support.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
 from tests.support.stores import any_metadata_url
 from tests.support.zookeeper import _new_chroot, metadata_url, shared_zookeeper, zookeeper_server
@@ -25,5 +26,8 @@ __all__ = [
 ]
 
 # The same examples every time, however busy the machine is: a failure here is a failure everywhere.
-settings.register_profile("mledger", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "mledger", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("mledger")
+keep_to_own_ports()

@@ -1,7 +1,7 @@
 """What must hold after the last kill, whatever was killed (M5, Q5, C8, R10): found here, judged by the checker."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mledger
 from metastore.ledgers import LedgerStoreReader
@@ -50,7 +50,7 @@ async def check_everything(
     """
     violations: list[Violation] = []
     checked = Checked(acknowledged=sum(owner.acked_entries for owner in books.owners), backlogs={})
-    async with mledger.open_cluster(url, config=config, client=CLIENT) as cluster:
+    async with mledger.open_cluster(url, config=config, client=replace(CLIENT, read_timeout_s=60.0)) as cluster:
         topic = await cluster.open_topic(TOPIC)
         await topic.initialized()
         ledgers = [(ledger.ledger_id, ledger.entries) for ledger in topic.ledgers if ledger.entries]

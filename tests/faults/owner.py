@@ -44,7 +44,7 @@ CONFIG = ManagedLedgerConfig(
     retention_time_ms=-1,
     retention_size_in_mb=-1,
 )
-CLIENT = ClientConfig(add_timeout_s=5.0, connect_timeout_s=2.0)
+CLIENT = ClientConfig(add_timeout_s=60.0)
 RECOVERING = "close recovered ledger"
 CHANGING = "change ensemble"
 
@@ -60,8 +60,8 @@ class Load:
     keep_mb: int = 0
     entries_per_ledger: int = 3000
     cursor_flushes: float = 0.0  # a second; 0: as they come
-    session_s: float = 4.0
-    add_timeout_s: float = 5.0
+    session_s: float = 30.0
+    add_timeout_s: float = 60.0
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property

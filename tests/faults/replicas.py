@@ -14,7 +14,7 @@ from metastore.store import MetadataReader
 
 _DIGEST = make_digest(DigestType.CRC32C, b"")
 _BATCH_BYTES = 1 << 20
-_ANSWER_S = 10.0
+_ANSWER_S = 120.0
 
 Address = tuple[str, int]
 

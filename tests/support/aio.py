@@ -9,8 +9,11 @@ import uvloop
 
 T = TypeVar("T")
 
+HANG_S = 600.0
+"""What takes so long has come to a stand, however slow and busy the machine is; less than a test's own time-out."""
 
-def run(main: Coroutine[Any, Any, T], *, timeout: float = 60.0) -> T:
+
+def run(main: Coroutine[Any, Any, T], *, timeout: float = HANG_S) -> T:
     """Run `main` to its end on a new loop; TimeoutError after `timeout` seconds, so that a hang fails by name."""
     sys.setswitchinterval(0.0005)
 

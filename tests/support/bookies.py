@@ -16,13 +16,11 @@ import pytest
 
 from metastore.layout import initialize
 from metastore.url import open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--session-timeout", "4")
-"""What keeps a test's bookie small on disk and in memory."""
-
-_EXIT_S = 20.0
+SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--session-timeout", "60")
+"""What keeps a test's bookie small on disk and in memory, and registered through stalls of the machine."""
 
 
 class BookieFailed(Exception):
@@ -84,7 +82,7 @@ class BookieProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise BookieFailed(self.process.wait(_EXIT_S), self.log())
+            raise BookieFailed(self.process.wait(HANG_S), self.log())
         fields = json.loads(line)
         self.bookie_id, self.host, self.port = fields["bookie_id"], fields["host"], fields["port"]
         self.served_by, self.metrics_port = fields["pid"], fields.get("metrics_port", 0)
@@ -122,7 +120,7 @@ class BookieProcess:
     def wait(self) -> int:
         """Wait for the end; the exit code."""
         assert self.process is not None
-        code = self.process.wait(_EXIT_S)
+        code = self.process.wait(HANG_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
         if self.log_file is not None:

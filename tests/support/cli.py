@@ -1,7 +1,6 @@
 """The `mledger` command as its users run it, with its exit code and what it printed."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from typing import Any
 from click.testing import CliRunner
 
 from cli.main import run
+from tests.support.aio import HANG_S
+from tests.support.ports import environment_of_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,10 +44,9 @@ def mledger(*arguments: object, url: str | None = None, stdin: str = "") -> Done
     return Done(code, out.getvalue().decode(errors="replace"), err.getvalue().decode())
 
 
-def mledger_process(*arguments: object, url: str | None = None, stdin: str = "", timeout: float = 60.0) -> Done:
+def mledger_process(*arguments: object, url: str | None = None, stdin: str = "", timeout: float = HANG_S) -> Done:
     """Run `mledger` with `arguments` as a process of its own; `url` as MLEDGER_METADATA."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
-    environment["PYTHONPATH"] = str(ROOT)
+    environment = environment_of_commands() | {"PYTHONPATH": str(ROOT)}
     if url is not None:
         environment["MLEDGER_METADATA"] = url
     command = [sys.executable, "-m", "cli.main", *map(str, arguments)]

@@ -9,17 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.aio import HANG_S
+
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "tools" / "containers" / "engine"
 BASE_IMAGES = ROOT / "tools" / "containers" / "base-images"
 IMAGE = "mledger"
+BUILD_S = 1500.0
 
 
 class NoEngine(Exception):
     """No Docker engine answers and none can be started here; says why."""
 
 
-def run(*command: str | Path, timeout: float = 300, **environment: str) -> str:
+def run(*command: str | Path, timeout: float = HANG_S, **environment: str) -> str:
     """Run a command in the project's directory and return what it printed; AssertionError shows all of it."""
     done = subprocess.run(
         list(map(str, command)),
@@ -37,7 +40,7 @@ def run(*command: str | Path, timeout: float = 300, **environment: str) -> str:
 def succeeds(*command: str) -> bool:
     """Whether a command is there and ends with 0."""
     try:
-        return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=HANG_S).returncode == 0
     except FileNotFoundError:
         return False
 
@@ -52,14 +55,14 @@ def engine() -> Iterator[None]:
         return
     directory = tempfile.mkdtemp(prefix="mledger-engine-")
     before = os.environ.get("DOCKER_HOST")
-    started = subprocess.run([ENGINE, "up", directory], capture_output=True, text=True, timeout=120)
+    started = subprocess.run([ENGINE, "up", directory], capture_output=True, text=True, timeout=HANG_S)
     try:
         if started.returncode:
             raise NoEngine(f"no Docker engine answers, and {started.stderr.strip()}")
         os.environ["DOCKER_HOST"] = started.stdout.strip()
         yield
     finally:
-        subprocess.run([ENGINE, "down", directory], capture_output=True, timeout=120, check=True)
+        subprocess.run([ENGINE, "down", directory], capture_output=True, timeout=HANG_S, check=True)
         os.environ.pop("DOCKER_HOST", None)
         if before is not None:
             os.environ["DOCKER_HOST"] = before
@@ -67,10 +70,10 @@ def engine() -> Iterator[None]:
 
 def build_images() -> None:
     """The base images, fetched or made, and the image of this checkout."""
-    run(BASE_IMAGES, timeout=600)
+    run(BASE_IMAGES, timeout=BUILD_S)
     # the builder of today's engines where it is installed, else the one that every engine has
     buildkit = "1" if succeeds("docker", "buildx", "version") else "0"
-    run("docker", "build", "--network", "host", "--tag", IMAGE, ".", timeout=600, DOCKER_BUILDKIT=buildkit)
+    run("docker", "build", "--network", "host", "--tag", IMAGE, ".", timeout=BUILD_S, DOCKER_BUILDKIT=buildkit)
 
 
 def compose_command() -> list[str]:
@@ -90,7 +93,7 @@ class Project:
     ports: dict[str, str]
     compose: list[str] = field(default_factory=compose_command)
 
-    def __call__(self, *arguments: str, timeout: float = 300) -> str:
+    def __call__(self, *arguments: str, timeout: float = HANG_S) -> str:
         """Run a compose command and return what it printed."""
         files = ("-f", "compose.yaml", "-f", "compose.loopback.yaml", "-p", self.name)
         return run(*self.compose, *files, *arguments, timeout=timeout, **self.ports)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from metastore.launcher import ZooKeeperServer, free_port
+from tests.support.zookeeper import SETTINGS
 
 SERVERS = 3
 
@@ -21,7 +22,7 @@ class Ensemble:
     def start(cls, directory: Path) -> "Ensemble":
         """Start all and wait until they serve."""
         ports = [(free_port(), free_port()) for _ in range(SERVERS)]
-        settings = {"initLimit": "20", "syncLimit": "10"}
+        settings = {"initLimit": "40", "syncLimit": "10", **SETTINGS}
         settings |= {f"server.{n}": f"127.0.0.1:{peers}:{votes}" for n, (peers, votes) in enumerate(ports, 1)}
 
         def start(number: int) -> ZooKeeperServer:

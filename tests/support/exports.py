@@ -16,10 +16,8 @@ from snapshot.exports.directory import SnapshotDirectory, find_snapshot
 from snapshot.exports.files import write_batches, write_empty
 from snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
 from tests.support import tables, varied_cluster
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT
-
-STILL_S = 100.0
 
 
 def write_varied_cluster(url: str) -> None:
@@ -93,8 +91,8 @@ def wait_until_steps(process, to, count=1):
 
 
 def wait_for(condition):
-    """What `condition()` says once it is something; AssertionError after STILL_S."""
-    end = time.monotonic() + STILL_S
+    """What `condition()` says once it is something; AssertionError after HANG_S."""
+    end = time.monotonic() + HANG_S
     while time.monotonic() < end:
         if found := condition():
             return found

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.aio import HANG_S
+
 ROOT = Path(__file__).resolve().parents[2]
 SOCKET = "calls"
 CALLER = """#!{python} -SE
@@ -47,7 +49,7 @@ def forked_commands(directory: Path) -> Iterator[Path]:
         yield directory
     finally:
         server.stdin.close()
-        server.wait(20)
+        server.wait(HANG_S)
         server.stdout.close()
 
 

@@ -9,13 +9,14 @@ import sys
 from metastore.errors import SessionExpired
 from metastore.store import SessionState
 from metastore.url import open_store
+from tests.support.aio import HANG_S
 
 
 async def main(url: str, session_timeout: float) -> None:
     async with await open_store(url, session_timeout=session_timeout) as store, store.watch("/other") as changes:
         await store.create("/mine", ephemeral=True)
         print("ready", flush=True)
-        await store.wait_for_session(SessionState.EXPIRED, timeout=60)
+        await store.wait_for_session(SessionState.EXPIRED, timeout=HANG_S)
         print("expired", flush=True)
         for name, attempt in (("watch", anext(changes)), ("get", store.get("/")), ("create", store.create("/late"))):
             try:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.aio import HANG_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -53,7 +55,7 @@ def killed_commands() -> Iterator[KilledCommands]:
     try:
         yield KilledCommands(process)
     finally:
-        process.communicate(timeout=20)
+        process.communicate(timeout=HANG_S)
 
 
 def _serve() -> None:

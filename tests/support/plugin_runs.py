@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.aio import HANG_S
+
 ROOT = Path(__file__).resolve().parents[2]
-_TIMEOUT_S = 100.0
-_END_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class UserProject:
         """Run pytest on `source` to its end."""
         command = self.command(source, *arguments, settings=settings)
         done = subprocess.run(
-            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=_TIMEOUT_S
+            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=HANG_S
         )
         return Done(done.returncode, done.stdout + done.stderr)
 
@@ -87,4 +87,4 @@ def processes_in(directory: Path) -> list[psutil.Process]:
 
 def end_by_themselves(processes: list[psutil.Process]) -> bool:
     """Whether all of them end, waited for."""
-    return not psutil.wait_procs(processes, timeout=_END_S)[1]
+    return not psutil.wait_procs(processes, timeout=HANG_S)[1]

@@ -14,9 +14,9 @@ import pytest
 import uvloop
 
 from metastore.rocksdb_server import Server
+from tests.support.aio import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
-_EXIT_S = 20.0
 
 
 class ServerThread:
@@ -29,16 +29,16 @@ class ServerThread:
 
     def serve(self, directory: Path) -> Server:
         """Serve `directory` until `stop`."""
-        return asyncio.run_coroutine_threadsafe(Server.open(str(directory)), self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(Server.open(str(directory)), self._loop).result(HANG_S)
 
     def stop(self, server: Server) -> None:
         """Stop serving one."""
-        asyncio.run_coroutine_threadsafe(server.close(), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(server.close(), self._loop).result(HANG_S)
 
     def close(self) -> None:
         """End the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(HANG_S)
         self._loop.close()
 
 
@@ -111,7 +111,7 @@ class MetadataProcess:
     def wait(self) -> int:
         """Wait for the end; the exit code."""
         assert self.process is not None
-        code = self.process.wait(_EXIT_S)
+        code = self.process.wait(HANG_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
         return code

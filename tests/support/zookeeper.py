@@ -9,25 +9,28 @@ import pytest
 from kazoo.client import KazooClient
 
 from metastore.launcher import ZooKeeperServer
+from tests.support.aio import HANG_S
 
 # Its thread draws jitter all the time. From a generator of its own: hypothesis takes a change of the global one, while
 # a strategy draws, for the strategy's.
 kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 SHORTEST_SESSION_S = 1.0  # two ticks of a server started here
+SETTINGS = {"maxSessionTimeout": "120000"}
+"""Of the servers of tests: sessions that nothing is to end outlive any stall of the machine."""
 
 
 @pytest.fixture(scope="session")
 def shared_zookeeper(tmp_path_factory):
     """The worker's server: not to be stopped, killed or frozen; see `zookeeper_server`."""
-    with ZooKeeperServer.start(tmp_path_factory.mktemp("zookeeper"), sync=False) as server:
+    with ZooKeeperServer.start(tmp_path_factory.mktemp("zookeeper"), sync=False, settings=SETTINGS) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def _new_chroot(shared_zookeeper):
     client = KazooClient(shared_zookeeper.connect_string)
-    client.start(timeout=30)
+    client.start(timeout=HANG_S)
     numbers = itertools.count(1)
 
     def create() -> str:
@@ -49,5 +52,5 @@ def metadata_url(shared_zookeeper, _new_chroot):
 @pytest.fixture
 def zookeeper_server(tmp_path):
     """A server of this test's own, for tests that stop, kill or freeze it."""
-    with ZooKeeperServer.start(tmp_path / "zookeeper", sync=False) as server:
+    with ZooKeeperServer.start(tmp_path / "zookeeper", sync=False, settings=SETTINGS) as server:
         yield server

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _CHUNK = 1 << 16
-_CALL_S = 10.0
+_CALL_S = 300.0
 
 Address = tuple[str, int]
 

@@ -16,14 +16,12 @@ from tests.faults.soak.proxy import Link, Proxies, Proxy
 from tests.faults.soak.world import World
 
 SETTLED = 2000
-WITHIN_S = 60.0
-"""By then a cluster that nothing is wrong with any more has to acknowledge entries again."""
 RATE = 3000
 KEEP_MB = 64
 """Of consumed entries, so that there is much to compare after a round."""
-_ATTEMPTS = 20
+_ATTEMPTS = 100
 _STARVED = "session"
-_MOST_STARVED = 3
+_STARVED_OF = "NotEnoughBookies"  # that had no time to answer
 _MAY_END = ("ManagedLedgerFenced", "OwnedElsewhere", "SessionExpired", "StoreUnavailable")
 
 
@@ -31,7 +29,8 @@ _MAY_END = ("ManagedLedgerFenced", "OwnedElsewhere", "SessionExpired", "StoreUna
 class Pace:
     """How long things last, in seconds: sessions of owners and bookies, adds until a bookie is given up, and faults.
 
-    `beyond_s` is longer than every time-out; `a_while_s` is what other faults take.
+    `beyond_s` is longer than every time-out; `a_while_s` is what other faults take. By `within_s` a cluster that
+    nothing is wrong with any more has to acknowledge entries again; a busy machine may end `most_starved` owners.
     """
 
     session_s: float
@@ -39,10 +38,14 @@ class Pace:
     beyond_s: float
     a_while_s: float
     settled: int = SETTLED  # entries acknowledged after a fault before the next one
+    within_s: float = 60.0
+    most_starved: int = 3
 
 
 LONG = Pace(session_s=4.0, add_timeout_s=5.0, beyond_s=7.0, a_while_s=2.0)
-SHORT = Pace(session_s=2.0, add_timeout_s=1.5, beyond_s=3.0, a_while_s=0.6, settled=500)
+SHORT = Pace(
+    session_s=3.0, add_timeout_s=2.0, beyond_s=4.0, a_while_s=0.6, settled=500, within_s=300.0, most_starved=1000
+)
 
 
 class Stage:
@@ -77,7 +80,8 @@ class Stage:
 
     def pick_with_entries(self) -> int:
         """The same, one that has written entries lately."""
-        for _ in range(_ATTEMPTS):
+        until = time.monotonic() + self.pace.within_s
+        while time.monotonic() < until:
             found = [n for n in range(len(self.world.bookies)) if has_entries(self.world.bookies[n].directory)]
             if found := [number for number in found if number < len(self.links) - self.world.has_small_disk]:
                 return self.chance.choice(found)
@@ -94,12 +98,12 @@ class Stage:
                 self.replace_ended(ended, may_end=may_end)
 
     def settle(self, *, of_session: bool = False) -> None:
-        """Return when entries are acknowledged again; TimeoutError when they are not for a minute.
+        """Return when entries are acknowledged again; TimeoutError when they are not for `within_s`.
 
         After a fault of its session an owner may end when it rolls over: that is waited for.
         """
         entries = self.load.entries_per_ledger + BATCH if of_session else 0
-        until = time.monotonic() + WITHIN_S
+        until = time.monotonic() + self.pace.within_s
         while True:
             try:
                 self.owner.acknowledge_more(max(entries, self.pace.settled), within=max(0.0, until - time.monotonic()))
@@ -110,13 +114,13 @@ class Stage:
     def replace_ended(self, ended: OwnerEnded, *, may_end: bool) -> None:
         """Open the topic anew after its owner ended by itself; OwnerEnded if nothing gave it cause to."""
         error = self.owner.owner.ended
-        if error is None or error[0] not in _MAY_END:
+        if error is None or error[0] not in (*_MAY_END, _STARVED_OF):
             raise ended
-        if not may_end:
-            if _STARVED not in error[1]:
+        if not may_end or error[0] == _STARVED_OF:
+            if _STARVED not in error[1] and error[0] != _STARVED_OF:
                 raise ended
-            self.starved += 1  # a machine with more to do than it can lets sessions expire by itself
-            if self.starved > _MOST_STARVED:
+            self.starved += 1  # a machine with more to do than it can lets sessions and adds time out by itself
+            if self.starved > self.pace.most_starved:
                 raise ended
         self.ended[error[0]] += 1
         self.owner.close()
@@ -154,8 +158,8 @@ class Stage:
         self.owner.close()
 
     def _open(self, beside: OwnerProcess | None = None) -> OwnerProcess:
-        """An owner that has opened the topic, tried for a minute: ZooKeeper may be without a leader."""
-        until = time.monotonic() + WITHIN_S
+        """An owner that has opened the topic, tried for a while: ZooKeeper may be without a leader."""
+        until = time.monotonic() + self.pace.within_s
         for _ in range(_ATTEMPTS):
             owner = self.rounds.owner(load=self.load, beside=beside)
             try:
