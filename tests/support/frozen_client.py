@@ -10,6 +10,7 @@ from metastore.errors import SessionExpired
 from metastore.store import SessionState
 from metastore.url import open_store
 from tests.support.aio import HANG_S
+from tests.support.zookeeper import SHORT_SESSION_S
 
 
 async def main(url: str, session_timeout: float) -> None:
@@ -26,4 +27,4 @@ async def main(url: str, session_timeout: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1.0))
+    asyncio.run(main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else SHORT_SESSION_S))

@@ -8,10 +8,11 @@ import sys
 
 import mledger
 from tests.support.topics import KEEP, fill, payloads
+from tests.support.zookeeper import SHORT_SESSION_S
 
 
 async def main(url: str, topic: str) -> None:
-    async with mledger.open_cluster(url, config=KEEP, session_timeout=1.0) as cluster:
+    async with mledger.open_cluster(url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
         opened = await cluster.create_topic(topic)
         positions = await fill(opened, 9)
         cursor = await opened.open_cursor("sub")

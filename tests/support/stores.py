@@ -1,5 +1,6 @@
 """Run a test over every metadata store: in memory, in a real ZooKeeper, and in RocksDB behind its socket."""
 
+import contextlib
 import functools
 import itertools
 
@@ -19,6 +20,16 @@ def any_metadata_url(request):
     if request.param == "rocksdb":
         return request.getfixturevalue("rocksdb_url")
     return request.getfixturevalue("metadata_url")
+
+
+@contextlib.contextmanager
+def impatient(store, seconds=0.3):
+    """Have operations on a store give up after so long; opening it took the time that it took."""
+    patience, store._timeout = store._timeout, seconds
+    try:
+        yield
+    finally:
+        store._timeout = patience
 
 
 def with_store(test):

@@ -9,8 +9,9 @@ from metastore.layout import initialize
 from metastore.store import Change, Check, Create, Delete, MetadataStore, Put, SessionState
 from metastore.url import open_reader, open_store
 from mledger import ManagedLedgerConfig, open_cluster
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.bookies import SMALL, BookieProcesses
+from tests.support.stores import impatient
 
 ROOT = "/bk/own-ledgers"
 
@@ -152,17 +153,17 @@ def test_a_ledger_whose_store_goes_away_leaves_its_record(metadata_process, rock
         async with await open_store(metadata_process.url) as other:
             await initialize(other)
         url = f"{rocksdb_url}?ledgers={metadata_process.url}"
-        async with await open_store(url, timeout=1) as store, await open_store(rocksdb_url) as one:
+        async with await open_store(url) as store, await open_store(rocksdb_url) as one:
             metadata_process.kill()
             with pytest.raises(TimeoutError):
                 await store.wait_for_session(SessionState.CLOSED, 0.01)
-            await store.wait_for_session(SessionState.SUSPENDED, 30)
+            await store.wait_for_session(SessionState.SUSPENDED, HANG_S)
             assert store.session_state is SessionState.SUSPENDED
-            with pytest.raises(StoreUnavailable):
+            with impatient(store._ledgers), pytest.raises(StoreUnavailable):
                 await store.multi([Create("/ledgers/L1"), Create("/p1", b"mine")])
             assert await one.children("/") == ["p1"]
             await asyncio.to_thread(metadata_process.start)
-            await store.wait_for_session(SessionState.CONNECTED, 30)
+            await store.wait_for_session(SessionState.CONNECTED, HANG_S)
             await store.multi([Create("/ledgers/L1"), Create("/p1", b"mine")])
             assert await store.exists("/ledgers/L1") is not None
         assert store.session_state is SessionState.CLOSED

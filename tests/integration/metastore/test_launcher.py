@@ -10,12 +10,13 @@ from kazoo.client import KazooClient
 from metastore import launcher
 from metastore.errors import ZooKeeperFailed, ZooKeeperNotFound
 from metastore.launcher import ZooKeeperServer, find_zookeeper
+from tests.support.aio import HANG_S
 
 
 @contextlib.contextmanager
 def client_of(server):
     client = KazooClient(server.connect_string)
-    client.start(timeout=30)
+    client.start(timeout=HANG_S)
     yield client
     client.stop()
     client.close()

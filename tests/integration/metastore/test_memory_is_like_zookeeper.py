@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from metastore.errors import MetadataError
 from metastore.store import ANY_VERSION, Check, Create, Delete, Put, SessionState
 from metastore.url import open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 
 PATHS = st.sampled_from(["/", "/a", "/b", "/a/a", "/a/b", "/a/b/a", "/b/a", "/a//b", "a"])
 DATA = st.binary(max_size=2)
@@ -85,7 +85,7 @@ def test_rocksdb_and_memory_tell_the_same_story_and_a_restart_changes_nothing(ro
             assert await story(rocksdb, steps) == await story(memory, steps)
             await asyncio.to_thread(rocksdb_thread.stop, server)
             server = await asyncio.to_thread(rocksdb_thread.serve, directory)
-            await rocksdb.wait_for_session(SessionState.CONNECTED, 30)
+            await rocksdb.wait_for_session(SessionState.CONNECTED, HANG_S)
             assert await tree_of(rocksdb) == await tree_of(memory)
             for path in ("/", "/a", "/b"):
                 create = Create(f"{path.rstrip('/')}/n", sequential=True)

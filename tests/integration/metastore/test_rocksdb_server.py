@@ -14,7 +14,7 @@ from metastore.rocksdb.directory import SOCKET, Directory, connect
 from metastore.rocksdb.rows import Rows
 from metastore.store import Create, Put, SessionState
 from metastore.url import open_reader, open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.rocksdb import MetadataProcess, MetadataServerFailed
 
 
@@ -112,10 +112,16 @@ def log_of(directory):
 
 
 def fill(process):
+    """Twenty nodes; the last that is written is the end of the session that made them."""
+
     async def main():
         async with await open_store(process.url) as store:
             for number in range(20):
                 await store.create(f"/n{number}", b"data" * 50)
+            await store.create("/mine", ephemeral=True)
+        async with await open_reader(process.url) as reader:
+            while await reader.exists("/mine") is not None:
+                await asyncio.sleep(0.01)
 
     run(main())
     process.kill()
@@ -129,7 +135,7 @@ def test_a_torn_last_write_was_not_acknowledged_and_is_dropped(metadata_process)
 
     async def main():
         async with await open_reader(metadata_process.url) as reader:
-            assert len(await reader.children("/")) == 20
+            assert await reader.children("/") == sorted(["mine", *(f"n{number}" for number in range(20))])
 
     run(main())
 
@@ -207,7 +213,7 @@ def test_a_full_disk_ends_the_process_and_loses_nothing_acknowledged(tmp_path):
 def conversation(directory):
     connection = connect(str(directory))
     connection.setblocking(True)
-    connection.settimeout(20)
+    connection.settimeout(HANG_S)
     return connection
 
 
@@ -302,7 +308,7 @@ def test_a_client_that_does_not_read_is_cut_off(rocksdb_url, monkeypatch):
 
 def test_large_answers_come_in_parts_and_whole(rocksdb_url):
     async def main():
-        async with await open_store(rocksdb_url, timeout=30) as store:
+        async with await open_store(rocksdb_url, timeout=HANG_S) as store:
             for number in range(12):
                 await store.create(f"/n{number}", bytes([number]) * 900_000)
             paths = [f"/n{number}" for number in range(11, -1, -1)]
@@ -321,9 +327,9 @@ def test_a_graceful_stop_leaves_sessions_for_the_next_process(metadata_process):
         async with await open_store(metadata_process.url) as store:
             await store.create("/mine", ephemeral=True)
             assert await asyncio.to_thread(metadata_process.stop) == 0
-            await store.wait_for_session(SessionState.SUSPENDED, 30)
+            await store.wait_for_session(SessionState.SUSPENDED, HANG_S)
             await asyncio.to_thread(metadata_process.start)
-            await store.wait_for_session(SessionState.CONNECTED, 30)
+            await store.wait_for_session(SessionState.CONNECTED, HANG_S)
             assert (await store.get("/mine")).stat.ephemeral_owner == store.session_id
 
     run(main())

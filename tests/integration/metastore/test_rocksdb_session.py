@@ -12,10 +12,12 @@ import pytest
 from metastore.errors import StoreClosed, StoreUnavailable
 from metastore.store import Change, SessionState
 from metastore.url import open_reader, open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.rocksdb import MetadataProcess
+from tests.support.stores import impatient
+from tests.support.zookeeper import SHORT_SESSION_S
 
-LONG_S = 600.0  # a session that no test waits for
+LONG_S = 3600.0  # a session that no test waits for
 
 
 @contextlib.asynccontextmanager
@@ -42,7 +44,7 @@ def test_a_client_frozen_past_its_session_loses_its_ephemeral_nodes_and_learns_o
         async with (
             await open_store(rocksdb_url) as store,
             store.watch("/mine") as changes,
-            client_process(rocksdb_url, 1.0) as client,
+            client_process(rocksdb_url, SHORT_SESSION_S) as client,
         ):
             os.kill(client.pid, signal.SIGSTOP)
             await until_gone(store, "/mine", changes)
@@ -84,7 +86,7 @@ def test_the_ephemeral_nodes_of_a_process_killed_while_the_server_is_down_go_whe
 
 def test_a_session_that_does_not_come_back_after_a_restart_ends_with_its_time_out(metadata_process):
     async def main():
-        async with client_process(metadata_process.url, 1.0) as client:
+        async with client_process(metadata_process.url, SHORT_SESSION_S) as client:
             os.kill(client.pid, signal.SIGSTOP)
             metadata_process.kill()
             await asyncio.to_thread(metadata_process.start)
@@ -102,9 +104,9 @@ def test_a_session_outlives_kill_and_restart_of_the_server(metadata_process):
             await store.create("/mine", ephemeral=True)
             session = store.session_id
             metadata_process.kill()
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
             await asyncio.to_thread(metadata_process.start)
-            await store.wait_for_session(SessionState.CONNECTED, timeout=30)
+            await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
             assert await anext(changes) is Change.UNKNOWN
             assert (await store.get("/data")).data == b"kept"
             assert (await store.get("/mine")).stat.ephemeral_owner == session == store.session_id
@@ -132,13 +134,13 @@ def test_sessions_that_ended_stay_ended_after_a_restart(metadata_process):
 
 def test_a_server_frozen_for_longer_than_a_session_lasts_does_not_end_it(metadata_process):
     async def main():
-        async with await open_store(metadata_process.url, session_timeout=0.6) as store:
+        async with await open_store(metadata_process.url, session_timeout=SHORT_SESSION_S) as store:
             await store.create("/mine", ephemeral=True)
             metadata_process.signal(signal.SIGSTOP)
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
-            await asyncio.sleep(1)  # past the time-out: what is shown is that nothing happens in it
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
+            await asyncio.sleep(SHORT_SESSION_S)  # past the time-out: what is shown is that nothing happens in it
             metadata_process.signal(signal.SIGCONT)
-            await store.wait_for_session(SessionState.CONNECTED, timeout=30)
+            await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
             assert (await store.get("/mine")).stat.ephemeral_owner == store.session_id
 
     run(main())
@@ -146,11 +148,11 @@ def test_a_server_frozen_for_longer_than_a_session_lasts_does_not_end_it(metadat
 
 def test_a_read_issued_while_the_server_is_away_succeeds_when_it_is_back(metadata_process):
     async def main():
-        async with await open_store(metadata_process.url, timeout=30) as store:
+        async with await open_store(metadata_process.url, timeout=HANG_S) as store:
             await store.create("/data", b"kept")
             metadata_process.kill()
             reads = [asyncio.ensure_future(read) for read in (store.get("/data"), store.children("/"))]
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
             many = asyncio.ensure_future(store.get_many(["/data"] * 3))
             await asyncio.to_thread(metadata_process.start)
             node, names = await asyncio.gather(*reads)
@@ -162,9 +164,9 @@ def test_a_read_issued_while_the_server_is_away_succeeds_when_it_is_back(metadat
 
 def test_a_watch_set_while_the_server_is_away_is_set_when_it_is_back(metadata_process):
     async def main():
-        async with await open_store(metadata_process.url, timeout=30) as store:
+        async with await open_store(metadata_process.url, timeout=HANG_S) as store:
             metadata_process.kill()
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
             restarting = asyncio.create_task(asyncio.to_thread(metadata_process.start))
             async with store.watch("/node") as changes:
                 await restarting
@@ -176,31 +178,32 @@ def test_a_watch_set_while_the_server_is_away_is_set_when_it_is_back(metadata_pr
 
 def test_operations_without_a_server_end_in_time_and_say_where_it_was(metadata_process):
     async def main():
-        async with await open_store(metadata_process.url, timeout=0.3) as store:
+        async with await open_store(metadata_process.url) as store:
             await store.create("/data")
             metadata_process.kill()
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
-            for attempt in (store.get("/data"), store.get_many(["/data"]), store.put("/data", b"", 0)):
-                with pytest.raises(StoreUnavailable, match=str(metadata_process.directory)):
-                    await attempt
-            with pytest.raises(StoreUnavailable):
-                async with store.watch("/data"):
-                    pass
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
+            with impatient(store):
+                for attempt in (store.get("/data"), store.get_many(["/data"]), store.put("/data", b"", 0)):
+                    with pytest.raises(StoreUnavailable, match=str(metadata_process.directory)):
+                        await attempt
+                with pytest.raises(StoreUnavailable):
+                    async with store.watch("/data"):
+                        pass
 
     run(main())
 
 
 def test_a_write_that_timed_out_before_it_was_sent_is_not_carried_out_later(metadata_process):
     async def main():
-        async with await open_store(metadata_process.url, timeout=0.3) as store:
+        async with await open_store(metadata_process.url) as store:
             await store.create("/data", b"kept")
             metadata_process.kill()
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
             for late in (store.put("/data", b"late", 0), store.create("/late")):
-                with pytest.raises(StoreUnavailable):
+                with impatient(store), pytest.raises(StoreUnavailable):
                     await late
             await asyncio.to_thread(metadata_process.start)
-            await store.wait_for_session(SessionState.CONNECTED, timeout=30)
+            await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
             assert (await store.get("/data")).version == 0
             assert await store.exists("/late") is None
 
@@ -209,10 +212,10 @@ def test_a_write_that_timed_out_before_it_was_sent_is_not_carried_out_later(meta
 
 def test_a_write_to_a_frozen_server_is_reported_unknown_and_can_be_read_back(metadata_process):
     async def main():
-        async with await open_store(metadata_process.url, timeout=0.5) as store:
+        async with await open_store(metadata_process.url) as store:
             await store.create("/data", b"0")
             metadata_process.signal(signal.SIGSTOP)
-            with pytest.raises(StoreUnavailable):
+            with impatient(store), pytest.raises(StoreUnavailable):
                 await store.put("/data", b"1", 0)
             metadata_process.signal(signal.SIGCONT)
             async with store.watch("/data") as changes:
@@ -228,7 +231,9 @@ def test_a_write_lost_with_the_connection_is_reported_at_once(metadata_process):
             await store.create("/data", b"0")
             metadata_process.signal(signal.SIGSTOP)
             writing = asyncio.ensure_future(store.put("/data", b"1", 0))
-            await asyncio.sleep(0.1)  # it is in the frozen server's socket
+            while not store._connection._asked:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # it is in the frozen server's socket
             metadata_process.kill()
             with pytest.raises(StoreUnavailable, match="read back"):
                 await writing

@@ -5,19 +5,19 @@ import asyncio
 from metastore.errors import BadVersion, StoreUnavailable
 from metastore.store import SessionState
 from metastore.url import open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 
 
 def test_a_session_and_its_nodes_outlive_the_leader(zookeeper_ensemble):
     async def main():
         url = f"{zookeeper_ensemble.url}/cluster"
-        async with await open_store(url, create_chroot=True, timeout=30) as store:
+        async with await open_store(url, create_chroot=True, timeout=HANG_S) as store:
             assert store.url == url
             await store.create("/data", b"0")
             await store.create("/mine", ephemeral=True)
             zookeeper_ensemble.leader.kill()
             while True:  # reads are asked again by themselves; a write says that it was lost
-                await store.wait_for_session(SessionState.CONNECTED, timeout=30)
+                await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
                 node = await store.get("/data")
                 try:
                     await store.put("/data", b"1", node.version)
@@ -35,12 +35,12 @@ def test_a_session_and_its_nodes_outlive_the_leader(zookeeper_ensemble):
 
 def test_a_client_moves_on_when_its_server_freezes(zookeeper_ensemble):
     async def main():
-        async with await open_store(zookeeper_ensemble.url, session_timeout=3, timeout=30) as store:
+        async with await open_store(zookeeper_ensemble.url, session_timeout=12, timeout=HANG_S) as store:
             await store.create("/mine", b"0", ephemeral=True)
             for server in zookeeper_ensemble.servers:
                 server.freeze()  # one after the other: whichever it is, two go on
                 assert (await store.get("/mine")).stat.ephemeral_owner == store.session_id
                 await asyncio.to_thread(server.thaw)
-                await store.wait_for_session(SessionState.CONNECTED, timeout=30)
+                await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
 
     run(main())

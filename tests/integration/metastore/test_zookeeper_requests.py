@@ -10,7 +10,7 @@ from kazoo.security import make_acl, make_digest_acl
 from metastore.errors import MetadataAccessDenied
 from metastore.store import Create
 from metastore.url import open_reader, open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.old_server import MULTI_READ, server_without_multiread
 
 GET_DATA = 4
@@ -78,7 +78,7 @@ def guarded(shared_zookeeper, metadata_url):
     """A chroot with a node that everybody may read, and one that nobody may, but its owner."""
     chroot = metadata_url.removeprefix(shared_zookeeper.url)
     client = KazooClient(shared_zookeeper.connect_string + chroot)
-    client.start()
+    client.start(timeout=HANG_S)
     client.create("/readable", b"data", acl=[make_acl("world", "anyone", read=True)])
     client.create("/secret", b"data", acl=[make_digest_acl("owner", "password", all=True)])
     client.set_acls("/", [make_acl("world", "anyone", read=True)])

@@ -14,7 +14,7 @@ from metastore.launcher import ZooKeeperServer, find_zookeeper, free_port
 from metastore.layout import initialize
 from metastore.store import Create, Delete, Put
 from metastore.url import open_reader, open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 
 JAAS = """
 Server {
@@ -35,7 +35,7 @@ def acl_of(url, path, *digests):
     """Who may do what at `path`, as another client sees it."""
     hosts, slash, chroot = url.removeprefix("zk://").partition("?")[0].partition("/")
     client = KazooClient(hosts, auth_data=[("digest", digest) for digest in digests])
-    client.start(timeout=30)
+    client.start(timeout=HANG_S)
     try:
         acls, _ = client.get_acls(slash + chroot + path)
         return [(acl.id.scheme, acl.id.id.partition(":")[0], sorted(acl.acl_list)) for acl in acls]
@@ -210,13 +210,17 @@ def tls_url(tmp_path_factory, certificates):
 SECURE = "zookeeper.client.secure=true"
 
 
+def client_of(certificates):
+    """Settings of a client that the server trusts, and that trusts the server."""
+    return f"trustStore.location={certificates / 'ca.pem'}", f"keyStore.location={certificates / 'client.pem'}"
+
+
 def test_everything_works_over_tls_also_when_answers_pile_up(tls_url, certificates, tmp_path):
     url = with_config(
         tls_url,
         tmp_path,
         SECURE,
-        f"zookeeper.ssl.trustStore.location={certificates / 'ca.pem'}",
-        f"zookeeper.ssl.keyStore.location={certificates / 'client.pem'}",
+        *(f"zookeeper.ssl.{line}" for line in client_of(certificates)),
     )
 
     async def main():
@@ -237,10 +241,12 @@ def test_everything_works_over_tls_also_when_answers_pile_up(tls_url, certificat
 
 
 def test_a_server_of_another_authority_is_not_talked_to(tls_url, certificates, tmp_path):
+    trusted = with_config(tls_url, tmp_path, SECURE, *(f"zookeeper.ssl.{line}" for line in client_of(certificates)))
     url = with_config(tls_url, tmp_path, SECURE, f"zookeeper.ssl.trustStore.location={certificates / 'strange.pem'}")
 
     async def main():
-        with pytest.raises(StoreUnavailable, match=r"TLS: .*certificate verify failed"):
-            await open_store(url, timeout=2)
+        async with await open_store(trusted, timeout=HANG_S):  # from now on it answers at once
+            with pytest.raises(StoreUnavailable, match=r"TLS: .*certificate verify failed"):
+                await open_store(url, timeout=5)
 
     run(main())

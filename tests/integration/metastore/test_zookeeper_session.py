@@ -7,14 +7,14 @@ import subprocess
 import sys
 
 import pytest
-from kazoo.client import KazooClient
 
 from metastore.errors import NodeNotFound, StoreClosed, StoreUnavailable
 from metastore.store import Change, SessionState
 from metastore.url import open_reader, open_store
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.old_server import copy
-from tests.support.zookeeper import SHORTEST_SESSION_S
+from tests.support.stores import impatient
+from tests.support.zookeeper import SHORT_SESSION_S
 
 
 def test_a_client_frozen_past_its_session_loses_its_ephemeral_nodes_and_learns_of_it(metadata_url):
@@ -53,9 +53,9 @@ def test_a_session_outlives_kill_and_restart_of_the_server(zookeeper_server):
             await store.create("/mine", ephemeral=True)
             session = store.session_id
             zookeeper_server.kill()
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
             await asyncio.to_thread(zookeeper_server.restart)
-            await store.wait_for_session(SessionState.CONNECTED, timeout=30)
+            await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
             assert await anext(changes) is Change.UNKNOWN
             assert (await store.get("/data")).data == b"kept"
             assert (await store.get("/mine")).stat.ephemeral_owner == session == store.session_id
@@ -69,15 +69,16 @@ def test_a_watch_on_a_node_deleted_while_the_connection_was_away_says_look_again
     async def main():
         async with (
             await open_store(zookeeper_server.url) as store,
-            await open_store(zookeeper_server.url, session_timeout=SHORTEST_SESSION_S) as other,
+            await open_store(zookeeper_server.url, session_timeout=SHORT_SESSION_S) as other,
         ):
             await other.create("/theirs", ephemeral=True)
             async with store.watch("/", children=True) as changes:
                 zookeeper_server.kill()
-                await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
+                await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
                 closing = asyncio.ensure_future(other.close())
                 await asyncio.to_thread(zookeeper_server.restart)
-                assert await anext(changes) is Change.UNKNOWN
+                while await anext(changes) is not Change.UNKNOWN:
+                    continue
                 await closing
                 while "theirs" in await store.children("/"):
                     await anext(changes)
@@ -87,12 +88,12 @@ def test_a_watch_on_a_node_deleted_while_the_connection_was_away_says_look_again
 
 def test_a_read_issued_while_the_server_is_away_succeeds_when_it_is_back(zookeeper_server):
     async def main():
-        async with await open_store(zookeeper_server.url, timeout=30) as store:
+        async with await open_store(zookeeper_server.url, timeout=HANG_S) as store:
             await store.create("/data", b"kept")
             zookeeper_server.kill()
             reads = [asyncio.ensure_future(read) for read in (store.get("/data"), store.children("/"))]
             many = asyncio.ensure_future(store.get_many(["/data"] * 3))
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
             await asyncio.to_thread(zookeeper_server.restart)
             node, names = await asyncio.gather(*reads)
             assert node.data == b"kept"
@@ -104,32 +105,32 @@ def test_a_read_issued_while_the_server_is_away_succeeds_when_it_is_back(zookeep
 
 def test_operations_without_a_server_end_in_time_and_say_where_it_was(zookeeper_server):
     async def main():
-        async with await open_store(zookeeper_server.url, timeout=0.3) as store:
+        async with await open_store(zookeeper_server.url) as store:
             await store.create("/data")
             zookeeper_server.kill()
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
-            for attempt in (store.get("/data"), store.get_many(["/data"]), store.put("/data", b"", 0)):
-                with pytest.raises(StoreUnavailable, match=zookeeper_server.connect_string):
-                    await attempt
-            with pytest.raises(StoreUnavailable):
-                async with store.watch("/data"):
-                    pass
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
+            with impatient(store):
+                for attempt in (store.get("/data"), store.get_many(["/data"]), store.put("/data", b"", 0)):
+                    with pytest.raises(StoreUnavailable, match=zookeeper_server.connect_string):
+                        await attempt
+                with pytest.raises(StoreUnavailable):
+                    async with store.watch("/data"):
+                        pass
 
     run(main())
 
 
 def test_a_write_that_timed_out_before_it_was_sent_is_not_carried_out_later(zookeeper_server):
     async def main():
-        async with await open_store(zookeeper_server.url, timeout=0.3) as store:
+        async with await open_store(zookeeper_server.url) as store:
             await store.create("/data", b"kept")
             zookeeper_server.kill()
-            await store.wait_for_session(SessionState.SUSPENDED, timeout=30)
-            with pytest.raises(StoreUnavailable):
-                await store.put("/data", b"late", 0)
-            with pytest.raises(StoreUnavailable):
-                await store.create("/late")
+            await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
+            for late in (store.put("/data", b"late", 0), store.create("/late")):
+                with impatient(store), pytest.raises(StoreUnavailable):
+                    await late
             await asyncio.to_thread(zookeeper_server.restart)
-            await store.wait_for_session(SessionState.CONNECTED, timeout=30)
+            await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
             assert (await store.get("/data")).version == 0
             assert await store.exists("/late") is None
 
@@ -138,10 +139,10 @@ def test_a_write_that_timed_out_before_it_was_sent_is_not_carried_out_later(zook
 
 def test_a_write_to_a_frozen_server_is_reported_unknown_and_can_be_read_back(zookeeper_server):
     async def main():
-        async with await open_store(zookeeper_server.url, timeout=0.3) as store:
+        async with await open_store(zookeeper_server.url) as store:
             await store.create("/data", b"0")
             zookeeper_server.freeze()
-            with pytest.raises(StoreUnavailable):
+            with impatient(store), pytest.raises(StoreUnavailable):
                 await store.put("/data", b"1", 0)
             zookeeper_server.thaw()
             async with store.watch("/data") as changes:
@@ -202,9 +203,9 @@ def test_a_server_that_takes_a_connection_and_never_answers_is_asked_again(share
     async def main():
         async with await asyncio.start_server(silent_at_first, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
-            async with await open_store(f"zk://{host}:{port}", session_timeout=8, timeout=6) as store:
+            async with await open_store(f"zk://{host}:{port}", session_timeout=8, timeout=HANG_S) as store:
                 assert await store.exists("/") is not None
-        assert connections == 2
+        assert connections >= 2
 
     run(main())
 
@@ -237,14 +238,12 @@ def test_a_missing_chroot_is_an_error_unless_it_is_to_be_created(metadata_url):
     run(main())
 
 
-def test_ephemeral_nodes_go_at_once_with_a_closed_session(metadata_url, shared_zookeeper):
+def test_ephemeral_nodes_go_at_once_with_a_closed_session(metadata_url):
     async def main():
-        async with await open_store(metadata_url, session_timeout=10) as store:
+        async with await open_store(metadata_url, session_timeout=120) as store:
             await store.create("/mine", ephemeral=True)
-        client = KazooClient(shared_zookeeper.connect_string)
-        client.start()
-        assert client.get_children(metadata_url.removeprefix(shared_zookeeper.url)) == []
-        client.stop()
-        client.close()
+        async with await open_reader(metadata_url) as reader, reader.watch("/mine") as changes:
+            while await reader.exists("/mine") is not None:
+                assert await anext(changes) is Change.DELETED
 
-    run(main())
+    run(main(), timeout=100)  # by then the session would not have ended by itself
