@@ -43,7 +43,8 @@ for each in (backup, restore):
 def init(session: Session) -> None:
     """Make the nodes that every cluster has, where they are missing; bookies can start then.
 
-    An initialised cluster is left as it is. BookKeeper's `initnewcluster` makes the same nodes.
+    The chroot that the URL names is made too. An initialised cluster is left as it is. BookKeeper's `initnewcluster`
+    makes the same nodes.
     """
     session.output.record(Record(fields(metadata=session.url, instance_id=session.run(_init(session.url)))))
 
@@ -113,7 +114,7 @@ def _tree_line(each: TreeNode, start: str) -> str:
 
 
 async def _init(url: str) -> str:
-    async with await open_store(url) as store:
+    async with await open_store(url, create_chroot=True) as store:
         return await initialize(store)
 
 

@@ -2,20 +2,27 @@
 
 In what is printed `…` stands for any text within a line, a line of `…` alone for any lines; how many spaces there are
 does not count. A command without a line after it may print anything. One that fails is followed by `$ echo $?`.
+What readers are not to see, such as the state of affairs that a chapter begins with, is a comment: `<!-- run`.
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.aio import HANG_S
 from tests.support.forked_commands import forked_commands
+from tests.support.ports import environment_of_commands
 
+ROOT = Path(__file__).resolve().parents[2]
 PROMPT = "$ "
 MORE = "> "
 ANY = "…"
-BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^(?:```console|<!-- run)\n(.*?)^(?:```|-->)$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -82,16 +89,26 @@ def agrees(shown: tuple[str, ...], printed: str) -> bool:
 
 
 def run_transcript(commands: list[Command], place: Path) -> Path:
-    """The files of what the commands print, run in order in one shell below `place`; what they started is stopped."""
+    """The files of what the commands print, run in order in one shell below `place`; what they started is stopped.
+
+    `python` is this interpreter.
+    """
     printed, work, programs = (place / name for name in ("printed", "work", "programs"))
     for directory in (printed, work, programs):
         directory.mkdir()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
+    environment = environment_of_commands()
     with forked_commands(programs):
-        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        environment["PATH"] = f"{programs}:{Path(sys.executable).parent}:{environment['PATH']}"
+        environment["PYTHONPATH"] = str(ROOT)
         script = script_of(commands, printed)
+        shell = subprocess.Popen(["bash", "-c", script], cwd=work, env=environment, start_new_session=True)
         try:
-            subprocess.run(["bash", "-c", script], cwd=work, env=environment, timeout=110, check=False)
+            shell.wait(HANG_S)
         finally:
-            subprocess.run(["mledger", "down"], cwd=work, env=environment, capture_output=True, timeout=60, check=False)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait(HANG_S)
+            subprocess.run(
+                ["mledger", "down"], cwd=work, env=environment, capture_output=True, timeout=HANG_S, check=False
+            )
     return printed
