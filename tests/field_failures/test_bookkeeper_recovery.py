@@ -88,7 +88,7 @@ def test_recovery_reads_fence(bookies):
             ledger = await lay_down(bookies.metadata_url, (3, 3, 2), (0, members))
             entry = stored_entry(ledger, 0, b"payload", 7, -1)
             await store_raw(second, entry)
-            async with client(bookies.metadata_url, replace(QUICK, read_timeout_s=1)) as bookkeeper:
+            async with client(bookies.metadata_url, replace(QUICK, read_timeout_s=6)) as bookkeeper:
                 reader = await bookkeeper.open_ledger(ledger)
             assert (reader.metadata.state, reader.last_entry) == (LedgerState.CLOSED, -1)
             assert {request.entry for request in deaf.seen} >= {0}

@@ -114,7 +114,7 @@ def test_a_bookie_that_does_not_answer_is_passed_over_and_asked_last_from_then_o
 
     async def main():
         ledger = await closed_ledger(bookies, write_quorum)
-        async with client(bookies.metadata_url, replace(QUICK, read_timeout_s=0.3)) as bookkeeper:
+        async with client(bookies.metadata_url, replace(QUICK, read_timeout_s=4.0)) as bookkeeper:
             reader = await bookkeeper.open_ledger(ledger)
             assert await reader.read(0, COUNT - 1) == payloads(COUNT)
             bookies.freeze(1)

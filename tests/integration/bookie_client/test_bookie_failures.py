@@ -167,10 +167,10 @@ def test_several_bookies_killed_at_once_are_all_replaced(bookies):
 
 
 def test_a_frozen_bookie_is_noticed_and_replaced(bookies):
-    bookies.start(4)
+    bookies.start(6)
 
     async def main():
-        config = replace(QUICK, add_timeout_s=0.4, read_timeout_s=1.0)
+        config = replace(QUICK, add_timeout_s=4.0)
         async with client(bookies.metadata_url, config) as bookkeeper:
             writer = await bookkeeper.create_ledger(3, 3, 3)
             await writer.append(payloads(10))
@@ -186,11 +186,11 @@ def test_a_frozen_bookie_is_noticed_and_replaced(bookies):
 
 
 def test_a_frozen_bookie_that_fills_its_send_buffer_holds_the_writer_up_until_it_is_replaced(bookies):
-    bookies.start(4)
+    bookies.start(6)
     big = [bytes(1 << 20)] * 16
 
     async def main():
-        config = replace(QUICK, stall_timeout_s=0.4)
+        config = replace(QUICK, stall_timeout_s=3.0)
         async with client(bookies.metadata_url, config) as bookkeeper:
             writer = await bookkeeper.create_ledger(3, 3, 2)
             frozen = member(bookies, writer)

@@ -45,13 +45,13 @@ def test_without_batch_indexes_a_part_of_a_batch_changes_nothing(topic_url, topi
 
 def test_a_write_of_metadata_takes_no_longer_than_its_setting_and_is_settled_by_the_next(own_cluster):
     zookeeper, bookies = own_cluster
-    config = replace(KEEP, metadata_operations_timeout_s=1)
+    config = replace(KEEP, metadata_operations_timeout_s=5)
 
     async def main():
-        async with mledger.open_cluster(bookies.metadata_url, config=config, session_timeout=20) as cluster:
+        async with mledger.open_cluster(bookies.metadata_url, config=config, session_timeout=60) as cluster:
             opened = await cluster.create_topic("persistent://tests/ns/timed")
             zookeeper.freeze()
-            with pytest.raises(StoreUnavailable, match=r"within 1 s .managedLedgerMetadataOperationsTimeoutSeconds"):
+            with pytest.raises(StoreUnavailable, match=r"within 5 s .managedLedgerMetadataOperationsTimeoutSeconds"):
                 await opened.set_properties({"a": "1"})
             zookeeper.thaw()
             await opened.set_properties({"a": "2"})
@@ -62,14 +62,14 @@ def test_a_write_of_metadata_takes_no_longer_than_its_setting_and_is_settled_by_
 
 def test_making_a_ledger_takes_no_longer_than_its_setting(own_cluster):
     zookeeper, bookies = own_cluster
-    config = replace(KEEP, metadata_operations_timeout_s=1)
+    config = replace(KEEP, metadata_operations_timeout_s=5)
 
     async def main():
-        async with await open_store(bookies.metadata_url, session_timeout=20) as store:
+        async with await open_store(bookies.metadata_url, session_timeout=60) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             factory = LedgerFactory(bookkeeper, store, "tests/ns/persistent/timed", config)
             zookeeper.freeze()
-            with pytest.raises(StoreUnavailable, match="no ledger could be made within 1 s"):
+            with pytest.raises(StoreUnavailable, match="no ledger could be made within 5 s"):
                 await factory.create_data_ledger(None)
             zookeeper.thaw()
             await bookkeeper.close()
@@ -78,9 +78,9 @@ def test_making_a_ledger_takes_no_longer_than_its_setting(own_cluster):
 
 
 def test_after_an_add_that_is_not_acknowledged_in_time_its_ledger_is_settled_and_another_written(cluster_url, bookies):
-    bookies.start(4)
-    config = replace(KEEP, ack_quorum_size=3, add_entry_timeout_s=1, max_entries_per_ledger=1000)
-    client = ClientConfig(add_timeout_s=3.0, read_timeout_s=1.0)
+    bookies.start(5)
+    config = replace(KEEP, ack_quorum_size=3, add_entry_timeout_s=5, max_entries_per_ledger=1000)
+    client = ClientConfig(add_timeout_s=15.0)
 
     async def main():
         async with mledger.open_cluster(cluster_url, config=config, client=client) as cluster:

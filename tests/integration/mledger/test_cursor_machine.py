@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 
-import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -17,9 +16,9 @@ from hypothesis.stateful import (
 )
 
 import mledger
+from tests.support.aio import HANG_S
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill
 
-TIMEOUT_S = 30.0
 _topics = itertools.count(1)
 
 
@@ -37,7 +36,7 @@ class CursorMachine(RuleBasedStateMachine):
 
     def do(self, work):
         async def bounded():
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_S):
                 return await work
 
         return self.runner.run(bounded())
@@ -140,7 +139,6 @@ class CursorMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
-@pytest.mark.timeout(180)
 def test_a_cursor_is_what_the_model_says_through_closes_and_deaths(topic_url):
     CursorMachine.url = topic_url
     run_state_machine_as_test(

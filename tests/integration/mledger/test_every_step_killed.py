@@ -139,4 +139,4 @@ def test_an_operation_killed_at_each_of_its_steps_is_finished_by_the_next(topic_
             raise AssertionError(f"{operation} takes more than {MOST_STEPS} steps")
         assert stepped >= MUST_STEP[operation], f"steps of {operation}: {sorted(stepped)}"
 
-    run(with_operator(topic_url, each_step), timeout=120)
+    run(with_operator(topic_url, each_step))

@@ -26,7 +26,7 @@ def names_of(topic: str, count: int) -> list[str]:
 def server_watches(url: str) -> int:
     """How many watches the ZooKeeper server holds, of all its clients."""
     host, _, port = urlsplit(url).netloc.split(",")[0].partition(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
+    with socket.create_connection((host, int(port))) as connection:
         connection.sendall(b"wchs")
         answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
     return int(answer.rpartition("Total watches:")[2])
@@ -59,11 +59,11 @@ def test_no_task_timer_watch_or_thread_is_there_for_a_topic(topic_url, topic):
             found = await cluster.open_topics(names)
             assert found.failed == {}
             assert [len(opened.open_cursors) for opened in found.topics.values()] == [CURSORS] * TOPICS
-            await asyncio.sleep(0)
-            assert len(asyncio.all_tasks()) <= tasks
+            while len(asyncio.all_tasks()) > tasks:  # what opening them began has to end
+                await asyncio.sleep(0.01)
             assert timers() <= scheduled + 3  # connections' own: reads that may time out, ends of time-outs
             assert server_watches(topic_url) <= watches
-            assert threading.active_count() == threads
+            assert threading.active_count() <= threads
 
     asyncio.run(main())  # not on uvloop: it does not tell its timers
 

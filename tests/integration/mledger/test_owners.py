@@ -11,6 +11,7 @@ from metastore.url import open_store
 from mledger.ownership import check_owner, find_owner
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, managed_ledger_of, payloads
+from tests.support.zookeeper import SHORT_SESSION_S
 
 
 async def versions(cluster, opened):
@@ -146,7 +147,7 @@ def test_a_live_owner_is_seen_and_one_that_closed_is_not(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as one:
             opened = await one.create_topic(topic)
-            async with mledger.open_cluster(topic_url, config=KEEP, session_timeout=1.0) as two:
+            async with mledger.open_cluster(topic_url, config=KEEP, session_timeout=SHORT_SESSION_S) as two:
                 with pytest.raises(mledger.OwnedElsewhere, match="take over"):
                     await two.open_topic(topic, take_over=False)
                 assert (await two.inspector.topic(topic)).owner is not None

@@ -29,7 +29,7 @@ def test_a_stalled_store_holds_rollover_and_cursor_switch_up_and_loses_nothing(o
     zookeeper, bookies = own_cluster
 
     async def main():
-        async with mledger.open_cluster(bookies.metadata_url, config=KEEP, session_timeout=20) as cluster:
+        async with mledger.open_cluster(bookies.metadata_url, config=KEEP, session_timeout=60) as cluster:
             opened = await cluster.create_topic(TOPIC)
             positions = await fill(opened, 9)
             cursor = await opened.open_cursor("sub")
@@ -53,7 +53,7 @@ def test_a_restarted_store_finds_the_owner_still_owner(own_cluster):
     zookeeper, bookies = own_cluster
 
     async def main():
-        async with mledger.open_cluster(bookies.metadata_url, config=KEEP, session_timeout=20) as cluster:
+        async with mledger.open_cluster(bookies.metadata_url, config=KEEP, session_timeout=60) as cluster:
             opened = await cluster.create_topic(TOPIC)
             await fill(opened, 9)
             cursor = await opened.open_cursor("sub")
@@ -67,7 +67,7 @@ def test_a_restarted_store_finds_the_owner_still_owner(own_cluster):
             name = opened.name
         await assert_nothing_orphaned(bookies.metadata_url, name)
 
-    run(main(), timeout=100)
+    run(main())
 
 
 def test_an_owner_whose_session_has_ended_stops(topic_url, topic):
