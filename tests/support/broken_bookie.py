@@ -1,11 +1,17 @@
-"""A bookie with a fault built in, for the test that must find it: `python -m tests.support.broken_bookie FAULT …`."""
+"""A bookie with a fault built in, for the test that must find it: `python -m tests.support.broken_bookie FAULT …`.
+
+With `held-sync` the disk stands still for as long as there is a file of the name in HOLD_VARIABLE.
+"""
 
 import errno
 import os
 import sys
 import tempfile
+import time
 
 from bookie.server import journal, process, turn
+
+HOLD_VARIABLE = "HOLD_SYNCS"
 
 
 def answer_one_turn_early() -> None:
@@ -58,7 +64,31 @@ def fail_third_sync() -> None:
     journal.os = FailingSync()
 
 
-FAULTS = {"early": answer_one_turn_early, "wrong-file": sync_another_file, "failing-sync": fail_third_sync}
+def hold_syncs() -> None:
+    """Have the disk stand still while a file is there."""
+    held = os.environ[HOLD_VARIABLE]
+
+    class HeldSync:
+        """`os`, but for the sync."""
+
+        def __getattr__(self, name):
+            return getattr(os, name)
+
+        @staticmethod
+        def fdatasync(file):
+            while os.path.exists(held):
+                time.sleep(0.005)
+            os.fdatasync(file)
+
+    journal.os = HeldSync()
+
+
+FAULTS = {
+    "held-sync": hold_syncs,
+    "early": answer_one_turn_early,
+    "wrong-file": sync_another_file,
+    "failing-sync": fail_third_sync,
+}
 
 if __name__ == "__main__":
     FAULTS[sys.argv[1]]()

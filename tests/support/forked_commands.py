@@ -19,6 +19,8 @@ from tests.support.aio import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SOCKET = "calls"
+PATIENCE_VARIABLE = "PATIENCE_S"
+"""In a call's environment: how long its completions wait for the cluster, in seconds."""
 CALLER = """#!{python} -SE
 import os, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -100,8 +102,10 @@ def _answer(connection: socket.socket) -> None:
 
 
 def _run(arguments: list[str]) -> None:
+    from cli import names
     from cli.main import main
 
+    names.PATIENCE_S = float(os.environ.get(PATIENCE_VARIABLE, names.PATIENCE_S))
     sys.argv = ["mledger", *arguments]
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0, "r"), os.fdopen(1, "w"), os.fdopen(2, "w")
     code: object = 70

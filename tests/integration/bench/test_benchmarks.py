@@ -11,13 +11,14 @@ from bench.__main__ import table
 from bench.payloads import batches, pool
 from bench.report import emit, emit_pairs
 from bench.rig import ROOT, NotEnoughDisk, require_disk
+from tests.support.aio import HANG_S
 
 KEYS = {"bench", "case", "value", "unit", "peer", "peer_value", "ratio"}
 
 
 def run_bench(script, *options):
     command = [sys.executable, str(ROOT / "bench" / script), "--pairs", "1", *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG_S)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

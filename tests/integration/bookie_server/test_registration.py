@@ -10,6 +10,7 @@ from metastore.paths import bookie_path
 from metastore.url import open_store
 from tests.support.aio import run
 from tests.support.raw_bookie import RawClient, entry
+from tests.support.zookeeper import SHORT_SESSION_S
 
 KEY = master_key(b"")
 
@@ -65,7 +66,7 @@ def test_a_bookie_whose_disk_is_nearly_full_becomes_read_only(bookies, cluster_u
 
 
 def test_a_bookie_whose_session_expired_serves_on_and_registers_again(bookies, cluster_url):
-    (bookie,) = bookies.start(1, "--session-timeout", "1")
+    (bookie,) = bookies.start(1, "--session-timeout", str(SHORT_SESSION_S))
 
     async def main():
         async with await open_store(cluster_url) as store:

@@ -1,6 +1,7 @@
 """`mledger bookies describe` and `check`, on real bookies."""
 
 import itertools
+import time
 
 import pytest
 
@@ -31,7 +32,9 @@ def three(bookies):
 
 
 def test_a_bookie_is_described_with_what_it_holds(three):
+    began = time.time()
     found = answer("bookies", "describe", three[0].bookie_id, url=three.metadata_url)
+    took = time.time() - began
     assert (found["bookie_id"], found["state"], found["address"]) == (
         three[0].bookie_id,
         "writable",
@@ -42,7 +45,7 @@ def test_a_bookie_is_described_with_what_it_holds(three):
     assert found["version"]
     assert 0 < found["free_bytes"] < found["disk_bytes"]
     assert found["ledgers"] >= 1
-    assert abs(found["clock_off_seconds"]) <= 1
+    assert abs(found["clock_off_seconds"]) <= 1 + took
     assert (found["problems"], found["load"]) == ([], 1.5)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from metastore.layout import instance_id
 from metastore.url import open_reader
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.cli import answer, mledger, ok
 
 TOPIC = "persistent://public/default/kept"
@@ -34,7 +34,7 @@ def kill(*processes) -> None:
     found = [psutil.Process(pid) for pid in processes]
     for process in found:
         process.send_signal(signal.SIGKILL)
-    psutil.wait_procs(found, 10)
+    psutil.wait_procs(found, HANG_S)
 
 
 def test_a_cluster_in_rocksdb_keeps_everything_through_kill_9_of_all_its_processes(directory) -> None:

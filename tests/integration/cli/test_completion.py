@@ -10,10 +10,13 @@ import click
 import pytest
 
 from cli.main import command as mledger_command
+from cli.names import PATIENCE_S
 from pytest_mledger.cluster import RunningCluster
 from tests.integration.cli.test_cli_documentation import EVERY
+from tests.support.aio import HANG_S
 from tests.support.cli import mledger, ok
-from tests.support.forked_commands import forked_commands
+from tests.support.forked_commands import PATIENCE_VARIABLE, forked_commands
+from tests.support.ports import environment_of_commands
 
 ORDERS = "persistent://public/default/orders"
 NOWHERE = "zk://127.0.0.1:1"
@@ -46,7 +49,7 @@ def programs(tmp_path_factory):
 def complete(programs, named, tmp_path):
     """What bash would offer for a line whose end the cursor stands at, by its own words."""
 
-    def ask(line: str, url: str | None = named) -> list[str]:
+    def ask(line: str, url: str | None = named, patience: float = HANG_S) -> list[str]:
         script = f"""
             source <(mledger completion bash)
             COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:' COMP_LINE={line!r} COMP_POINT={len(line)}
@@ -54,13 +57,12 @@ def complete(programs, named, tmp_path):
             ((${{#COMPREPLY[@]}})) && printf '%s\\n' "${{COMPREPLY[@]}}"
             exit 0
         """
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("MLEDGER_")}
+        environment = environment_of_commands() | {PATIENCE_VARIABLE: str(patience)}
         environment["PATH"] = f"{programs}:{environment['PATH']}"
         if url is not None:
             environment["MLEDGER_METADATA"] = url
-        done = subprocess.run(
-            ["bash", "--norc", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=30
-        )
+        command = ["bash", "--norc", "-c", script]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANG_S)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout.splitlines()
 
@@ -111,7 +113,7 @@ def test_the_metadata_url_of_the_line_is_the_one_asked(complete, named) -> None:
 
 @pytest.mark.parametrize("url", [None, NOWHERE, "nonsense", "rocksdb:/nowhere"])
 def test_names_are_silently_left_out_when_the_cluster_does_not_answer(complete, url) -> None:
-    assert complete("mledger topics describe ord", url=url) == []
+    assert complete("mledger topics describe ord", url=url, patience=PATIENCE_S) == []
     assert "describe" in complete("mledger topics d", url=url)
 
 
@@ -133,6 +135,7 @@ def arguments_of(found: click.Command) -> set[str | None]:
 @pytest.mark.parametrize(("path", "found"), [each for each in EVERY if "topic" in arguments_of(each.values[1])])
 def test_every_command_on_a_topic_completes_it(path, found, named, monkeypatch) -> None:
     monkeypatch.setenv("MLEDGER_METADATA", named)
+    monkeypatch.setattr("cli.names.PATIENCE_S", HANG_S)
     context = click.Context(mledger_command)
     (topic,) = (each for each in found.params if each.name == "topic")
     assert [item.value for item in topic.shell_complete(context, "ord")] == ["orders"]
@@ -143,6 +146,7 @@ def test_every_command_on_a_topic_completes_it(path, found, named, monkeypatch) 
 
 def test_a_person_at_a_terminal_presses_tab(programs, named, tmp_path) -> None:
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "MLEDGER_METADATA": named, "PS1": "", "TERM": "dumb"}
+    environment |= {PATIENCE_VARIABLE: str(HANG_S)}
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(tmp_path)
@@ -162,7 +166,7 @@ def test_a_person_at_a_terminal_presses_tab(programs, named, tmp_path) -> None:
 
 def read_until(terminal: int, wanted: bytes) -> bytes:
     """What the terminal shows, up to what is waited for."""
-    said, until = b"", time.monotonic() + 30
+    said, until = b"", time.monotonic() + HANG_S
     while wanted not in said:
         ready, _, _ = select.select([terminal], [], [], max(0, until - time.monotonic()))
         assert ready, said

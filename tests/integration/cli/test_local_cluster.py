@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from cli.local import LocalCluster
+from tests.support.aio import HANG_S
 from tests.support.cli import answer, mledger, ok
 
 
@@ -43,7 +44,7 @@ def test_a_killed_bookie_comes_back_at_its_address(directory) -> None:
     before = answer("up", "--dir", directory, "--bookies", 1)
     bookie = psutil.Process(pids(before)["bookie-1"])
     bookie.kill()
-    bookie.wait(10)
+    bookie.wait(HANG_S)
     assert mledger("status", "--dir", directory).code == 5
     after = answer("up", "--dir", directory, "--bookies", 1)
     assert after["processes"][1]["address"] == before["processes"][1]["address"]

@@ -79,7 +79,7 @@ def test_every_version_and_fence_flag_is_as_before_under_live_writes(cluster_dir
             assert await writing > 0
             await topic.abandon()
 
-    run(main(), timeout=110)
+    run(main())
     ok("down", "--dir", cluster_directory)
     assert fenced(cluster_directory, ledgers) == dict.fromkeys(ledgers, False)
 

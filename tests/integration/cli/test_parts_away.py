@@ -7,7 +7,7 @@ import pytest
 
 import mledger as public
 from metastore.launcher import free_port
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.cli import answer, mledger, mledger_process, ok
 from tests.support.topics import CONFIG, fill, ledgers_naming, managed_ledger_of
 from tests.support.tree import tree
@@ -27,7 +27,7 @@ def without_bookies(cluster_directory, url):
     bookies = [psutil.Process(each["pid"]) for each in described["processes"] if each["name"] != "zookeeper"]
     for bookie in bookies:
         bookie.kill()
-    psutil.wait_procs(bookies, timeout=20)
+    psutil.wait_procs(bookies, timeout=HANG_S)
     return int(published["first"].split(":")[0])
 
 

@@ -4,6 +4,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
+from tests.support.aio import HANG_S
 from tests.support.cli import answer, mledger, ok
 
 TOPIC = "persistent://public/default/read-only"
@@ -16,7 +17,7 @@ def read_only(url):
     ok("cursors", "create", TOPIC, "one", url=url)
     ledger = answer("topics", "produce", TOPIC, "--count", 10, url=url)["first"].split(":")[0]
     client = KazooClient(url.removeprefix("zk://"))
-    client.start()
+    client.start(timeout=HANG_S)
     changed: list[str] = []
     allow(client, "/", make_acl("world", "anyone", read=True, admin=True), changed)
     yield ledger

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.aio import HANG_S
+
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 COMMAND = f'mledger() {{ "{sys.executable}" -m cli.main "$@"; }}\n'
@@ -23,7 +25,7 @@ def test_the_transcript_prints_what_it_says(tmp_path) -> None:
     script = "set -e\n" + COMMAND + "\n".join(commands)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stderr
     printed = done.stdout.splitlines()
@@ -35,6 +37,6 @@ def test_the_python_example_runs(url) -> None:
     example = block("python").replace("zk://127.0.0.1:2181", url)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", example], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", example], env=environment, capture_output=True, text=True, timeout=HANG_S, check=True
     )
     assert re.fullmatch(r"\d+:0 b'first'\n\d+:1 b'second'\nleft: 1\n", done.stdout)

@@ -8,7 +8,7 @@ import pytest
 from cli import undo_files
 from metastore.url import open_store
 from mledger.undo_file import NodeState, Outcome
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT, mledger, ok
 
 STEPS = ["look again", "write undo file", "act", "complete undo file", "undo file completed"]
@@ -37,7 +37,7 @@ def path(request, metadata_url):
 def test_killed_at_any_step_it_can_be_undone(metadata_url, tmp_path, step, path) -> None:
     file = tmp_path / "undo.json"
     command = [sys.executable, "-m", "tests.support.changing", metadata_url, str(file), step, path, "after"]
-    assert subprocess.run(command, cwd=ROOT, timeout=60).returncode == -9
+    assert subprocess.run(command, cwd=ROOT, timeout=HANG_S).returncode == -9
     now = run(_state(metadata_url, path))
     if step in {"look again", "write undo file"}:
         assert now == NodeState(b"before", 0)

@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_demo_finds_no_difference_and_stops_what_it_started(tmp_path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "demo", "--dir", str(tmp_path / "demo")]

@@ -1,5 +1,6 @@
 """The pytest plugin, as its users have it: in a pytest of their own."""
 
+import contextlib
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import sys
 import psutil
 import pytest
 
+from tests.support.aio import HANG_S
 from tests.support.plugin_runs import ROOT, UserProject, end_by_themselves, processes_in
 
 TELL_URL = """
@@ -65,7 +67,8 @@ def project(tmp_path):
     """A user's project; no process of it outlives the test."""
     yield UserProject(tmp_path)
     for process in processes_in(tmp_path):
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def test_the_tests_that_the_document_shows_pass(project):
@@ -117,7 +120,7 @@ def test_an_interrupt_ends_the_session_in_order(project):
     run = project.start(STAND_STILL)
     read_until_ready(run)
     run.send_signal(signal.SIGINT)
-    assert run.wait(30) == 2
+    assert run.wait(HANG_S) == 2
     assert processes_in(project.base) == []
     assert [path.suffix for path in project.base.glob("mledger-cluster*/*") if path.is_dir()] == []
 

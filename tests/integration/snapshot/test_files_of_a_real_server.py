@@ -8,6 +8,7 @@ from kazoo.exceptions import KazooException
 
 from metastore.launcher import ZooKeeperServer
 from snapshot import DataDirectory, ExactTree, LocalFiles
+from tests.support.aio import HANG_S
 
 ENDINGS = {"": "", "gz": ".gz", "snappy": ".snappy"}
 
@@ -27,7 +28,7 @@ def clients(busy_server):
 
     def start():
         client = KazooClient(server.connect_string)
-        client.start(timeout=30)
+        client.start(timeout=HANG_S)
         started.append(client)
         return client
 
@@ -89,7 +90,7 @@ def write_at_random(client, rng, count):
             answers.append(multi.commit_async())
     for answer in answers:
         try:
-            answer.get(timeout=30)
+            answer.get(timeout=HANG_S)
         except KazooException:
             continue
 

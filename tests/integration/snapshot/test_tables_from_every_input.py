@@ -1,5 +1,6 @@
 """The same cluster read live, from ZooKeeper's files and from RocksDB gives the same tables, row by row."""
 
+import gc
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from snapshot.errors import ChrootNotFound
 from snapshot.options import parse_options
 from snapshot.reading import plan_tables, read_tables
 from tests.support import tables, varied_cluster
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def live(written):
 @contextmanager
 def kazoo(server):
     client = KazooClient(server.connect_string)
-    client.start(timeout=30)
+    client.start(timeout=HANG_S)
     try:
         yield client
     finally:
@@ -165,6 +166,8 @@ def test_looking_for_states_without_bookies_loses_no_row(written, live):
 def test_a_reading_may_be_left_off(written, options, caplog, recwarn, monkeypatch):
     monkeypatch.setattr("snapshot.assembling.BATCH_ROWS", 4)
     given = {name: value.format(url=written.url) for name, value in options.items()}
+    gc.collect()  # what other tests left
+    recwarn.clear()
     batches = read_tables(parse_options(given), {"topics": None, "cursors": None})
     assert next(batches)[1].num_rows
     batches.close()

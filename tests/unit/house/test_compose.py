@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.aio import HANG_S
+
 ROOT = Path(__file__).parents[3]
 COMPOSE = ROOT / "compose.yaml"
 LOOPBACK = ROOT / "compose.loopback.yaml"
@@ -22,7 +24,7 @@ def services(path: Path) -> dict[str, dict[str, object]]:
 
 def check(path: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
 
 
 @pytest.mark.parametrize("path", [COMPOSE, LOOPBACK], ids=lambda path: path.name)

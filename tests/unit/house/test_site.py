@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.aio import HANG_S
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -18,12 +20,12 @@ def test_the_documents_build_without_a_warning(tmp_path) -> None:
         "docs",
         tmp_path / "site",
     ]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "site" / "tour.html").exists()
 
 
 def test_the_picture_of_a_recovery_is_what_its_events_are(tmp_path) -> None:
     picture = tmp_path / "recovery.svg"
-    subprocess.run([sys.executable, "tools/draw_recovery.py", picture], cwd=ROOT, check=True, timeout=110)
+    subprocess.run([sys.executable, "tools/draw_recovery.py", picture], cwd=ROOT, check=True, timeout=HANG_S)
     assert picture.read_text() == (ROOT / "docs" / "pictures" / "recovery.svg").read_text()
