@@ -83,7 +83,7 @@ def replace_bookie(
 def with_bookie(metadata: LedgerMetadata, source: str, target: str) -> LedgerMetadata:
     """The metadata with `target` wherever an ensemble has `source`."""
     segments = tuple(
-        replace(segment, bookies=tuple(target if bookie == source else bookie for bookie in segment.bookies))
+        segment._replace(bookies=tuple(target if bookie == source else bookie for bookie in segment.bookies))
         for segment in metadata.segments
     )
     return replace(metadata, segments=segments)

@@ -27,6 +27,7 @@ from metastore.records import (
     StateChunk,
 )
 
+_NAMES = {compression: compression.name for compression in CompressionType}
 _TOPIC = "managed ledger's record"
 _CURSOR = "cursor's record"
 _STATE = "cursor's state"
@@ -112,7 +113,7 @@ def _decode(message_type: type[M], value_of: Callable[[M, str], T], data: bytes,
         if not _looks_like_text(record):
             raise
         message, text = parse_text(message_type, record, what, path), True
-    return Decoded(value_of(message, path), compression.name, text)
+    return Decoded(value_of(message, path), _NAMES[compression], text)
 
 
 def _looks_like_text(record: bytes) -> bool:
@@ -144,10 +145,10 @@ def _written(message: Message, unknown: bytes, compression: str) -> bytes:
 
 def _managed_ledger_info(message: pb.ManagedLedgerInfo, path: str) -> ManagedLedgerInfo:
     return ManagedLedgerInfo(
-        ledgers=tuple(_ledger_info(ledger, path) for ledger in message.ledgerInfo),
-        terminated=_position(message.terminatedPosition) if message.HasField("terminatedPosition") else None,
-        properties=_key_values(message.properties, _TOPIC, path),
-        unknown=unknown_fields(message),
+        tuple([_ledger_info(ledger, path) for ledger in message.ledgerInfo]),
+        _position(message.terminatedPosition) if message.HasField("terminatedPosition") else None,
+        _key_values(message.properties, _TOPIC, path) if message.properties else (),
+        unknown_fields(message),
     )
 
 
@@ -189,18 +190,20 @@ def _add_ledger_info(message: pb.ManagedLedgerInfo, ledger: LedgerInfo) -> None:
 
 
 def _managed_cursor_info(message: pb.ManagedCursorInfo, path: str) -> ManagedCursorInfo:
+    ranges, properties = message.individualDeletedMessages, message.properties
+    batches, cursor_properties = message.batchedEntryDeletionIndexInfo, message.cursorProperties
     return ManagedCursorInfo(
-        cursors_ledger_id=message.cursorsLedgerId,
-        mark_delete=_pair(message, "markDeleteLedgerId", "markDeleteEntryId", path),
-        ranges=_ranges(message.individualDeletedMessages),
-        properties=tuple((text_of(each.name, _CURSOR, path), each.value) for each in message.properties),
-        last_active=message.lastActive,
-        batch_deletions=_batch_deletions(message.batchedEntryDeletionIndexInfo),
-        cursor_properties=tuple(
-            (text_of(each.name, _CURSOR, path), text_of(each.value, _CURSOR, path)) for each in message.cursorProperties
-        ),
-        last_checkpoint=_pair(message, "lastCmCursorLedgerId", "lastCmEntryId", path),
-        unknown=unknown_fields(message),
+        message.cursorsLedgerId,
+        _pair(message, "markDeleteLedgerId", "markDeleteEntryId", path),
+        _ranges(ranges) if ranges else (),
+        tuple([(text_of(each.name, _CURSOR, path), each.value) for each in properties]) if properties else (),
+        message.lastActive,
+        _batch_deletions(batches) if batches else (),
+        tuple([(text_of(each.name, _CURSOR, path), text_of(each.value, _CURSOR, path)) for each in cursor_properties])
+        if cursor_properties
+        else (),
+        _pair(message, "lastCmCursorLedgerId", "lastCmEntryId", path),
+        unknown_fields(message),
     )
 
 

@@ -6,6 +6,8 @@ and its length 0, whatever the record says.
 """
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 
 from google.protobuf import text_format
@@ -18,19 +20,25 @@ from metastore.protobuf import parse_binary, parse_text, record_error, text_of, 
 
 _WHAT = "ledger metadata"
 _HEADER = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,10})\n")
+_HEADER_3 = b"BookieMetadataFormatVersion\t3\n"
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 _DIGEST_TYPE = LedgerMetadataFormat.DIGESTTYPE_FIELD_NUMBER
 
+_STATES = {state.value: state for state in LedgerState}
+_DIGEST_TYPES = {digest.value: digest for digest in DigestType}
 _CLOSED = "CLOSED"
 _IN_RECOVERY_ENTRY = -102
 
 
 def decode_ledger_metadata(data: bytes, path: str = "") -> LedgerMetadata:
     """The metadata in `data`, read at `path`; RecordError for a version not known here and for damage."""
-    header = _HEADER.match(data)
-    if header is None:
-        raise record_error(_WHAT, path, "it does not begin with its format version")
-    version, body = int(header[1]), data[header.end() :]
+    if data.startswith(_HEADER_3):
+        version, body = 3, data[len(_HEADER_3) :]
+    else:
+        header = _HEADER.match(data)
+        if header is None:
+            raise record_error(_WHAT, path, "it does not begin with its format version")
+        version, body = int(header[1]), data[header.end() :]
     if version == 3:
         metadata = _of_message(_parse_delimited(body, path), version, path)
     elif version == 2:
@@ -73,10 +81,12 @@ def contradiction(metadata: LedgerMetadata) -> str:
     segments = metadata.segments
     if not segments or segments[0].first_entry != 0:
         return "it has no ensemble for entry 0"
-    if any(former.first_entry >= later.first_entry for former, later in pairwise(segments)):
-        return "its ensembles are not in the order of their first entries"
-    if any(len(segment.bookies) != sizes[0] for segment in segments):
-        return f"an ensemble does not have {sizes[0]} bookies"
+    for former, later in pairwise(segments):
+        if former.first_entry >= later.first_entry:
+            return "its ensembles are not in the order of their first entries"
+    for segment in segments:
+        if len(segment.bookies) != sizes[0]:
+            return f"an ensemble does not have {sizes[0]} bookies"
     if metadata.last_entry < NO_ENTRY or metadata.length < 0:
         return f"last entry {metadata.last_entry} and length {metadata.length} cannot be"
     if metadata.state is not LedgerState.CLOSED and (metadata.last_entry != NO_ENTRY or metadata.length):
@@ -112,28 +122,26 @@ def _varint(value: int) -> bytes:
 
 
 def _of_message(message: LedgerMetadataFormat, version: int, path: str) -> LedgerMetadata:
-    state = LedgerState(message.state)
+    state = _STATES[message.state]
     closed = state is LedgerState.CLOSED
     if closed and not message.HasField("lastEntryId"):
         raise record_error(_WHAT, path, "it is closed and lacks lastEntryId")
+    write_quorum = message.quorumSize
     return LedgerMetadata(
-        ensemble_size=message.ensembleSize,
-        write_quorum=message.quorumSize,
-        ack_quorum=message.ackQuorumSize if message.HasField("ackQuorumSize") else message.quorumSize,
-        segments=tuple(
-            Segment(segment.firstEntryId, tuple(_bookie(member, path) for member in segment.ensembleMember))
-            for segment in message.segment
-        ),
-        state=state,
-        last_entry=message.lastEntryId if closed else NO_ENTRY,
-        length=message.length if closed else 0,
-        digest_type=DigestType(message.digestType) if message.HasField("digestType") else None,
-        password=message.password if message.HasField("password") else None,
-        ctime=message.ctime if message.HasField("ctime") else NOT_KEPT,
-        custom_metadata=tuple((text_of(pair.key, _WHAT, path), pair.value) for pair in message.customMetadata),
-        c_token=message.cToken,
-        format_version=version,
-        unknown=unknown_fields(message),
+        message.ensembleSize,
+        write_quorum,
+        message.ackQuorumSize if message.HasField("ackQuorumSize") else write_quorum,
+        tuple([Segment(each.firstEntryId, _bookies(each.ensembleMember, path)) for each in message.segment]),
+        state,
+        message.lastEntryId if closed else NO_ENTRY,
+        message.length if closed else 0,
+        _DIGEST_TYPES[message.digestType] if message.HasField("digestType") else None,
+        message.password if message.HasField("password") else None,
+        message.ctime if message.HasField("ctime") else NOT_KEPT,
+        tuple([(text_of(pair.key, _WHAT, path), pair.value) for pair in message.customMetadata]),
+        message.cToken,
+        version,
+        unknown_fields(message),
     )
 
 
@@ -161,11 +169,17 @@ def _to_message(metadata: LedgerMetadata) -> LedgerMetadataFormat:
     return message
 
 
-def _bookie(name: object, path: str) -> str:
+def _bookies(names: Iterable[object], path: str) -> tuple[str, ...]:
     try:
-        return check_bookie_id(text_of(name, _WHAT, path))
+        return tuple([_bookie(text_of(name, _WHAT, path)) for name in names])
     except InvalidName as error:
         raise record_error(_WHAT, path, str(error)) from None
+
+
+@lru_cache(maxsize=4096)
+def _bookie(name: str) -> str:
+    """One object for all ledgers of a bookie, checked once; InvalidName."""
+    return check_bookie_id(name)
 
 
 def _number(text: str, path: str) -> int:
@@ -192,7 +206,7 @@ def _decode_version_1(body: bytes, path: str) -> LedgerMetadata:
         raise record_error(_WHAT, path, "its text is cut off: its last line has no end")
     for line in rest[:-1]:
         first, *bookies = line.split("\t")
-        segments.append(Segment(_number(first, path), tuple(_bookie(bookie, path) for bookie in bookies)))
+        segments.append(Segment(_number(first, path), _bookies(bookies, path)))
     closed = state is LedgerState.CLOSED
     return LedgerMetadata(
         ensemble_size=ensemble_size,

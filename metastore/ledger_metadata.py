@@ -2,6 +2,7 @@
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 NO_ENTRY = -1
 NOT_KEPT = -1
@@ -25,9 +26,8 @@ class DigestType(enum.Enum):
     DUMMY = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The ensemble in force from `first_entry` on: bookie ids, as many as the ensemble size."""
+class Segment(NamedTuple):
+    """The ensemble in force from `first_entry` on: bookie ids, as many as the ensemble size. Made by the million."""
 
     first_entry: int
     bookies: tuple[str, ...]

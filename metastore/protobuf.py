@@ -42,10 +42,11 @@ def parse_text(message_type: type[M], data: bytes, what: str, path: str) -> M:
 
 
 def _complete(message: M, what: str, path: str) -> M:
+    if message.IsInitialized():
+        return message
     missing: list[str] = []
-    if not message.IsInitialized(missing):  # type: ignore[call-arg]  # the stub lacks the list that takes their names
-        raise record_error(what, path, f"a {type(message).__name__} lacks {', '.join(missing)}")
-    return message
+    message.IsInitialized(missing)  # type: ignore[call-arg]  # the stub lacks the list that takes their names
+    raise record_error(what, path, f"a {type(message).__name__} lacks {', '.join(missing)}")
 
 
 def text_of(value: Any, what: str, path: str) -> str:
@@ -58,7 +59,7 @@ def text_of(value: Any, what: str, path: str) -> str:
 def unknown_numbers(message: Message) -> set[int]:
     """The numbers of the fields (and of enum fields with values) that this program does not know."""
     fields = UnknownFieldSet(message)
-    return {fields[at].field_number for at in range(len(fields))}
+    return {fields[at].field_number for at in range(len(fields))} if len(fields) else set()
 
 
 def unknown_fields(message: Message) -> bytes:

@@ -1,13 +1,13 @@
 """Records of nodes as the values that rows are made of; pure. What does not decode becomes `Unreadable`."""
 
 import json
+from collections.abc import Callable, Mapping
 
 from metastore.bookies import decode_registration
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from metastore.cookies import Cookie, decode_cookie
 from metastore.errors import InvalidName, RecordError
 from metastore.ledger_codec import decode_ledger_metadata
-from metastore.ledger_metadata import LedgerMetadata
 from metastore.partitioned import decode_partitioned_topic
 from metastore.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
 from metastore.protobuf import record_error
@@ -42,29 +42,36 @@ _RACKS = "record of racks"
 
 def decode(kind: Kind, node: Found, ledgers_root: str) -> Item | Unreadable:
     """What `node` says, as its place says it is to be read. Bookies' nodes go to `Bookies`, not here."""
-    key = None
     try:
-        match kind:
-            case Kind.TOPIC:
-                key = topic_key(node.path)
-                return Topic(key, node, decode_managed_ledger_info(node.data, node.path))
-            case Kind.CURSOR:
-                key = topic_key(node.path.rpartition("/")[0])
-                return Cursor(key, cursor_of(node.path), node, decode_managed_cursor_info(node.data, node.path).value)
-            case Kind.LEDGER:
-                ledger_id = ledger_id_from_path(node.path, ledgers_root)
-                return _ledger(ledger_id, node, decode_ledger_metadata(node.data, node.path))
-            case Kind.PARTITIONED_TOPIC:
-                return _partitioned_topic(node)
-            case Kind.UNDERREPLICATED:
-                return _underreplicated(node, ledgers_root)
+        return _DECODERS[kind](node, ledgers_root)
     except (RecordError, InvalidName) as error:
-        return Unreadable(kind, key, node, str(error))
-    raise ValueError(f"a {kind} is not decoded on its own")
+        return Unreadable(kind, _key_at(kind, node.path), node, str(error))
 
 
-def _ledger(ledger_id: int, node: Found, metadata: LedgerMetadata) -> Ledger:
-    custom = {key: value.decode(errors="replace") for key, value in metadata.custom_metadata}
+def _key_at(kind: Kind, path: str) -> TopicKey | None:
+    """Whose record it is, where that can be told by the path."""
+    try:
+        if kind is Kind.TOPIC:
+            return topic_key(path)
+        return topic_key(path.rpartition("/")[0]) if kind is Kind.CURSOR else None
+    except InvalidName:
+        return None
+
+
+def _topic(node: Found, _: str) -> Topic:
+    return Topic(topic_key(node.path), node, decode_managed_ledger_info(node.data, node.path))
+
+
+def _cursor(node: Found, _: str) -> Cursor:
+    path = node.path
+    key = topic_key(path.rpartition("/")[0])
+    return Cursor(key, cursor_of(path), node, decode_managed_cursor_info(node.data, path).value)
+
+
+def _ledger(node: Found, ledgers_root: str) -> Ledger:
+    ledger_id = ledger_id_from_path(node.path, ledgers_root)
+    metadata = decode_ledger_metadata(node.data, node.path)
+    custom = {key: str(value, "utf-8", "replace") for key, value in metadata.custom_metadata}
     return Ledger(ledger_id, node, metadata, custom, owner_of(custom.get(MANAGED_LEDGER)))
 
 
@@ -78,7 +85,7 @@ def owner_of(managed_ledger: str | None) -> TopicKey | None:
         return None
 
 
-def _partitioned_topic(node: Found) -> PartitionedTopic:
+def _partitioned_topic(node: Found, _: str) -> PartitionedTopic:
     tenant, namespace, topic = partitioned_topic_at(node.path)
     return PartitionedTopic(tenant, namespace, topic, node, decode_partitioned_topic(node.data, node.path))
 
@@ -89,6 +96,15 @@ def _underreplicated(node: Found, ledgers_root: str) -> Underreplicated:
         raise InvalidName(f"{node.path!r} is not the path of an under-replication mark", node.path)
     mark = decode_underreplicated_ledger(node.data, node.path)
     return Underreplicated(int(digits), node, mark.replicas, None if mark.ctime == NOT_KEPT else mark.ctime)
+
+
+_DECODERS: Mapping[Kind, Callable[[Found, str], Item]] = {
+    Kind.TOPIC: _topic,
+    Kind.CURSOR: _cursor,
+    Kind.LEDGER: _ledger,
+    Kind.PARTITIONED_TOPIC: _partitioned_topic,
+    Kind.UNDERREPLICATED: _underreplicated,
+}
 
 
 class Bookies:

@@ -11,7 +11,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from metastore.errors import InvalidName
-from metastore.paths import MANAGED_LEDGERS, PERSISTENT, TopicName, decode_name
+from metastore.paths import (
+    MANAGED_LEDGERS,
+    PERSISTENT,
+    TopicName,
+    decode_name,
+    split_partition,
+    topic_of_element,
+)
 
 RACKS = "/bookies"
 DOMAINS = (PERSISTENT, "non-persistent")
@@ -35,6 +42,8 @@ class Kind(enum.StrEnum):
     READ_ONLY_BOOKIE = "read-only bookie"
     COOKIE = "cookie"
     RACKS = "racks"
+
+    __hash__ = str.__hash__  # an enum's own takes several times as long
 
 
 BOOKIE_KINDS = frozenset({Kind.BOOKIE, Kind.READ_ONLY_BOOKIE, Kind.COOKIE, Kind.RACKS})
@@ -95,9 +104,22 @@ def topic_key(path: str) -> TopicKey:
 @lru_cache(maxsize=1024)
 def key_of_managed_ledger(name: str) -> TopicKey:
     """Whose managed ledger is called so; InvalidName."""
-    topic = TopicName.of_managed_ledger(name)
-    namespace = name[: -len(name.rpartition("/")[2]) - len(PERSISTENT) - 2]
-    return TopicKey(topic.tenant, namespace, str(topic), name, partitioned_of(topic), topic.partition_index)
+    folder, _, element = name.rpartition("/")
+    try:
+        tenant, namespace, prefix = _namespace_of(folder)
+    except InvalidName:
+        TopicName.of_managed_ledger(name)  # says what is wrong with the whole of it
+        raise
+    local = topic_of_element(element)
+    base, partition = split_partition(local)
+    return TopicKey(tenant, namespace, prefix + local, name, None if partition is None else prefix + base, partition)
+
+
+@lru_cache(maxsize=4096)
+def _namespace_of(folder: str) -> tuple[str, str, str]:
+    """Tenant, `tenant/namespace`, and what the full names begin with of the topics in `folder`; InvalidName."""
+    topic = TopicName.of_managed_ledger(f"{folder}/x")
+    return topic.tenant, folder[: -len(PERSISTENT) - 1], str(topic)[:-1]
 
 
 def partitioned_of(topic: TopicName) -> str | None:

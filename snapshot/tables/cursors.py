@@ -3,15 +3,16 @@
 A row says by `state` what it was taken from, so that nobody takes an old snapshot for the truth.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from pyarrow import DataType
 
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
 from mledger.cursor_recovery import CursorRecoveryPlan
 from snapshot.found import Cursor
-from snapshot.places import TopicKey
 from snapshot.tables.columns import FLAG, INT, LONG, LONG_MAP, LONGS, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
 from snapshot.tables.topics import _pairs, key_columns, node_columns
 
@@ -77,29 +78,9 @@ def _properties(cursor: Cursor) -> list[tuple[str, int]]:
     return _pairs(cursor.record.properties if plan is None else plan.properties)
 
 
-def _planned(name: str) -> "_Planned":
-    return _Planned(name)
-
-
-class _Planned:
-    """A field of the recovery plan, null where there is none."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, cursor: Cursor) -> object:
-        plan = plan_of(cursor)
-        return None if plan is None else getattr(plan, self._name)
-
-
-def _read_position(cursor: Cursor) -> Position | None:
-    plan = plan_of(cursor)
-    return None if plan is None else plan.read_position
-
-
-def _moves_to(cursor: Cursor) -> Position | None:
-    plan = plan_of(cursor)
-    return None if plan is None else plan.move_to
+def _planned(name: str, kind: DataType, doc: str, of: Callable[[CursorRecoveryPlan], Any]) -> Column[Cursor]:
+    """A column of the recovery plan, null where there is none."""
+    return Column(name, kind, doc, lambda row: of(row.recovered.plan), plan_of)
 
 
 CURSORS: Table[Cursor] = Table(
@@ -129,25 +110,25 @@ CURSORS: Table[Cursor] = Table(
         Column(
             "snapshot_entry_id", LONG, "the znode's own position: entry", lambda row: _entry(row.record.mark_delete)
         ),
-        Column("backlog", LONG, "entries not acknowledged (recovered rows only)", _planned("backlog")),
-        Column("unconfirmed", FLAG, "whether the state found is not proven to stay", _planned("unconfirmed")),
-        Column(
+        _planned("backlog", LONG, "entries not acknowledged (recovered rows only)", attrgetter("backlog")),
+        _planned("unconfirmed", FLAG, "whether the state found is not proven to stay", attrgetter("unconfirmed")),
+        _planned(
             "read_ledger_id",
             LONG,
             "where reading would go on: ledger (recovered rows only)",
-            lambda row: _ledger(_read_position(row)),
+            lambda plan: _ledger(plan.read_position),
         ),
-        Column("read_entry_id", LONG, "where reading would go on: entry", lambda row: _entry(_read_position(row))),
-        Column("source", TEXT, "where the state was found (recovered rows only)", _planned("source")),
-        Column("rules", TEXTS, "the rules of recovery that applied, in order", _planned("rules")),
-        Column(
+        _planned("read_entry_id", LONG, "where reading would go on: entry", lambda plan: _entry(plan.read_position)),
+        _planned("source", TEXT, "where the state was found (recovered rows only)", attrgetter("source")),
+        _planned("rules", TEXTS, "the rules of recovery that applied, in order", attrgetter("rules")),
+        _planned(
             "moves_to_ledger_id",
             LONG,
             "where opening would move mark-delete, since its ledger is consumed (R9): ledger",
-            lambda row: _ledger(_moves_to(row)),
+            lambda plan: _ledger(plan.move_to),
         ),
-        Column("moves_to_entry_id", LONG, "the same: entry", lambda row: _entry(_moves_to(row))),
-        Column("warnings", TEXTS, "what recovery would warn of", _planned("warnings")),
+        _planned("moves_to_entry_id", LONG, "the same: entry", lambda plan: _entry(plan.move_to)),
+        _planned("warnings", TEXTS, "what recovery would warn of", attrgetter("warnings")),
         Column("error", TEXT, "why the state could not be found", error_of),
     ),
 )
@@ -156,25 +137,23 @@ CURSORS: Table[Cursor] = Table(
 class Hole(NamedTuple):
     """Something acknowledged above mark-delete: a range of entries, or some batch indexes of one entry."""
 
-    key: TopicKey
     cursor: Cursor
-    state: str
     place: int
     lower: Position
     upper: Position
     words: tuple[int, ...] | None
 
 
-def holes_of(cursor: Cursor) -> Iterator[Hole]:
+def holes_of(cursor: Cursor) -> list[Hole]:
     """The rows of `cursor_holes` that a cursor has: its ranges in order, then its partial batches."""
-    plan, state = plan_of(cursor), state_of(cursor)
+    plan = plan_of(cursor)
     ranges = cursor.record.ranges if plan is None else plan.acks.ranges()
     batches = cursor.record.batch_deletions if plan is None else plan.acks.batch_deletions()
-    for index, (lower, upper) in enumerate(ranges):
-        yield Hole(cursor.key, cursor, state, index, lower, upper, None)
-    for index, batch in enumerate(batches, len(ranges)):
+    holes = [Hole(cursor, index, lower, upper, None) for index, (lower, upper) in enumerate(ranges)]
+    for index, batch in enumerate(batches, len(holes)):
         before = Position(batch.position.ledger_id, batch.position.entry_id - 1)
-        yield Hole(cursor.key, cursor, state, index, before, batch.position, batch.words)
+        holes.append(Hole(cursor, index, before, batch.position, batch.words))
+    return holes
 
 
 def _entries(hole: Hole) -> int | None:
@@ -187,9 +166,9 @@ CURSOR_HOLES: Table[Hole] = Table(
     "cursor_holes",
     "a range of entries, or a part of a batch, acknowledged above a cursor's mark-delete",
     (
-        *key_columns(),
-        Column("cursor", TEXT, "the cursor's name", attrgetter("cursor.cursor")),
-        Column("state", TEXT, "as in `cursors`", attrgetter("state")),
+        *key_columns(shared=True),
+        Column("cursor", TEXT, "the cursor's name", attrgetter("cursor"), shared=True),
+        Column("state", TEXT, "as in `cursors`", state_of, shared=True),
         Column("index", INT, "its place among the cursor's, from 0", attrgetter("place")),
         Column("lower_ledger_id", LONG, "the last position below it (not in it): ledger", lambda row: row.lower[0]),
         Column("lower_entry_id", LONG, "the last position below it: entry", lambda row: row.lower[1]),
@@ -203,4 +182,5 @@ CURSOR_HOLES: Table[Hole] = Table(
             attrgetter("words"),
         ),
     ),
+    record_of=attrgetter("cursor"),
 )

@@ -1,38 +1,28 @@
 """The tables `topics` and `topic_ledgers`: a topic's record, and each ledger in its list."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from metastore.pb.MLDataFormats_pb2 import OffloadContext
 from metastore.records import LedgerInfo
 from mledger.inspect import LedgerInspection
-from snapshot.found import Found, Topic
-from snapshot.places import TopicKey
+from snapshot.found import Topic
 from snapshot.tables.columns import FLAG, INT, LONG, TEXT, TEXT_MAP, TIME, Column, Table
 
 _UNSIGNED = (1 << 64) - 1
 
 
-class Keyed(Protocol):
-    """A row of a topic's."""
-
-    @property
-    def key(self) -> TopicKey:
-        """The topic."""
-
-
-K = TypeVar("K", bound=Keyed)
-
-
-def key_columns() -> tuple[Column[Any], ...]:
-    """The columns that name a row's topic, in every table of topics' rows."""
+def key_columns(*, shared: bool = False) -> tuple[Column[Any], ...]:
+    """The columns that name a row's topic, in every table of topics' rows; `shared` as for a column."""
+    namespace = "`tenant/namespace` (old form: `tenant/cluster/namespace`)"
+    managed_ledger = "its managed ledger: the path below `/managed-ledgers`"
     return (
-        Column("tenant", TEXT, "the tenant", attrgetter("key.tenant")),
-        Column("namespace", TEXT, "`tenant/namespace` (old form: `tenant/cluster/namespace`)", _key("namespace")),
-        Column("topic", TEXT, "the topic's full name, `persistent://…`", _key("topic")),
-        Column("managed_ledger", TEXT, "its managed ledger: the path below `/managed-ledgers`", _key("managed_ledger")),
+        Column("tenant", TEXT, "the tenant", _key("tenant"), shared=shared),
+        Column("namespace", TEXT, namespace, _key("namespace"), shared=shared),
+        Column("topic", TEXT, "the topic's full name, `persistent://…`", _key("topic"), shared=shared),
+        Column("managed_ledger", TEXT, managed_ledger, _key("managed_ledger"), shared=shared),
     )
 
 
@@ -52,8 +42,7 @@ def node_columns() -> tuple[Column[Any], ...]:
 class TopicLedger(NamedTuple):
     """One ledger in a topic's list."""
 
-    key: TopicKey
-    node: Found
+    topic: Topic
     place: int
     info: LedgerInfo
     is_last: bool
@@ -62,14 +51,22 @@ class TopicLedger(NamedTuple):
     problem: str | None
 
 
-def topic_ledgers_of(topic: Topic) -> Iterator[TopicLedger]:
+def topic_ledgers_of(topic: Topic) -> list[TopicLedger]:
     """The rows of `topic_ledgers` that a topic has."""
-    ledgers = topic.record.value.ledgers
-    for index, info in enumerate(ledgers):
-        offload = None if info.offload is None else OffloadContext.FromString(info.offload.encoded)
-        last = index == len(ledgers) - 1
-        seen = topic.seen.get(info.ledger_id) if topic.seen is not None else None
-        yield TopicLedger(topic.key, topic.node, index, info, last, offload, seen, topic.problem if last else None)
+    ledgers, seen = topic.record.value.ledgers, topic.seen or {}
+    last, problem = len(ledgers) - 1, topic.problem
+    return [
+        TopicLedger(
+            topic,
+            index,
+            info,
+            index == last,
+            None if info.offload is None else OffloadContext.FromString(info.offload.encoded),
+            seen.get(info.ledger_id),
+            problem if index == last else None,
+        )
+        for index, info in enumerate(ledgers)
+    ]
 
 
 def _ledger_at(topic: Topic, index: int) -> int | None:
@@ -120,9 +117,8 @@ def _pairs(pairs: tuple[tuple[str, Any], ...]) -> list[tuple[str, Any]]:
     return list(dict(pairs).items()) if pairs else []
 
 
-def _driver_properties(row: TopicLedger) -> list[tuple[str, str]] | None:
-    if row.offload is None:
-        return None
+def _driver_properties(row: TopicLedger) -> list[tuple[str, str]]:
+    assert row.offload is not None
     return _pairs(tuple((each.key, each.value) for each in row.offload.driverMetadata.properties))
 
 
@@ -133,11 +129,14 @@ def _offload_id(row: TopicLedger) -> str | None:
     return str(uuid.UUID(int=(context.uidMsb & _UNSIGNED) << 64 | context.uidLsb & _UNSIGNED))
 
 
+_OFFLOAD = attrgetter("offload")
+_SEEN = attrgetter("seen")
+
 TOPIC_LEDGERS: Table[TopicLedger] = Table(
     "topic_ledgers",
     "a ledger in a topic's list",
     (
-        *key_columns(),
+        *key_columns(shared=True),
         Column("index", INT, "its place in the list, from 0", attrgetter("place")),
         Column("ledger_id", LONG, "the ledger", attrgetter("info.ledger_id")),
         Column("last", FLAG, "whether it is the last of the list", attrgetter("is_last")),
@@ -145,50 +144,52 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
         Column("size", LONG, "payload bytes as recorded; 0 while it is open", attrgetter("info.size")),
         Column("closed", TIME, "when it was closed; null while it is open", lambda row: row.info.timestamp or None),
         Column("properties", TEXT_MAP, "its properties", lambda row: _pairs(row.info.properties)),
-        Column("offload_id", TEXT, "the offloaded copy's id", _offload_id),
+        Column("offload_id", TEXT, "the offloaded copy's id", _offload_id, _OFFLOAD),
         Column(
             "offload_complete",
             FLAG,
             "whether a copy is complete in other storage; null where none was begun",
-            lambda row: None if row.offload is None else row.offload.complete,
+            attrgetter("offload.complete"),
+            _OFFLOAD,
         ),
         Column(
             "offload_deleted",
             FLAG,
             "whether the ledger was deleted from the bookies after that",
-            lambda row: None if row.offload is None else row.offload.bookkeeperDeleted,
+            attrgetter("offload.bookkeeperDeleted"),
+            _OFFLOAD,
         ),
-        Column(
-            "offloaded",
-            TIME,
-            "when the copy was complete",
-            lambda row: None if row.offload is None else row.offload.timestamp or None,
-        ),
+        Column("offloaded", TIME, "when the copy was complete", lambda row: row.offload.timestamp or None, _OFFLOAD),
         Column(
             "offload_driver",
             TEXT,
             "which driver copied it",
-            lambda row: None if row.offload is None else row.offload.driverMetadata.name or None,
+            lambda row: row.offload.driverMetadata.name or None,
+            _OFFLOAD,
         ),
-        Column("offload_properties", TEXT_MAP, "where the driver put it", _driver_properties),
+        Column("offload_properties", TEXT_MAP, "where the driver put it", _driver_properties, _OFFLOAD),
         Column(
             "seen_entries",
             LONG,
             "entries that its bookies have now (`state=recovered`; null where they were not asked or did not answer)",
-            lambda row: None if row.seen is None else row.seen.entries,
+            attrgetter("seen.entries"),
+            _SEEN,
         ),
         Column(
             "seen_size",
             LONG,
             "payload bytes that its bookies have now, likewise",
-            lambda row: None if row.seen is None else row.seen.size,
+            attrgetter("seen.size"),
+            _SEEN,
         ),
         Column(
             "unconfirmed",
             FLAG,
             "whether the end seen is not proven to stay",
-            lambda row: None if row.seen is None else row.seen.unconfirmed,
+            attrgetter("seen.unconfirmed"),
+            _SEEN,
         ),
         Column("error", TEXT, "why its bookies could not tell", attrgetter("problem")),
     ),
+    record_of=attrgetter("topic"),
 )
