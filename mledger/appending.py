@@ -29,7 +29,7 @@ from bookie.errors import (
 )
 from metastore.errors import MetadataError, MledgerError, SessionExpired, StoreUnavailable
 from mledger.config import ManagedLedgerConfig
-from mledger.errors import ManagedLedgerFenced
+from mledger.errors import ManagedLedgerError, ManagedLedgerFenced
 from mledger.ledger_factory import LedgerFactory
 from mledger.ledger_list import LedgerEnd
 from mledger.open_ledger import Appended, Batch, OpenLedger
@@ -88,6 +88,8 @@ class Appender:
         self._waiting: deque[tuple[Batch, Sequence[bytes]]] = deque()
         self._stopped: MledgerError | None = None
         self._switching: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Lock()
+        self._largest = min(config.max_message_size, writer.largest_entry)
         self._ended: EndedLedger | None = None
         self._now_ms = upkeep.now_ms
         self._due = upkeep.alarm(self._roll_if_due)
@@ -113,9 +115,9 @@ class Appender:
             raise self._stopped
         if not payloads:
             raise ValueError("an empty batch: give at least one entry")
-        if max(map(len, payloads)) > self._config.max_message_size:
+        if max(map(len, payloads)) > self._largest:
             raise EntryTooLarge(
-                f"an entry of {max(map(len, payloads))} bytes passes the limit of {self._config.max_message_size}: "
+                f"an entry of {max(map(len, payloads))} bytes passes the limit of {self._largest}: "
                 "split it, or raise maxMessageSize here and the frame limit of the bookies"
             )
         batch = Batch(self._loop.create_future(), len(payloads))
@@ -134,6 +136,10 @@ class Appender:
         """
         if self._stopped is None:
             self._stopped = reason
+        async with self._stopping:
+            return await self._stop()
+
+    async def _stop(self) -> EndedLedger:
         await self._switched()
         if self._current is not None:
             await self._current.drain()
@@ -160,15 +166,20 @@ class Appender:
             self._current.fail_all(error)
         self._fail_waiting(error)
 
-    async def abandon(self) -> None:
-        """Drop the writer's connections' interest; writes nothing."""
+    async def abandon(self, reason: MledgerError) -> None:
+        """Drop the writers' connections' interest; writes nothing. What is pending fails with `reason`."""
+        self._stopped = self._stopped or reason
         self._cancel_timers()
         if self._switching is not None:
             self._switching.cancel()
             await asyncio.wait([self._switching])
         if self._current is not None:
+            self._current.fail_all(reason)
             await self._current.writer.abandon()
             self._current = None
+        self._fail_waiting(reason)
+        for writer in self._unlisted:
+            await writer.abandon()
 
     async def roll_over(self) -> None:
         """Close the current ledger behind another, whatever its limits say; nothing if it has no entries."""
@@ -266,17 +277,23 @@ class Appender:
         except ManagedLedgerFenced as error:
             self.fence(error)
             return
-        except (BookieError, MetadataError) as error:
-            if self._current is not None:
-                self._current.fail_all(error)
-            self._fail_waiting(error)
+        except MledgerError as error:
+            self._give_up(error)
             self._keeper.switch_failed(error)
             return
+        except Exception as error:
+            self._give_up(error)
+            raise
         finally:
             self._switching = None
         self._push_waiting()
         if self._current is not None and self._current.failure is not None:
             self._switch()
+
+    def _give_up(self, error: Exception) -> None:
+        if self._current is not None:
+            self._current.fail_all(error)
+        self._fail_waiting(error)
 
     def _push_waiting(self) -> None:
         while self._waiting and self._switching is None and self._current is not None and self._current.failure is None:
@@ -334,10 +351,10 @@ class Appender:
         try:
             self._factory.on_step("list ledger")
             await self._keeper.install(self._ended, following)
-        except ManagedLedgerFenced:
+        except ManagedLedgerError:  # it was not listed, or who has listed it is no owner any more
             await self._discard(following)
             raise
-        except MetadataError:
+        except BaseException:
             self._unlisted.append(following)
             raise
         self._factory.settled(following.ledger_id)

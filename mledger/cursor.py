@@ -67,7 +67,7 @@ class Cursor:
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
         self._stopped: MledgerError | None = None
-        self._closing: asyncio.Future[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         rate = host.config.throttle_mark_delete
         self._flusher = Flusher(self._write, 1 / rate if rate > 0 else 0.0)
 
@@ -330,21 +330,26 @@ class Cursor:
     # -- persistence
 
     async def close(self) -> None:
-        """The clean close (C3): whatever was acknowledged is durable on return. A second call does nothing."""
+        """The clean close (C3): whatever was acknowledged is durable on return.
+
+        A second call waits for the first. Who gives up waiting does not end the close.
+        """
         if self._stopped is not None:
+            await self.closed()
             return
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is closed")
-        self._closing = asyncio.get_running_loop().create_future()
         self._cancel_retry()
+        self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         waiters = await self._flusher.stop()
         state, changes = self._snapshot(), self._changes
         try:
             await self._store.close(state, changed=self._durable_changes != changes)
-        except MledgerError as error:
-            fail(waiters, error)
+        except BaseException as error:
+            fail(waiters, error if isinstance(error, MledgerError) else MledgerError(f"close was cut off: {error!r}"))
             raise
-        finally:
-            self._closing.set_result(None)
         self._became_durable(state, changes)
         succeed(waiters)
         self._host.wake_readers()
@@ -352,14 +357,15 @@ class Cursor:
     async def closed(self) -> None:
         """Return when a clean close that has begun has ended, whatever came of it."""
         if self._closing is not None:
-            await asyncio.shield(self._closing)
+            await asyncio.wait([self._closing])
 
     async def remove(self) -> None:
         """Delete the cursor, its record and its ledger."""
         self.check()
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is deleted")
         self._cancel_retry()
-        fail(await self._flusher.stop(), self._stopped)
+        self._flusher.fail(self._stopped)
+        await self._flusher.stop()
         await self._store.remove()
         self._host.wake_readers()
 
@@ -373,8 +379,14 @@ class Cursor:
         self._roll_back()
 
     async def abandon(self) -> None:
-        """Let go of the cursor ledger without writing anything."""
+        """Stop, and let go of the cursor ledger, without writing anything."""
+        if self._stopped is None:
+            self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} was abandoned")
         self._cancel_retry()
+        await self._flusher.abandon(self._stopped)
+        if self._closing is not None and not self._closing.done():
+            self._closing.cancel()
+            await asyncio.wait([self._closing])
         await self._store.abandon()
 
     def _snapshot(self) -> CursorState:

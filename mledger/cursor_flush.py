@@ -57,6 +57,13 @@ class Flusher:
         waiters, self._waiters = self._waiters, []
         fail(waiters, error)
 
+    async def abandon(self, error: MledgerError) -> None:
+        """Begin no further write, give up the one under way; `error` for all who wait."""
+        self.fail(error)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
     async def _run(self) -> None:
         try:
             while self._waiters:
@@ -69,6 +76,9 @@ class Flusher:
                     await self._write()
                 except MledgerError as error:
                     fail(waiters, error)
+                except BaseException as error:
+                    fail(waiters, MledgerError(f"the write of a cursor's state was cut off: {error!r}"))
+                    raise
                 else:
                     succeed(waiters)
         finally:

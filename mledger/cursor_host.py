@@ -41,7 +41,10 @@ class CursorHost(Protocol):
         """Tell of what happened."""
 
     def next_arrival(self) -> "asyncio.Future[None]":
-        """Done when there may be something new to read: entries, a moved cursor, the end of the topic."""
+        """Done when there may be something new to read: entries, a moved cursor, the end of the topic.
+
+        Who waits no longer cancels it.
+        """
 
     def wake_readers(self) -> None:
         """Have every parked read look again."""

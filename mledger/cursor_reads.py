@@ -116,7 +116,10 @@ class CursorReads:
                 )
             arrival = self._host.next_arrival()  # nothing can have come since the read looked
             delay = None if looked_again else self._host.config.new_entries_check_delay_ms / 1000
-            await asyncio.wait([arrival], timeout=delay)
+            try:
+                await asyncio.wait([arrival], timeout=delay)
+            finally:
+                arrival.cancel()
             looked_again = True
 
     def _find_entry(self, read: _Read) -> bool:

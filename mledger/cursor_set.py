@@ -62,6 +62,7 @@ class CursorSet:
         self._found: dict[str, _Found] = {}
         self._attempts: dict[str, asyncio.Task[Cursor]] = {}
         self._deleting: set[str] = set()
+        self._deleted_perhaps: set[str] = set()  # nobody waited for what came of it
         self._retries: set[asyncio.Task[None]] = set()
         self._stopping = False
         self.open: dict[str, Cursor] = {}
@@ -185,6 +186,7 @@ class CursorSet:
 
         Raises CursorRecoveryFailed (R5), CursorNotFound without `create`, CursorExists with `exclusive`.
         """
+        await self._settle_deletion(name)
         known = name in self.open or name in self._found or name in self._attempts
         if known and exclusive:
             raise CursorExists(f"{self._host.name} has a cursor {name} already")
@@ -213,21 +215,52 @@ class CursorSet:
             raise CursorNotFound(
                 f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
             )
+        if await self._settle_deletion(name):
+            return
         self._deleting.add(name)
         try:
-            if attempt := self._attempts.get(name):  # what recovery writes would meet the deletion
-                await asyncio.wait([attempt])
-            cursor = self.open.get(name)
-            if cursor is None:
-                await self._delete_unrecovered(name, self._found[name])
-            elif cursor.status is CursorStatus.CLOSED:
-                await self._delete_unrecovered(name, await self._read_closed(cursor))
-            else:
-                await cursor.remove()
-            self.open.pop(name, None)
-            self._found.pop(name, None)
+            await self._delete(name)
+        except ManagedLedgerFenced:
+            raise
+        except BaseException:
+            self._deleted_perhaps.add(name)
+            raise
         finally:
             self._deleting.discard(name)
+        self._forget(name)
+
+    async def _delete(self, name: str) -> None:
+        if attempt := self._attempts.get(name):  # what recovery writes would meet the deletion
+            await asyncio.wait([attempt])
+        cursor = self.open.get(name)
+        if cursor is None:
+            await self._delete_unrecovered(name, self._found[name])
+        elif cursor.status is CursorStatus.CLOSED:
+            await self._delete_unrecovered(name, await self._read_closed(cursor))
+        else:
+            await cursor.remove()
+
+    async def _settle_deletion(self, name: str) -> bool:
+        """Find out what came of a deletion that nobody waited for; whether the cursor is gone."""
+        if name not in self._deleted_perhaps:
+            return False
+        cursor = self.open.get(name)
+        path = self._found[name].path if cursor is None else cursor.path
+        gone = await self._context.store.exists(path) is None
+        self._deleted_perhaps.discard(name)
+        if gone:
+            ledger_id = self._ledger_of(self._found[name]) if cursor is None else cursor.cursor_ledger
+            self._forget(name)
+            if ledger_id != NO_CURSOR_LEDGER:
+                self._context.delete_later(ledger_id)
+        return gone
+
+    def _ledger_of(self, found: _Found) -> int:
+        return decode_managed_cursor_info(found.node.data, found.path).value.cursors_ledger_id
+
+    def _forget(self, name: str) -> None:
+        self.open.pop(name, None)
+        self._found.pop(name, None)
 
     async def _delete_unrecovered(self, name: str, found: _Found) -> None:
         record = decode_managed_cursor_info(found.node.data, found.path).value

@@ -24,7 +24,7 @@ from metastore.store import Create, Delete, MetadataStore, Operation, Put
 from mledger.ack_records import state_record, znode_record
 from mledger.acks import AckState
 from mledger.config import ManagedLedgerConfig
-from mledger.errors import AckStateTooLarge, CursorNotFound
+from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
 from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledger_factory import LedgerFactory
 from mledger.topic_record import TopicRecord
@@ -180,6 +180,8 @@ class CursorStore:
 
     async def abandon(self) -> None:
         """Let go of the cursor ledger without writing anything."""
+        if self._uncertain is not None and self._uncertain.writer is not None:
+            await self._uncertain.writer.abandon()
         if self._writer is not None:
             writer, self._writer = self._writer, None
             await writer.abandon()
@@ -203,7 +205,7 @@ class CursorStore:
             writer = await factory.create_cursor_ledger(self.name)
             try:
                 await writer.append([data])
-            except BookieError:
+            except BaseException:
                 await self._discard(writer)
                 raise
         except BookieError:
@@ -246,13 +248,14 @@ class CursorStore:
         self._context.factory.on_step("write cursor record")
         try:
             await self._context.record.guarded(Put(self.path, data, self._version), operations)
-        except StoreUnavailable:
-            self._context.factory.counters.states_in_records_failed += 1
-            self._uncertain = _Attempt(znode, data, writer)
-            raise
-        except BaseException:
+        except ManagedLedgerFenced:
             if writer is not self._writer and writer is not None:
                 await self._discard(writer)
+            raise
+        except BaseException as error:  # a caller that gives up does not take back what was sent
+            if isinstance(error, StoreUnavailable):
+                self._context.factory.counters.states_in_records_failed += 1
+            self._uncertain = _Attempt(znode, data, writer)
             raise
         await self._adopt(znode, writer)
 

@@ -71,9 +71,11 @@ class ManagedLedger:
         self._replayer = opened.services.replayer
         self._emit = opened.emit
         self._background = Background(self.name)
-        self._arrivals: list[asyncio.Future[None]] = []
+        self._arrivals: set[asyncio.Future[None]] = set()
         self._stopped: MledgerError | None = None
         self._loaded: asyncio.Task[None] | None = None
+        self._terminating: asyncio.Task[Position] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._ledgers = TopicLedgers(
             opened.record,
             opened.factory,
@@ -309,14 +311,22 @@ class ManagedLedger:
         return await self._trimmer.trim(all_closed=True)
 
     async def terminate(self) -> Position:
-        """Take no more entries, for good: the position at which readers end (M8). A second call gives the same."""
-        if self.terminated is not None:
+        """Take no more entries, for good: the position at which readers end (M8). A second call gives the same.
+
+        Who gives up waiting does not end the termination.
+        """
+        if self.terminated is not None and self._appender is None:
             return self.terminated
         self._check_open()
+        if self._terminating is None or self._terminating.done():
+            self._terminating = self._background.spawn(self._terminate(), "termination")
+        return await asyncio.shield(self._terminating)
+
+    async def _terminate(self) -> Position:
         assert self._appender is not None
         try:
             terminated = await self._ledgers.terminate(await self._appender.stop(self._terminated_error()))
-        except MledgerError:
+        except BaseException:
             self._appender.resume()
             raise
         self._appender = None
@@ -336,22 +346,35 @@ class ManagedLedger:
     async def close(self) -> None:
         """The clean close: entries taken are acknowledged, cursors durable (C3), the current ledger closed.
 
-        The first error of several is raised after everything else was closed. A second call does nothing.
+        The first error of several is raised after everything else was closed. A second call waits for the first. Who
+        gives up waiting does not end the close.
         """
-        if self._stopped is not None:
-            return
-        closed = ManagedLedgerClosed(f"{self.name} is closed; open it again")
-        self._stopped = closed
-        self._trimmer.stop()
-        errors: list[MledgerError] = []
-        if self._record.fenced is None:
-            await self._cursors.stop_recovering()
-            for ending in (self._stop_writing(closed), self._cursors.close()):
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
+        elif self._stopped is None:
+            closed = ManagedLedgerClosed(f"{self.name} is closed; open it again")
+            self._stopped = closed
+            self._trimmer.stop()
+            self._closing = asyncio.get_running_loop().create_task(self._close(closed))
+            await asyncio.shield(self._closing)
+
+    async def _close(self, closed: ManagedLedgerClosed) -> None:
+        errors: list[Exception] = []
+        try:
+            if self._record.fenced is None:
+                if self._terminating is not None:
+                    await asyncio.wait([self._terminating])
+                await self._cursors.stop_recovering()
                 try:
-                    await ending
-                except MledgerError as error:
+                    await self._stop_writing(closed)
+                except Exception as error:
                     errors.append(error)
-        await self._let_go()
+                try:
+                    await self._cursors.close()
+                except Exception as error:
+                    errors.append(error)
+        finally:
+            await self._let_go()
         self.emit(Closed(self.name))
         if errors:
             raise errors[0]
@@ -360,7 +383,11 @@ class ManagedLedger:
         """Stop without closing anything, as a crash would; the next open recovers it. The owner node is removed."""
         self._stopped = self._stopped or ManagedLedgerClosed(f"{self.name} was abandoned; open it again")
         self._trimmer.stop()
+        if self._closing is not None:
+            self._closing.cancel()
         await self._background.cancel()
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
         await self._let_go()
 
     async def _stop_writing(self, closed: ManagedLedgerClosed) -> None:
@@ -372,7 +399,7 @@ class ManagedLedger:
         """Stop everything that runs, writing nothing but the release of the owner node."""
         await self._background.finish() if self._record.fenced is None else await self._background.cancel()
         if self._appender is not None:
-            await self._appender.abandon()
+            await self._appender.abandon(self._record.fenced or self._stopped or self._terminated_error())
         await self._cursors.abandon()
         self.wake_readers()
         try:
@@ -412,15 +439,15 @@ class ManagedLedger:
     def next_arrival(self) -> "asyncio.Future[None]":
         """Done when there may be something new to read."""
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._arrivals.append(arrival)
+        self._arrivals.add(arrival)
+        arrival.add_done_callback(self._arrivals.discard)  # who waits no longer is not kept
         return arrival
 
     def wake_readers(self) -> None:
         """Have every parked read look again (C10)."""
         if not self._arrivals:
             return
-        arrivals, self._arrivals = self._arrivals, []
-        for arrival in arrivals:
+        for arrival in list(self._arrivals):
             if not arrival.done():
                 arrival.set_result(None)
 

@@ -122,6 +122,8 @@ class OpenLedger:
         if failure is not None:
             self.fail(failure)
             return
+        if not self._sent:  # given up meanwhile
+            return
         piece = self._sent.popleft()
         self._count(piece)
         self.confirmed = piece.first + len(piece.payloads)
@@ -155,10 +157,10 @@ class OpenLedger:
 
     async def drain(self) -> None:
         """Return when everything pushed is acknowledged, or one append has failed; the caller looks at `failure`."""
-        if self._sent and self.failure is None:
-            self._drained = asyncio.get_running_loop().create_future()
-            await self._drained
-            self._drained = None
+        while self._sent and self.failure is None:
+            if self._drained is None or self._drained.done():
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
 
     def end_at(self, end: LedgerEnd) -> list[tuple[Batch, Sequence[bytes]]]:
         """The ledger ends at `end`: acknowledge what is in it; what is not, in order, to be added elsewhere."""

@@ -79,8 +79,6 @@ async def _take_over(
     plan = plan_open(record.info, ends, now_ms)
     _tell(record.name, plan, ends, emit)
     writer = await factory.create_data_ledger(plan.above) if plan.create else None
-    if writer is None and not plan.changed:
-        return plan.ledgers(), None, ()
     new_id = None if writer is None else writer.ledger_id
     also: list[Operation] = [factory.deletion(ledger.ledger_id) for ledger in plan.dropped]
     if writer is not None:
@@ -92,6 +90,10 @@ async def _take_over(
         if writer is not None:
             with contextlib.suppress(BookieError, MetadataError):
                 await factory.discard(writer)
+        raise
+    except BaseException:  # it may be listed: the next open finds out
+        if writer is not None:
+            await writer.abandon()
         raise
     if writer is not None:
         factory.settled(writer.ledger_id)

@@ -12,7 +12,7 @@ import socket
 import uuid
 from dataclasses import dataclass
 
-from metastore.errors import BadVersion, NodeExists, NodeNotFound
+from metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound
 from metastore.paths import TopicName, owner_path
 from metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
@@ -55,13 +55,18 @@ class Ownership:
             operations: list[Operation] = [Create(path, data, ephemeral=True)]
             with contextlib.suppress(NodeNotFound):
                 operations.insert(0, Delete(path, (await store.get(path)).version))
+            claimed = cls(store, path, data)
             try:
                 await store.multi(operations)
             except (NodeExists, NodeNotFound, BadVersion):
                 found = await _get(store, path)
                 if found is None or found.data != data:
                     continue
-            return cls(store, path, data)
+            except BaseException:  # it may have been carried out: nobody else would remove the node while we live
+                with contextlib.suppress(MetadataError):
+                    await claimed.release()
+                raise
+            return claimed
         raise ManagedLedgerFenced(f"{managed_ledger}: others are opening it at the same time; try again")
 
     async def lost_to(self) -> Owner | None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from bookie.client.reader import LedgerReader
@@ -65,20 +66,22 @@ class EntryReader:
         opening = self._readers.get(ledger_id)
         if opening is None:
             opening = asyncio.get_running_loop().create_task(self._factory.open_to_read(ledger_id))
+            opening.add_done_callback(partial(self._opened, ledger_id))
             self._readers[ledger_id] = opening
             while len(self._readers) > MAX_READERS:
                 self._readers.popitem(last=False)
         else:
             self._readers.move_to_end(ledger_id)
-        try:
-            reader = await asyncio.shield(opening)
-        except BaseException:
-            if opening.done() and (opening.cancelled() or opening.exception() is not None):
-                self._readers.pop(ledger_id, None)
-            raise
+        reader = await asyncio.shield(opening)
         if reader.metadata.state is not LedgerState.CLOSED:  # its end will be another one
             self._readers.pop(ledger_id, None)
         return reader
+
+    def _opened(self, ledger_id: int, opening: "asyncio.Task[LedgerReader]") -> None:
+        """Keep no failure: who asks later, after whoever asked has given up, is to have a try of its own."""
+        failed = opening.cancelled() or opening.exception() is not None
+        if failed and self._readers.get(ledger_id) is opening:
+            del self._readers[ledger_id]
 
     def forget(self, ledger_id: int) -> None:
         """Drop the handle of a ledger that was deleted."""

@@ -9,6 +9,7 @@ from metastore.position import Position
 from metastore.records import ManagedLedgerInfo
 from mledger.appending import EndedLedger
 from mledger.background import log
+from mledger.errors import TopicTerminated
 from mledger.events import Event, LedgerClosed, LedgerCreated
 from mledger.ledger_factory import LedgerFactory
 from mledger.ledger_list import LedgerEnd, LedgerList, plan_rollover
@@ -47,6 +48,7 @@ class TopicLedgers:
         self._listener = listener
         self._now_ms = now_ms
         self.list = ledgers
+        record.on_settled(self._take_over)
 
     async def verify_owner(self) -> None:
         """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7)."""
@@ -69,6 +71,8 @@ class TopicLedgers:
         dropped: list[int] = []
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
+            if info.terminated is not None:  # by an update of unknown outcome
+                raise TopicTerminated(f"{self._record.name} is terminated: it takes no more entries")
             # behind the one that ended, an earlier update of unknown outcome may have listed one that nobody wrote to
             is_last = ended.ledger_id == info.ledgers[-1].ledger_id
             planned = plan_rollover(info, ended.end if is_last else NOTHING, self._now_ms(), writer.ledger_id)
@@ -92,14 +96,21 @@ class TopicLedgers:
 
     async def drop(self, gone: Sequence[int]) -> None:
         """Take ledgers off the list, recording each for deletion, in one update (R10)."""
-        records = tuple(map(self._factory.deletion, gone))
-        await self._record.update(lambda info: RecordChange(_without(info, frozenset(gone)), records))
+
+        def plan(info: ManagedLedgerInfo) -> RecordChange:
+            # an earlier update of unknown outcome may have dropped, and recorded, some
+            listed = [ledger.ledger_id for ledger in info.ledgers if ledger.ledger_id in gone]
+            return RecordChange(_without(info, frozenset(gone)), tuple(map(self._factory.deletion, listed)))
+
+        await self._record.update(plan)
         self._take_over()
 
     async def terminate(self, ended: EndedLedger) -> Position:
         """Record that the topic ends where `ended`, its last ledger, does; that position (M8)."""
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
+            if info.terminated is not None:  # by an earlier update of unknown outcome
+                return RecordChange(info)
             last = info.ledgers[-1].ledger_id
             entries = ended.end.entries if ended.ledger_id == last else 0
             if entries:

@@ -100,6 +100,7 @@ class TopicRecord:
         self._lock = asyncio.Lock()
         self._uncertain: tuple[ManagedLedgerInfo, bytes] | None = None
         self._listeners: list[Callable[[ManagedLedgerFenced], None]] = []
+        self._settled: list[Callable[[], None]] = []
         self.name = name
         self.path = managed_ledger_path(name)
         self.info = info
@@ -122,6 +123,10 @@ class TopicRecord:
     def on_fenced(self, listener: Callable[[ManagedLedgerFenced], None]) -> None:
         """Call `listener` once, when another owner is seen."""
         self._listeners.append(listener)
+
+    def on_settled(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a write of unknown outcome turns out to have been carried out."""
+        self._settled.append(listener)
 
     def fence(self, why: str) -> ManagedLedgerFenced:
         """Stop for good because of `why`; the error to raise."""
@@ -192,9 +197,11 @@ class TopicRecord:
             except SessionExpired:
                 raise self.end_session() from None
             except CONFLICTS as conflict:
-                async with self._lock:  # an update of our own may have been under way
-                    if conflict.path == self.path and version != self.version and self.fenced is None:
-                        continue
+                async with self._lock:  # an update of our own may have been under way, or be of unknown outcome
+                    if conflict.path == self.path and self.fenced is None:
+                        await self._settle_uncertain()
+                        if version != self.version:
+                            continue
                 where = conflict.path or first.path
                 raise self.fence(f"a write of {where} was refused, another owner came before") from None
 
@@ -206,8 +213,10 @@ class TopicRecord:
             node = await self._store.get(self.path)
         except NodeNotFound:
             raise self.fence("its record was deleted") from None
-        if node.version == self.version + 1 and node.data == data:
-            self.info, self.version = info, node.version
-        elif node.version != self.version:
+        if node.version not in (self.version, self.version + 1) or (node.version > self.version and node.data != data):
             raise self.fence("its record was written by another owner")
         self._uncertain = None
+        if node.version > self.version:
+            self.info, self.version = info, node.version
+            for listener in self._settled:
+                listener()

@@ -78,7 +78,8 @@ class Trimmer:
         self._wanted = False
         self._running = False
         self._later = upkeep.alarm(self.trim_later)
-        self._undeleted: list[int] = []
+        self._dropping: list[int] = []  # on their way off the list
+        self._undeleted: list[int] = []  # off the list
 
     def plan(self) -> TrimPlan:
         """What a trim would do now; nothing is changed."""
@@ -90,13 +91,14 @@ class Trimmer:
         Raises what kept a cursor's move or the list from being written; a failed deletion is logged and tried again.
         """
         async with self._topic.trim_lock:
+            await self._settle_drop()
             await self._move_cursors()
             now_ms = self._now_ms()
             ledgers = self._topic.ledger_list
             plan = plan_trim(ledgers, self._settled_positions(), self._config, now_ms, all_closed=all_closed)
             if plan.deletions:
                 await self._drop(plan)
-            await self._delete([*self._undeleted, *(info.ledger_id for info in plan.deletions)])
+            await self._delete()
         self._schedule(plan, now_ms)
         return plan
 
@@ -154,23 +156,32 @@ class Trimmer:
         name = self._topic.name
         for event in plan.events_before(name):
             self._topic.emit(event)
-        gone = [info.ledger_id for info in plan.deletions]
+        gone = self._dropping = [info.ledger_id for info in plan.deletions]
         self._factory.on_step("drop ledgers")
         await self._ledgers.drop(gone)
+        self._dropping = []
+        self._undeleted += gone
         self._factory.on_step("ledgers dropped")
         for ledger_id in gone:
             self._reader.forget(ledger_id)
         for event in plan.events_after(name):
             self._topic.emit(event)
 
-    async def _delete(self, ledger_ids: list[int]) -> None:
-        self._undeleted = []
-        for ledger_id in ledger_ids:
+    async def _settle_drop(self) -> None:
+        """Find out which ledgers the last update took off the list, if nobody waited for what came of it."""
+        if self._dropping:
+            await self._ledgers.verify_owner()
+            gone, self._dropping = self._dropping, []
+            self._undeleted += [ledger_id for ledger_id in gone if ledger_id not in self._ledgers.list]
+
+    async def _delete(self) -> None:
+        for ledger_id in list(self._undeleted):
             try:
                 await self._factory.delete(ledger_id)
             except (BookieError, MetadataError) as error:
                 log.warning("%s: ledger %d is off the list and not deleted yet: %s", self._topic.name, ledger_id, error)
-                self._undeleted.append(ledger_id)
+            else:
+                self._undeleted.remove(ledger_id)
 
     def _schedule(self, plan: TrimPlan, planned_ms: int) -> None:
         """Look again when the first ledger's retention ends, or a deletion is to be tried again."""

@@ -232,6 +232,7 @@ class Replication:
         elif index is not None:
             self._away.add(index)  # looked for again when there is something to send
             self._take_out({index: reason})
+            self._complete(self.quorum.acknowledged_below)  # batches may have waited for its send buffer
 
     def writable_again(self, _: BookieConnection) -> None:
         """A send buffer has drained: batches may be waiting for it."""

@@ -65,6 +65,11 @@ class LedgerWriter:
         return self._held.metadata
 
     @property
+    def largest_entry(self) -> int:
+        """The largest payload that fits a frame, in bytes."""
+        return self._largest
+
+    @property
     def last_add_pushed(self) -> int:
         """The last entry appended, acknowledged or not; -1 before the first."""
         return self._quorum.next_entry - 1

@@ -1,0 +1,123 @@
+"""A caller gives up while a write of its is on the way, and the write is carried out all the same (M7)."""
+
+import asyncio
+
+import pytest
+
+import mledger
+from metastore.codec import decode_managed_cursor_info
+from metastore.paths import cursor_path, managed_ledger_path
+from tests.support.aio import run
+from tests.support.held_answers import held_answers
+from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, everything, fill, payloads
+
+
+@pytest.fixture
+def held(topic_url):
+    """A link to the cluster's ZooKeeper whose answers can be held back."""
+    with held_answers(topic_url) as held:
+        yield held
+
+
+def test_a_cursor_whose_close_was_given_up_keeps_the_ledger_that_its_record_names(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, on_step=held.on_step)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            path = cursor.path
+
+            async def close():
+                cursor.acknowledge_batch(positions[4], (0b10,))  # a state that no znode holds
+                await cursor.close()
+
+            await held.carried_out_unheard(close(), path, "write cursor record")
+            async with held.direct() as store:
+                named = decode_managed_cursor_info((await store.get(path)).data).value.cursors_ledger_id
+            assert named >= 0
+            again = await opened.open_cursor("sub")
+            assert again.batch_deleted(positions[4]) == (0b10,)
+            await again.acknowledge(positions[:2])
+            assert again.mark_delete == positions[1]
+            name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
+def test_an_update_of_the_topic_that_nobody_waited_for_does_not_fence_its_cursors(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            await held.carried_out_unheard(opened.set_properties({"a": "b"}), managed_ledger_path(opened.name))
+            await cursor.acknowledge(positions[:2])
+            assert opened.state is mledger.TopicState.OPEN
+            assert opened.properties == {"a": "b"}
+            name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
+def test_a_trim_that_was_given_up_is_finished_by_the_next(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic, on_step=held.on_step)
+            cursor = await opened.open_cursor("sub", initial="earliest")
+            await opened.initialized()
+            positions = await fill(opened, 35)
+
+            async def consume_and_trim():
+                async with opened.trim_lock:
+                    trimmed = asyncio.ensure_future(opened.trim())
+                    await asyncio.sleep(0)  # it is in line before the trim that consuming asks for
+                    await cursor.acknowledge(positions[:25])
+                await trimmed
+
+            await held.carried_out_unheard(consume_and_trim(), managed_ledger_path(opened.name), "drop ledgers")
+            await opened.trim()
+            assert opened.state is mledger.TopicState.OPEN
+            assert [ledger.ledger_id for ledger in opened.ledgers] == sorted({at.ledger_id for at in positions[20:]})
+            name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
+def test_a_topic_whose_termination_was_given_up_takes_no_entries_once_it_is_terminated(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, on_step=held.on_step)
+            positions = await fill(opened, 9)
+            await held.carried_out_unheard(opened.terminate(), managed_ledger_path(opened.name), "terminate")
+            with pytest.raises(mledger.TopicTerminated):
+                await opened.append([b"late"])
+            assert await opened.terminate() == positions[-1]
+            assert opened.state is mledger.TopicState.TERMINATED
+            assert await everything(opened) == payloads(9)
+            name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
+def test_a_cursor_whose_deletion_was_given_up_can_be_deleted_again(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, on_step=held.on_step)
+            positions = await fill(opened, 9)
+            cursor, other = await opened.open_cursor("sub"), await opened.open_cursor("other")
+            await cursor.acknowledge(positions[3:5])
+            path = cursor_path(opened.name, "sub")
+            await held.carried_out_unheard(opened.delete_cursor("sub"), path, "delete cursor")
+            await opened.delete_cursor("sub")
+            assert opened.cursors == ["other"]
+            await other.acknowledge(positions[:1])
+            again = await opened.open_cursor("sub")
+            assert again.backlog == 9
+            name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())

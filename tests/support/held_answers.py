@@ -1,0 +1,63 @@
+"""A metadata store whose answers are held back, so that a write is carried out and its caller does not hear of it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from dataclasses import replace
+from typing import Any
+
+from metastore.store import MetadataStore
+from metastore.url import ZooKeeperUrl, open_store, parse_url
+from tests.faults.soak.proxy import Link, Proxies, Proxy
+
+
+class HeldAnswers:
+    """A link to the ZooKeeper at `direct_url`; `url` goes through it."""
+
+    def __init__(self, direct_url: str, url: str, proxy: Proxy) -> None:
+        self.direct_url, self.url = direct_url, url
+        self._proxy = proxy
+        self._step = ""
+
+    def on_step(self, step: str) -> None:
+        """For `on_step` of a topic: answers are held from the step on that `carried_out_unheard` waits for."""
+        if step == self._step:
+            self._step = ""
+            self._proxy.set(Link.DEAF)
+
+    @contextlib.asynccontextmanager
+    async def direct(self) -> AsyncIterator[MetadataStore]:
+        """The store, by another link."""
+        async with await open_store(self.direct_url) as store:
+            yield store
+
+    async def carried_out_unheard(self, work: Coroutine[Any, Any, Any], path: str, step: str = "") -> None:
+        """Run `work` until it has changed the node at `path`, and cancel it before it hears of it.
+
+        Answers are held from `step` on, or from the start.
+        """
+        async with self.direct() as store, store.watch(path) as changes:
+            self._step = step
+            if not step:
+                self._proxy.set(Link.DEAF)
+            task = asyncio.ensure_future(work)
+            changed = asyncio.ensure_future(anext(changes))
+            await asyncio.wait([task, changed], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                raise AssertionError(f"it ended without waiting for an answer: {task.exception()!r}")
+            task.cancel()
+            self._proxy.set(Link.GOOD)
+            await asyncio.wait([task])
+
+
+@contextlib.contextmanager
+def held_answers(direct_url: str) -> Iterator[HeldAnswers]:
+    """Have a link of its own to the ZooKeeper at `direct_url`."""
+    parsed = parse_url(direct_url)
+    assert isinstance(parsed, ZooKeeperUrl)
+    proxies = Proxies()
+    try:
+        proxy = proxies.before(parsed.hosts[0])
+        yield HeldAnswers(direct_url, str(replace(parsed, hosts=(proxy.address,))), proxy)
+    finally:
+        proxies.close()
