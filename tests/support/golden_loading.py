@@ -102,7 +102,7 @@ def _members(case: Reopening, bookies: Sequence[BookieProcess]) -> dict[str, Boo
 
 
 def _moved(segment: Segment, members: dict[str, BookieProcess]) -> Segment:
-    return replace(segment, bookies=tuple(members[bookie].bookie_id for bookie in segment.bookies))
+    return segment._replace(bookies=tuple(members[bookie].bookie_id for bookie in segment.bookies))
 
 
 async def _add(metadata: LedgerMetadata, entries: list[dict], bookies: Sequence[BookieProcess]) -> None:
