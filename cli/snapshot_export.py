@@ -4,18 +4,19 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
 from cli.context import Session, session_options
 from cli.output import Output, Record, Table, columns, fields
-from snapshot.exports.directory import SnapshotDirectory, local_directory
+from snapshot.exports.directory import SnapshotDirectory
 from snapshot.exports.errors import SnapshotNotFound
 from snapshot.exports.exporting import PARQUET, PYARROW, Asked, Exported, export
 from snapshot.exports.manifest import Manifest, iso, plan_retention
-from snapshot.exports.spark import SPARK, check_format, export_with_spark
-
-DELTA = "delta"
+from snapshot.exports.remote import snapshot_directory
+from snapshot.exports.session import DELTA, check_format
+from snapshot.exports.spark import SPARK, export_with_spark
 
 
 @click.command(
@@ -35,6 +36,11 @@ DELTA = "delta"
 @click.option(
     "--format", "file_format", type=click.Choice((PARQUET, DELTA)), default=PARQUET, help="delta: with Spark only."
 )
+@click.option(
+    "--stage",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="For DEST on another file system: where the files are made.  [default: in the user's cache]",
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before snapshots are removed.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written and removed; do nothing.")
 @session_options
@@ -48,6 +54,7 @@ def export_command(
     workers: int | None,
     with_spark: bool,
     file_format: str,
+    stage: Path | None,
     yes: bool,
     dry_run: bool,
 ) -> None:
@@ -59,7 +66,7 @@ def export_command(
     check_format(file_format)
     asked = Asked({**_options(pairs), "metadata": session.url}, name, engine, file_format, workers)
     asked.read_options()
-    to = SnapshotDirectory(local_directory(dest))
+    to = snapshot_directory(dest, stage)
     removing = _to_remove(to, keep, name)
     if dry_run:
         _show_plan(session.output, asked, to, removing)
@@ -125,7 +132,7 @@ def _ask(removing: Sequence[Manifest]) -> None:
 def _show_plan(output: Output, asked: Asked, to: SnapshotDirectory, removing: Sequence[Manifest]) -> None:
     request = asked.request()
     facts = fields(
-        destination=str(to.path),
+        destination=to.where,
         source=request.source,
         options=dict(request.options),
         engine=request.engine,
@@ -141,7 +148,7 @@ def _show_done(
 ) -> None:
     manifest = done.manifest
     facts = fields(
-        snapshot=str(to.place(manifest.name)),
+        snapshot=to.named(manifest.name),
         name=manifest.name,
         time=iso(manifest.time_ms),
         zxid=None if manifest.zxid is None else f"0x{manifest.zxid:x}",

@@ -7,8 +7,9 @@ from cli.errors import FAILED, OK
 from cli.output import Record, Table, columns, fields
 from cli.snapshot_export import export_command
 from cli.snapshot_questions import ask, diff
-from snapshot.exports.directory import SnapshotDirectory, find_snapshot, local_directory
+from snapshot.exports.directory import find_snapshot, snapshots_in
 from snapshot.exports.manifest import iso
+from snapshot.exports.place import place_at
 from snapshot.exports.verifying import verify_snapshot
 
 
@@ -38,7 +39,7 @@ def list_command(session: Session, dest: str) -> None:
             each.rows,
             each.bytes,
         )
-        for each in SnapshotDirectory(local_directory(dest)).snapshots()
+        for each in snapshots_in(place_at(dest))
     )
     keys = columns("name", "time", "zxid", "source", "engine", "format", "rows", "bytes")
     session.output.table(Table("snapshots", keys, rows))

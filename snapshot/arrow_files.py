@@ -4,13 +4,12 @@ import os
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
-import pyarrow as pa
 from pyarrow import fs
 
 from snapshot.errors import FileNotReadable, InvalidOption
+from snapshot.file_systems import FAILURES, arrow_uri, open_uri, said, without_credentials
 from snapshot.files import DataFiles, LocalFiles
 
-_SAME = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names
 _INNER = "version-2"
 
 
@@ -18,8 +17,8 @@ class ArrowFiles:
     """Files below a URI (`hdfs://`, `s3://`, `gs://`, `abfs://`, …); laid out as for LocalFiles."""
 
     def __init__(self, uri: str, log_uri: str | None = None) -> None:
-        self.uri = _arrow_uri(uri)
-        self.log_uri = _arrow_uri(log_uri) if log_uri else None
+        self.uri = arrow_uri(uri)
+        self.log_uri = arrow_uri(log_uri) if log_uri else None
         self._opened: dict[str, tuple[Any, str]] = {}
 
     def __getstate__(self) -> tuple[str, str | None]:
@@ -32,7 +31,7 @@ class ArrowFiles:
     @property
     def where(self) -> str:
         """The URI, without credentials."""
-        return _without_credentials(self.uri)
+        return without_credentials(self.uri)
 
     def names(self) -> list[str]:
         """The names of all files; logs come from the log directory only, where there is one."""
@@ -48,25 +47,22 @@ class ArrowFiles:
         try:
             system, directory = self._directory(uri)
             file = system.open_input_file(f"{directory}/{name}")
-        except (OSError, pa.ArrowException) as error:
-            raise FileNotReadable(
-                f"{name} in {_without_credentials(uri)} cannot be read: {_said(error)}", name
-            ) from None
+        except FAILURES as error:
+            raise FileNotReadable(f"{name} in {without_credentials(uri)} cannot be read: {said(error)}", name) from None
         return cast("BinaryIO", file)
 
     def _listing(self, uri: str) -> list[str]:
         try:
             system, directory = self._directory(uri)
             found = system.get_file_info(fs.FileSelector(directory))
-        except (OSError, pa.ArrowException) as error:
-            raise FileNotReadable(f"{_without_credentials(uri)} cannot be read: {_said(error)}") from None
+        except FAILURES as error:
+            raise FileNotReadable(f"{without_credentials(uri)} cannot be read: {said(error)}") from None
         return sorted(one.base_name for one in found if one.type is fs.FileType.File)
 
     def _directory(self, uri: str) -> tuple[Any, str]:
         """The file system and the directory in it: a `version-2` where there is one."""
         if uri not in self._opened:
-            system, path = fs.FileSystem.from_uri(uri)
-            path = path.rstrip("/")
+            system, path = open_uri(uri)
             inner = f"{path}/{_INNER}"
             is_inner = system.get_file_info(inner).type is fs.FileType.Directory
             self._opened[uri] = system, inner if is_inner else path
@@ -94,17 +90,3 @@ def local_path(text: str) -> str | None:
             raise InvalidOption(f"{text}: a file: URI names no host; write it as file:///path")
         return os.path.abspath(unquote(parts.path))
     return None if "://" in text else os.path.abspath(text)
-
-
-def _arrow_uri(uri: str) -> str:
-    scheme, separator, rest = uri.partition("://")
-    return f"{_SAME.get(scheme.lower(), scheme.lower())}{separator}{rest}"
-
-
-def _without_credentials(uri: str) -> str:
-    parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _said(error: BaseException) -> str:
-    return " ".join(str(error).split())

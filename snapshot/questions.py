@@ -4,18 +4,21 @@ The queries see the snapshot's tables by their names, `snapshot` (one row: name,
 same as `before_…`. They keep to what both dialects share.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+from pyarrow import dataset
 
-from snapshot.exports.directory import find_snapshot, hadoop_path
+from snapshot.assembling import TABLES
+from snapshot.exports.directory import find_snapshot
 from snapshot.exports.errors import FormatNotInstalled, UnknownQuestion
+from snapshot.exports.files import is_data
 from snapshot.exports.manifest import Manifest
+from snapshot.exports.place import Place, hadoop_path
 
 VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs")
 COMPARING_VIEWS = ("cursor_moves",)
@@ -80,7 +83,7 @@ CHANGES: Mapping[str, Question] = {name: _load("changes", name) for name in _CHA
 class Snapshots:
     """A snapshot to ask, and maybe an older one: what DuckDB reads is bounded by `memory`."""
 
-    def __init__(self, place: Path, manifest: Manifest, before: tuple[Path, Manifest] | None = None) -> None:
+    def __init__(self, place: Place, manifest: Manifest, before: tuple[Place, Manifest] | None = None) -> None:
         """FormatNotInstalled."""
         try:
             import duckdb
@@ -108,11 +111,14 @@ class Snapshots:
             raise UnknownQuestion(f"{question.name} compares two snapshots: name an older one with --before")
         return self._connection.sql(question.sql).to_arrow_table()
 
-    def _register(self, prefix: str, place: Path, manifest: Manifest) -> None:
+    def _register(self, prefix: str, place: Place, manifest: Manifest) -> None:
         for table, record in manifest.tables.items():
-            paths = ", ".join(_quoted(str(place / file.path)) for file in record.files if _is_data(file.path))
-            files = f"read_parquet([{paths}])"
-            self._connection.execute(f"create view {prefix}{table} as select * from {files}")  # noqa: S608  # quoted
+            found = [file.path for file in record.files if is_data(file.path)]
+            if place.local is None or not found:
+                self._connection.register(f"{prefix}{table}", _dataset(place, table, found))
+                continue
+            paths = ", ".join(_quoted(str(place.local / path)) for path in found)
+            self._connection.execute(f"create view {prefix}{table} as select * from read_parquet([{paths}])")  # noqa: S608  # quoted
         self._connection.execute(
             f"create view {prefix}snapshot as select {_quoted(manifest.name)} as name, "
             f"make_timestamp({manifest.time_ms * 1000}) as time"
@@ -140,8 +146,9 @@ def create_views(spark: Any, path: str, before: str | None = None) -> None:
     pairs = [("", *find_snapshot(path))] + ([] if before is None else [(BEFORE, *find_snapshot(before))])
     for prefix, place, manifest in pairs:
         for table, record in manifest.tables.items():
-            paths = [hadoop_path(place / file.path) for file in record.files if _is_data(file.path)]
-            spark.read.parquet(*paths).createOrReplaceTempView(f"{prefix}{table}")
+            paths = [hadoop_path(place, file.path) for file in record.files if is_data(file.path)]
+            frame = spark.read.parquet(*paths) if paths else spark.createDataFrame([], TABLES[table].ddl)
+            frame.createOrReplaceTempView(f"{prefix}{table}")
         time = f"timestamp_millis({manifest.time_ms})"
         spark.sql(f"select '{manifest.name}' as name, {time} as time").createOrReplaceTempView(f"{prefix}snapshot")
     for name in VIEWS if before is None else (*VIEWS, *COMPARING_VIEWS):
@@ -151,8 +158,12 @@ def create_views(spark: Any, path: str, before: str | None = None) -> None:
             spark.sql(question.sql).createOrReplaceTempView(question.name)
 
 
-def _is_data(path: str) -> bool:
-    return path.endswith(".parquet") and "/_delta_log/" not in path
+def _dataset(place: Place, table: str, paths: Sequence[str]) -> dataset.Dataset:
+    """The rows of files on any file system; there may be no file at all."""
+    schema = TABLES[table].schema
+    if not paths:
+        return dataset.dataset(schema.empty_table())
+    return dataset.dataset([f"{place.path}/{path}" for path in paths], schema, "parquet", place.system)
 
 
 def _quoted(text: str) -> str:

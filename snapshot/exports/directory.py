@@ -12,10 +12,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from snapshot.exports.errors import ExportBusy, ExportNotWritable, InvalidManifest, SnapshotNotFound
+from snapshot.exports.errors import ExportBusy, ExportNotWritable, SnapshotNotFound
 from snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
+from snapshot.exports.place import Place, local_place, place_at
 
 UNFINISHED = "_unfinished"
 REMOVED = "_removed"
@@ -27,6 +27,15 @@ class SnapshotDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    @property
+    def where(self) -> str:
+        """How people name it."""
+        return str(self.path)
+
+    def named(self, name: str) -> str:
+        """How people name the place of a snapshot."""
+        return str(self.place(name))
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -65,20 +74,11 @@ class SnapshotDirectory:
 
     def snapshots(self) -> list[Manifest]:
         """All whole snapshots, by the time they stand for. SnapshotNotFound if the directory is not there."""
-        try:
-            names = os.listdir(self.path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise SnapshotNotFound(f"{self.path} is no directory of snapshots") from None
-        found = [
-            read_manifest(self.path / name)
-            for name in names
-            if name.startswith(PREFIX) and (self.path / name / MANIFEST).exists()
-        ]
-        return sorted(found, key=lambda each: (each.time_ms, each.name))
+        return snapshots_in(local_place(self.path))
 
     def find(self, name: str) -> Manifest | None:
         """The whole snapshot of that name."""
-        return read_manifest(self.place(name)) if (self.place(name) / MANIFEST).exists() else None
+        return read_manifest(local_place(self.place(name))) if (self.place(name) / MANIFEST).exists() else None
 
     def publish(self, name: str, manifest: bytes) -> None:
         """Make the unfinished snapshot a whole one: all of it is on disk, then it has its name."""
@@ -104,41 +104,35 @@ class SnapshotDirectory:
         shutil.rmtree(self.path / REMOVED)
 
 
-def local_directory(text: str) -> Path:
-    """The directory that a path or a `file:` URI names; ExportNotWritable for another file system."""
-    parts = urlsplit(text)
-    if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path))
-    if "://" in text:
-        raise ExportNotWritable(f"{text}: snapshots are written to directories that are mounted here; name one")
-    return Path(text)
+def snapshots_in(place: Place) -> list[Manifest]:
+    """All whole snapshots in a directory, by the time they stand for.
+
+    Raises SnapshotNotFound if the directory is not there, InvalidManifest, PlaceNotReadable.
+    """
+    if not place.is_there():
+        raise SnapshotNotFound(f"{place} is no directory of snapshots")
+    inner = [place.below(name) for name in place.names() if name.startswith(PREFIX)]
+    found = [read_manifest(each) for each in inner if each.holds(MANIFEST)]
+    return sorted(found, key=lambda each: (each.time_ms, each.name))
 
 
-def hadoop_path(path: Path) -> str:
-    """A path of this machine as Spark wants it, which takes percent signs as they are."""
-    return f"file://{path.absolute()}"
+def find_snapshot(text: str) -> tuple[Place, Manifest]:
+    """The snapshot at a path or URI: its own directory, or the newest in a directory of snapshots.
 
-
-def find_snapshot(text: str) -> tuple[Path, Manifest]:
-    """The snapshot at a path: its own directory, or the newest in a directory of snapshots. SnapshotNotFound."""
-    path = local_directory(text)
-    if (path / MANIFEST).exists():
-        return path, read_manifest(path)
-    found = SnapshotDirectory(path).snapshots()
+    Raises SnapshotNotFound, InvalidManifest, PlaceNotReadable.
+    """
+    place = place_at(text)
+    if place.holds(MANIFEST):
+        return place, read_manifest(place)
+    found = snapshots_in(place)
     if not found:
-        raise SnapshotNotFound(f"{path} holds no whole snapshot: `mledger snapshot export {path}` writes one")
-    return SnapshotDirectory(path).place(found[-1].name), found[-1]
+        raise SnapshotNotFound(f"{place} holds no whole snapshot: `mledger snapshot export {place}` writes one")
+    return place.below(f"{PREFIX}{found[-1].name}"), found[-1]
 
 
-def read_manifest(place: Path) -> Manifest:
-    """The manifest of the snapshot in a directory; InvalidManifest, SnapshotNotFound."""
-    try:
-        data = (place / MANIFEST).read_bytes()
-    except FileNotFoundError:
-        raise SnapshotNotFound(f"{place} holds no {MANIFEST}: it is no whole snapshot") from None
-    except OSError as error:
-        raise InvalidManifest(f"{place / MANIFEST} cannot be read: {error.strerror}") from None
-    return decode_manifest(data, str(place / MANIFEST))
+def read_manifest(place: Place) -> Manifest:
+    """The manifest of the snapshot in a directory; InvalidManifest, PlaceNotReadable."""
+    return decode_manifest(place.read(MANIFEST), f"{place}/{MANIFEST}")
 
 
 def write_file(path: Path, data: bytes) -> None:

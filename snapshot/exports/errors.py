@@ -28,7 +28,11 @@ class ExportCutOff(ExportError):
 
 
 class ExportNotWritable(ExportError):
-    """The destination is not a directory on this machine that can be written."""
+    """The destination cannot be written."""
+
+
+class PlaceNotReadable(ExportError):
+    """A place on some file system cannot be reached or read."""
 
 
 class InvalidManifest(ExportError):

@@ -177,7 +177,7 @@ def _already_there(there: Manifest, asked: Asked, files: TablePlan | None, to: S
     same = there.request == asked.request() and (files is None or files.zxid == there.zxid)
     if not same:
         raise SnapshotExists(
-            f"{to.place(there.name)} is there already, of something else ({there.request.source}): give another --name"
+            f"{to.named(there.name)} is there already, of something else ({there.request.source}): give another --name"
         )
     to.discard(there.name)
     return Exported(there, already=True)

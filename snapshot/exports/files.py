@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 
 from snapshot.assembling import TABLES, Batch
 from snapshot.exports.manifest import FileRecord
+from snapshot.exports.place import CHUNK, Place
+from snapshot.file_systems import FAILURES, said
 
 ROWS_A_GROUP = 65_536
 COMPRESSION = "zstd"
@@ -83,6 +85,11 @@ class TableFile:
             self._waiting, self._waiting_rows = [], 0
 
 
+def is_data(path: str) -> bool:
+    """Whether a snapshot's file, by its path in it, holds rows; those of a Delta log do not."""
+    return path.endswith(".parquet") and "/_delta_log/" not in path
+
+
 def record_of(path: Path, name: str, rows: int) -> FileRecord:
     """The record of a file that is whole; it is on disk on return."""
     with open(path, "rb") as stream:
@@ -91,17 +98,19 @@ def record_of(path: Path, name: str, rows: int) -> FileRecord:
         return FileRecord(name, rows, stream.tell(), digest)
 
 
-def problem_of(place: Path, record: FileRecord) -> str | None:
+def problem_of(place: Place, record: FileRecord) -> str | None:
     """What is wrong with a file, None if it is as its record says."""
-    path = place / record.path
     try:
-        size = path.stat().st_size
-        if size != record.bytes:
-            return f"it has {size} bytes, not {record.bytes}"
-        with open(path, "rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        with place.open(record.path) as stream:
+            size = stream.seek(0, os.SEEK_END)
+            if size != record.bytes:
+                return f"it has {size} bytes, not {record.bytes}"
+            stream.seek(0)
+            digest = hashlib.sha256()
+            while piece := stream.read(CHUNK):
+                digest.update(piece)
     except FileNotFoundError:
         return "it is not there"
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}"
-    return None if digest == record.sha256 else "its bytes are not those that were written (SHA-256)"
+    except FAILURES as error:
+        return f"it cannot be read: {said(error)}"
+    return None if digest.hexdigest() == record.sha256 else "its bytes are not those that were written (SHA-256)"

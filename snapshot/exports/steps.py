@@ -10,6 +10,7 @@ from typing import Any
 from snapshot.exports.directory import write_file
 from snapshot.exports.files import problem_of
 from snapshot.exports.manifest import FileRecord
+from snapshot.exports.place import local_place
 from snapshot.places import Kind
 from snapshot.shares import FileShare, KindShare, LedgerShare, Share, TopicRange, TopicShare
 
@@ -106,7 +107,7 @@ class Steps:
             found = [(table, FileRecord(**file)) for table, file in json.loads(self._record(index).read_bytes())]
         except (OSError, ValueError, TypeError):
             return None
-        return None if any(problem_of(self.tables, file) for _, file in found) else found
+        return None if any(problem_of(local_place(self.tables), file) for _, file in found) else found
 
     def tidy(self, kept: set[str]) -> None:
         """Remove what no finished step wrote."""

@@ -1,15 +1,14 @@
 """Is a snapshot what its manifest says: every file there, every byte, every row, and nothing else."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshot.exports.files import problem_of
+from snapshot.exports.files import is_data, problem_of
 from snapshot.exports.manifest import MANIFEST, FileRecord, Manifest
+from snapshot.exports.place import Place
+from snapshot.file_systems import FAILURES, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,9 @@ class Problem:
     reason: str
 
 
-def verify_snapshot(place: Path, manifest: Manifest, on_file: Callable[[], None] = lambda: None) -> tuple[Problem, ...]:
+def verify_snapshot(
+    place: Place, manifest: Manifest, on_file: Callable[[], None] = lambda: None
+) -> tuple[Problem, ...]:
     """Everything that is wrong with the snapshot at `place`; `on_file` hears of each file looked at."""
     found = []
     for table in manifest.tables.values():
@@ -30,19 +31,16 @@ def verify_snapshot(place: Path, manifest: Manifest, on_file: Callable[[], None]
                 found.append(Problem(record.path, problem))
             on_file()
     known = manifest.paths | {MANIFEST}
-    for directory, _, names in os.walk(place):
-        for name in names:
-            path = (Path(directory) / name).relative_to(place).as_posix()
-            if path not in known:
-                found.append(Problem(path, "the manifest does not name it"))
+    found += [Problem(path, "the manifest does not name it") for path in place.sizes() if path not in known]
     return tuple(sorted(found, key=lambda each: each.path))
 
 
-def _rows_problem(place: Path, record: FileRecord) -> str | None:
-    if not record.path.endswith(".parquet"):
+def _rows_problem(place: Place, record: FileRecord) -> str | None:
+    if not is_data(record.path):
         return None
     try:
-        rows = pq.read_metadata(place / record.path).num_rows
-    except (OSError, pa.ArrowException) as error:
-        return f"it is no Parquet file: {' '.join(str(error).split())}"
+        with place.open(record.path) as stream:
+            rows = pq.read_metadata(stream).num_rows
+    except FAILURES as error:
+        return f"it is no Parquet file: {said(error)}"
     return None if rows == record.rows else f"it has {rows} rows, not {record.rows}"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from metastore.url import open_store
 from snapshot.assembling import TABLES
 from snapshot.exports.directory import SnapshotDirectory, find_snapshot
-from snapshot.exports.files import write_batches, write_empty
+from snapshot.exports.files import is_data, write_batches, write_empty
 from snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
 from tests.support import tables, varied_cluster
 from tests.support.aio import HANG_S, run
@@ -36,7 +36,8 @@ def rows_of(path, table):
     found = [
         row
         for file in manifest.tables[table].files
-        for row in pq.ParquetFile(place / file.path).read().cast(TABLES[table].schema).to_pylist()
+        if is_data(file.path)
+        for row in pq.read_table(place.open(file.path), partitioning=None).cast(TABLES[table].schema).to_pylist()
     ]
     return sorted(found, key=lambda row: [row[column] for column in tables.KEYS[table] if column in row])
 

@@ -8,7 +8,7 @@ import pytest
 
 from metastore.launcher import ZooKeeperServer
 from snapshot.exports.errors import FormatNotInstalled
-from snapshot.exports.spark import DELTA, check_format
+from snapshot.exports.session import DELTA, check_format
 from snapshot.questions import CHANGES, QUESTIONS, create_views, open_snapshots
 from tests.support import tables
 from tests.support.cli import answer
@@ -89,5 +89,5 @@ def test_a_question_has_the_same_answer_in_spark(spark, questioned, name):
 
 
 def test_delta_is_refused_where_it_is_not_installed():
-    with pytest.raises(FormatNotInstalled, match="pip install delta-spark"):
+    with pytest.raises(FormatNotInstalled, match=r"pip install 'mledger\[delta\]'"):
         check_format(DELTA)

@@ -1,0 +1,72 @@
+"""File systems by URI as Arrow's and Hadoop's users write them: `s3://` `hdfs://`, `gs://`, `abfs://`, `file://`.
+
+Credentials and endpoints are those of the URI (`s3://key:secret@bucket/path?endpoint_override=host:port&scheme=http`)
+and of the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …). `hdfs://` is reached by the package hdfs-native
+where it is installed, else by Hadoop's own native client.
+"""
+
+import importlib.util
+import re
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+FAILURES = (OSError, pa.ArrowException, ValueError)
+"""What opening and using a file system raises."""
+
+HADOOP = ("hdfs", "viewfs")
+OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
+"""Where a file is there once it was written to its end, and nothing is renamed."""
+
+_SAME = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names
+_AWS = re.compile(r"AWS Error (?P<kind>\w+) during \w+ operation: (?P<what>.*?)(?: \(Request ID: .*\))?$")
+_LIBHDFS = ("libjvm", "libhdfs")
+
+
+def arrow_uri(uri: str) -> str:
+    """The URI with the scheme that Arrow knows it by."""
+    scheme, separator, rest = uri.partition("://")
+    return f"{_SAME.get(scheme.lower(), scheme.lower())}{separator}{rest}"
+
+
+def scheme_of(uri: str) -> str:
+    """Arrow's name of the URI's scheme."""
+    return arrow_uri(uri).partition("://")[0]
+
+
+def open_uri(uri: str) -> tuple[Any, str]:
+    """The file system that a URI names, and the path in it, without a slash at its end. Raises FAILURES."""
+    parts = urlsplit(uri)
+    if parts.scheme.lower() in HADOOP and importlib.util.find_spec("hdfs_native") is not None:
+        return _hdfs_native(parts.scheme.lower(), parts.netloc), unquote(parts.path).rstrip("/")
+    system, path = fs.FileSystem.from_uri(arrow_uri(uri))
+    return system, path.rstrip("/")
+
+
+def without_credentials(uri: str) -> str:
+    """The URI without who logs in and without its query."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def said(error: BaseException) -> str:
+    """What an error of a file system says, in one line for people."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if any(name in text for name in _LIBHDFS):
+        return (
+            "hdfs:// needs the package hdfs-native (pip install 'mledger[hdfs]'), or Hadoop's native client "
+            "(JAVA_HOME, HADOOP_HOME, CLASSPATH)"
+        )
+    if found := _AWS.search(text):
+        return f"{found['kind']}: {found['what']}"
+    return text
+
+
+def _hdfs_native(scheme: str, netloc: str) -> Any:
+    from hdfs_native.fsspec import HdfsFileSystem, ViewfsFileSystem
+
+    host, _, port = netloc.rpartition("@")[2].partition(":")
+    kind = HdfsFileSystem if scheme == "hdfs" else ViewfsFileSystem
+    return fs.PyFileSystem(fs.FSSpecHandler(kind(host=host or None, port=int(port) if port else None)))
