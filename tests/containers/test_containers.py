@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,18 @@ from tests.support.cli import answer
 from tests.support.containers import IMAGE, ROOT
 from tests.support.containers import run as run_command
 from tests.support.exports import all_rows
+from tests.support.transcripts import Command, check, commands_of, run_in_shell
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
-TOPIC = "persistent://public/default/orders"
+IN_CONTAINERS = {
+    "mledger up": "docker compose up --detach --wait",
+    "kill -9": "docker compose kill bookie-2",
+    "export MLEDGER_METADATA": "",
+    "mledger snapshot": "",  # needs what is not in the image
+    "mledger down": "",
+}
+"""What stands in containers for what the tour's commands begin with."""
 CONFIG = mledger.ManagedLedgerConfig(
     ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, retention_time_ms=-1, retention_size_in_mb=-1
 )
@@ -37,17 +47,32 @@ async def write(topic, payloads):
     return [position for where in await topic.append(payloads) for position in where.positions()]
 
 
-def test_compose_brings_a_cluster_up_that_keeps_its_topics_and_takes_it_down(project):
-    project("up", "--detach", "--no-build")
-    wait_until(lambda: list(project.states().values()).count("") == 0 and all_healthy(project), "the cluster's health")
-    assert "created" in project.mledger("topics", "create", TOPIC)
-    project.mledger("cursors", "create", TOPIC, "billing")
+def documented() -> list[Command]:
+    """What docs/containers.md says to start a cluster by, then the tour in it."""
+    here = commands_of((ROOT / "docs" / "containers.md").read_text())
+    assert here.pop().text == "docker compose down --volumes"
+    for command in commands_of((ROOT / "docs" / "tour.md").read_text()):
+        instead = next((text for begin, text in IN_CONTAINERS.items() if command.text.startswith(begin)), None)
+        if instead is None:
+            here.append(command)
+        elif instead:
+            here.append(replace(command, text=instead, shown=()))
+    return here
+
+
+def test_compose_up_the_tour_and_down_work_as_documented(project, tmp_path):
+    commands = documented()
+    environment = project.environment | {"COMPOSE": " ".join(project.compose), "DOCKER": shutil.which("docker")}
+    environment["SERVERS"] = str(ZOOKEEPERS + BOOKIES)
+    printed = run_in_shell(commands, tmp_path, (ROOT / "tests" / "containers" / "programs",), environment)
+    for index, command in enumerate(commands):
+        check(command, index, printed)
     project("restart")
     wait_until(lambda: all_healthy(project), "the cluster's health after a restart")
     bookies = json.loads(project.mledger("bookies", "list", "--output", "json"))
     assert [each["state"] for each in bookies] == ["writable"] * BOOKIES
-    (cursor,) = json.loads(project.mledger("cursors", "list", TOPIC, "--output", "json"))
-    assert (cursor["cursor"], cursor["backlog"]) == ("billing", 0)
+    cursors = json.loads(project.mledger("cursors", "list", "orders", "--output", "json"))
+    assert [(each["cursor"], each["backlog"]) for each in cursors] == [("billing", 6000), ("shipping", 6000)]
     project("down", "--volumes")
     assert project.states() == {}
 

@@ -93,10 +93,15 @@ class Project:
     ports: dict[str, str]
     compose: list[str] = field(default_factory=compose_command)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What `compose` takes its files, its project and the ports from."""
+        files = f"{ROOT / 'compose.yaml'}:{ROOT / 'compose.loopback.yaml'}"
+        return {"COMPOSE_FILE": files, "COMPOSE_PROJECT_NAME": self.name, **self.ports}
+
     def __call__(self, *arguments: str, timeout: float = HANG_S) -> str:
         """Run a compose command and return what it printed."""
-        files = ("-f", "compose.yaml", "-f", "compose.loopback.yaml", "-p", self.name)
-        return run(*self.compose, *files, *arguments, timeout=timeout, **self.ports)
+        return run(*self.compose, *arguments, timeout=timeout, **self.environment)
 
     def mledger(self, *arguments: str) -> str:
         """Run the `mledger` command in a container."""

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,27 +89,54 @@ def agrees(shown: tuple[str, ...], printed: str) -> bool:
     return re.fullmatch(pattern, text) is not None
 
 
+def check(command: Command, index: int, printed: Path) -> None:
+    """AssertionError unless the command, the one of that index, ended and printed as its document says."""
+    shown = (printed / f"{index}.out").read_text()
+    code = int((printed / f"{index}.code").read_text())
+    assert code == 0 or command.may_fail, f"{command.name} ended with {code}: {shown}"
+    assert not command.shown or agrees(command.shown, shown), f"{command.name} printed: {shown}"
+
+
 def run_transcript(commands: list[Command], place: Path) -> Path:
     """The files of what the commands print, run in order in one shell below `place`; what they started is stopped.
 
     `python` is this interpreter.
     """
-    printed, work, programs = (place / name for name in ("printed", "work", "programs"))
-    for directory in (printed, work, programs):
-        directory.mkdir()
-    environment = environment_of_commands()
+    programs = place / "programs"
+    programs.mkdir()
     with forked_commands(programs):
-        environment["PATH"] = f"{programs}:{Path(sys.executable).parent}:{environment['PATH']}"
-        environment["PYTHONPATH"] = str(ROOT)
-        script = script_of(commands, printed)
-        shell = subprocess.Popen(["bash", "-c", script], cwd=work, env=environment, start_new_session=True)
         try:
-            shell.wait(HANG_S)
+            return run_in_shell(commands, place, (programs, Path(sys.executable).parent))
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(shell.pid, signal.SIGKILL)
-            shell.wait(HANG_S)
+            path = f"{programs}:{os.environ['PATH']}"
             subprocess.run(
-                ["mledger", "down"], cwd=work, env=environment, capture_output=True, timeout=HANG_S, check=False
+                ["mledger", "down"],
+                cwd=place / "work",
+                env=environment_of_commands() | {"PATH": path},
+                capture_output=True,
+                timeout=HANG_S,
+                check=False,
             )
+
+
+def run_in_shell(
+    commands: list[Command], place: Path, programs: tuple[Path, ...], environment: Mapping[str, str] | None = None
+) -> Path:
+    """The files of what the commands print, run in order in `place/work`; `programs` are the first places of PATH."""
+    printed, work = place / "printed", place / "work"
+    printed.mkdir()
+    work.mkdir()
+    path = ":".join(map(str, (*programs, os.environ["PATH"])))
+    shell = subprocess.Popen(
+        ["bash", "-c", script_of(commands, printed)],
+        cwd=work,
+        env=environment_of_commands() | {"PATH": path, "PYTHONPATH": str(ROOT)} | dict(environment or {}),
+        start_new_session=True,
+    )
+    try:
+        shell.wait(HANG_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait(HANG_S)
     return printed

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cli.main import command as mledger_command
-from tests.support.transcripts import agrees, commands_of, run_transcript
+from tests.support.transcripts import check, commands_of, run_transcript
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "cli.md").read_text()
@@ -29,11 +29,7 @@ def transcript(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("index", range(len(COMMANDS)), ids=[command.name for command in COMMANDS])
 def test_an_example_prints_what_it_says(transcript, index) -> None:
-    example = COMMANDS[index]
-    printed = (transcript / f"{index}.out").read_text()
-    code = int((transcript / f"{index}.code").read_text())
-    assert code == 0 or example.may_fail, printed
-    assert not example.shown or agrees(example.shown, printed), printed
+    check(COMMANDS[index], index, transcript)
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ("mledger",)) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 from tests.support.aio import HANG_S
+from tests.support.documents import blocks_of
 
 ROOT = Path(__file__).parents[3]
-README = (ROOT / "README.md").read_text()
 COMMAND = f'mledger() {{ "{sys.executable}" -m cli.main "$@"; }}\n'
 
 
 def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    assert found
-    return found[1]
+    """The one block of a language."""
+    (found,) = blocks_of("README.md", language)
+    return found.text
 
 
 def test_the_transcript_prints_what_it_says(tmp_path) -> None:

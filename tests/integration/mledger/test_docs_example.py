@@ -1,15 +1,16 @@
 """The example of docs/api.md does what it says."""
 
 import asyncio
-import re
 import sys
 
 from tests.support.aio import run
 from tests.support.bookies import ROOT
+from tests.support.documents import blocks_of
 
 
 def example() -> str:
-    return re.search(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL).group(1)
+    (found,) = blocks_of("api.md", "python")
+    return found.text
 
 
 def test_the_example_runs(topic_url):

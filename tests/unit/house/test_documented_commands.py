@@ -1,0 +1,100 @@
+"""Every command and program that the documents show is run by a test, or is on a short list that says why not."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents import ROOT, blocks_of, text_of
+from tests.support.transcripts import commands_of
+
+DOCUMENTS = sorted(["README.md", "CONTRIBUTING.md", *(path.name for path in (ROOT / "docs").glob("*.md"))])
+GUIDES = "tests/integration/cli/test_guides.py"
+RUN_BY = {
+    ("README.md", "console"): "tests/integration/cli/test_readme.py",
+    ("README.md", "python"): "tests/integration/cli/test_readme.py",
+    ("api.md", "python"): "tests/integration/mledger/test_docs_example.py",
+    ("cli.md", "console"): "tests/integration/cli/test_cli_documentation.py",
+    ("configuration.md", "console"): GUIDES,
+    ("containers.md", "console"): "tests/containers/test_containers.py",
+    ("operators-guide.md", "console"): GUIDES,
+    ("reports.md", "console"): GUIDES,
+    ("spark.md", "python"): "tests/integration/snapshot/test_spark_guide.py",
+    ("testing.md", "python"): "tests/integration/plugin/test_pytest_plugin.py",
+    ("tour.md", "console"): GUIDES,
+}
+"""What runs all blocks of a language in a document. `design.md` shows signatures, no programs."""
+OTHERWISE = {
+    "pip install 'mledger[report]'": ("tools/setup", "the extra, installed from the checkout"),
+    "pip install 'mledger[spark]'": ("tools/setup", "the extra, installed from the checkout"),
+    "make demo": ("tests/integration/demo/test_demo.py", "run there"),
+    "make test": (".ci/run", "runs this"),
+    "make soak": ("tests/faults", "an hour; each run in small there"),
+    "make fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
+    "python -m tests.fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
+    "python -m metastore.rocksdb_server --dir DIR": ("tests/support/rocksdb.py", "a synopsis; started there"),
+    "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
+    "docker compose -f compose.yaml -f compose.loopback.yaml up": ("tests/support/containers.py", "run so there"),
+}
+"""How a command begins that stands in a document as `sh`; the place in the project that runs it, and what is to say."""
+SHELLS = ("sh", "bash", "shell", "")
+COMMAND = re.compile(r"(?:mledger|python3?|pip|make|docker|docker-compose|spark-submit|bookkeeper|curl|kill) \S")
+
+
+def shell_lines() -> list[tuple[str, int, str]]:
+    """Document, line number and text of each command that stands in a block which no transcript runs."""
+    return [
+        (name, block.line + number, line)
+        for name in DOCUMENTS
+        for block in blocks_of(name)
+        if block.language in SHELLS
+        for number, line in enumerate(block.text.splitlines(), 1)
+        if (COMMAND.match(line) if block.language == "" else line.strip() and not line.startswith("#"))
+    ]
+
+
+def transcribed() -> set[str]:
+    """Every command of a transcript that a test runs."""
+    transcripts = [commands_of(text_of(name)) for name, language in RUN_BY if language == "console"]
+    return {command.text for commands in transcripts for command in commands}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_test_runs_each_transcript_and_program_of_a_document(name) -> None:
+    shown = {block.language for block in blocks_of(name) if block.language in ("console", "python")}
+    if name == "design.md":
+        shown.discard("python")
+    assert {(name, language) for language in shown} == {key for key in RUN_BY if key[0] == name}
+
+
+@pytest.mark.parametrize(("document", "language"), sorted(RUN_BY))
+def test_what_is_said_to_run_a_document_reads_it(document, language) -> None:
+    assert f'"{document}"' in (ROOT / RUN_BY[document, language]).read_text()
+
+
+def test_a_command_outside_of_transcripts_is_run_elsewhere_and_its_place_is_told() -> None:
+    tested = transcribed()
+    unknown = [
+        (name, number, line)
+        for name, number, line in shell_lines()
+        if line not in tested and not line.startswith(tuple(OTHERWISE))
+    ]
+    assert unknown == []
+
+
+def test_the_list_of_commands_run_elsewhere_names_places_that_there_are_and_nothing_that_no_document_shows() -> None:
+    assert [place for place, _ in OTHERWISE.values() if not (ROOT / place).exists()] == []
+    shown = [line for _, _, line in shell_lines()]
+    assert [begin for begin in OTHERWISE if not any(line.startswith(begin) for line in shown)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != "cli.md"])
+def test_no_command_hides_in_an_indented_block(name) -> None:
+    """In cli.md these are synopses."""
+    lines = re.sub(r"^```.*?^```$", "", text_of(name), flags=re.DOTALL | re.MULTILINE).splitlines()
+    assert [line for line in lines if line.startswith("    ") and COMMAND.match(line.strip())] == []
+
+
+def test_a_document_outside_of_these_places_shows_none() -> None:
+    others = [path for path in Path(ROOT).glob("*.md") if path.name not in DOCUMENTS]
+    assert [path.name for path in others if "```" in path.read_text()] == []
