@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from metastore.launcher import free_port
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.originals import Original, build, missing_tools
 
@@ -78,9 +79,10 @@ class JavaBookies:
         """Start a stopped one again on its directory."""
         assert self._start(self.ids.index(bookie_id), port=int(bookie_id.rpartition(":")[2])) == bookie_id
 
-    def _start(self, number: int, **port: int) -> str:
+    def _start(self, number: int, port: int = 0) -> str:
         directory = str(self.directory / f"bookie-{number}")
-        answer = self.process.call("bookies.start", zookeeper=self.tree.zookeeper, dir=directory, **port)
+        port = port or free_port()
+        answer = self.process.call("bookies.start", zookeeper=self.tree.zookeeper, dir=directory, port=port)
         return answer["bookie_id"]
 
 

@@ -264,7 +264,7 @@ def test_we_peek_at_what_java_is_writing_without_disturbing_it(side):
 
 
 def test_we_go_on_after_an_original_bookie_went_away(java_on_java, java_bookies):
-    stopped = None
+    stopped, more = None, []
 
     async def write(client):
         nonlocal stopped
@@ -273,6 +273,9 @@ def test_we_go_on_after_an_original_bookie_went_away(java_on_java, java_bookies)
         stopped = writer.metadata.ensemble[0]
         java_bookies.stop(stopped)
         await writer.append(PAYLOADS[100:])
+        while len(writer.metadata.segments) == 1:  # its going away may be noticed after the last acknowledgement
+            await writer.append([b"more"])
+            more.append(b"more")
         return writer.ledger_id, await writer.close()
 
     try:
@@ -281,6 +284,6 @@ def test_we_go_on_after_an_original_bookie_went_away(java_on_java, java_bookies)
         assert len(metadata.segments) == 2
         assert stopped not in metadata.ensemble
         java_open(java_on_java, ledger)
-        assert java_read(java_on_java, len(PAYLOADS) - 1) == PAYLOADS
+        assert java_read(java_on_java, len(PAYLOADS) + len(more) - 1) == PAYLOADS + more
     finally:
         java_bookies.start(stopped)

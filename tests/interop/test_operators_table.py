@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from metastore.launcher import free_port
 from tests.interop.topics import MAX_ENTRIES, PAYLOADS, full_name, managed_ledger_name, write_java
 from tests.support.cli import answer, mledger, ok
 from tests.support.originals import Original, OriginalError
@@ -91,8 +92,8 @@ def originals(start_original, shared_zookeeper, _new_chroot, tmp_path_factory):
     zookeeper, directories = shared_zookeeper.connect_string + chroot, tmp_path_factory.mktemp("originals")
     java.call("bookies.init", zookeeper=zookeeper)
     ids = [
-        java.call("bookies.start", zookeeper=zookeeper, dir=str(directories / f"bookie-{number}"))["bookie_id"]
-        for number in range(BOOKIES)
+        java.call("bookies.start", zookeeper=zookeeper, dir=str(place), port=free_port())["bookie_id"]
+        for place in (directories / f"bookie-{number}" for number in range(BOOKIES))
     ]
     java.call("ledger.connect", zookeeper=zookeeper)
     java.call("topic.connect", zookeeper=zookeeper)

@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from tests.support.aio import HANG_S
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -33,6 +35,13 @@ def browser():
     finally:
         with contextlib.suppress(Exception):
             driver.quit()
+
+
+def until(driver, condition):
+    """What `condition(driver)` says once it is true of the page; TimeoutException when it does not come to that."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    return WebDriverWait(driver, HANG_S).until(condition)
 
 
 def console(driver):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.browser import as_phone, browser, console, in_scheme
+from tests.support.browser import as_phone, browser, console, in_scheme, until
 from tests.support.cli import answer, mledger
 from tests.support.exports import write_snapshot
 from tests.support.questioned import NOW, TOPIC, cursor, listed, topic, write_both
@@ -131,6 +131,7 @@ def test_numbers_are_sorted_as_numbers_and_what_is_unknown_comes_last(browser, p
 def test_text_and_plots_can_be_read_in_the_light_and_in_the_dark(browser, page, scheme):
     in_scheme(browser, scheme)
     browser.get(page)
+    until(browser, lambda shown: shown.execute_script(f"return matchMedia('(prefers-color-scheme: {scheme})').matches"))
     found = browser.execute_script(COLOURS)
     in_scheme(browser, "light")
     assert (found["paper"] < 0.5) == (scheme == "dark")
@@ -143,7 +144,8 @@ def test_a_phone_scrolls_down_only(browser, page, hostile_page):
     try:
         for each in (page, hostile_page):
             browser.get(each)
-            assert browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]") == [390, 390]
+            until(browser, lambda shown: shown.execute_script("return innerWidth") == 390)
+            assert browser.execute_script("return document.documentElement.scrollWidth") == 390
             tables = browser.find_elements("css selector", ".scroll")
             assert any(each.get_property("scrollWidth") > each.get_property("clientWidth") for each in tables)
     finally:

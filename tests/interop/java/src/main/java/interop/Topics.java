@@ -251,7 +251,7 @@ final class Topics implements Main.Family {
     private ObjectNode settle(ObjectNode request) throws Exception {
         ManagedLedgerImpl topic = (ManagedLedgerImpl) topic(request);
         topic.maybeUpdateCursorBeforeTrimmingConsumedLedger();
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(600);
         for (ManagedCursor cursor : topic.getCursors()) {
             while (!durable(cursor)) {
                 if (System.nanoTime() > deadline) {
