@@ -62,8 +62,12 @@ def documented() -> list[Command]:
 
 def test_compose_up_the_tour_and_down_work_as_documented(project, tmp_path):
     commands = documented()
-    environment = project.environment | {"COMPOSE": " ".join(project.compose), "DOCKER": shutil.which("docker")}
-    environment["SERVERS"] = str(ZOOKEEPERS + BOOKIES)
+    program, *words = project.compose
+    environment = project.environment | {
+        "COMPOSE": " ".join([shutil.which(program), *words]),
+        "DOCKER": shutil.which("docker"),
+        "SERVERS": str(ZOOKEEPERS + BOOKIES),
+    }
     printed = run_in_shell(commands, tmp_path, (ROOT / "tests" / "containers" / "programs",), environment)
     for index, command in enumerate(commands):
         check(command, index, printed)
