@@ -57,6 +57,14 @@ def read_share(options: ReadOptions, share: Share, wanted: Wanted, rate: float |
             yield from _stepwise(lambda: _read_live(options, share, wanted, rate))
 
 
+def read_nodes(options: ReadOptions, kinds: frozenset[Kind]) -> Iterator[tuple[Kind, Found]]:
+    """The nodes of these kinds in ZooKeeper's files, as they are read for tables; proven at the end."""
+    with _rare_collections():
+        share = _plan_files(options, 1).shares[0]
+        assert isinstance(share, FileShare)
+        yield from _nodes_in_files(options, share, kinds)
+
+
 def read_tables(options: ReadOptions, wanted: Wanted) -> Iterator[Batch]:
     """All rows of these tables, as (table, batch), read in this process. Files are read once for all tables."""
     plan = _plan_files(options, 1) if options.files else plan_tables(options, list(wanted))
