@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from metastore.collector import collector_paused
 from metastore.compression import CompressionType, compress, decompress
 from metastore.errors import RecordError
 from metastore.pb import MLDataFormats_pb2 as pb
@@ -31,6 +32,7 @@ _NAMES = {compression: compression.name for compression in CompressionType}
 _TOPIC = "managed ledger's record"
 _CURSOR = "cursor's record"
 _STATE = "cursor's state"
+_LARGE = 128 << 10  # bytes of a record that has thousands of values
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -113,7 +115,8 @@ def _decode(message_type: type[M], value_of: Callable[[M, str], T], data: bytes,
         if not _looks_like_text(record):
             raise
         message, text = parse_text(message_type, record, what, path), True
-    return Decoded(value_of(message, path), _NAMES[compression], text)
+    with collector_paused(len(record), _LARGE):
+        return Decoded(value_of(message, path), _NAMES[compression], text)
 
 
 def _looks_like_text(record: bytes) -> bool:

@@ -5,13 +5,14 @@ what does not fit is an error that keeps the state in memory. The znode alone ke
 indexes, in a small record.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from metastore.codec import encode_managed_cursor_info
 from metastore.position import Position
-from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
+from metastore.records import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
 from mledger.acks import AckState
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.entry_bits import EdgeArrays, WordArrays
@@ -25,8 +26,8 @@ def state_record(acks: AckState, properties: Properties = (), *, limit: int = MA
 
     Raises AckStateTooLarge when neither form's encoding fits `limit` bytes.
     """
-    ranges, words = ranges_size(acks), words_size(acks)
-    size = min(ranges, words) + _rest_size(acks, properties)
+    ranges, words, batches = ranges_size(acks), words_size(acks), acks.batch_deletions()
+    size = min(ranges, words) + _rest_size(acks, properties, batches)
     if size > limit:
         raise AckStateTooLarge(
             f"the state at {acks.mark_delete} with {acks.deleted_count:,} entries acknowledged above it takes {size:,} "
@@ -36,7 +37,7 @@ def state_record(acks: AckState, properties: Properties = (), *, limit: int = MA
         position=acks.mark_delete,
         ranges=tuple(acks.ranges()) if ranges <= words else (),
         properties=properties,
-        batch_deletions=acks.batch_deletions(),
+        batch_deletions=batches,
         ledger_bits=acks.ledger_bits() if words < ranges else (),
     )
 
@@ -91,12 +92,12 @@ def _words_size(words: WordArrays) -> int:
     return 1 + varint_size(body) + body
 
 
-def _rest_size(acks: AckState, properties: Properties) -> int:
+def _rest_size(acks: AckState, properties: Properties, batches: Sequence[BatchDeletion]) -> int:
     size = _position_size(acks.mark_delete)
     for name, value in properties:
         text = len(name.encode())
         size += _message_size(1 + varint_size(text) + text + 1 + varint_size(value))
-    for batch in acks.batch_deletions():
+    for batch in batches:
         words = sum(1 + varint_size(word) for word in batch.words)
         size += _message_size(_message_size(_position_size(batch.position)) + words)
     return size

@@ -10,10 +10,11 @@ reported and skipped (R7).
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from pyroaring import BitMap
 
+from metastore.collector import collector_paused
 from metastore.position import NO_ENTRY, Position, PositionRange
 from metastore.records import BatchDeletion, LedgerBits
 from mledger.entry_bits import (
@@ -24,6 +25,7 @@ from mledger.entry_bits import (
     and_words,
     bits_of_words,
     edges_of,
+    ranges_of,
     run,
     run_end,
     runs,
@@ -312,12 +314,9 @@ class AckState:
 
         With `limit` only the first ones.
         """
-        found = (
-            PositionRange(Position(ledger_id, first - 1), Position(ledger_id, last))
-            for ledger_id in sorted(self._deleted)
-            for first, last in runs(self._deleted[ledger_id])
-        )
-        return list(islice(found, limit))
+        found = chain.from_iterable(map(ranges_of, self.edge_arrays()))
+        with collector_paused(self.range_count if limit is None else limit):
+            return list(islice(found, limit))
 
     def describe_ranges(self, limit: int | None = None) -> str:
         """The ranges as Pulsar prints them, `[(3:1..3:2],(4:-1..4:0]]`; at most `limit` of them, then how many more."""

@@ -1,13 +1,20 @@
 """Deleted entries of one ledger as a roaring bitmap: runs, edges and bit-set words of it, and words of batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 from pyroaring import BitMap
 
+from metastore.position import Position, PositionRange
+
 BITS_PER_WORD = 64
 MAX_ENTRY = 2**32 - 1  # entry ids above do not fit a portable RoaringBitmap; no ledger comes near
+
+_POSITION: Callable[[tuple[int, int]], Position] = partial(tuple.__new__, Position)
+_RANGE: Callable[[tuple[Position, Position]], PositionRange] = partial(tuple.__new__, PositionRange)
 
 EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
 
@@ -71,6 +78,15 @@ def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
     breaks = np.flatnonzero(np.diff(entries) != 1)
     firsts = entries[np.concatenate(([0], breaks + 1))]
     return EdgeArrays(ledger_id, firsts, entries[np.concatenate((breaks, [len(entries) - 1]))])
+
+
+def ranges_of(edges: EdgeArrays) -> Iterator[PositionRange]:
+    """The runs as ranges, open below, closed above, in order."""
+    ledger_id = repeat(edges.ledger_id)
+    # made by the million: this skips the named tuples' own constructors
+    lower = map(_POSITION, zip(ledger_id, (edges.firsts.astype(np.int64) - 1).tolist(), strict=False))
+    upper = map(_POSITION, zip(ledger_id, edges.lasts.tolist(), strict=False))
+    return map(_RANGE, zip(lower, upper, strict=True))
 
 
 def runs(bits: BitMap) -> Iterator[EntryRun]:
