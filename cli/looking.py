@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from bookie.client.bad_replicas import BadReplica
 from bookie.client.client import BookKeeperReader
 from bookie.client.config import ClientConfig
-from bookie.client.reader import BadReplica
 from cli.messages import messages
 from metastore.store import MetadataReader
 from metastore.url import open_reader

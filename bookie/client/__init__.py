@@ -1,9 +1,10 @@
 """Ledger handles over bookies: ensembles, quorums, fencing, recovery."""
 
+from bookie.client.bad_replicas import BadReplica
 from bookie.client.client import BookKeeper, BookKeeperReader, no_operations
 from bookie.client.config import ClientConfig
 from bookie.client.peek import Peek
-from bookie.client.reader import BadReplica, LedgerReader
+from bookie.client.reader import LedgerReader
 from bookie.client.writer import LedgerWriter
 
 __all__ = [

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from bookie.client.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
 from bookie.client.bookie_check import BookieCheck
 from bookie.client.config import ClientConfig
 from bookie.client.end_reads import EndReader
@@ -18,7 +19,7 @@ from bookie.client.metadata_batches import MetadataReads, MetadataUpdates
 from bookie.client.peek import Peek, PeekedEnd, closed_end, find_confirmed_end, find_unconfirmed_end, peeked
 from bookie.client.placement import check_quorums, plan_ensemble
 from bookie.client.pool import BookiePool, Lane
-from bookie.client.reader import BadReplica, LedgerReader
+from bookie.client.reader import LedgerReader
 from bookie.client.replica_check import CopiesSink, Pace, ReplicaCheck, ignore_copies
 from bookie.client.replicas import LedgerCheck
 from bookie.client.writer import LedgerWriter
@@ -60,9 +61,21 @@ class BookKeeperReader:
         self._pool = BookiePool(reader, self._config)
         self._records = LedgerStoreReader(reader, self._config.ledgers_root)
         self._metadata_reads = MetadataReads(self._records)
-        self.bad_replicas: list[BadReplica] = []
+        self._bad_replicas = BadReplicas()
+
+    @property
+    def bad_replicas(self) -> list[BadReplica]:
         """Missing and damaged copies met since this client was made, the last thousand of them."""
-        self.on_bad_replica: Callable[[BadReplica], None] | None = None
+        return self._bad_replicas.last
+
+    @property
+    def on_bad_replica(self) -> BadReplicaSink | None:
+        """Called with every such copy; the log has the first of each ledger, bookie and reason, and sums."""
+        return self._bad_replicas.on_found
+
+    @on_bad_replica.setter
+    def on_bad_replica(self, sink: BadReplicaSink | None) -> None:
+        self._bad_replicas.on_found = sink
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
         """The ledger's metadata; NoSuchLedger, RecordError, StoreUnavailable."""
@@ -146,6 +159,7 @@ class BookKeeperReader:
 
     async def close(self) -> None:
         """Close the connections to bookies."""
+        self._bad_replicas.close()
         await self._pool.close()
 
     async def _read_metadata(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
@@ -156,13 +170,8 @@ class BookKeeperReader:
 
     def _reader(self, ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, digest: Digest) -> LedgerReader:
         return LedgerReader(
-            ledger_id, end.bounds(metadata), digest, self._pool, self._config, report=self._note_bad_replica
+            ledger_id, end.bounds(metadata), digest, self._pool, self._config, report=self._bad_replicas.note
         )
-
-    def _note_bad_replica(self, replica: BadReplica) -> None:
-        self.bad_replicas = [*self.bad_replicas[-999:], replica]
-        if self.on_bad_replica is not None:
-            self.on_bad_replica(replica)
 
 
 class BookKeeper(BookKeeperReader):
@@ -225,7 +234,7 @@ class BookKeeper(BookKeeperReader):
             self._pool,
             self._config,
             chance=self._chance,
-            report=self._note_bad_replica,
+            report=self._bad_replicas.note,
         )
         await writer.start()
         return writer

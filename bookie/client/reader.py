@@ -6,10 +6,11 @@ damaged and missing ones are reported.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bookie.client.bad_replicas import BadReplica, BadReplicaSink
 from bookie.client.config import ClientConfig
 from bookie.client.framing import StoredEntry, open_batch, open_entry
 from bookie.client.pool import BookiePool
@@ -33,19 +34,6 @@ _CHUNK_BYTES = 512 << 10  # asked of one bookie at once
 _CHUNKS_IN_FLIGHT = 6
 _SINGLE_IN_FLIGHT = 256
 _BATCH_ROOM = 64  # what a batch answer's head and an entry's digest take beside the payloads
-
-
-@dataclass(frozen=True, slots=True)
-class BadReplica:
-    """A bookie whose copy of an entry is missing or fails its digest, while the ledger has that entry."""
-
-    ledger_id: int
-    entry: int
-    bookie_id: str
-    reason: str
-
-
-BadReplicaSink = Callable[[BadReplica], None]
 
 
 class Readable(Protocol):
@@ -199,13 +187,6 @@ class LedgerReader:
 
     def _report_all(self, bad: Sequence[BadReplica]) -> None:
         for replica in bad:
-            logger.warning(
-                "bad_replica ledger=%d entry=%d bookie=%s reason=%s",
-                replica.ledger_id,
-                replica.entry,
-                replica.bookie_id,
-                replica.reason,
-            )
             self._report(replica)
 
     # Ranges

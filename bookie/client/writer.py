@@ -6,13 +6,14 @@ import random
 from collections.abc import Sequence
 from functools import partial
 
+from bookie.client.bad_replicas import BadReplicaSink
 from bookie.client.config import ClientConfig
 from bookie.client.framing import AddFramer
 from bookie.client.held_metadata import HeldMetadata, check_still_ours
 from bookie.client.placement import with_ensemble
 from bookie.client.pool import BookiePool
 from bookie.client.quorum import WriteQuorum
-from bookie.client.reader import BadReplicaSink, LedgerReader
+from bookie.client.reader import LedgerReader
 from bookie.client.recovery import plan_closed
 from bookie.client.replication import Replication, failed_future
 from bookie.digest import Digest, master_key

@@ -1,0 +1,85 @@
+"""What is said of missing and damaged copies: the first of each ledger, bookie and reason in full, more are counted.
+
+A bookie that lost its disk lacks a copy at every read: a line each would hide all else.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+logger = logging.getLogger(__name__)
+
+SUMMARY_S = 60.0
+_MOST_TOLD = 10_000
+_MOST_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BadReplica:
+    """A bookie whose copy of an entry is missing or fails its digest, while the ledger has that entry."""
+
+    ledger_id: int
+    entry: int
+    bookie_id: str
+    reason: str
+
+
+BadReplicaSink = Callable[[BadReplica], None]
+
+
+class BadReplicas:
+    """The bad copies that a client has met: `on_found` hears of every one, the log of each kind once, then of sums."""
+
+    def __init__(self, summary_s: float = SUMMARY_S) -> None:
+        """Copies met again are summed up every `summary_s` seconds, and by `close`."""
+        self._summary_s = summary_s
+        self.last: list[BadReplica] = []
+        """The last thousand."""
+        self.on_found: BadReplicaSink | None = None
+        self._told: OrderedDict[tuple[int, str, str], None] = OrderedDict()
+        self._again: dict[tuple[str, str], tuple[int, set[int]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, replica: BadReplica) -> None:
+        """One was met."""
+        self.last = [*self.last[1 - _MOST_KEPT :], replica]
+        kind = replica.ledger_id, replica.bookie_id, replica.reason
+        if kind in self._told:
+            self._told.move_to_end(kind)
+            self._count(replica)
+        else:
+            self._told[kind] = None
+            if len(self._told) > _MOST_TOLD:
+                self._told.popitem(last=False)
+            logger.warning(
+                "bad_replica ledger=%d entry=%d bookie=%s reason=%s",
+                replica.ledger_id,
+                replica.entry,
+                replica.bookie_id,
+                replica.reason,
+            )
+        if self.on_found is not None:
+            self.on_found(replica)
+
+    def close(self) -> None:
+        """Say what was not said yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._sum_up()
+
+    def _count(self, replica: BadReplica) -> None:
+        copies, ledgers = self._again.get((replica.bookie_id, replica.reason), (0, set()))
+        ledgers.add(replica.ledger_id)
+        self._again[replica.bookie_id, replica.reason] = copies + 1, ledgers
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._summary_s, self._sum_up)
+
+    def _sum_up(self) -> None:
+        self._timer = None
+        again, self._again = self._again, {}
+        for (bookie, reason), (copies, ledgers) in again.items():
+            logger.warning(
+                "bad_replicas_met_again bookie=%s reason=%s times=%d ledgers=%d", bookie, reason, copies, len(ledgers)
+            )
