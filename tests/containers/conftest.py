@@ -23,6 +23,7 @@ from tests.support.ports import free_container_port
 
 ZOOKEEPERS = 3
 BOOKIES = 4
+PATIENCE = {"timeout": HANG_S}
 ZOOKEEPER_IMAGE = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["zookeeper-1"]["image"]
 
 
@@ -76,7 +77,13 @@ class Cluster:
 
     def leader(self) -> DockerContainer:
         """The ZooKeeper node that leads."""
-        modes = [_mode(each) for each in self._addresses()]
+        modes: list[str] = []
+
+        def found() -> bool:
+            modes[:] = map(_mode, self._addresses())
+            return "leader" in modes
+
+        wait_until(found, "ZooKeeper's leader")
         return self.zookeepers[modes.index("leader")]
 
     def wait(self) -> None:
@@ -123,7 +130,7 @@ def _answers(bookie_id: str) -> bool:
 
 
 def _zookeeper(number: int, servers: str) -> DockerContainer:
-    container = DockerContainer(ZOOKEEPER_IMAGE).with_kwargs(network_mode="host")
+    container = DockerContainer(ZOOKEEPER_IMAGE, docker_client_kw=PATIENCE).with_kwargs(network_mode="host")
     settings = {"ZOO_MY_ID": str(number), "ZOO_SERVERS": servers, "ZOO_4LW_COMMANDS_WHITELIST": "srvr"}
     for key, value in settings.items():
         container = container.with_env(key, value)
@@ -132,7 +139,11 @@ def _zookeeper(number: int, servers: str) -> DockerContainer:
 
 def _bookie(url: str, port: int) -> DockerContainer:
     command = ["-m", "bookie.server", "--metadata", url, "--dir", "/data", "--port", str(port)]
-    return DockerContainer(IMAGE).with_kwargs(network_mode="host", entrypoint="python").with_command(command)
+    return (
+        DockerContainer(IMAGE, docker_client_kw=PATIENCE)
+        .with_kwargs(network_mode="host", entrypoint="python")
+        .with_command(command)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 import mledger
+from metastore.errors import StoreUnavailable
 from metastore.ledgers import LedgerStoreReader
 from tests.containers.conftest import BOOKIES, ZOOKEEPERS, wait_until
 from tests.support import tables
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.cli import answer
 from tests.support.containers import IMAGE, ROOT
 from tests.support.containers import run as run_command
 from tests.support.exports import all_rows
 from tests.support.transcripts import Command, check, commands_of, run_in_shell
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
 IN_CONTAINERS = {
     "mledger up": "docker compose up --detach --wait",
@@ -68,17 +69,20 @@ def test_compose_up_the_tour_and_down_work_as_documented(project, tmp_path):
         "DOCKER": shutil.which("docker"),
         "SERVERS": str(ZOOKEEPERS + BOOKIES),
     }
-    printed = run_in_shell(commands, tmp_path, (ROOT / "tests" / "containers" / "programs",), environment)
+    printed = run_in_shell(commands, tmp_path, (ROOT / "tests" / "containers" / "programs",), environment, 2 * HANG_S)
     for index, command in enumerate(commands):
         check(command, index, printed)
     project("restart")
     wait_until(lambda: all_healthy(project), "the cluster's health after a restart")
-    bookies = json.loads(project.mledger("bookies", "list", "--output", "json"))
-    assert [each["state"] for each in bookies] == ["writable"] * BOOKIES
+    wait_until(lambda: bookie_states(project) == ["writable"] * BOOKIES, "the bookies' registration after a restart")
     cursors = json.loads(project.mledger("cursors", "list", "orders", "--output", "json"))
     assert [(each["cursor"], each["backlog"]) for each in cursors] == [("billing", 6000), ("shipping", 6000)]
     project("down", "--volumes")
     assert project.states() == {}
+
+
+def bookie_states(project):
+    return [each["state"] for each in json.loads(project.mledger("bookies", "list", "--output", "json"))]
 
 
 def all_healthy(project):
@@ -123,7 +127,12 @@ def test_an_owner_goes_on_when_the_zookeeper_leader_is_killed(cluster):
         leader = cluster.leader()
         cluster.kill(leader)
         await write(ledger, [b"after"])
-        await ledger.roll_over()
+        while True:
+            try:
+                await ledger.roll_over()
+                break
+            except StoreUnavailable:  # an election may take longer than it waits
+                continue
         await write(ledger, [b"in a new ledger"])
         cluster.start(leader)
         await ledger.close()

@@ -95,9 +95,9 @@ class Project:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What `compose` takes its files, its project and the ports from."""
+        """What `compose` takes its files, its project and the ports from; and how long it waits for the engine."""
         files = f"{ROOT / 'compose.yaml'}:{ROOT / 'compose.loopback.yaml'}"
-        return {"COMPOSE_FILE": files, "COMPOSE_PROJECT_NAME": self.name, **self.ports}
+        return {"COMPOSE_FILE": files, "COMPOSE_PROJECT_NAME": self.name, "COMPOSE_HTTP_TIMEOUT": "900", **self.ports}
 
     def __call__(self, *arguments: str, timeout: float = HANG_S) -> str:
         """Run a compose command and return what it printed."""

@@ -120,7 +120,11 @@ def run_transcript(commands: list[Command], place: Path) -> Path:
 
 
 def run_in_shell(
-    commands: list[Command], place: Path, programs: tuple[Path, ...], environment: Mapping[str, str] | None = None
+    commands: list[Command],
+    place: Path,
+    programs: tuple[Path, ...],
+    environment: Mapping[str, str] | None = None,
+    timeout: float = HANG_S,
 ) -> Path:
     """The files of what the commands print, run in order in `place/work`; `programs` are the first places of PATH."""
     printed, work = place / "printed", place / "work"
@@ -134,7 +138,7 @@ def run_in_shell(
         start_new_session=True,
     )
     try:
-        shell.wait(HANG_S)
+        shell.wait(timeout)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
