@@ -99,8 +99,7 @@ def java_bookies(java_bookie_process, new_tree, tmp_path_factory):
 def java_on_java(start_original, java_bookies):
     """The original clients on the original bookies."""
     original = start_original()
-    original.call("ledger.connect", zookeeper=java_bookies.tree.zookeeper)
-    original.call("topic.connect", zookeeper=java_bookies.tree.zookeeper)
+    original.connect(java_bookies.tree.zookeeper)
     return original
 
 
@@ -139,8 +138,7 @@ def our_bookies(new_tree, tmp_path_factory):
 def java_on_ours(start_original, our_bookies):
     """The original clients on our bookies."""
     original = start_original()
-    original.call("ledger.connect", zookeeper=our_bookies.tree.zookeeper)
-    original.call("topic.connect", zookeeper=our_bookies.tree.zookeeper)
+    original.connect(our_bookies.tree.zookeeper)
     return original
 
 

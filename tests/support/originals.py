@@ -1,6 +1,8 @@
 """The Java originals beside ours: built by Maven from `tests/interop/pom.xml`, driven by lines of JSON.
 
 What is not on the machine is a reason to skip (`missing_tools`); what fails although the tools are there is an error.
+`MLEDGER_PULSAR_VERSION`, `MLEDGER_BOOKKEEPER_VERSION` and `MLEDGER_NETTY_VERSION` choose other versions of them than
+pom.xml names. Of another BookKeeper without its Pulsar only the ledgers are connected: Pulsar works with its own.
 """
 
 import fcntl
@@ -13,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent / "interop"
-TARGET = PROJECT / "target"
+VERSIONS = {
+    "MLEDGER_PULSAR_VERSION": "pulsar.version",
+    "MLEDGER_BOOKKEEPER_VERSION": "bookkeeper.version",
+    "MLEDGER_NETTY_VERSION": "netty.version",
+}
+CHOSEN = {VERSIONS[name]: os.environ[name] for name in VERSIONS if os.environ.get(name)}
+TARGET = PROJECT / "target" / "-".join(["other", *CHOSEN.values()]) if CHOSEN else PROJECT / "target"
+LEDGERS_ONLY = "bookkeeper.version" in CHOSEN and "pulsar.version" not in CHOSEN
 MAVEN_TIMEOUT_S = 300
 
 
@@ -37,7 +46,7 @@ def missing_tools() -> list[str]:
 
 def build() -> str:
     """The class path of the originals and our programs that drive them; Maven runs only when something changed."""
-    TARGET.mkdir(exist_ok=True)
+    TARGET.mkdir(parents=True, exist_ok=True)
     with open(TARGET / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers come here at the same time
         stamp = TARGET / "built"
@@ -49,9 +58,9 @@ def build() -> str:
 
 
 def _maven(*goals: str) -> None:
-    done = subprocess.run(
-        ["mvn", "-q", "-B", *goals], cwd=PROJECT, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False
-    )
+    settings = {"interop.target": TARGET, **CHOSEN}
+    command = ["mvn", "-q", "-B", *(f"-D{name}={value}" for name, value in settings.items()), *goals]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False)
     if done.returncode:
         raise BuildFailed(f"mvn {' '.join(goals)} ended with {done.returncode}: {(done.stdout + done.stderr)[-4000:]}")
 
@@ -63,7 +72,7 @@ class Original:
         """Start the process; with `fast` for measuring: full compilation and the parallel collector."""
         tuning = ["-XX:+UseParallelGC"] if fast else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         with open(log, "ab") as stderr:
-            self._process = subprocess.Popen(
+            self._process = start_child(
                 [
                     "java",
                     f"-Xmx{heap_mb}m",
@@ -102,6 +111,12 @@ class Original:
         if "error" in answer:
             raise OriginalError(op, answer["error"])
         return answer
+
+    def connect(self, zookeeper: str) -> None:
+        """Connect its clients to a tree."""
+        self.call("ledger.connect", zookeeper=zookeeper)
+        if not LEDGERS_ONLY:
+            self.call("topic.connect", zookeeper=zookeeper)
 
     def kill(self) -> None:
         """End it by kill -9, as a crash would."""
