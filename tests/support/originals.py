@@ -72,7 +72,7 @@ class Original:
         """Start the process; with `fast` for measuring: full compilation and the parallel collector."""
         tuning = ["-XX:+UseParallelGC"] if fast else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         with open(log, "ab") as stderr:
-            self._process = start_child(
+            self._process = subprocess.Popen(
                 [
                     "java",
                     f"-Xmx{heap_mb}m",
