@@ -132,12 +132,18 @@ async def _planned(cluster: Looking, command: str, bookie_id: str, force: bool, 
             f"nothing was changed: the bookie {bookie_id} is registered; stop it first, or say --force",
             cookie_path(bookie_id),
         )
-    warnings = ("the bookie is registered: it serves, and does not start again with another cookie",)
+    warnings = (
+        ["the bookie is registered: it serves, and does not start again with another cookie"] if registered else []
+    )
+    held = (await cluster.bookies.bookie_check().held_by([bookie_id]))[bookie_id].count if wanted is None else 0
+    if held:
+        copies = "its copies are given up if it starts empty; `ledgers list --bookie` shows which they are of"
+        warnings.append(f"ledgers that name it: {held}; {copies}")
     shown = fields(
         bookie_id=bookie_id,
         cookie_before=None if before[0].before is None else _facts(_decoded(before[0])),
         cookie_after=None if wanted is None else _facts(wanted),
-        warnings=warnings if registered else (),
+        warnings=tuple(warnings),
     )
     same = wanted is not None and before[0].before is not None and before[0].before.data == encode_cookie(wanted)
     return Change(command=command, subject=bookie_id, plan=Record(shown), before=before, pending=not same)

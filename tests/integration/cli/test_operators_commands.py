@@ -136,6 +136,14 @@ def test_a_cookie_of_another_bookie_is_refused(url, tmp_path) -> None:
     assert known in done.err
 
 
+def test_deleting_the_cookie_of_a_bookie_that_ledgers_name_warns(url, topic, written) -> None:
+    named = answer("ledgers", "list", url=url)[-1]["ledger_id"]
+    bookie = answer("ledgers", "describe", named, url=url)["ensembles"][0]["bookies"][0]
+    ledgers = len(answer("ledgers", "list", "--bookie", bookie, url=url))
+    planned = answer("bookies", "cookie", "delete", bookie, "--force", "--dry-run", url=url)
+    assert planned["warnings"][1].startswith(f"ledgers that name it: {ledgers};")
+
+
 def test_a_cookie_made_here_is_of_this_cluster_and_goes_by_undoing(url, undo_file) -> None:
     made = ("--journal-dir", "/journal", "--ledger-dir", "/a", "--ledger-dir", "/b")
     ok("bookies", "cookie", "write", ELSEWHERE, *made, "--yes", "--undo-file", undo_file, url=url)
