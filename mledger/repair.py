@@ -38,7 +38,7 @@ class Wrong(enum.Enum):
     LEDGER_NOT_CLOSED = "ledger is not closed"
     COUNTS = "entries or size are wrong"
     CURSOR_LEDGER_LOST = "cursor ledger is lost"
-    POSITION = "position is in no ledger"
+    POSITION = "state does not fit the ledgers"
     ORPHAN = "ledger is an orphan"
     RECORD = "record is left over"
     UNREADABLE = "cannot be read"

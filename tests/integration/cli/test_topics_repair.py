@@ -184,7 +184,7 @@ def test_a_position_past_the_end_moves_back_and_undoing_brings_the_state_back(ur
     change_cursor(url, name, lambda record: replace(record, mark_delete=Position(ledgers[-1], 99), ranges=()))
     broken = tree(url)[path][1]
     done = repair(url, undo_file, topic)
-    assert [each["wrong"] for each in done["mends"]] == ["position is in no ledger"]
+    assert [each["wrong"] for each in done["mends"]] == ["state does not fit the ledgers"]
     assert decode_managed_cursor_info(tree(url)[path][1]).value.mark_delete == Position(ledgers[-1], 4)
     answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     assert tree(url)[path][1] == broken
