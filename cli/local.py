@@ -240,7 +240,7 @@ class LocalCluster:
     def _start_zookeeper(self, state: ClusterState, known: Part | None, port: int) -> ClusterState:
         if port == 0 and known is not None:
             port = int(known.address.rpartition(":")[2])
-        server = ZooKeeperServer.start(self.directory / ZOOKEEPER, port=port, timeout=START_TIMEOUT_S)
+        server = ZooKeeperServer.start(self.directory / ZOOKEEPER, port=port, timeout=START_TIMEOUT_S, outlives_us=True)
         return self._save(state.with_part(_part(ZOOKEEPER, server.connect_string, server.pid)))
 
     def start_bookies(self, state: ClusterState, count: int, options: Sequence[str] = ()) -> ClusterState:

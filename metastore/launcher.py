@@ -12,11 +12,12 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from metastore.errors import ZooKeeperFailed, ZooKeeperNotFound
+from metastore.service.children import start_child
 from metastore.service.ports import PORTS_VARIABLE, SERVER_PORTS, ports_to_try
 
 SYSTEM_PACKAGE = Path("/usr/share/java/zookeeper.jar")  # Debian's: its manifest names the jars it needs
@@ -159,7 +160,7 @@ def four_letter_word(word: str, host: str, port: int, timeout: float = 5.0) -> s
 
 
 class ZooKeeperServer:
-    """One standalone ZooKeeper process. It outlives this one unless stopped; as a context manager it is stopped."""
+    """One standalone ZooKeeper process; as a context manager it is stopped. It ends with this one unless told else."""
 
     def __init__(
         self, data_dir: Path, host: str, port: int, runtime: ZooKeeperRuntime, options: tuple[str, ...], timeout: float
@@ -172,6 +173,7 @@ class ZooKeeperServer:
         self._options = options
         self._timeout = timeout
         self._main_class = MAIN_CLASS
+        self._start: Callable[..., subprocess.Popen[bytes]] = start_child
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -188,6 +190,7 @@ class ZooKeeperServer:
         settings: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
         timeout: float = 60.0,
+        outlives_us: bool = False,
     ) -> "ZooKeeperServer":
         """Start a server on `data_dir` (made if missing) and return when it serves.
 
@@ -203,6 +206,7 @@ class ZooKeeperServer:
                 caller's; a majority has to be started at once, for none serves before).
             java_options: further options of `java`, such as the JAAS file's place.
             timeout: seconds until it must serve.
+            outlives_us: whether it stays when this process ends; else, on Linux, it is killed then, however that ends.
 
         Raises:
             ZooKeeperNotFound: nothing to run.
@@ -216,6 +220,7 @@ class ZooKeeperServer:
         while True:
             server = cls(directory, host, port or free_port(host), runtime, options, timeout)
             server._main_class = _main_class(settings or {})
+            server._start = subprocess.Popen if outlives_us else start_child
             server._write_config(tick_ms, settings or {})
             try:
                 server.restart()
@@ -253,7 +258,7 @@ class ZooKeeperServer:
         if not _is_free(self.host, self.port):
             raise ZooKeeperFailed(f"cannot listen at {self.connect_string}, it is in use: choose another port")
         with open(self.data_dir / "zookeeper.log", "ab") as log:
-            self._process = subprocess.Popen(
+            self._process = self._start(
                 self._command(),
                 cwd=self.data_dir,
                 stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ from typing import IO
 import pytest
 
 from metastore.layout import initialize
+from metastore.service.children import start_child
 from metastore.url import open_store
 from tests.support.aio import HANG_S, run
 
@@ -72,7 +73,7 @@ class BookieProcess:
         self.log_file = self.log_path.open("a")
         command = [*self.command, "--metadata", self.metadata_url, "--dir", str(self.directory), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **self.environment}
-        self.process = subprocess.Popen(
+        self.process = start_child(
             command, stdout=subprocess.PIPE, stderr=self.log_file, text=True, cwd=ROOT, env=environment
         )
 

@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from metastore.rocksdb_server import Server
+from metastore.service.children import start_child
 from tests.support.aio import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +82,7 @@ class MetadataProcess:
         command = [*self.command, "--dir", str(self.directory), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self.log_path.open("a") as log:
-            self.process = subprocess.Popen(
+            self.process = start_child(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=ROOT
             )
         assert self.process.stdout is not None
