@@ -55,6 +55,7 @@ class Process:
         self._port = 0
         self._http: tuple[str, int] | None = None
         self._registered = False
+        self._read_only_told: bool | None = None  # what others were told; None: not sure
         self._gate = Gate(options.max_connections)
 
     async def run(self) -> None:
@@ -118,19 +119,32 @@ class Process:
         await self._metadata.close()
 
     async def _register(self) -> None:
+        read_only = self._bookie.turns.read_only
         await register(
             self._metadata,
             self._bookie_id,
             self._options.announced,
             self._port,
-            read_only=self._bookie.turns.read_only,
+            read_only=read_only,
             replace_own=True,
             http=self._http,
             version=_program_version(),
             root=self._options.ledgers_root,
         )
-        self._registered = True
-        log.info("event=registered bookie=%s read_only=%s", self._bookie_id, self._bookie.turns.read_only)
+        self._registered, self._read_only_told = True, read_only
+        log.info("event=registered bookie=%s read_only=%s", self._bookie_id, read_only)
+
+    async def _tell_read_only(self) -> None:
+        """Move the registration to the list of the writable, or of the read-only bookies."""
+        try:
+            await self._register()
+            self._read_only_told = None
+            read_only = self._bookie.turns.read_only
+            await unregister(self._metadata, self._bookie_id, read_only=not read_only, root=self._options.ledgers_root)
+            self._read_only_told = read_only
+        except MetadataError as error:  # tried again at the next look
+            self._read_only_told = None
+            log.warning("event=register_failed bookie=%s error=%r", self._bookie_id, str(error))
 
     def _announce(self) -> None:
         """Say on stdout, in one line, that the bookie serves."""
@@ -215,13 +229,8 @@ class Process:
             if wanted != turns.read_only:
                 turns.read_only = wanted
                 log.warning("event=read_only value=%s free_bytes=%d", wanted, disk.free)
-                try:
-                    await self._register()
-                    await unregister(
-                        self._metadata, self._bookie_id, read_only=not wanted, root=self._options.ledgers_root
-                    )
-                except MetadataError as error:
-                    log.warning("event=register_failed bookie=%s error=%r", self._bookie_id, str(error))
+            if self._read_only_told != turns.read_only:
+                await self._tell_read_only()
             await asyncio.sleep(limits.look_s)
 
 

@@ -9,8 +9,9 @@ import pytest
 from bookie import wire
 from bookie.digest import master_key
 from bookie.errors import Code
-from metastore.bookies import list_bookies
+from metastore.bookies import encode_registration, list_bookies
 from metastore.cookies import read_cookie
+from metastore.paths import bookie_path
 from metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieFailed, initialize_cluster
@@ -21,6 +22,7 @@ from tests.support.zookeeper import SHORT_SESSION_S
 
 KEY = master_key(b"")
 METRICS = ("--metrics-port", "0")
+EVERY_TENTH = ("--set", "diskCheckInterval=100")
 
 
 async def add(bookie, *numbers, ledger=1, size=1):
@@ -222,6 +224,22 @@ def test_a_bookie_whose_disk_is_used_beyond_its_share_is_read_only(bookies, clus
     async def main():
         async with await open_store(cluster_url) as store:
             while not (found := await list_bookies(store)) or not found[0].read_only or len(found) > 1:
+                await asyncio.sleep(0.02)
+
+    run(main())
+
+
+def test_a_bookie_that_could_not_tell_that_it_is_read_only_tries_again(bookies, cluster_url):
+    async def main():
+        async with await open_store(cluster_url) as store:
+            taken = bookie_path("full", read_only=True)
+            await store.create(taken, encode_registration("127.0.0.1", 1), parents=True)
+            bookie = bookies.add("--bookie-id", "full", "--set", "diskUsageThreshold=0.0001", *EVERY_TENTH)
+            await asyncio.to_thread(bookie.start)
+            while "event=register_failed bookie=full" not in bookie.log():
+                await asyncio.sleep(0.02)
+            await store.delete(taken)
+            while [(each.bookie_id, each.read_only) for each in await list_bookies(store)] != [("full", True)]:
                 await asyncio.sleep(0.02)
 
     run(main())
