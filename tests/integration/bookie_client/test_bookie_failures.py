@@ -334,3 +334,21 @@ def test_with_the_metadata_store_stalled_the_ack_quorum_that_is_left_goes_on(sta
             assert (await writer.close()).last_entry == 499
 
     run(main())
+
+
+def test_what_a_full_send_buffer_held_up_is_acknowledged_when_its_bookie_goes_away(bookies):
+    bookies.start(2)
+
+    async def main():
+        async with client(bookies.metadata_url) as bookkeeper:
+            writer = await bookkeeper.create_ledger(2, 2, 2)
+            (busy, _) = writer._replication._indexes
+            busy.pause_writing()  # other ledgers of this client have filled it
+            appended = writer.append(payloads(5))
+            while writer.last_add_confirmed < 4:
+                await asyncio.sleep(0.01)
+            assert not appended.done()
+            bookies.kill(member(bookies, writer))
+            assert await appended == 0
+
+    run(main())
