@@ -82,7 +82,7 @@ def test_an_empty_table_has_its_columns(cluster, tmp_path):
 def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(cluster, tmp_path):
     url, _ = cluster
     before = answer("snapshot", "export", tmp_path, url=url)
-    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=60") as process:
+    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=30") as process:
         wait_until_steps(process, tmp_path)
         workers = wait_for(lambda: workers_of(process))
         process.send_signal(signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(cluster, tmp_
 def test_a_killed_worker_ends_the_export_in_one_line_and_the_retry_completes(cluster, tmp_path):
     url, _ = cluster
     before = answer("snapshot", "export", tmp_path, url=url)
-    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=60") as process:
+    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=30") as process:
         wait_until_steps(process, tmp_path)
         wait_for(lambda: workers_of(process))[0].kill()
         _, said = process.communicate(timeout=HANG_S)
@@ -125,7 +125,7 @@ def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_comp
     write_varied_cluster(url)
     expected = tables.read({"metadata": url})
     before = answer("snapshot", "export", tmp_path, url=url)
-    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=60") as process:
+    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=30") as process:
         wait_until_steps(process, tmp_path)
         zookeeper_server.kill()
         _, said = process.communicate(timeout=HANG_S)
@@ -141,7 +141,7 @@ def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_comp
 
 def test_a_step_whose_file_was_damaged_is_done_again(cluster, tmp_path):
     url, _ = cluster
-    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=60") as process:
+    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=30") as process:
         wait_until_steps(process, tmp_path, 2)
     steps = steps_done(tmp_path)
     files = [file["path"] for path in steps for _, file in json.loads(path.read_text())]

@@ -1,6 +1,7 @@
 """Spark writes the snapshot that is written without it, and answers questions about snapshots alike."""
 
 import contextlib
+import threading
 import time
 
 import psutil
@@ -52,25 +53,31 @@ def test_a_snapshot_by_spark_is_verified_and_listed_like_any(exported):
     assert (listed["engine"], listed["format"]) == ("spark", "parquet")
 
 
-@pytest.mark.timeout(300)
 def test_a_killed_python_worker_ends_the_export_in_one_line_and_the_retry_goes_on(exported, tmp_path):
     url, _, path, _ = exported
     with started_export(url, tmp_path, "--spark", "-o", "partitions=1", "-o", "rate=300") as process:
         wait_until_steps(process, tmp_path)
         before = len(steps_done(tmp_path))
-        while process.poll() is None:  # whichever plans or reads at the time
-            for worker in processes_below(process, "pyspark.daemon"):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    worker.kill()
-            time.sleep(0.02)
+        killing = threading.Thread(target=kill_workers, args=[process])
+        killing.start()
         said = process.communicate()[1].splitlines()
+        killing.join()
     assert process.returncode == 1
-    assert said[-1].startswith("mledger: Spark could not write the table ")
+    assert said[-1].startswith("mledger: Spark could not write the tables ")
     assert said[-1].endswith("run it again, what was finished is kept")
     assert answer("snapshot", "list", tmp_path) == []
     done = answer("snapshot", "export", tmp_path, "--spark", "-o", "partitions=1", url=url)
     assert done["steps_kept"] >= before
     assert all_rows(tmp_path) == all_rows(path)
+
+
+def kill_workers(process):
+    """Kill the export's Python workers, whichever plan or read at the time, until it has ended."""
+    while process.poll() is None:
+        for worker in processes_below(process, "pyspark.daemon"):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(s3, cluster, 
     url, _ = cluster
     to, stage = "s3://metadata/killed", tmp_path / "stage"
     before = answer("snapshot", "export", to, url=url)
-    with started_export(url, to, "--stage", str(stage), "--workers", "1", *SHARES, "-o", "rate=60") as process:
+    with started_export(url, to, "--stage", str(stage), "--workers", "1", *SHARES, "-o", "rate=30") as process:
         wait_until_steps(process, stage)
         process.send_signal(signal.SIGKILL)
         process.wait()
