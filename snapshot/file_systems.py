@@ -13,15 +13,19 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-FAILURES = (OSError, pa.ArrowException, ValueError)
-"""What opening and using a file system raises."""
+FAILURES = (OSError, pa.ArrowException, ValueError, RuntimeError)
+"""What opening and using a file system raises; the last is what hdfs-native makes of a name node's refusals."""
 
 HADOOP = ("hdfs", "viewfs")
 OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
 """Where a file is there once it was written to its end, and nothing is renamed."""
 
+ONE_NODE_ATTEMPTS = "1"
+
 _SAME = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names
 _AWS = re.compile(r"AWS Error (?P<kind>\w+) during \w+ operation: (?P<what>.*?)(?: \(Request ID: .*\))?$")
+_RPC = re.compile(r'RPCError\("[\w.$]+", "(.*?)(?:\\n.*)?"\)')
+_JAVA_STACK = re.compile(r" at (?:org|java|javax|com|io)\.[\w.$]+\(.*")
 _LIBHDFS = ("libjvm", "libhdfs")
 
 
@@ -61,7 +65,7 @@ def said(error: BaseException) -> str:
         )
     if found := _AWS.search(text):
         return f"{found['kind']}: {found['what']}"
-    return text
+    return _JAVA_STACK.sub("", _RPC.sub(r"\1", text))
 
 
 def _hdfs_native(scheme: str, netloc: str) -> Any:
@@ -69,4 +73,6 @@ def _hdfs_native(scheme: str, netloc: str) -> Any:
 
     host, _, port = netloc.rpartition("@")[2].partition(":")
     kind = HdfsFileSystem if scheme == "hdfs" else ViewfsFileSystem
-    return fs.PyFileSystem(fs.FSSpecHandler(kind(host=host or None, port=int(port) if port else None)))
+    # One name node that is named by its port has no other to fail over to: no minutes of trying again.
+    once = {"dfs.client.failover.max.attempts": ONE_NODE_ATTEMPTS} if port else {}
+    return fs.PyFileSystem(fs.FSSpecHandler(kind(host=host or None, port=int(port) if port else None, **once)))

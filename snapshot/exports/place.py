@@ -72,6 +72,7 @@ class Place:
                 self._put(name, [data])
             else:
                 self._put(f".{name}.tmp", [data])
+                self.remove_file(name)  # HDFS renames to no name that is taken
                 self.system.move(f"{self.path}/.{name}.tmp", f"{self.path}/{name}")
 
     def copy_in(self, source: Path, name: str) -> None:
@@ -99,7 +100,7 @@ class Place:
         path = f"{self.path}/{name}"
         if self.scheme not in OBJECT_STORES:
             self.system.create_dir(path.rpartition("/")[0], recursive=True)
-        with self.system.open_output_stream(path) as stream:
+        with self.system.open_output_stream(path, compression=None) as stream:
             for piece in pieces:
                 stream.write(piece)
 

@@ -69,10 +69,10 @@ def steps_done(to):
 
 
 @contextlib.contextmanager
-def started_export(url, to, *arguments):
-    """An export in a process of its own, which is gone in the end."""
+def started_export(url, to, *arguments, environment=None):
+    """An export in a process of its own, which is gone in the end; `environment`: instead of this one's."""
     command = [sys.executable, "-m", "cli.main", "--metadata", url, "snapshot", "export", str(to), *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = environment or os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process

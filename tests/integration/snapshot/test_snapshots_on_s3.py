@@ -188,8 +188,8 @@ def test_keys_that_the_store_does_not_know_are_said_before_anything_is_read(s3, 
     assert "s3://metadata/denied/_trial cannot be written: " in done.err
 
 
-def test_an_endpoint_that_nobody_serves_is_named(s3, cluster, monkeypatch):
+def test_an_endpoint_that_nobody_serves_is_named(s3, tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    done = mledger("--metadata", "s3://metadata/zookeeper", "snapshot", "export", "here")
+    done = mledger("--metadata", "s3://metadata/zookeeper", "snapshot", "export", tmp_path)
     assert (done.code, len(done.err.splitlines())) == (1, 1), done.err
     assert "s3://metadata/zookeeper cannot be read: NETWORK_CONNECTION: " in done.err
