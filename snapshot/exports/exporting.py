@@ -100,23 +100,29 @@ def export(asked: Asked, to: SnapshotDirectory, progress: Progress = ignore_prog
         MledgerError, OSError: what reading or writing raised; what was finished is kept.
     """
     options = asked.read_options()
-    begun = begin(asked, options, to, _steps_of_shares)
+    begun = begin(asked, options, to, steps_of_shares)
     if isinstance(begun, Exported):
         return begun
     plan, steps = begun.plan, begun.steps
-    share = None if begun.files is None else begun.files.shares[0]
-    assert share is None or isinstance(share, FileShare)
+    shares = shares_of(begun)
     finished = kept_steps(plan, steps)
     resumed, rows, total = len(finished), _rows(finished.values()), len(plan.steps)
-    workers = asked.workers or plan_workers([share_of(step, share) for step in plan.steps])
+    workers = asked.workers or plan_workers([share for _, share in shares])
     progress(resumed, total, rows)
-    left = [(index, share_of(step, share)) for index, step in enumerate(plan.steps) if index not in finished]
+    left = [(index, share) for index, share in shares if index not in finished]
     for index, done in run_steps(options, left, steps.tables, workers, options.rate):
         steps.note(index, done)
         finished[index] = done
         rows += _rows([done])
         progress(len(finished), total, rows)
     return finish(asked, to, plan, steps, finished, resumed)
+
+
+def shares_of(begun: Begun) -> list[tuple[int, Share]]:
+    """The share that each step of an export carries out, where they are `steps_of_shares`."""
+    files = None if begun.files is None else begun.files.shares[0]
+    assert files is None or isinstance(files, FileShare)
+    return [(index, share_of(step, files)) for index, step in enumerate(begun.plan.steps)]
 
 
 def begin(
@@ -158,7 +164,8 @@ def plan_workers(shares: Collection[Share]) -> int:
     return 1 if files + large <= 1 or (not files and large <= SMALL) else min(MOST_WORKERS, os.cpu_count() or 1)
 
 
-def _steps_of_shares(read: TablePlan) -> list[dict[str, Any]]:
+def steps_of_shares(read: TablePlan) -> list[dict[str, Any]]:
+    """A step for each share, those of ledgers first."""
     return [step_of(share) for share in sorted(read.shares, key=lambda share: not isinstance(share, LedgerShare))]
 
 

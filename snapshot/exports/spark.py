@@ -1,12 +1,13 @@
-"""Exports with Spark: each table is read by `format("mledger")` and written by Spark's own writers, a step each.
+"""Exports with Spark, into a directory that every executor reaches at the same path.
 
-The directory has to be one that every executor reaches at the same path.
+Parquet: the shares of one reading for all tables, as `exporting` has them, carried out by Spark's tasks. Delta: each
+table is read by `format("mledger")` and written by Spark's own writers, a step each.
 """
 
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,25 @@ import pyarrow.parquet as pq
 from snapshot.assembling import TABLES
 from snapshot.exports.directory import SnapshotDirectory
 from snapshot.exports.errors import ExportError
-from snapshot.exports.exporting import Asked, Exported, Progress, begin, finish, ignore_progress, kept_steps
+from snapshot.exports.exporting import (
+    PARQUET,
+    Asked,
+    Begun,
+    Exported,
+    Progress,
+    begin,
+    finish,
+    ignore_progress,
+    kept_steps,
+    shares_of,
+    steps_of_shares,
+)
 from snapshot.exports.files import is_data, record_of
 from snapshot.exports.session import check_format, first_line, start_session
+from snapshot.exports.spark_shares import run_with_spark
 from snapshot.exports.steps import Done
-from snapshot.shares import TablePlan
+from snapshot.options import ReadOptions
+from snapshot.shares import LedgerShare, TablePlan
 
 SPARK = "spark"
 FIRST = ("ledgers", "ensembles")
@@ -30,20 +45,42 @@ def export_with_spark(asked: Asked, to: SnapshotDirectory, progress: Progress = 
     """As `exporting.export`, with Spark: the session that is there, or one on this machine."""
     options = asked.read_options()
     check_format(asked.file_format)
-    begun = begin(asked, options, to, _steps_of_tables)
+    in_shares = asked.file_format == PARQUET
+    begun = begin(asked, options, to, steps_of_shares if in_shares else _steps_of_tables)
     if isinstance(begun, Exported):
         return begun
     plan, steps = begun.plan, begun.steps
     finished = kept_steps(plan, steps)
-    resumed, total = len(finished), len(plan.steps)
+    resumed = len(finished)
     session = start_session(asked.file_format)
-    given = _options_at(asked.options, plan.zxid)
-    for index, step in enumerate(plan.steps):
-        if index not in finished:
-            finished[index] = _write(session, given, step["table"], steps.tables, asked.file_format)
-            steps.note(index, finished[index])
-        progress(len(finished), total, sum(file.rows for done in finished.values() for _, file in done))
+
+    def note(index: int, done: Done) -> None:
+        steps.note(index, done)
+        finished[index] = done
+        progress(len(finished), len(plan.steps), sum(file.rows for each in finished.values() for _, file in each))
+
+    if in_shares:
+        _write_shares(session, options, begun, finished, note)
+    else:
+        given = _options_at(asked.options, plan.zxid)
+        for index, step in enumerate(plan.steps):
+            if index not in finished:
+                note(index, _write(session, given, step["table"], steps.tables, asked.file_format))
     return finish(asked, to, plan, steps, finished, resumed)
+
+
+def _write_shares(
+    session: Any, options: ReadOptions, begun: Begun, finished: Collection[int], note: Callable[[int, Done], None]
+) -> None:
+    """All ledgers before what names them: a job each."""
+    left = [each for each in shares_of(begun) if each[0] not in finished]
+    first = [each for each in left if isinstance(each[1], LedgerShare)]
+    at_once = session.sparkContext.defaultParallelism
+    for steps in (first, [each for each in left if each not in first]):
+        if steps:
+            attempt = begun.steps.directory / "attempts" / uuid.uuid4().hex
+            rate = None if options.rate is None else options.rate / min(at_once, len(steps))
+            run_with_spark(session, options, steps, attempt, begun.steps.tables, rate, note)
 
 
 def _steps_of_tables(_: TablePlan) -> list[dict[str, Any]]:
