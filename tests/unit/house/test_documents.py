@@ -20,3 +20,9 @@ def test_links_lead_to_files_of_the_project(document) -> None:
 def test_readme_names_every_document() -> None:
     readme = (ROOT / "README.md").read_text()
     assert [path.name for path in DOCUMENTS if path.name != "README.md" and path.name not in readme] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_tests_and_tools_that_a_document_names_are_there(document) -> None:
+    named = re.findall(r"`((?:tests|tools|bench)/[\w/.-]+)`", document.read_text())
+    assert [path for path in named if not (ROOT / path).exists()] == []
