@@ -23,7 +23,7 @@ VERSIONS = {
 CHOSEN = {VERSIONS[name]: os.environ[name] for name in VERSIONS if os.environ.get(name)}
 TARGET = PROJECT / "target" / "-".join(["other", *CHOSEN.values()]) if CHOSEN else PROJECT / "target"
 LEDGERS_ONLY = "bookkeeper.version" in CHOSEN and "pulsar.version" not in CHOSEN
-MAVEN_TIMEOUT_S = 300
+MAVEN_TIMEOUT_S = 840
 
 
 class OriginalError(Exception):
