@@ -31,8 +31,8 @@ ZOOKEEPER = "zookeeper"
 ROCKSDB = "rocksdb"
 MEMORY = "memory"
 METADATA_PARTS = (ZOOKEEPER, ROCKSDB, MEMORY)
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
 CLOCK_TOLERANCE_S = 2.0  # the start time is reckoned from the boot time, which clock corrections move
 

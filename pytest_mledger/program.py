@@ -51,7 +51,7 @@ class Program:
         """What its processes said on stderr."""
         return self._server.log
 
-    def wait_for(self, line: str, timeout_s: float = 30.0) -> None:
+    def wait_for(self, line: str, timeout_s: float = 90.0) -> None:
         """Return when its present process has printed that line; ClusterFailed when it ends or takes too long."""
         deadline = time.monotonic() + timeout_s
         while True:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-START_TIMEOUT_S = 60.0
-END_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 180.0
+END_TIMEOUT_S = 90.0
 _READ_BYTES = 65536
 
 
