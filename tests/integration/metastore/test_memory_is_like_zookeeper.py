@@ -22,6 +22,8 @@ OPERATIONS = st.one_of(
 )
 STEPS = st.lists(st.one_of(OPERATIONS, st.lists(OPERATIONS, max_size=5), PATHS), max_size=25)
 numbers = itertools.count(1)
+FIXTURES = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+"""Health checks that are no concern: examples share the server, and the machine may be busy."""
 
 
 async def carry_out(store, step):
@@ -62,7 +64,7 @@ async def tree_of(store):
     return tree, owners
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
 @given(STEPS)
 def test_memory_and_zookeeper_tell_the_same_story(metadata_url, steps):
     async def main():
@@ -73,7 +75,7 @@ def test_memory_and_zookeeper_tell_the_same_story(metadata_url, steps):
     run(main())
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=FIXTURES)
 @given(STEPS)
 def test_rocksdb_and_memory_tell_the_same_story_and_a_restart_changes_nothing(rocksdb_thread, tmp_path, steps):
     directory = tmp_path / f"run-{next(numbers)}"
