@@ -55,6 +55,8 @@ def plain(value: Any) -> Value:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A field without a representation says how the record was written, not what it means.
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: plain(item) for name, item in zip(value._fields, value, strict=True)}
     if isinstance(value, tuple | list):
         if value and all(_is_pair(item) for item in value):
             return {key: plain(item) for key, item in value}

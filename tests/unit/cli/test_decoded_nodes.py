@@ -32,6 +32,7 @@ def test_a_ledger():
     kind, value = shown("znodes/cursor-holes-0.json", "/L0106")
     assert kind == "ledger"
     assert (value["state"], value["last_entry"], value["digest_type"]) == ("CLOSED", 4, "CRC32C")
+    assert [set(segment) for segment in value["segments"]] == [{"first_entry", "bookies"}]
 
 
 def test_a_bookie():
