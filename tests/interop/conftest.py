@@ -11,6 +11,8 @@ from tests.support.originals import Original, build, missing_tools
 
 BOOKIES = 4
 
+pytest.register_assert_rewrite("tests.interop.rows_of_bookkeeper_shell")
+
 
 @dataclass(frozen=True)
 class Tree:

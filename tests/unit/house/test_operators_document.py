@@ -10,7 +10,8 @@ from cli.main import command as mledger_command
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "operators-table.md").read_text()
-TESTS = set(re.findall(r"^def (test_\w+)", (ROOT / "tests/interop/test_operators_table.py").read_text(), re.MULTILINE))
+SOURCES = [ROOT / "tests/interop" / name for name in ("test_operators_table.py", "rows_of_bookkeeper_shell.py")]
+TESTS = {name for path in SOURCES for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
 ABOUT_THE_DOCUMENT = {"test_every_command_of_bookkeeper_shell_is_in_the_table"}
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]

@@ -1,0 +1,224 @@
+"""A cursor on real bookies: what is acknowledged, and where its state goes (C1 to C5)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+import mledger
+from bookie.client.client import BookKeeper
+from metastore.codec import decode_managed_cursor_info
+from metastore.paths import cursor_path
+from metastore.url import open_store
+from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted
+from tests.support.aio import run
+from tests.support.topics import KEEP, Events, assert_nothing_orphaned, fill
+
+
+async def znode(cluster, cursor, opened):
+    path = cursor_path(opened.name, cursor.name)
+    return decode_managed_cursor_info((await cluster.metadata.get(path)).data, path).value
+
+
+def test_a_new_cursor_has_its_place_in_its_record_and_no_ledger(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            early = await opened.open_cursor("early")
+            late = await opened.open_cursor("late", initial="latest", cursor_properties={"who": "me"})
+            assert (early.backlog, late.backlog) == (5, 0)
+            record = await znode(cluster, late, opened)
+            assert (record.cursors_ledger_id, record.mark_delete) == (-1, positions[-1])
+            assert record.cursor_properties == (("who", "me"),)
+            assert late.status is mledger.CursorStatus.NO_LEDGER
+
+    run(main())
+
+
+def test_the_first_acknowledgement_makes_a_cursor_ledger(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge([positions[0], positions[2]])
+            record = await znode(cluster, cursor, opened)
+            assert record.cursors_ledger_id == cursor.cursor_ledger >= 0
+            assert cursor.status is mledger.CursorStatus.OPEN
+            assert (cursor.mark_delete, cursor.backlog) == (positions[0], 3)
+            assert cursor.individually_deleted == f"[({positions[1]}..{positions[2]}]]"
+
+    run(main())
+
+
+def test_many_acknowledgements_are_few_entries_of_the_cursor_ledger(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=replace(KEEP, max_entries_per_ledger=1000)) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 500)
+            cursor = await opened.open_cursor("sub")
+            await asyncio.gather(*(cursor.acknowledge([position]) for position in positions))
+            async with await open_store(topic_url) as store:
+                other = BookKeeper(store)
+                entries = (await other.peek(cursor.cursor_ledger)).last_entry + 1
+                await other.close()
+            assert entries <= 3
+            assert (cursor.durable_mark_delete, cursor.backlog) == (positions[-1], 0)
+
+    run(main())
+
+
+def test_a_throttled_acknowledgement_waits_and_flush_does_not(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=replace(KEEP, throttle_mark_delete=0.001)) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:1])
+            later = cursor.acknowledge(positions[1:2])
+            await asyncio.sleep(0.05)
+            assert not later.done()
+            await cursor.flush()
+            assert later.done()
+            assert cursor.durable_mark_delete == positions[1]
+
+    run(main())
+
+
+def test_a_cursor_ledger_is_switched_at_its_entry_limit_and_the_old_one_deleted(topic_url, topic):
+    async def main():
+        events = Events()
+        config = replace(KEEP, metadata_max_entries_per_ledger=3)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            positions = await fill(opened, 8)
+            cursor = await opened.open_cursor("sub")
+            for position in positions:
+                await cursor.acknowledge([position])
+            switches = events.of(CursorLedgerSwitched)
+            assert len(switches) == 3
+            assert switches[-1].new_ledger_id == cursor.cursor_ledger
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            assert (await again.open_cursor("sub")).mark_delete >= positions[-1]
+            await again.initialized()
+            name = again.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_fenced_cursor_ledger_is_replaced(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:1])
+            first = cursor.cursor_ledger
+            async with await open_store(topic_url) as store:
+                other = BookKeeper(store)
+                await other.open_ledger(first)
+                await other.close()
+            await cursor.acknowledge(positions[1:2])
+            assert cursor.cursor_ledger > first
+            assert cursor.durable_mark_delete == positions[1]
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_clean_close_keeps_few_holes_in_the_record(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge_cumulative(positions[1], {"x": 7})
+            await cursor.acknowledge([positions[3], positions[5]])
+            holes = cursor.holes
+            await opened.close()
+            record = await znode(cluster, cursor, opened)
+            assert (record.cursors_ledger_id, record.mark_delete) == (-1, positions[1])
+            assert list(record.ranges) == holes
+            assert record.properties == (("x", 7),)
+            again = await cluster.open_topic(topic)
+            found = await again.open_cursor("sub")
+            assert (found.mark_delete, found.holes, found.backlog) == (positions[1], holes, 5)
+            assert found.properties == {"x": 7}
+            await again.initialized()
+            name = again.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["holes", "batch indexes"])
+def test_a_clean_close_keeps_what_does_not_fit_the_record_in_a_closed_cursor_ledger(topic_url, topic, what):
+    async def main():
+        config = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=2)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            if what == "holes":
+                await cursor.acknowledge([positions[1], positions[3], positions[5]])
+            else:
+                await cursor.acknowledge_batch(positions[4], [0b0110])
+            holes, words = cursor.holes, cursor.batch_deleted(positions[4])
+            await opened.close()
+            assert (await znode(cluster, cursor, opened)).cursors_ledger_id == cursor.cursor_ledger >= 0
+            again = await cluster.open_topic(topic)
+            found = await again.open_cursor("sub")
+            assert (found.holes, found.batch_deleted(positions[4])) == (holes, words)
+            await again.initialized()
+            name = again.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_state_too_large_for_an_entry_is_an_error_and_stays_in_memory(topic_url, topic):
+    async def main():
+        events = Events()
+        config = replace(KEEP, max_entries_per_ledger=10_000, max_message_size=300)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            positions = await fill(opened, 4000)
+            cursor = await opened.open_cursor("sub")
+            with pytest.raises(mledger.AckStateTooLarge, match="sub"):
+                await cursor.acknowledge(positions[1::2])
+            assert len(cursor.holes) == 2000
+            assert cursor.durable_mark_delete < positions[0]
+            assert events.of(CursorStateNotPersisted)
+            await cursor.acknowledge(positions[0::2])
+            assert cursor.durable_mark_delete == positions[-1]
+
+    run(main())
+
+
+def test_without_bookies_the_state_goes_to_the_record(bookies, topic):
+    bookies.start(3)
+
+    async def main():
+        async with mledger.open_cluster(bookies.metadata_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:1])
+            for number in range(2):
+                bookies.kill(number)
+            await cursor.acknowledge([positions[1], positions[3]])
+            record = await znode(cluster, cursor, opened)
+            assert (record.cursors_ledger_id, record.mark_delete) == (-1, positions[1])
+            assert len(record.ranges) == 1
+            for number in range(2):
+                bookies.restart(number)
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            found = await again.open_cursor("sub")
+            assert (found.mark_delete, found.holes, found.backlog) == (positions[1], cursor.holes, 2)
+
+    run(main())
