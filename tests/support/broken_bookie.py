@@ -3,6 +3,7 @@
 With `held-sync` the disk stands still for as long as there is a file of the name in HOLD_VARIABLE.
 """
 
+import asyncio
 import errno
 import os
 import sys
@@ -15,14 +16,14 @@ HOLD_VARIABLE = "HOLD_SYNCS"
 
 
 def answer_one_turn_early() -> None:
-    """Answer a turn when the one before it is done."""
+    """Answer a turn when the one before it is done; it is written once the answers have left."""
     submit = turn.JournalThread.submit
 
     def answer_and_submit(self, sequence, started):
         for client, parts in started.answers.items():
             client.send(parts)
         started.answers = {}
-        submit(self, sequence, started)
+        asyncio.get_running_loop().call_later(0.001, submit, self, sequence, started)
 
     turn.JournalThread.submit = answer_and_submit
 
