@@ -7,7 +7,18 @@ carried out or none, so that evidence for the whole is asked of every one of the
 from collections.abc import Sequence
 
 from metastore.errors import BadVersion, NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
-from metastore.store import Check, Create, Delete, MetadataStore, Node, Operation, Put, Result, SessionState
+from metastore.store import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    Operation,
+    Put,
+    Result,
+    SessionState,
+)
 
 ATTEMPTS = 3
 """How often a write is sent that was found not to have been carried out."""
@@ -52,6 +63,28 @@ async def multi_own(store: MetadataStore, operations: Sequence[Operation]) -> li
             if attempt == ATTEMPTS:
                 raise
     raise AssertionError("the last attempt returned or raised")
+
+
+async def changed_since(store: MetadataStore, path: str, version: int) -> Node | None:
+    """The node, if it is not at `version` any more; None while it is. NodeNotFound.
+
+    For writes whose answer was lost: after it, a plain read may be answered by a server that has not heard of the write
+    yet. A check is carried out behind all writes before it, wherever those were sent.
+    """
+    try:
+        await store.multi([Check(path, version)])
+    except BadVersion:
+        return await store.get(path)
+    return None
+
+
+async def is_there(store: MetadataStore, path: str) -> bool:
+    """Whether there is a node at `path`, seen as `changed_since` sees it."""
+    try:
+        await store.multi([Check(path, ANY_VERSION)])
+    except NodeNotFound:
+        return False
+    return True
 
 
 async def _send(store: MetadataStore, operations: Sequence[Operation]) -> list[Result]:

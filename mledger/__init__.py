@@ -31,11 +31,12 @@ from mledger.errors import (
     TopicTerminated,
 )
 from mledger.inspect import CursorInspection, Inspector, TopicInspection
-from mledger.managed_ledger import ManagedLedger, TopicState
+from mledger.managed_ledger import ManagedLedger
 from mledger.metrics_options import MetricsOptions
 from mledger.open_ledger import AppendedRange
 from mledger.reading import Entry
 from mledger.settings import OwnerSettings, read_owner_settings
+from mledger.topic_state import TopicState
 from mledger.trim import TrimPlan
 
 __all__ = [

@@ -25,12 +25,13 @@ from mledger.errors import TopicExists
 from mledger.events import Event, EventSink, ignore_events
 from mledger.inspect import Inspector
 from mledger.ledger_factory import StepHook, ignore_steps
-from mledger.managed_ledger import ManagedLedger, TopicState
+from mledger.managed_ledger import ManagedLedger
 from mledger.metrics_options import MetricsOptions
 from mledger.opening import open_managed_ledger, wall_clock_ms
 from mledger.ownership import check_owner
 from mledger.partitions import no_such_topic
 from mledger.services import Services
+from mledger.topic_state import TopicState
 
 SESSION_TIMEOUT_S = 10.0
 TOPICS_AT_ONCE = 300  # opened, or closed

@@ -13,6 +13,7 @@ from typing import Any
 
 from metastore.codec import decode_managed_cursor_info
 from metastore.errors import InvalidName, MledgerError, NodeNotFound
+from metastore.own_writes import is_there
 from metastore.paths import decode_name
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
@@ -246,7 +247,7 @@ class CursorSet:
             return False
         cursor = self.open.get(name)
         path = self._found[name].path if cursor is None else cursor.path
-        gone = await self._context.store.exists(path) is None
+        gone = not await is_there(self._context.store, path)
         self._deleted_perhaps.discard(name)
         if gone:
             ledger_id = self._ledger_of(self._found[name]) if cursor is None else cursor.cursor_ledger

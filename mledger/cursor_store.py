@@ -17,6 +17,7 @@ from bookie.client.writer import LedgerWriter
 from bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from metastore.codec import encode_managed_cursor_info, encode_position_info
 from metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
+from metastore.own_writes import changed_since
 from metastore.paths import cursor_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo
@@ -279,16 +280,16 @@ class CursorStore:
         if attempt is None:
             return
         try:
-            node = await self._context.store.get(self.path)
+            node = await changed_since(self._context.store, self.path, self._version)
         except NodeNotFound:
             raise self._context.record.fence(f"the record of cursor {self.name} was deleted") from None
-        if node.version == self._version + 1 and node.data == attempt.data:
-            self._uncertain = None
-            await self._adopt(attempt.znode, attempt.writer)
-        elif node.version == self._version:
+        if node is None:
             self._uncertain = None
             if attempt.writer is not None and attempt.writer is not self._writer:
                 await self._discard(attempt.writer)
+        elif node.version == self._version + 1 and node.data == attempt.data:
+            self._uncertain = None
+            await self._adopt(attempt.znode, attempt.writer)
         else:
             raise self._context.record.fence(f"the record of cursor {self.name} was written by another owner")
 

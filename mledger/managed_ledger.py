@@ -5,58 +5,29 @@ the topic's record, whose version is the fence: who loses it stops, and so do it
 """
 
 import asyncio
-import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from bookie.client.writer import LedgerWriter
 from metastore.errors import MetadataError, MledgerError
 from metastore.position import Position
 from metastore.records import LedgerInfo, ManagedLedgerInfo
 from mledger.appending import Appender
 from mledger.background import Background, log
-from mledger.config import ManagedLedgerConfig
 from mledger.cursor import Cursor
 from mledger.cursor_recovery import Start
 from mledger.cursor_set import CursorSet
 from mledger.cursor_store import CursorContext
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
-from mledger.events import Closed, Event, EventSink, Fenced, Initialized, LedgerClosed, Terminated
-from mledger.ledger_factory import LedgerFactory
+from mledger.events import Closed, Event, Fenced, Initialized, LedgerClosed, Terminated
 from mledger.ledger_list import LedgerList
 from mledger.open_ledger import Appended, OpenLedger
-from mledger.ownership import Ownership
 from mledger.reading import Entry, EntryReader
 from mledger.replaying import Claimant
-from mledger.services import Services
 from mledger.topic_ledgers import ListListener, TopicLedgers
-from mledger.topic_record import RecordChange, TopicRecord
+from mledger.topic_record import RecordChange
+from mledger.topic_state import OpenedTopic, TopicState
 from mledger.trim import TrimPlan, next_ledger_if_consumed
 from mledger.trimming import Trimmer
-
-
-class TopicState(enum.Enum):
-    """What a topic can do."""
-
-    OPEN = "open"
-    TERMINATED = "terminated"
-    FENCED = "fenced"
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedTopic:
-    """What opening leads to; `writer` is None for a terminated topic, `dropped` are ledgers to delete."""
-
-    services: Services
-    record: TopicRecord
-    factory: LedgerFactory
-    ownership: Ownership
-    config: ManagedLedgerConfig
-    ledgers: LedgerList
-    writer: LedgerWriter | None
-    dropped: tuple[int, ...]
-    emit: EventSink
 
 
 class ManagedLedger:

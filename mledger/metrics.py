@@ -16,8 +16,9 @@ from metastore.service.exposition import Families, expose
 from metastore.service.http import Answer, Asked, HttpServer, Route
 from metastore.store import SessionState
 from mledger.counters import NamespaceCounters, namespace_of
-from mledger.managed_ledger import ManagedLedger, TopicState
+from mledger.managed_ledger import ManagedLedger
 from mledger.metrics_options import MetricsOptions
+from mledger.topic_state import TopicState
 
 if TYPE_CHECKING:
     from mledger.cluster import Cluster

@@ -13,10 +13,11 @@ from mledger.errors import ManagedLedgerFenced
 from mledger.events import EventSink, LedgerCreated, LedgerMissing, LedgerRecovered, Opening, ignore_events
 from mledger.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
-from mledger.managed_ledger import ManagedLedger, OpenedTopic
+from mledger.managed_ledger import ManagedLedger
 from mledger.ownership import Ownership
 from mledger.services import Services
 from mledger.topic_record import RecordChange, TopicRecord
+from mledger.topic_state import OpenedTopic
 
 ATTEMPTS = 4
 

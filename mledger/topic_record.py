@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from metastore.errors import BadVersion, NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
+from metastore.own_writes import changed_since
 from metastore.paths import managed_ledger_path
 from metastore.records import ManagedLedgerInfo
 from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put
@@ -210,13 +211,15 @@ class TopicRecord:
             return
         info, data = self._uncertain
         try:
-            node = await self._store.get(self.path)
+            node = await changed_since(self._store, self.path, self.version)
         except NodeNotFound:
             raise self.fence("its record was deleted") from None
-        if node.version not in (self.version, self.version + 1) or (node.version > self.version and node.data != data):
-            raise self.fence("its record was written by another owner")
-        self._uncertain = None
-        if node.version > self.version:
+        if node is None:
+            self._uncertain = None
+        elif node.version == self.version + 1 and node.data == data:
+            self._uncertain = None
             self.info, self.version = info, node.version
             for listener in self._settled:
                 listener()
+        else:
+            raise self.fence("its record was written by another owner")
