@@ -34,8 +34,8 @@ def test_the_transcript_prints_what_it_says(tmp_path) -> None:
 
 
 def test_the_python_example_runs(url) -> None:
-    example = block("python").replace("zk://127.0.0.1:2181", url)
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    example = block("python")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "MLEDGER_METADATA": url}
     done = subprocess.run(
         [sys.executable, "-c", example], env=environment, capture_output=True, text=True, timeout=HANG_S, check=True
     )
