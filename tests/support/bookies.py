@@ -236,11 +236,17 @@ def bookies(cluster_url, tmp_path):
 
 @contextmanager
 def shared_cluster(url: str, directory: Path) -> Iterator[BookieProcesses]:
-    """A cluster initialised at `url` with four bookies, not to be killed by who shares them."""
+    """A cluster initialised at `url` with four bookies, not to be killed by who shares them.
+
+    BookieFailed, with its log, if one has ended nevertheless.
+    """
     initialize_cluster(url)
     processes = BookieProcesses(url, directory)
-    processes.start(4)
     try:
+        shared = processes.start(4)
         yield processes
+        for bookie in shared:
+            if not bookie.running:
+                raise BookieFailed(bookie.wait(), bookie.log()[-4000:])
     finally:
         processes.close()

@@ -2,17 +2,12 @@
 
 import pytest
 
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies import shared_cluster
 
 
 @pytest.fixture(scope="module")
 def cluster(shared_zookeeper, _new_chroot, tmp_path_factory):
     """Four bookies that run throughout; not to be stopped."""
     url = shared_zookeeper.url + _new_chroot()
-    initialize_cluster(url)
-    processes = BookieProcesses(url, tmp_path_factory.mktemp("cluster"))
-    try:
-        processes.start(4)
+    with shared_cluster(url, tmp_path_factory.mktemp("cluster")) as processes:
         yield processes
-    finally:
-        processes.close()
