@@ -108,6 +108,7 @@ class Cluster:
         self._config = config
         self._session_timeout = session_timeout
         self._open: dict[str, ManagedLedger] = {}
+        self._opening: set[str] = set()
         self._lasting = False
         self.metrics_port: int | None = None
         """Where `metrics` of `open_cluster` are served."""
@@ -152,6 +153,8 @@ class Cluster:
             raise TopicExists(f"{topic} exists already: open it") from None
         try:
             return await self._open_now(topic, config, events, on_step)
+        except TopicExists:  # another call of this program opens it
+            raise
         except BaseException:
             with contextlib.suppress(MetadataError):  # a topic without a ledger is not left behind
                 await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
@@ -180,10 +183,8 @@ class Cluster:
                 raise await no_such_topic(self._store, topic)
             with contextlib.suppress(TopicExists):
                 return await self.create_topic(name, config=config, events=events, on_step=on_step)
-        already = self._open.get(topic.managed_ledger_name)
-        if already is not None:
-            if already.state in (TopicState.OPEN, TopicState.TERMINATED):
-                raise TopicExists(f"{topic} is open here already: use that one, or close it first")
+        self._check_not_open(topic)
+        if already := self._open.get(topic.managed_ledger_name):
             await already.close()
         await check_owner(
             self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
@@ -265,10 +266,29 @@ class Cluster:
         if errors:
             raise errors[0]
 
+    def _check_not_open(self, topic: TopicName) -> None:
+        name = topic.managed_ledger_name
+        if name in self._opening:
+            raise TopicExists(f"{topic} is being opened here already: wait for that")
+        already = self._open.get(name)
+        if already is not None and already.state in (TopicState.OPEN, TopicState.TERMINATED):
+            raise TopicExists(f"{topic} is open here already: use that one, or close it first")
+
     async def _open_now(
         self, topic: TopicName, config: ManagedLedgerConfig | None, events: EventSink, on_step: StepHook
     ) -> ManagedLedger:
-        counters = self.counters.of(topic.managed_ledger_name)
+        name = topic.managed_ledger_name
+        self._check_not_open(topic)  # nor opened meanwhile
+        self._opening.add(name)
+        try:
+            return await self._open_alone(name, config, events, on_step)
+        finally:
+            self._opening.discard(name)
+
+    async def _open_alone(
+        self, name: str, config: ManagedLedgerConfig | None, events: EventSink, on_step: StepHook
+    ) -> ManagedLedger:
+        counters = self.counters.of(name)
 
         def tell(event: Event) -> None:
             counters.saw(event)
@@ -277,7 +297,7 @@ class Cluster:
         began = time.perf_counter()
         try:
             managed_ledger = await open_managed_ledger(
-                self._services, topic.managed_ledger_name, config or self._config, emit=tell, on_step=on_step
+                self._services, name, config or self._config, emit=tell, on_step=on_step
             )
         except MledgerError:
             counters.opens_failed += 1

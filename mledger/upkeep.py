@@ -72,8 +72,17 @@ class Upkeep:
                 heapq.heappop(self._heap)
                 alarm.due_ms = None
                 rang += 1
-                alarm.ring()
+                self._ring(alarm)
         return rang
+
+    @staticmethod
+    def _ring(alarm: Alarm) -> None:
+        """Begin one topic's work; an error of it does not keep the others from theirs."""
+        try:
+            alarm.ring()
+        except Exception as error:
+            loop = asyncio.get_running_loop()
+            loop.call_exception_handler({"message": "what was due by the clock did not begin", "exception": error})
 
     def stop(self) -> None:
         """Ring nothing any more."""

@@ -55,14 +55,16 @@ class EndReader:
             else:
                 asked[connection.read(self.ledger_id, LAST_ENTRY, flags, self._key)] = index
         waiting = set(asked)
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for answer in done:
-                self._note(found, asked[answer], ensemble[asked[answer]], answer)
-            if not wait_for_all and covered(found.answers, metadata.write_quorum, metadata.ack_quorum):
-                break
-        for answer in waiting:
-            answer.cancel()
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for answer in done:
+                    self._note(found, asked[answer], ensemble[asked[answer]], answer)
+                if not wait_for_all and covered(found.answers, metadata.write_quorum, metadata.ack_quorum):
+                    break
+        finally:
+            for answer in asked:
+                answer.cancel()
         return found
 
     async def entry(self, metadata: LedgerMetadata, entry: int) -> tuple[Finding, StoredEntry | None, list[str]]:

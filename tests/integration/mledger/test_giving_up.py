@@ -199,3 +199,18 @@ def test_an_opening_given_up_at_whatever_point_leaves_no_owner_behind(topic_url,
         await assert_nothing_orphaned(topic_url, name)
 
     run(main())
+
+
+def test_a_topic_that_is_opened_twice_at_once_is_opened_once(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            await (await cluster.create_topic(topic)).close()
+            outcomes = await asyncio.gather(*(cluster.open_topic(topic) for _ in range(3)), return_exceptions=True)
+            (opened,) = [each for each in outcomes if isinstance(each, mledger.ManagedLedger)]
+            assert [type(each) for each in outcomes if each is not opened] == [mledger.TopicExists] * 2
+            await fill(opened, 9)
+            await opened.roll_over()
+            assert opened.state is mledger.TopicState.OPEN
+            assert cluster.opened == {opened.name: opened}
+
+    run(main())

@@ -125,3 +125,19 @@ def test_only_the_last_setting_of_each_alarm_counts(settings, until):
         upkeep.stop()
 
     run(main())
+
+
+@with_upkeep
+async def test_an_alarm_that_fails_does_not_keep_the_others_from_ringing(clock, upkeep, rung):
+    troubles = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context["exception"]))
+    failure = ValueError("this topic is broken")
+
+    def fail():
+        raise failure
+
+    upkeep.alarm(fail).set(clock.ms + 10)
+    upkeep.alarm(lambda: rung.append("other")).set(clock.ms + 20)
+    clock.ms += 30
+    assert upkeep.run_due() == 2
+    assert (rung, troubles) == (["other"], [failure])
