@@ -189,7 +189,7 @@ class ZooKeeperServer:
         runtime: ZooKeeperRuntime | None = None,
         settings: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
-        timeout: float = 60.0,
+        timeout: float = 180.0,
         outlives_us: bool = False,
     ) -> "ZooKeeperServer":
         """Start a server on `data_dir` (made if missing) and return when it serves.

@@ -11,7 +11,7 @@ from bookie import wire
 from bookie.errors import BookieUnavailable
 from bookie.pb import BookkeeperProtocol_pb2 as pb
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 15.0
 _LARGEST_ANSWER = 64 << 10
 
 

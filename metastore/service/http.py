@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 log = logging.getLogger(__name__)
 
-REQUEST_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 30.0
 MOST_CONNECTIONS = 32
 _LARGEST_HEAD = 16 << 10
 _TEXT = "text/plain; charset=utf-8"
