@@ -2,7 +2,7 @@
 
 from bookie.client.client import BookKeeper
 from bookie.client.writer import LedgerWriter
-from metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound, StoreUnavailable
+from metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound
 from metastore.own_writes import multi_own
 from metastore.paths import LEDGERS, cursor_name_from_path, ledger_path
 from metastore.store import MetadataReader, MetadataStore
@@ -56,6 +56,7 @@ async def undo(
         if each.managed_ledger
     }
     written: list[tuple[Restoration, LedgerWriter]] = []
+    sent = False
     try:
         for each in plan.changes:
             if each.cursor_ledger is not None:
@@ -65,10 +66,11 @@ async def undo(
                 await writer.append([each.cursor_ledger.state])
                 await writer.close()
         on_step("undo")
+        sent = True
         await multi_own(store, plan.operations({each.path: writer.ledger_id for each, writer in written}))
-    except StoreUnavailable:
-        raise  # the multi may have been carried out: a record of each ledger tells the next opening what to do
     except BaseException as error:
+        if sent and not isinstance(error, CONFLICTS):
+            raise  # the multi may have been carried out: a record of each ledger tells the next opening what to do
         for each, writer in written:
             await factories[each.managed_ledger].discard(writer)
         if isinstance(error, CONFLICTS):

@@ -5,8 +5,13 @@ import asyncio
 import pytest
 
 import mledger
-from metastore.codec import decode_managed_cursor_info
+from bookie.client import BookKeeper
+from metastore.codec import decode_managed_cursor_info, encode_position_info
 from metastore.paths import cursor_path, managed_ledger_path
+from metastore.records import BatchDeletion, ManagedCursorInfo, PositionInfo
+from metastore.url import open_store
+from mledger.undo import Action, CursorLedger, Restoration, UndoPlan
+from mledger.undoing import undo
 from tests.support.aio import run
 from tests.support.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, everything, fill, payloads
@@ -118,6 +123,31 @@ def test_a_cursor_whose_deletion_was_given_up_can_be_deleted_again(held, topic):
             again = await opened.open_cursor("sub")
             assert again.backlog == 9
             name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
+def test_an_undoing_cut_off_keeps_the_cursor_ledger_that_a_record_names_again(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.direct_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            await opened.open_cursor("sub")
+            name, path = opened.name, cursor_path(opened.name, "sub")
+        left = BatchDeletion(positions[4], (0b10,))
+        state = encode_position_info(PositionInfo(positions[1], batch_deletions=(left,)))
+        async with await open_store(held.url) as store:
+            version = (await store.get(path)).version
+            named = CursorLedger(ManagedCursorInfo(mark_delete=positions[1]), state)
+            change = Restoration(path, Action.SET, version=version, cursor_ledger=named, managed_ledger=name)
+            bookkeeper = BookKeeper(store)
+            undoing = undo(UndoPlan((change,), ()), store, bookkeeper, KEEP, held.on_step)
+            await held.carried_out_unheard(undoing, path, "undo")
+            await bookkeeper.close()
+        async with mledger.open_cluster(held.direct_url, config=KEEP) as cluster:
+            cursor = await (await cluster.open_topic(topic)).open_cursor("sub")
+            assert (cursor.mark_delete, cursor.batch_deleted(positions[4])) == (positions[1], (0b10,))
         await assert_nothing_orphaned(held.direct_url, name)
 
     run(main())
