@@ -4,12 +4,12 @@ import fcntl
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from metastore.launcher import free_port
 from snapshot.exports.errors import ExportError
 from snapshot.exports.place import place_at
 from tests.support.exports import wait_for
@@ -60,9 +60,7 @@ def hdfs(tmp_path_factory):
     if missing := [tool for tool in ("java", "mvn") if shutil.which(tool) is None]:
         pytest.skip(f"HDFS needs {', '.join(missing)}: install maven and a Java of 17 or later")
     directory = tmp_path_factory.mktemp("hdfs")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     properties = "".join(
         f"<property><name>{name}</name><value>{value}</value></property>"
         for name, value in settings(directory, port).items()

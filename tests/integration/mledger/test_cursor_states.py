@@ -7,6 +7,7 @@ import pytest
 
 import mledger
 from bookie.client.client import BookKeeper
+from bookie.errors import RecoveryUndecided
 from metastore.codec import decode_managed_cursor_info
 from metastore.paths import cursor_path
 from metastore.url import open_store
@@ -217,8 +218,15 @@ def test_without_bookies_the_state_goes_to_the_record(bookies, topic):
             for number in range(2):
                 bookies.restart(number)
             await opened.abandon()
-            again = await cluster.open_topic(topic)
+            again = await opened_in_the_end(cluster)
             found = await again.open_cursor("sub")
             assert (found.mark_delete, found.holes, found.backlog) == (positions[1], cursor.holes, 2)
+
+    async def opened_in_the_end(cluster):
+        while True:  # the client may take a restarted bookie for dead for a moment
+            try:
+                return await cluster.open_topic(topic)
+            except RecoveryUndecided:
+                await asyncio.sleep(0.05)
 
     run(main())

@@ -9,9 +9,8 @@ import psutil
 import pytest
 
 from metastore.service.children import start_child
+from tests.support.aio import HANG_S
 from tests.support.bookies import ROOT
-
-DEADLINE_S = 60.0
 
 FROM_A_THREAD = """
 import subprocess, sys, threading
@@ -37,7 +36,7 @@ sys.stdin.readline()
 
 def ends(process):
     """Wait until the process has ended, whether anybody has taken note of that or not."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         try:
             if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
