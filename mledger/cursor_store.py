@@ -251,7 +251,8 @@ class CursorStore:
             await self._context.record.guarded(Put(self.path, data, self._version), operations)
         except ManagedLedgerFenced:
             if writer is not self._writer and writer is not None:
-                await self._discard(writer)
+                # with the session lost the record may name it by now, and ledgers may have a session of their own
+                await (writer.abandon() if self._context.record.session_ended else self._discard(writer))
             raise
         except BaseException as error:  # a caller that gives up does not take back what was sent
             if isinstance(error, StoreUnavailable):

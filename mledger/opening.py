@@ -87,13 +87,11 @@ async def _take_over(
     factory.on_step("list ledger")
     try:
         await record.update(lambda _: RecordChange(plan.info(new_id), tuple(also)))
-    except ManagedLedgerFenced:
-        if writer is not None:
+    except BaseException as error:
+        if writer is not None and isinstance(error, ManagedLedgerFenced) and not record.session_ended:
             with contextlib.suppress(BookieError, MetadataError):
                 await factory.discard(writer)
-        raise
-    except BaseException:  # it may be listed: the next open finds out
-        if writer is not None:
+        elif writer is not None:  # it may be listed: the next open finds out
             await writer.abandon()
         raise
     if writer is not None:

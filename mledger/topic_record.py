@@ -107,6 +107,8 @@ class TopicRecord:
         self.info = info
         self.version = version
         self.fenced: ManagedLedgerFenced | None = None
+        self.session_ended = False
+        """Whether that fenced it: what became of the write under way then is not known."""
 
     @classmethod
     async def read(
@@ -139,6 +141,7 @@ class TopicRecord:
 
     def end_session(self) -> ManagedLedgerFenced:
         """Stop for good: with the session the owner node is gone, and any other may own the topic by now."""
+        self.session_ended = True
         return self.fence("its session with the metadata store has ended")
 
     def check(self) -> None:

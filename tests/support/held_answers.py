@@ -31,6 +31,18 @@ class HeldAnswers:
         async with await open_store(self.direct_url) as store:
             yield store
 
+    async def lose_session(self, ephemeral: str) -> None:
+        """Cut the link until the session that owns the node `ephemeral` has expired."""
+        async with self.direct() as store:
+            self._proxy.set(Link.CUT)
+            while await store.exists(ephemeral) is not None:
+                await asyncio.sleep(0.05)
+            self._proxy.set(Link.GOOD)
+
+    def hold(self, step: str) -> None:
+        """Hold answers from `step` on."""
+        self._step = step
+
     async def carried_out_unheard(self, work: Coroutine[Any, Any, Any], path: str, step: str = "") -> None:
         """Run `work` until it has changed the node at `path`, and cancel it before it hears of it.
 

@@ -7,7 +7,7 @@ import pytest
 import mledger
 from bookie.client import BookKeeper
 from metastore.codec import decode_managed_cursor_info, encode_position_info
-from metastore.paths import cursor_path, managed_ledger_path
+from metastore.paths import cursor_path, managed_ledger_path, owner_path
 from metastore.records import BatchDeletion, ManagedCursorInfo, PositionInfo
 from metastore.url import open_store
 from mledger.undo import Action, CursorLedger, Restoration, UndoPlan
@@ -149,5 +149,25 @@ def test_an_undoing_cut_off_keeps_the_cursor_ledger_that_a_record_names_again(he
             cursor = await (await cluster.open_topic(topic)).open_cursor("sub")
             assert (cursor.mark_delete, cursor.batch_deleted(positions[4])) == (positions[1], (0b10,))
         await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
+def test_a_session_lost_while_a_cursor_ledger_is_named_deletes_nothing_in_the_ledgers_own_store(held, topic):
+    async def main():
+        async with mledger.open_cluster(f"{held.url}?ledgers={held.direct_url}/ledgers", config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, on_step=held.on_step)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            async with held.direct() as store, store.watch(cursor.path) as changes:
+                held.hold("write cursor record")
+                acknowledged = cursor.acknowledge_batch(positions[4], (0b10,))
+                await anext(changes)  # carried out, and nobody was told
+            await held.lose_session(owner_path(opened.name))
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await acknowledged
+        async with mledger.open_cluster(held.direct_url, config=KEEP) as cluster:
+            again = await cluster.open_topic(topic)
+            assert (await again.open_cursor("sub")).batch_deleted(positions[4]) == (0b10,)
 
     run(main())
