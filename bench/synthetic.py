@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 
 from google.protobuf import text_format
 
@@ -30,6 +30,9 @@ NAMESPACES_A_TENANT = 10
 TOPICS_A_NAMESPACE = 500
 COMPRESSIONS = ("LZ4", "ZLIB", "ZSTD", "SNAPPY")
 DAMAGED = b"\xff\x01 no record"
+DAMAGED_EVERY, DAMAGED_FIRST = 5000, 7
+"""Which records of each kind do not decode: the eighth, and one of so many."""
+
 SCHEMA = b"\x0a\x24\x0a\x22\x08\x00\x12\x08\x08\x91\x4e\x10\x00\x18\x00"
 
 
@@ -138,6 +141,10 @@ def _bookies() -> Iterator[tuple[int, str]]:
         yield index, f"10.0.{index // 10}.{index % 10}:3181"
 
 
+def _damaged(number: int) -> bool:
+    return number % DAMAGED_EVERY == DAMAGED_FIRST
+
+
 def _folders(paths: Iterable[str], seen: set[str]) -> Iterator[Made]:
     """Nodes without data for what is above these paths and was not yet there."""
     for path in paths:
@@ -153,14 +160,15 @@ def _admin(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
     yield Made("/admin")
     yield Made("/admin/partitioned-topics")
     seen = {"/admin", "/admin/partitioned-topics"}
+    numbers = count()
     for topic in topics:
         base, found, _ = topic.name.rpartition("-partition-")
         path = f"/admin/partitioned-topics/{topic.namespace}/persistent/{encode_name(base)}"
         if found and path not in seen:
             seen.add(path)
             yield from _folders([path], seen)
-            damaged = chance.random() < 0.002
-            yield Made(path, b"{" if damaged else b'{"partitions":100,"deleted":false}', chance.randrange(3))
+            record = b"{" if _damaged(next(numbers)) else b'{"partitions":100,"deleted":false}'
+            yield Made(path, record, chance.randrange(3))
     yield Made("/admin/policies")
     seen.add("/admin/policies")
     for namespace, _ in groupby(topics, lambda topic: topic.namespace):
@@ -203,9 +211,10 @@ def _ledgers(topics: list[_Topic], bookies: list[str], chance: random.Random) ->
     owned = [(ledger, topic, None, ledger == topic.ledgers[-1]) for topic in topics for ledger in topic.ledgers]
     owned += [(ledger, topic, cursor, True) for topic in topics for cursor, ledger in topic.cursors if ledger != -1]
     seen = {"/ledgers"}
-    for path, (ledger, topic, cursor, last) in sorted((ledger_path(each[0]), each) for each in owned):
+    in_order = sorted((ledger_path(each[0]), each) for each in owned)
+    for number, (path, (ledger, topic, cursor, last)) in enumerate(in_order):
         yield from _folders([path], seen)
-        if chance.random() < 0.0002:
+        if _damaged(number):
             yield Made(path, DAMAGED)
             continue
         metadata = _metadata(ledger, topic, cursor, last, bookies, chance)
@@ -246,18 +255,18 @@ def _metadata(
 def _managed_ledgers(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
     yield Made("/managed-ledgers")
     seen = {"/managed-ledgers"}
-    for topic in topics:
+    cursors = count()
+    for number, topic in enumerate(topics):
         path = f"/managed-ledgers/{topic.managed_ledger}"
         yield from _folders([path], seen)
-        yield Made(path, _topic_record(topic, chance), len(topic.ledgers))
+        yield Made(path, DAMAGED if _damaged(number) else _topic_record(topic, chance), len(topic.ledgers))
         for cursor, ledger in topic.cursors:
-            yield Made(f"{path}/{encode_name(cursor)}", _cursor_record(topic, ledger, chance), chance.randrange(20))
+            data = DAMAGED if _damaged(next(cursors)) else _cursor_record(topic, ledger, chance)
+            yield Made(f"{path}/{encode_name(cursor)}", data, chance.randrange(20))
 
 
 def _topic_record(topic: _Topic, chance: random.Random) -> bytes:
     shape = chance.random()
-    if shape < 0.0002:
-        return DAMAGED
     ledgers = [_ledger_info(ledger, ledger == topic.ledgers[-1], chance) for ledger in topic.ledgers]
     last = Position(topic.ledgers[-1], 41) if topic.ledgers else None
     info = ManagedLedgerInfo(
@@ -288,8 +297,6 @@ def _ledger_info(ledger: int, is_open: bool, chance: random.Random) -> LedgerInf
 
 def _cursor_record(topic: _Topic, cursor_ledger: int, chance: random.Random) -> bytes:
     shape = chance.random()
-    if shape < 0.0002:
-        return DAMAGED
     ledger = chance.choice(topic.ledgers) if topic.ledgers else 0
     entry = chance.randrange(40_000)
     info = ManagedCursorInfo(

@@ -16,7 +16,7 @@ from tests.support.aio import HANG_S
 KEYS = {"bench", "case", "value", "unit", "peer", "peer_value", "ratio"}
 
 
-def run_bench(script, *options):
+def run_bench(script, *options, timeout=100):
     command = [sys.executable, str(ROOT / "bench" / script), "--pairs", "1", *map(str, options)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG_S)
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -88,3 +88,17 @@ def test_results_become_a_table(capsys):
 def test_a_run_that_does_not_fit_the_disk_is_refused():
     with pytest.raises(NotEnoughDisk, match="TMPDIR"):
         require_disk(1 << 60)
+
+
+@pytest.mark.timeout(300)
+def test_snapshots_of_a_made_up_cluster_are_exported_from_files_and_from_a_server():
+    sizes = ("--topics", 60, "--cursors", 180, "--ledgers", 300)
+    results = run_bench("snapshot.py", *sizes, "--no-spark", "--seconds", 0.3, timeout=280)
+    assert all(result.keys() >= KEYS for result in results)
+    cases = [result["case"] for result in results if result["unit"] in ("znodes/s", "writes/s")]
+    assert cases == [
+        "running ZooKeeper to Parquet",
+        "running ZooKeeper to Parquet, the best",
+        "a writer beside a reading of 5,000 znodes/s",
+    ]
+    assert results[0]["case"].endswith("znodes in files to Parquet")
