@@ -144,7 +144,8 @@ class CursorReads:
             last = min(last, read.last.entry_id)
         runs = self._cursor.acks.live_runs(ledger_id, start, last)
         if not runs:
-            return last + 1, last
+            live = self._cursor.acks.nth_live(ledger_id, last + 1, 1)  # at once, be there a million before it
+            return live, live - 1
         end = runs[0].first - 1
         for run in runs:
             if run.first - end - 1 > SMALL_GAP:
