@@ -205,7 +205,7 @@ class OpenPlan:
     """What opening a topic does to its list (M3): write `info(new ledger)`, then delete `dropped`.
 
     `kept`: the ledgers that stay, with their true entries, sizes and close times. `create`: a ledger for writing is
-    to be created. `changed`: the list differs from what was read even without a new ledger.
+    to be created.
     """
 
     base: ManagedLedgerInfo
@@ -213,7 +213,6 @@ class OpenPlan:
     dropped: tuple[LedgerInfo, ...]
     missing: tuple[int, ...]
     create: bool
-    changed: bool
     warnings: tuple[str, ...]
 
     @property
@@ -273,7 +272,6 @@ def plan_open(info: ManagedLedgerInfo, ends: dict[int, LedgerEnd | None], now_ms
         dropped=tuple(dropped),
         missing=tuple(missing),
         create=info.terminated is None,
-        changed=tuple(kept) != info.ledgers,
         warnings=tuple(warnings),
     )
 

@@ -36,6 +36,8 @@ from metastore.bookies import BookieRegistration
 from metastore.errors import NodeExists, NodeNotFound
 from metastore.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from metastore.ledgers import LedgerStore, LedgerStoreReader
+from metastore.own_writes import is_there
+from metastore.paths import ledger_path
 from metastore.store import MetadataReader, MetadataStore, Operation
 
 logger = logging.getLogger(__name__)
@@ -181,6 +183,7 @@ class BookKeeper(BookKeeperReader):
         self, store: MetadataStore, config: ClientConfig | None = None, *, chance: random.Random | None = None
     ) -> None:
         super().__init__(store, config)
+        self._nodes = store
         self._store = LedgerStore(store, self._config.ledgers_root)
         self._updates = MetadataUpdates(store, self._store)
         self._chance = chance or random.Random()
@@ -266,6 +269,14 @@ class BookKeeper(BookKeeperReader):
         for task in list(self._recoveries.values()):
             task.cancel()
         await super().close()
+
+    async def _read_metadata(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
+        try:
+            return await super()._read_metadata(ledger_id)
+        except NoSuchLedger:  # acknowledgements, or entries, are given up for that: not on the word of one that lags
+            if not await is_there(self._nodes, ledger_path(ledger_id, self._config.ledgers_root)):
+                raise
+        return await super()._read_metadata(ledger_id)
 
     async def _reachable_ensemble(self, size: int) -> tuple[str, ...]:
         """An ensemble whose bookies all take connections."""
