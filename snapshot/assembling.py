@@ -90,7 +90,12 @@ class Assembly:
         self._wanted = dict(wanted)
         self._scope = scope
         self._root = ledgers_root
+        self._everything = scope.everything
         self._rows: dict[str, list[Any]] = {name: [] for name in wanted}
+        self._takers: dict[type, list[tuple[list[Any], Callable[[Any], Iterable[Any]]]]] = {
+            kind: [(self._rows[table], rows) for table, rows in tables if table in wanted]
+            for kind, tables in _ROWS.items()
+        }
         self._bookies = Bookies()
 
     def add(self, kind: Kind, node: Found) -> None:
@@ -102,12 +107,10 @@ class Assembly:
 
     def add_item(self, item: Item | Unreadable) -> None:
         """Take a decoded record."""
-        if not isinstance(item, Underreplicated) and not self._scope.admits(item):
+        if not self._everything and not isinstance(item, Underreplicated) and not self._scope.admits(item):
             return
-        for table, rows in _ROWS[type(item)]:
-            kept = self._rows.get(table)
-            if kept is not None:
-                kept.extend(rows(item))
+        for kept, rows in self._takers[type(item)]:
+            kept.extend(rows(item))
 
     def full(self) -> Iterator[Batch]:
         """Batches of those tables that have enough rows for one."""

@@ -45,7 +45,7 @@ PARTITIONED_TOPICS: Table[PartitionedTopic] = Table(
         *node_columns(),
         Column("partitions", INT, "how many partitions it has", attrgetter("record.partitions")),
         Column("deleted", FLAG, "whether it is being deleted", attrgetter("record.deleted")),
-        Column("properties", TEXT_MAP, "its properties", lambda row: list(row.record.properties or ())),
+        Column("properties", TEXT_MAP, "its properties", lambda row: dict(row.record.properties or ())),
     ),
 )
 

@@ -44,7 +44,7 @@ _SQL_NAMES: dict[Any, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """A column: its name, type, meaning, and its value in a row. Times are given in ms since 1970, None for none.
+    """A column: its name, type, meaning, and its value in a row. Times are ms since 1970 or None, maps are dicts.
 
     `given`: the column is null where this is None of a row, and `of` is not asked then. `shared`: the value is that of
     the row's record (`Table.record_of`), which `of` and `given` take.
@@ -79,18 +79,14 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if kind is TIME:
         return pa.array(values, _MILLISECONDS).cast(TIME)
     if kind in (TEXTS, LONGS):
-        return pa.ListArray.from_arrays(_offsets(values), pa.array(_flat(values), kind.value_type), type=kind)
+        flat = list(chain.from_iterable(filter(None, values)))
+        return pa.ListArray.from_arrays(_offsets(values), pa.array(flat, kind.value_type), type=kind)
     if kind in (TEXT_MAP, LONG_MAP):
-        pairs = _flat(values)
-        keys = pa.array([key for key, _ in pairs], kind.key_type)
-        return pa.MapArray.from_arrays(
-            _offsets(values), keys, pa.array([item for _, item in pairs], kind.item_type), type=kind
-        )
+        full = list(filter(None, values))
+        keys = pa.array(list(chain.from_iterable(full)), kind.key_type)
+        items = pa.array(list(chain.from_iterable(map(dict.values, full))), kind.item_type)
+        return pa.MapArray.from_arrays(_offsets(values), keys, items, type=kind)
     return pa.array(values, kind)
-
-
-def _flat(values: list[Any]) -> list[Any]:
-    return list(chain.from_iterable(filter(None, values)))
 
 
 def _offsets(values: list[Any]) -> pa.Array:

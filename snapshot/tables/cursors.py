@@ -14,7 +14,7 @@ from metastore.records import NO_CURSOR_LEDGER
 from mledger.cursor_recovery import CursorRecoveryPlan
 from snapshot.found import Cursor
 from snapshot.tables.columns import FLAG, INT, LONG, LONG_MAP, LONGS, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
-from snapshot.tables.topics import _pairs, key_columns, node_columns
+from snapshot.tables.topics import key_columns, node_columns
 
 IN_ZNODE = "znode"
 SNAPSHOT = "snapshot"
@@ -73,9 +73,9 @@ def _partial_batches(cursor: Cursor) -> int:
     return len(cursor.record.batch_deletions if plan is None else plan.acks.batch_deletions())
 
 
-def _properties(cursor: Cursor) -> list[tuple[str, int]]:
+def _properties(cursor: Cursor) -> dict[str, int]:
     plan = plan_of(cursor)
-    return _pairs(cursor.record.properties if plan is None else plan.properties)
+    return dict(cursor.record.properties if plan is None else plan.properties)
 
 
 def _planned(name: str, kind: DataType, doc: str, of: Callable[[CursorRecoveryPlan], Any]) -> Column[Cursor]:
@@ -97,9 +97,7 @@ CURSORS: Table[Cursor] = Table(
         Column("holes", INT, "ranges acknowledged above mark-delete", _holes),
         Column("partial_batches", INT, "entries of which some batch indexes are acknowledged", _partial_batches),
         Column("properties", LONG_MAP, "its properties, which go with the position", _properties),
-        Column(
-            "cursor_properties", TEXT_MAP, "its cursor properties", lambda row: _pairs(row.record.cursor_properties)
-        ),
+        Column("cursor_properties", TEXT_MAP, "its cursor properties", lambda row: dict(row.record.cursor_properties)),
         Column("last_active", TIME, "when it was last active, as recorded", lambda row: row.record.last_active or None),
         Column(
             "snapshot_ledger_id",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from metastore.ledger_metadata import NOT_KEPT, DigestType, LedgerMetadata, LedgerState
 from snapshot.decoding import CURSOR, MANAGED_LEDGER
 from snapshot.found import Ledger
+from snapshot.places import TopicKey
 from snapshot.tables.columns import INT, LONG, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
 from snapshot.tables.topics import node_columns
 
@@ -89,33 +90,40 @@ LEDGERS: Table[Ledger] = Table(
         Column("format_version", INT, "version of the metadata's format", attrgetter("metadata.format_version")),
         Column("ensembles", INT, "how many ensembles it has had", lambda row: len(row.metadata.segments)),
         Column("bookies", TEXTS, "all bookies of all its ensembles, each once, sorted", _bookies),
-        Column("custom_metadata", TEXT_MAP, "its custom metadata, read as UTF-8", lambda row: row.custom.items()),
+        Column("custom_metadata", TEXT_MAP, "its custom metadata, read as UTF-8", attrgetter("custom")),
     ),
 )
+
+
+class Ensemble(NamedTuple):
+    """The bookies of a ledger from entry `first` on; `last` None where the ledger is open."""
+
+    ledger: Ledger
+    key: TopicKey | None
+    place: int
+    first: int
+    last: int | None
 
 
 class Member(NamedTuple):
     """A bookie's place in an ensemble of a ledger."""
 
-    ledger: Ledger
-    segment: int
-    first: int
-    last: int | None
-    member: int
+    ensemble: Ensemble
+    place: int
     bookie_id: str
 
 
 def members_of(ledger: Ledger) -> list[Member]:
     """The rows of `ensembles` that a ledger has."""
     metadata = ledger.metadata
-    segments = metadata.segments
+    segments, key = metadata.segments, ledger.key
     lasts: list[int | None] = [later.first_entry - 1 for later in segments[1:]]
     lasts.append(metadata.last_entry if metadata.state is _CLOSED else None)
-    return [
-        Member(ledger, index, first, last, member, bookie_id)
-        for index, ((first, bookies), last) in enumerate(zip(segments, lasts, strict=True))
-        for member, bookie_id in enumerate(bookies)
-    ]
+    found = []
+    for index, (first, bookies) in enumerate(segments):
+        ensemble = Ensemble(ledger, key, index, first, lasts[index])
+        found += [Member(ensemble, place, bookie_id) for place, bookie_id in enumerate(bookies)]
+    return found
 
 
 def entries_held(first: int, last: int, member: int, ensemble_size: int, write_quorum: int) -> int:
@@ -134,25 +142,25 @@ def _count_congruent(first: int, last: int, rest: int, modulus: int) -> int:
 
 
 def _held(row: Member) -> int | None:
-    ledger, _, first, last, member, _ = row
+    (ledger, _, _, first, last), place, _ = row
     if last is None:
         return None
     metadata = ledger.metadata
-    return entries_held(first, last, member, metadata.ensemble_size, metadata.write_quorum)
+    return entries_held(first, last, place, metadata.ensemble_size, metadata.write_quorum)
 
 
 ENSEMBLES: Table[Member] = Table(
     "ensembles",
     "a bookie's place in an ensemble of a ledger",
     (
-        Column("ledger_id", LONG, "the ledger", attrgetter("ledger_id"), shared=True),
+        Column("ledger_id", LONG, "the ledger", attrgetter("ledger.ledger_id"), shared=True),
         *_owner_columns(shared=True),
-        Column("ensemble", INT, "which ensemble of the ledger, from 0", attrgetter("segment")),
-        Column("first_entry", LONG, "the first entry that it is in force for", attrgetter("first")),
-        Column("last_entry", LONG, "the last one; null where the ledger is open", attrgetter("last")),
-        Column("member", INT, "the bookie's place in it, from 0", attrgetter("member")),
+        Column("ensemble", INT, "which ensemble of the ledger, from 0", attrgetter("place"), shared=True),
+        Column("first_entry", LONG, "the first entry that it is in force for", attrgetter("first"), shared=True),
+        Column("last_entry", LONG, "the last one; null where the ledger is open", attrgetter("last"), shared=True),
+        Column("member", INT, "the bookie's place in it, from 0", attrgetter("place")),
         Column("bookie_id", TEXT, "the bookie", attrgetter("bookie_id")),
         Column("entries", LONG, "entries of it that this bookie is to hold; null where the ledger is open", _held),
     ),
-    record_of=attrgetter("ledger"),
+    record_of=attrgetter("ensemble"),
 )

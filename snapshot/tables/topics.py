@@ -104,7 +104,7 @@ TOPICS: Table[Topic] = Table(
         Column("last_ledger_id", LONG, "the newest ledger in the list", lambda row: _ledger_at(row, -1)),
         Column("terminated_ledger_id", LONG, "where the topic was terminated: ledger", lambda row: _terminated(row, 0)),
         Column("terminated_entry_id", LONG, "where the topic was terminated: entry", lambda row: _terminated(row, 1)),
-        Column("properties", TEXT_MAP, "its properties", lambda row: _pairs(row.record.value.properties)),
+        Column("properties", TEXT_MAP, "its properties", lambda row: dict(row.record.value.properties)),
         Column("cursors", INT, "how many cursors (subscriptions) it has", attrgetter("node.num_children")),
         Column("compression", TEXT, "how the record is stored: NONE, LZ4, …", attrgetter("record.compression")),
         Column("text_form", FLAG, "whether it is protobuf text, of a very old cluster", attrgetter("record.text")),
@@ -112,14 +112,9 @@ TOPICS: Table[Topic] = Table(
 )
 
 
-def _pairs(pairs: tuple[tuple[str, Any], ...]) -> list[tuple[str, Any]]:
-    """As a map's entries; of a key that occurs twice the last counts."""
-    return list(dict(pairs).items()) if pairs else []
-
-
-def _driver_properties(row: TopicLedger) -> list[tuple[str, str]]:
+def _driver_properties(row: TopicLedger) -> dict[str, str]:
     assert row.offload is not None
-    return _pairs(tuple((each.key, each.value) for each in row.offload.driverMetadata.properties))
+    return {each.key: each.value for each in row.offload.driverMetadata.properties}
 
 
 def _offload_id(row: TopicLedger) -> str | None:
@@ -143,7 +138,7 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
         Column("entries", LONG, "entries as recorded; 0 while it is open", attrgetter("info.entries")),
         Column("size", LONG, "payload bytes as recorded; 0 while it is open", attrgetter("info.size")),
         Column("closed", TIME, "when it was closed; null while it is open", lambda row: row.info.timestamp or None),
-        Column("properties", TEXT_MAP, "its properties", lambda row: _pairs(row.info.properties)),
+        Column("properties", TEXT_MAP, "its properties", lambda row: dict(row.info.properties)),
         Column("offload_id", TEXT, "the offloaded copy's id", _offload_id, _OFFLOAD),
         Column(
             "offload_complete",
