@@ -6,7 +6,8 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
@@ -100,6 +101,19 @@ def start_session(file_format: str) -> Any:
         ) from None
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     return session
+
+
+@contextmanager
+def while_it_lives() -> Iterator[None]:
+    """Say in one line that Spark's JVM is gone, as ExportError, wherever that is noticed."""
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except (Py4JError, ConnectionError, EOFError) as error:
+        raise ExportError(
+            f"Spark's JVM is gone ({first_line(error)}): run it again, what was finished is kept"
+        ) from None
 
 
 def first_line(error: BaseException) -> str:

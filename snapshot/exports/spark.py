@@ -30,7 +30,7 @@ from snapshot.exports.exporting import (
     steps_of_shares,
 )
 from snapshot.exports.files import is_data, record_of
-from snapshot.exports.session import check_format, first_line, start_session
+from snapshot.exports.session import check_format, first_line, start_session, while_it_lives
 from snapshot.exports.spark_shares import run_with_spark
 from snapshot.exports.steps import Done
 from snapshot.options import ReadOptions
@@ -59,13 +59,14 @@ def export_with_spark(asked: Asked, to: SnapshotDirectory, progress: Progress = 
         finished[index] = done
         progress(len(finished), len(plan.steps), sum(file.rows for each in finished.values() for _, file in each))
 
-    if in_shares:
-        _write_shares(session, options, begun, finished, note)
-    else:
-        given = _options_at(asked.options, plan.zxid)
-        for index, step in enumerate(plan.steps):
-            if index not in finished:
-                note(index, _write(session, given, step["table"], steps.tables, asked.file_format))
+    with while_it_lives():
+        if in_shares:
+            _write_shares(session, options, begun, finished, note)
+        else:
+            given = _options_at(asked.options, plan.zxid)
+            for index, step in enumerate(plan.steps):
+                if index not in finished:
+                    note(index, _write(session, given, step["table"], steps.tables, asked.file_format))
     return finish(asked, to, plan, steps, finished, resumed)
 
 
