@@ -1,5 +1,8 @@
 """Spark reads the tables by `format("mledger")`, as they are read without it."""
 
+from pathlib import Path
+from urllib.parse import quote
+
 import pytest
 from pyspark.errors import PySparkException
 
@@ -8,9 +11,10 @@ from metastore.url import open_store
 from snapshot.assembling import TABLES
 from tests.support import tables, varied_cluster
 from tests.support.aio import run
+from tests.support.s3 import BUCKET, s3_server
 from tests.support.spark import spark
 
-__all__ = ["spark"]
+__all__ = ["s3_server", "spark"]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -68,6 +72,16 @@ def test_a_table_is_found_without_registering_and_has_all_rows(spark, cluster, t
 def test_files_give_the_same(spark, cluster, table):
     url, files = cluster
     assert rows(load(spark, table, **files), table) == expected({"metadata": url}, table)
+
+
+def test_files_in_a_bucket_are_read_by_the_workers(spark, cluster, s3_server):
+    url, files = cluster
+    s3_server.put(Path(files["metadata"].removeprefix("file://")), "zookeeper")
+    endpoint = quote(s3_server.endpoint.removeprefix("http://"), safe="")
+    there = f"s3a://key:secret@{BUCKET}/zookeeper?scheme=http&endpoint_override={endpoint}"
+    assert rows(load(spark, "cursors", **files | {"metadata": there}), "cursors") == expected(
+        {"metadata": url}, "cursors"
+    )
 
 
 def test_a_schema_given_limits_the_columns(spark, cluster):
