@@ -26,9 +26,9 @@ from tests.support.exports import (
 
 __all__ = ["delta_environment"]
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(2400)]
 SCRIPT = Path(__file__).with_name("delta_snapshot.py")
-SPARK_TIMEOUT_S = 400
+SPARK_TIMEOUT_S = 900
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.support.originals import MAVEN_TIMEOUT_S, TARGET, missing_tools
 PACKAGES = ("pyspark==4.2.0", "delta-spark==4.4.0", "importlib_metadata==8.7.1", "zipp==3.23.0")
 JARS = "io.delta:delta-spark_4.2_2.13:4.4.0"
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
-PIP_TIMEOUT_S = 500
+PIP_TIMEOUT_S = 900
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>mledger</groupId><artifactId>delta</artifactId><version>1</version>
 <dependencies><dependency>
