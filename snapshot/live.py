@@ -30,6 +30,7 @@ NODES_AT_ONCE = 4_000
 FIRST_NODES = 256
 BYTES_AT_ONCE = 32 << 20
 TOPICS_AT_ONCE = 1_000
+BURSTS_A_SECOND = 50
 TOGETHER = 64  # topics whose cursors are looked at with them
 TOPIC_KINDS = frozenset({Kind.TOPIC, Kind.CURSOR})
 
@@ -50,8 +51,8 @@ class Pace:
         self._free_at = 0.0
 
     def at_once(self, most: int = NODES_AT_ONCE) -> int:
-        """How many to ask for together: at most a tenth of a second's worth."""
-        return most if self._rate is None else max(1, min(most, int(self._rate / 10)))
+        """How many to ask for together: with a rate a fiftieth of a second's worth, for others wait behind them."""
+        return most if self._rate is None else max(1, min(most, int(self._rate / BURSTS_A_SECOND)))
 
     async def wait(self, nodes: int) -> None:
         """Return when `nodes` more may be read."""
