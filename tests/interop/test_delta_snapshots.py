@@ -28,7 +28,7 @@ __all__ = ["delta_environment"]
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(2400)]
 SCRIPT = Path(__file__).with_name("delta_snapshot.py")
-SPARK_TIMEOUT_S = 900
+SPARK_TIMEOUT_S = 1800
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from tests.support.aio import HANG_S
 from tests.support.exports import wait_for
 
 BUCKET = "metadata"
@@ -45,7 +46,7 @@ class S3Server:
         asked = urllib.request.Request(
             f"{self.endpoint}/moto-api/reset-auth", str(requests).encode(), {"Content-Type": "text/plain"}
         )
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(asked, timeout=HANG_S) as answer:
             assert answer.status == 200
 
 

@@ -29,7 +29,7 @@ def ended(processes):
     return psutil.wait_procs(processes, timeout=HANG_S)[1] == []
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_a_killed_driver_leaves_the_one_before_and_the_next_try_goes_on(tmp_path, spark):
     to = tmp_path / "snapshots"
     with ZooKeeperServer.start(tmp_path / "zookeeper", sync=False) as server:
