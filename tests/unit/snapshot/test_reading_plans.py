@@ -185,7 +185,7 @@ def test_entries_held_are_those_whose_write_set_has_the_member(first, length, en
 
 def test_a_pace_lets_through_so_many_a_second():
     pace = Pace(100.0)
-    assert pace.at_once() == 10
+    assert pace.at_once() == 2
     waits = [pace.delay(5.0, 10) for _ in range(11)]
     assert waits[0] == 0
     assert waits[-1] == pytest.approx(1.0)
