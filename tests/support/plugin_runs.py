@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -70,7 +71,13 @@ class UserProject:
             env=self.environment,
             stdout=subprocess.PIPE,
             text=True,
+            preexec_fn=_hear_interrupts,
         )
+
+
+def _hear_interrupts() -> None:
+    """Who is started in the background ignores them, and so does what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def processes_in(directory: Path) -> list[psutil.Process]:
