@@ -75,4 +75,6 @@ def _hdfs_native(scheme: str, netloc: str) -> Any:
     kind = HdfsFileSystem if scheme == "hdfs" else ViewfsFileSystem
     # One name node that is named by its port has no other to fail over to: no minutes of trying again.
     once = {"dfs.client.failover.max.attempts": ONE_NODE_ATTEMPTS} if port else {}
-    return fs.PyFileSystem(fs.FSSpecHandler(kind(host=host or None, port=int(port) if port else None, **once)))
+    # fsspec's cache of instances is emptied in every forked process, where the client would wait for threads it lost.
+    client = kind(host=host or None, port=int(port) if port else None, skip_instance_cache=True, **once)
+    return fs.PyFileSystem(fs.FSSpecHandler(client))

@@ -1,5 +1,6 @@
 """ZooKeeper's files read from HDFS, and snapshots written to it: a real name node and data node on loopback."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from snapshot.exports.place import place_at
 from snapshot.file_systems import FAILURES, open_uri, said
 from snapshot.questions import QUESTIONS, open_snapshots
 from tests.support import golden, tables
-from tests.support.cli import answer, mledger
+from tests.support.aio import HANG_S
+from tests.support.cli import ROOT, answer, mledger
 from tests.support.exports import all_rows, write_varied_cluster
 from tests.support.hdfs import hdfs
 from tests.support.questioned import write_both
@@ -73,6 +75,26 @@ def test_a_name_node_that_is_not_there_is_named():
         1,
         "mledger: hdfs://127.0.0.1:1/backup cannot be read: Connection refused (os error 111)\n",
     )
+
+
+FORKS_AFTERWARDS = """
+import os
+from snapshot.file_systems import FAILURES, open_uri
+try:
+    open_uri("hdfs://127.0.0.1:1/backup")[0].get_file_info("/backup")
+except FAILURES:
+    pass
+child = os.fork()
+if child == 0:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_that_has_read_hdfs_can_fork():
+    command = [sys.executable, "-c", FORKS_AFTERWARDS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
+    assert (done.stdout, done.stderr) == ("7\n", "")
 
 
 def test_without_a_client_of_hdfs_it_is_said_what_to_install(monkeypatch, tmp_path):
