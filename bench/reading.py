@@ -24,6 +24,7 @@ from metastore.url import open_store
 from snapshot.assembling import TABLES, Batch, kinds_of
 from snapshot.decoding import decode
 from snapshot.exports.files import write_batches
+from snapshot.exports.workers import stand_back
 from snapshot.options import ReadOptions, parse_options
 from snapshot.places import BOOKIE_KINDS
 from snapshot.reading import plan_tables, read_nodes, read_share, read_tables
@@ -57,7 +58,8 @@ def _batches(options: ReadOptions) -> Iterator[Batch]:
 
 
 def endless(options: ReadOptions) -> None:
-    """Read all tables, share after share, at the rate given, for ever."""
+    """Read all tables, share after share, at the rate given, for ever, as a worker of an export with a rate."""
+    stand_back()
     told = False
     while True:
         for share in plan_tables(options, list(TABLES)).shares:

@@ -23,7 +23,7 @@ FILES_LIMIT_S = 60.0
 MEMORY_LIMIT_MIB = 2048.0
 LIVE_TARGET = 40_000.0
 DISK_BYTES = 3 << 30
-RATE = 5_000
+RATE = 2_000
 NODE_TABLES = ("topics", "cursors", "ledgers", "partitioned_topics", "underreplicated", "bookies")
 """Tables with a row for each node; what does not decode has one in `errors`."""
 

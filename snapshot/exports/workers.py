@@ -17,24 +17,29 @@ from snapshot.options import ReadOptions
 from snapshot.reading import read_share
 from snapshot.shares import Share
 
+NICENESS = 15
+
 Step = tuple[int, Share]
 
 
 def run_steps(
     options: ReadOptions, steps: Sequence[Step], tables: Path, workers: int, rate: float | None
 ) -> Iterator[tuple[int, Done]]:
-    """Carry out steps and tell of each as it is done; `rate`: znodes a second by all together.
+    """Carry out steps and tell of each as it is done; `rate`: znodes a second by all together, behind other processes.
 
     Raises ExportCutOff if a worker process ended, and what reading or writing raised; others may go on to the end of
     their step then.
     """
-    workers = min(workers, len(steps))
-    if workers <= 1:
+    if not steps:
+        return
+    workers = max(1, min(workers, len(steps)))
+    if workers <= 1 and rate is None:
         for index, share in steps:
             yield index, write_step(options, share, tables, index, rate)
         return
     each_rate = None if rate is None else rate / workers
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+    context, limited = multiprocessing.get_context("spawn"), (rate is not None,)
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=limited)
     try:
         running = {pool.submit(write_step, options, share, tables, index, each_rate): index for index, share in steps}
         for future in as_completed(running):
@@ -52,6 +57,17 @@ def write_step(options: ReadOptions, share: Share, tables: Path, index: int, rat
     """Read a share and write its rows."""
     wanted = dict.fromkeys(TABLES)
     return write_batches(read_share(options, share, wanted, rate), tables, f"part-{index:05d}")
+
+
+def stand_back() -> None:
+    """Leave the processor to others that want it: who reads at a limited rate is in no hurry."""
+    os.nice(NICENESS)
+
+
+def _begin(limited: bool) -> None:
+    if limited:
+        stand_back()
+    _end_with_parent()
 
 
 def _end_with_parent() -> None:

@@ -99,6 +99,6 @@ def test_snapshots_of_a_made_up_cluster_are_exported_from_files_and_from_a_serve
     assert cases == [
         "running ZooKeeper to Parquet",
         "running ZooKeeper to Parquet, the best",
-        "a writer beside a reading of 5,000 znodes/s",
+        "a writer beside a reading of 2,000 znodes/s",
     ]
     assert results[0]["case"].endswith("znodes in files to Parquet")
