@@ -265,8 +265,11 @@ final class Topics implements Main.Family {
         return Main.JSON.createObjectNode();
     }
 
-    /** A cursor that never moved has its first position in its znode, and none here. */
+    /** A cursor that never moved has its first position in its znode, and none here; nor has one that moves first now. */
     private static boolean durable(ManagedCursor cursor) {
+        if (((ManagedCursorImpl) cursor).getState().equals("SwitchingLedger")) {
+            return false;
+        }
         Position written = cursor.getPersistentMarkDeletedPosition();
         return written == null || written.equals(cursor.getMarkDeletedPosition());
     }
