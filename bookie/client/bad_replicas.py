@@ -5,7 +5,7 @@ A bookie that lost its disk lacks a copy at every read: a line each would hide a
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,16 +35,20 @@ class BadReplicas:
     def __init__(self, summary_s: float = SUMMARY_S) -> None:
         """Copies met again are summed up every `summary_s` seconds, and by `close`."""
         self._summary_s = summary_s
-        self.last: list[BadReplica] = []
-        """The last thousand."""
+        self._last: deque[BadReplica] = deque(maxlen=_MOST_KEPT)
         self.on_found: BadReplicaSink | None = None
         self._told: OrderedDict[tuple[int, str, str], None] = OrderedDict()
         self._again: dict[tuple[str, str], tuple[int, set[int]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def last(self) -> list[BadReplica]:
+        """The last thousand."""
+        return list(self._last)
+
     def note(self, replica: BadReplica) -> None:
         """One was met."""
-        self.last = [*self.last[1 - _MOST_KEPT :], replica]
+        self._last.append(replica)
         kind = replica.ledger_id, replica.bookie_id, replica.reason
         if kind in self._told:
             self._told.move_to_end(kind)

@@ -75,9 +75,10 @@ def _write_shares(
 ) -> None:
     """All ledgers before what names them: a job each."""
     left = [each for each in shares_of(begun) if each[0] not in finished]
-    first = [each for each in left if isinstance(each[1], LedgerShare)]
+    ledgers = [each for each in left if isinstance(each[1], LedgerShare)]
+    others = [each for each in left if not isinstance(each[1], LedgerShare)]
     at_once = session.sparkContext.defaultParallelism
-    for steps in (first, [each for each in left if each not in first]):
+    for steps in (ledgers, others):
         if steps:
             attempt = begun.steps.directory / "attempts" / uuid.uuid4().hex
             rate = None if options.rate is None else options.rate / min(at_once, len(steps))
