@@ -47,13 +47,25 @@ def decompress(data: bytes, what: str, path: str) -> tuple[bytes, CompressionTyp
         kind = CompressionType(header.compressionType)
     except ValueError:
         raise record_error(what, path, f"its compression type {header.compressionType} is not known here") from None
+    return unpack_block(kind, data[body_at:], size, what, path), kind
+
+
+def unpack_block(kind: CompressionType, block: bytes, size: int, what: str, path: str = "") -> bytes:
+    """The `size` bytes that were packed as `block`; RecordError when it is damaged or holds another number of them."""
+    if not 0 <= size <= LARGEST_RECORD:
+        raise record_error(what, path, f"a {kind.name} block that unfolds to {size} bytes is taken for damaged")
     try:
-        record = _UNPACK[kind](data[body_at:], size)
+        record = _UNPACK[kind](block, size)
     except (cramjam.DecompressionError, zlib.error, ValueError) as error:
         raise record_error(what, path, f"its {kind.name} block is damaged: {error}") from None
     if len(record) != size:
         raise record_error(what, path, f"its {kind.name} block unfolds to {len(record)} bytes and should to {size}")
-    return record, kind
+    return record
+
+
+def pack_block(kind: CompressionType, record: bytes) -> bytes:
+    """`record` as a block without a header."""
+    return _PACK[kind](record)
 
 
 def compress(record: bytes, kind: CompressionType) -> bytes:
@@ -63,7 +75,7 @@ def compress(record: bytes, kind: CompressionType) -> bytes:
     if len(record) > LARGEST_RECORD:
         raise RecordError(f"a record of {len(record)} bytes is too large to be written")
     header = CompressionMetadata(compressionType=kind.value, uncompressedSize=len(record)).SerializeToString()
-    return MAGIC + len(header).to_bytes(4, "big") + header + _PACK[kind](record)
+    return MAGIC + len(header).to_bytes(4, "big") + header + pack_block(kind, record)
 
 
 def _unpack_none(block: bytes, size: int) -> bytes:
@@ -116,6 +128,7 @@ _UNPACK: dict[CompressionType, Callable[[bytes, int], bytes]] = {
     CompressionType.SNAPPY: _unpack_snappy,
 }
 _PACK: dict[CompressionType, Callable[[bytes], bytes]] = {
+    CompressionType.NONE: bytes,
     CompressionType.LZ4: _pack_lz4,
     CompressionType.ZLIB: _pack_zlib,
     CompressionType.ZSTD: _pack_zstd,

@@ -19,6 +19,7 @@ OWNERS = {
     "MetadataStore": "metastore/pb",
     "SchemaStorage": "metastore/pb",
     "BookkeeperProtocol": "bookie/pb",
+    "PulsarApi": "mledger/pb",
 }
 SUFFIXES = ("_pb2.py", "_pb2.pyi")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent.parent
-PARTS = ("proto", "tools", "metastore/pb", "bookie/pb")
+PARTS = ("proto", "tools", "metastore/pb", "bookie/pb", "mledger/pb")
 
 
 @pytest.fixture
