@@ -1,13 +1,16 @@
 """The originals and our own parts, once a worker: a tree that we initialised, with our bookies or with theirs."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from metastore.launcher import free_port
+from metastore.launcher import ZooKeeperServer, free_port
+from tests.support import pulsar_broker
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.originals import Original, build, missing_tools
+from tests.support.pulsar_cluster import PulsarCluster, pulsar_cluster
 
 BOOKIES = 4
 
@@ -38,9 +41,20 @@ def new_tree(shared_zookeeper, _new_chroot):
 @pytest.fixture(scope="session")
 def class_path():
     """Maven's work; where a tool is missing the tests are skipped by name."""
+    _need_tools()
+    return build()
+
+
+@pytest.fixture(scope="session")
+def broker_class_path():
+    """Maven's work for a broker; where a tool is missing the tests are skipped by name."""
+    _need_tools()
+    return pulsar_broker.build()
+
+
+def _need_tools() -> None:
     if missing := missing_tools():
         pytest.skip(f"the originals need {', '.join(missing)}: install maven and a JDK of 17 or later")
-    return build()
 
 
 @pytest.fixture(scope="session")
@@ -142,6 +156,25 @@ def java_on_ours(start_original, our_bookies):
     original = start_original()
     original.connect(our_bookies.tree.zookeeper)
     return original
+
+
+def start_our_bookies(directory: Path, count: int = BOOKIES) -> Callable[[ZooKeeperServer], BookieProcesses]:
+    """What starts bookies of ours in a tree that Pulsar initialised, or that nobody has."""
+
+    def start(zookeeper: ZooKeeperServer) -> BookieProcesses:
+        processes = BookieProcesses(zookeeper.url, directory)
+        processes.start(count)
+        return processes
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def pulsar(broker_class_path, tmp_path_factory) -> Iterator[PulsarCluster]:
+    """A real broker on four bookies of ours, for tests that leave both running; topics and namespaces are theirs."""
+    directory = tmp_path_factory.mktemp("pulsar")
+    with pulsar_cluster(broker_class_path, directory, start_our_bookies(directory / "bookies")) as cluster:
+        yield cluster
 
 
 @dataclass(frozen=True)

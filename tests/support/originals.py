@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +47,25 @@ def missing_tools() -> list[str]:
 
 def build() -> str:
     """The class path of the originals and our programs that drive them; Maven runs only when something changed."""
-    TARGET.mkdir(parents=True, exist_ok=True)
-    with open(TARGET / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers come here at the same time
-        stamp = TARGET / "built"
-        inputs = [PROJECT / "pom.xml", *(path for path in (PROJECT / "java").rglob("*") if path.is_file())]
-        if not stamp.exists() or stamp.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
-            _maven("compile", "dependency:copy-dependencies")
-            stamp.touch()
+    run_maven(PROJECT, TARGET, ("compile", "dependency:copy-dependencies"), CHOSEN)
     return os.pathsep.join((str(TARGET / "classes"), str(TARGET / "lib" / "*")))
 
 
-def _maven(*goals: str) -> None:
-    settings = {"interop.target": TARGET, **CHOSEN}
+def run_maven(project: Path, target: Path, goals: Sequence[str], settings: Mapping[str, str]) -> None:
+    """Have Maven make `target` of the project, unless it is newer than the project's pom.xml and Java sources."""
+    target.mkdir(parents=True, exist_ok=True)
+    with open(target / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers come here at the same time
+        stamp = target / "built"
+        inputs = [project / "pom.xml", *(path for path in (project / "java").rglob("*") if path.is_file())]
+        if not stamp.exists() or stamp.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
+            _maven(project, goals, {"interop.target": str(target), **settings})
+            stamp.touch()
+
+
+def _maven(project: Path, goals: Sequence[str], settings: Mapping[str, str]) -> None:
     command = ["mvn", "-q", "-B", *(f"-D{name}={value}" for name, value in settings.items()), *goals]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False)
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False)
     if done.returncode:
         raise BuildFailed(f"mvn {' '.join(goals)} ended with {done.returncode}: {(done.stdout + done.stderr)[-4000:]}")
 

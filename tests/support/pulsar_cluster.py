@@ -1,0 +1,92 @@
+"""A Pulsar cluster for tests: ZooKeeper, bookies of ours or the originals, a real broker, the official client."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulsar
+
+from metastore.launcher import ZooKeeperServer
+from tests.support.aio import HANG_S
+from tests.support.bookies import BookieProcesses
+from tests.support.pulsar_broker import CLUSTER, PulsarBroker, set_up_cluster
+from tests.support.zookeeper import SETTINGS
+
+QUIET = logging.getLogger("pulsar of tests")
+QUIET.setLevel(logging.ERROR)
+
+
+@dataclass
+class PulsarCluster:
+    """A running cluster; what the tests of a session share is not killed by any of them."""
+
+    zookeeper: ZooKeeperServer
+    broker: PulsarBroker
+    bookies: BookieProcesses | None
+
+    @property
+    def url(self) -> str:
+        """The metadata URL, for `mledger`."""
+        return self.zookeeper.url
+
+    @contextlib.contextmanager
+    def client(self, **options: Any) -> Iterator[pulsar.Client]:
+        """An official client, closed at the end."""
+        client = pulsar.Client(self.broker.service_url, logger=QUIET, **options)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def namespace(self, name: str, **policies: Any) -> str:
+        """Create `public/<name>` with policies as Pulsar's admin REST takes them; its name."""
+        self.broker.ask("PUT", f"v2/namespaces/public/{name}", {"replication_clusters": [CLUSTER], **policies})
+        return f"public/{name}"
+
+    def internal_stats(self, topic: str) -> dict[str, Any]:
+        """What the broker says of a topic's ledgers and cursors; `topic` as `tenant/namespace/name`."""
+        stats: dict[str, Any] = self.broker.get(f"v2/persistent/{topic}/internalStats")
+        return stats
+
+    def unload(self, topic: str) -> None:
+        """Have the broker close a topic; the next client has it loaded again."""
+        self.broker.ask("PUT", f"v2/persistent/{topic}/unload")
+
+    def zookeeper_writes(self) -> int:
+        """Transactions so far: each write, and each session that began or ended, counts one."""
+        line = next(line for line in self.zookeeper.command("srvr").splitlines() if line.startswith("Zxid:"))
+        return int(line.split()[1], 16) & 0xFFFFFFFF
+
+
+@contextlib.contextmanager
+def pulsar_cluster(
+    class_path: str,
+    directory: Path,
+    start_bookies: Callable[[ZooKeeperServer], BookieProcesses | None],
+    settings: Mapping[str, object] | None = None,
+    *arguments: str,
+) -> Iterator[PulsarCluster]:
+    """A cluster on the bookies that `start_bookies` starts; `settings` are lines of `broker.conf`."""
+    with ZooKeeperServer.start(directory / "zookeeper", sync=False, settings=SETTINGS) as zookeeper:
+        broker = PulsarBroker(class_path, directory / "broker", zookeeper.connect_string, settings or {})
+        set_up_cluster(class_path, directory / "setup", zookeeper.connect_string, broker)
+        bookies = start_bookies(zookeeper)
+        try:
+            broker.start(*arguments)
+            yield PulsarCluster(zookeeper, broker, bookies)
+        finally:
+            broker.kill()
+            if bookies is not None:
+                bookies.close()
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Return once `condition` holds; an error naming `what` when it never does."""
+    until = time.monotonic() + HANG_S
+    while not condition():
+        assert time.monotonic() < until, f"never came true: {what}"
+        time.sleep(0.1)
