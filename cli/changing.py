@@ -31,12 +31,12 @@ from metastore.url import open_reader
 from mledger.inspect import Inspector
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.ownership import check_owner
+from mledger.settings import SESSION_TIMEOUT_S
 from mledger.undo import saved_cursor
 from mledger.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Facts = tuple[tuple[Any, Value], ...]
-SESSION_TIMEOUT_S = 10.0
 
 on_step: StepHook = ignore_steps
 """Called with a name before each step that leaves something behind; tests stop the process there."""
@@ -94,18 +94,28 @@ def change_options(command: Command) -> Command:
     return gather  # type: ignore[return-value]
 
 
-def run_change(session: Session, options: ChangeOptions, plan: Plan, act: Act, *, take_over: bool = False) -> None:
+def run_change(
+    session: Session,
+    options: ChangeOptions,
+    plan: Plan,
+    act: Act,
+    *,
+    take_over: bool = False,
+    session_timeout: float | None = None,
+) -> None:
     """Plan, look for an owner, ask, keep what there is, act, and show what was done.
 
     `plan` gets types that cannot write. `act` carries out the change it is given, opening the cluster itself, and
-    returns the fields of its result; what it meets that the plan did not foresee it raises. `take_over` as in M9.
+    returns the fields of its result; what it meets that the plan did not foresee it raises. `take_over` as in M9;
+    `session_timeout`, s, is how long an owner of ours that is gone may seem to be there; None for the default.
 
     Raises:
         OwnedElsewhere: a live owner was seen.
         BadVersion: what the plan was made from has changed since.
         UndoFileError: the undo file cannot be written where it was to be.
     """
-    change = session.run(_plan(session.url, options, plan, take_over))
+    wait_s = SESSION_TIMEOUT_S if session_timeout is None else session_timeout
+    change = session.run(_plan(session.url, options, plan, None if take_over else wait_s))
     if options.dry_run or not change.pending:
         _show(session.output, change, _plan_facts(change) + fields(dry_run=options.dry_run, undo_file=None))
         if change.pending:
@@ -153,12 +163,13 @@ async def save_cursors(
     return tuple(saved)
 
 
-async def _plan(url: str, options: ChangeOptions, plan: Plan, take_over: bool) -> Change:
+async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | None) -> Change:
+    """The plan; owners are waited for so long, or with None not looked for."""
     async with looking(url) as cluster:
         change = await plan(cluster)
-        if change.pending and not options.dry_run:
+        if change.pending and not options.dry_run and wait_s is not None:
             for name in change.managed_ledgers:
-                await check_owner(cluster.metadata, name, take_over=take_over, session_timeout=SESSION_TIMEOUT_S)
+                await check_owner(cluster.metadata, name, session_timeout=wait_s)
     return change
 
 

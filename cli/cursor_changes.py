@@ -212,7 +212,7 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
             await opened.delete_cursor(cursor)
         return fields(deleted=True)
 
-    run_change(session, change, plan, act, take_over=options.take_over)
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
 def _run(target: Target, decide: Decide, do: Do) -> None:
@@ -254,7 +254,14 @@ def _run(target: Target, decide: Decide, do: Do) -> None:
                 properties=pairs(cursor.cursor_properties.items()),
             )
 
-    run_change(target.session, target.change, plan, act, take_over=target.options.take_over)
+    run_change(
+        target.session,
+        target.change,
+        plan,
+        act,
+        take_over=target.options.take_over,
+        session_timeout=target.options.session_timeout,
+    )
 
 
 async def _path(cluster: Looking, target: Target) -> str:

@@ -121,7 +121,7 @@ def terminate(session: Session, topic: str, options: WriteOptions, change: Chang
                 ends[name] = str(await opened.terminate())
         return fields(terminated=ends)
 
-    run_change(session, change, plan, act, take_over=options.take_over)
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
 @click.command(epilog="Example: mledger topics delete orders --dry-run")
@@ -164,7 +164,7 @@ def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOp
         await _delete(session.url, found[-1], options)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
-    run_change(session, change, plan, act, take_over=options.take_over)
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
 @click.command("set-properties", epilog="Example: mledger topics set-properties orders owner=alice --remove team")
@@ -253,7 +253,9 @@ def _shorten(subject: Subject, *, truncate: bool) -> None:
                 await (opened.truncate() if truncate else opened.trim())
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
-    run_change(subject.session, subject.change, plan, act, take_over=options.take_over)
+    run_change(
+        subject.session, subject.change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout
+    )
 
 
 def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:

@@ -73,7 +73,7 @@ def undo(
                 await bookkeeper.close()
         return fields(restored=len(plans[0].changes))
 
-    run_change(session, change, plan, act, take_over=options.take_over)
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
 def _shown(undone: UndoFile, plan: UndoPlan) -> Record:

@@ -16,11 +16,12 @@ from metastore.paths import MANAGED_LEDGERS, PERSISTENT, TopicName, encode_name,
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import MetadataReader, Node
+from mledger.bundles import Owner
 from mledger.cursor_recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.cursor_set import cursor_name
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
-from mledger.ownership import Owner, find_owner
+from mledger.ownership import find_owner
 from mledger.partitions import no_such_topic, read_partitioned
 from mledger.reading import Entry
 from mledger.state_reading import StateLedger, find_state

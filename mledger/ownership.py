@@ -10,28 +10,19 @@ import json
 import os
 import socket
 import uuid
-from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound
 from metastore.paths import TopicName, owner_path
 from metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation
+from mledger.bundles import LIVE_BROKERS, Owner, bundle_folders, live, serving, unseen
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
 
-NAMESPACES = "/namespace"
-BROKERS = ("/loadbalance/brokers", "/loadbalance")
 CLAIM_ATTEMPTS = 5
 POLL_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """An owner as seen: which node tells of it, and what it says."""
-
-    path: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.detail} ({self.path})"
+BROKER_SESSION_S = 30.0
+"""A broker's own default (`metadataStoreSessionTimeoutMillis`): its nodes outlive a crash by that."""
+KNOCK_S = 1.0
 
 
 class Ownership:
@@ -83,43 +74,64 @@ class Ownership:
 
 
 async def find_owner(reader: MetadataReader, managed_ledger: str) -> Owner | None:
-    """Who has the managed ledger open: one of us, or a Pulsar broker that serves, or may serve, its namespace.
+    """Who has the managed ledger open: one of us, or the Pulsar broker that serves the bundle of its topic.
 
-    A cluster with live brokers of which none shows an ephemeral below the namespace counts as an owner that can't be
-    seen.
+    A live broker of which can't be seen what it serves counts as its owner.
     """
     node = await _get(reader, owner_path(managed_ledger))
     if node is not None and node.stat.ephemeral_owner:
-        return Owner(owner_path(managed_ledger), _describe(node.data))
+        return Owner(owner_path(managed_ledger), _describe(node.data), node.stat.ephemeral_owner)
+    return await find_broker(reader, managed_ledger)
+
+
+async def find_broker(reader: MetadataReader, managed_ledger: str) -> Owner | None:
+    """The Pulsar broker that serves the managed ledger's topic, or may, for all that can be seen."""
     topic = TopicName.of_managed_ledger(managed_ledger)
-    parts = [part for part in (topic.tenant, topic.cluster, topic.namespace) if part is not None]
-    bundle = await _first_ephemeral(reader, "/".join([NAMESPACES, *parts]))
-    if bundle is not None:
-        return Owner(bundle, "a Pulsar broker serves its namespace")
-    for folder in BROKERS:
-        broker = await _first_ephemeral(reader, folder)
-        if broker is not None:
-            return Owner(broker, "a Pulsar broker is live and what it serves can't be seen")
-    return None
+    folders = bundle_folders(topic)
+    owned, channel, brokers = await reader.children_many([*folders, LIVE_BROKERS])
+    paths = [
+        [f"{folder}/{name}" for name in names or ()] for folder, names in zip(folders, (owned, channel), strict=True)
+    ]
+    wanted = [*paths[0], *paths[1], *live(brokers or ())]
+    found = dict(zip(wanted, await reader.get_many(wanted), strict=True))
+    of_owners, of_channel = ({path: found[path] for path in group} for group in paths)
+    served = serving(topic, of_owners, of_channel, brokers or ())
+    if served is not None:
+        return served
+    return unseen({path: found[path] for path in live(brokers or ())}, has_channel=channel is not None)
 
 
 async def check_owner(
     reader: MetadataReader, managed_ledger: str, *, take_over: bool = False, session_timeout: float = 10.0
 ) -> None:
-    """Raise OwnedElsewhere if there is an owner and it does not go within `session_timeout` seconds (M9).
+    """Raise OwnedElsewhere if there is an owner and it does not go while its session lasts (M9).
 
-    With `take_over` nothing is refused.
+    `session_timeout` is that of our own owners, s. A broker is waited for as long as sessions of brokers last by
+    default, unless it takes connections where its node says: then it is alive. With `take_over` nothing is refused.
     """
     if take_over:
         return
     loop = asyncio.get_running_loop()
-    until = loop.time() + session_timeout
+    began = loop.time()
     while (owner := await find_owner(reader, managed_ledger)) is not None:
-        if loop.time() >= until:
+        left = began + (max(session_timeout, BROKER_SESSION_S) if owner.address else session_timeout) - loop.time()
+        if left <= 0 or (owner.address and await _takes_connections(owner.address)):
             raise OwnedElsewhere(
                 f"{managed_ledger} has an owner: {owner}; stop that one, or take over (--take-over) if it is dead"
             )
-        await asyncio.sleep(min(POLL_S, max(0.0, until - loop.time())))
+        await asyncio.sleep(min(POLL_S, left))
+
+
+async def _takes_connections(url: str) -> bool:
+    """Whether something listens where the URL says."""
+    try:
+        place = urlsplit(url)
+        async with asyncio.timeout(KNOCK_S):
+            _, writer = await asyncio.open_connection(place.hostname, place.port)
+    except (OSError, TimeoutError, ValueError):
+        return False
+    writer.close()
+    return True
 
 
 async def _get(reader: MetadataReader, path: str) -> Node | None:
@@ -127,19 +139,6 @@ async def _get(reader: MetadataReader, path: str) -> Node | None:
         return await reader.get(path)
     except NodeNotFound:
         return None
-
-
-async def _first_ephemeral(reader: MetadataReader, folder: str) -> str | None:
-    """The first ephemeral below `folder`, two levels deep at most."""
-    level = [folder]
-    for _ in range(2):
-        children = await reader.children_many(level)
-        level = [f"{path}/{name}" for path, names in zip(level, children, strict=True) for name in names or ()]
-        nodes = await reader.get_many(level)
-        for path, node in zip(level, nodes, strict=True):
-            if node is not None and node.stat.ephemeral_owner:
-                return path
-    return None
 
 
 def _describe(data: bytes) -> str:

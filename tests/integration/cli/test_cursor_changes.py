@@ -212,7 +212,7 @@ def test_what_cannot_be_is_refused_with_its_exit_code(url, topic, positions, und
 def test_a_live_owner_is_left_alone(url, topic, positions, undo_file, monkeypatch) -> None:
     import asyncio
 
-    monkeypatch.setattr("cli.changing.SESSION_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("mledger.settings.SESSION_TIMEOUT_S", 1.0)
 
     async def main() -> None:
         async with public.open_cluster(url, config=SMALL) as cluster:

@@ -399,7 +399,7 @@ def test_a_topic_that_is_not_there_is_not_found(url, topic, command) -> None:
 
 
 def test_a_live_owner_is_left_alone_and_the_plan_can_be_seen(url, topic, monkeypatch, undo_file) -> None:
-    monkeypatch.setattr("cli.changing.SESSION_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("mledger.settings.SESSION_TIMEOUT_S", 1.0)
     run(_fill(url, topic, 22))
 
     async def main() -> None:

@@ -233,7 +233,7 @@ def test_without_a_terminal_it_asks_for_yes(url, topic, created, undo_file) -> N
 
 
 def test_a_live_owner_is_left_alone(url, topic, created, undo_file, monkeypatch) -> None:
-    monkeypatch.setattr("cli.changing.SESSION_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("mledger.settings.SESSION_TIMEOUT_S", 1.0)
     change_topic(url, topic, created, undo_file)
     left = state_of(url, created)
     owner = f"/mledger/owners/{public.TopicName.parse(topic).managed_ledger_name.replace('/', '%2F')}"

@@ -169,7 +169,7 @@ def test_a_pulsar_broker_counts_as_owner_seen_or_not(metadata_url):
             with pytest.raises(mledger.OwnedElsewhere, match="can't be seen"):
                 await check_owner(store, name, session_timeout=0.1)
             await store.create("/namespace/tenant/ns/0x00000000_0xffffffff", b"{}", ephemeral=True, parents=True)
-            with pytest.raises(mledger.OwnedElsewhere, match="serves its namespace"):
+            with pytest.raises(mledger.OwnedElsewhere, match="serves its bundle"):
                 await check_owner(store, name, session_timeout=0.1)
             await check_owner(store, name, take_over=True)
             await store.create(
