@@ -199,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             self._version_2 = True
             op = frame[5]
             if op in (wire.Op.READ, wire.Op.BATCH_READ):
-                self._read(wire.decode_read(frame), frame)
+                self._read(wire.decode_read(frame))
             elif op == wire.Op.AUTH:
                 self._handshake(frame)
             elif op == wire.Op.ADD and len(frame) >= wire.ADD_HEAD.size:
@@ -210,9 +210,9 @@ class Connection(asyncio.BufferedProtocol):
         except wire.MalformedFrame as error:
             self._close(str(error))
 
-    def _read(self, request: wire.ReadRequest, frame: bytes) -> None:
+    def _read(self, request: wire.ReadRequest) -> None:
         if self._authenticated:
-            self._turns.read(self, request, frame)
+            self._turns.read(self, request)
         else:
             self.send([request.refusal(Code.UNAUTHORIZED)])
 

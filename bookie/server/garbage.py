@@ -13,11 +13,10 @@ import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bookie import wire
 from bookie.server.bookie import Bookie
 from bookie.server.index import Index, Row
-from bookie.server.journal import FRAMES, file_numbers, file_path, read_records
-from bookie.server.replay import moved_rows
+from bookie.server.journal import file_numbers, file_path, read_records
+from bookie.server.replay import ledger_spans
 from metastore.layout import instance_id
 from metastore.ledgers import LedgerStoreReader
 from metastore.paths import LEDGERS, ledger_path
@@ -179,14 +178,7 @@ def find_rows(index: Index, directory: str, number: int, salt: bytes) -> list[tu
     """The rows of the index that name journal file `number`, and whether each is a repeated add."""
     spans: dict[int, tuple[int, int]] = {}
     for record in read_records(directory, number, salt):
-        if record.kind == FRAMES:
-            payload = record.payload
-            runs = wire.scan(payload, 0, len(payload), len(payload)).requests
-            adds = [run for run in runs if isinstance(run, wire.AddRun)]
-            found = [(run.ledger, run.lowest, run.highest) for run in adds]
-        else:
-            found = [(ledger, first, last) for _, ledger, first, last, _, _ in moved_rows(record.payload)]
-        for ledger, first, last in found:
+        for ledger, first, last in ledger_spans(record):
             lowest, highest = spans.get(ledger, (first, last))
             spans[ledger] = (min(lowest, first), max(highest, last))
     return [

@@ -33,6 +33,7 @@ _DELETED = b"d"
 _NUMBER = struct.Struct(">Q")
 _ROW = struct.Struct(">QQIq")
 _KEY_MAX = (1 << 63) - 1
+_ERRORS = "rocksdb.background-errors"
 
 MOST_TOMBSTONES = 65_536
 """Deleted ledgers whose fence is remembered, those with the highest ids."""
@@ -149,12 +150,23 @@ class Index:
 
     def put_repeat(self, row: Row) -> None:
         """Keep one entry that is not above what the ledger holds; it takes the place of one with the same id."""
+        old = self.repeat(row.ledger, row.first)
+        if old is not None:
+            self._drop(old)
         key = entry_key(row.ledger, row.first)
         self._batch.put(key, row.value(), self._in_repeats)
         self._put_repeats[key] = row
         self._count(row.file, row.length)
 
-    def drop(self, row: Row) -> None:
+    def move(self, old: Row, new: Row, *, repeated: bool) -> None:
+        """Have a row name its new place; `old` is what is there."""
+        if repeated:
+            self.put_repeat(new)
+            return
+        self._drop(old)
+        self.put_run(new)
+
+    def _drop(self, row: Row) -> None:
         """Count a row's bytes as no longer needed: its key is written anew or deleted."""
         self._count(row.file, -row.length)
 
@@ -170,7 +182,7 @@ class Index:
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
         for rows, family in ((self.runs(ledger), self._in_entries), (self.repeats(ledger), self._in_repeats)):
             for row in rows:
-                self.drop(row)
+                self._drop(row)
             self._batch.delete_range(start, end, family)
         self._batch.delete(start, self._in_ledgers)
 
@@ -244,6 +256,10 @@ class Index:
         value = self._repeats.get(key)
         return None if value is None else _decode(ledger, entry, value)
 
+    def found(self, ledger: int, first: int, *, repeated: bool) -> Row | None:
+        """The row of a repeated add, or of the run that may hold `first`."""
+        return self.repeat(ledger, first) if repeated else self.run_at(ledger, first)
+
     def runs(self, ledger: int, first: int = 0) -> Iterator[Row]:
         """A ledger's runs, rising, from the one that begins at or above `first`."""
         return _rows(self._entries.iter(), ledger, first)
@@ -255,8 +271,25 @@ class Index:
     # What is on disk.
 
     def flush(self) -> None:
-        """Write all families out: a compaction of the smallest does it, without holding the interpreter."""
+        """Write all families out: a compaction of the smallest does it, without holding the interpreter.
+
+        A compaction tells of no error. Where one was counted, or the position on disk is from before, it is asked for
+        in the way that tells. OSError when not everything that was committed is on disk.
+        """
+        wanted = self.sequence
         self._bookie.compact_range(None, None)
+        if self._flushed_sequence() >= wanted and not self._entries.property_int_value(_ERRORS):
+            return
+        try:
+            self._db.flush()
+        except Exception as error:
+            raise OSError(f"the index cannot be written out: {error}") from error
+
+    def _flushed_sequence(self) -> int:
+        """The sequence that a restart would replay from if the process ended now."""
+        ends = [file["end_key"] for file in self._db.live_files()]
+        positions = [end for end in ends if len(end) == len(_SEQUENCE) + _NUMBER.size and end[:1] == _SEQUENCE]
+        return max((_NUMBER.unpack_from(end, 1)[0] for end in positions), default=0)
 
     def compact(self) -> None:
         """Drop the rows of deleted ledgers for good."""

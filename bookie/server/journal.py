@@ -30,17 +30,21 @@ BLOCK = 4096
 """Records begin at multiples of this, so that writing one never rewrites a block that holds another."""
 
 RECORD = struct.Struct(">QII")
-FRAMES = 0
-"""Kind of a record that holds frames of adds and fences."""
-MOVED = 1
+FRAMES = 1
+"""Kind of a record that holds what clients changed: frames of adds, ledgers' records."""
+MOVED = 3
 """Kind of a record that holds runs which were in another file before."""
+OLD_FRAMES, OLD_MOVED = 0, 2
+"""What directories of versions 1 and 2 have: no boundaries of runs, no places from which they were moved."""
 
-_KIND_SHIFT = 31
-_LENGTH = (1 << _KIND_SHIFT) - 1
+_KIND_SHIFT = 30
+LENGTH = (1 << _KIND_SHIFT) - 1
+"""The bits of a record's length, and the most bytes that a payload may have."""
 _COVERED = struct.Struct(">QI")
 _FARTHEST_LATER = 1 << 32
 _MOST_CHUNKS = 512
 _FILL_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9]{8}\.journal")
 _FREE = re.compile(r"free-[0-9]+\.journal")
 
@@ -130,65 +134,90 @@ def file_numbers(directory: str) -> list[int]:
 
 
 def scan_file(directory: str, number: int, salt: bytes) -> FileScan:
-    """Look through one journal file."""
-    with _mapped(file_path(directory, number)) as data:
+    """Look through one journal file. OSError when it cannot be read."""
+    with _opened(directory, number) as file:
         first = last = end = 0
-        for record in _chain(data, salt, number):
+        for record in _chain(file, salt):
             first, last = first or record.sequence, record.sequence
-            end = _padded(record.place.offset + len(record.payload))
-        return FileScan(number, first, last, tuple(_stray(data, salt, number, end, last)))
+            end = padded(record.place.offset + len(record.payload))
+        return FileScan(number, first, last, tuple(_stray(file, salt, end, last)))
 
 
 def read_records(directory: str, number: int, salt: bytes) -> Iterator[Record]:
-    """The consecutive records from the start of a file."""
-    with _mapped(file_path(directory, number)) as data:
-        yield from _chain(data, salt, number)
+    """The consecutive records from the start of a file. OSError when it cannot be read."""
+    with _opened(directory, number) as file:
+        yield from _chain(file, salt)
 
 
-def _padded(size: int) -> int:
+def padded(size: int) -> int:
+    """The bytes of the blocks that so many bytes take."""
     return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A journal file that is read. Never through memory: a bad sector there ends the process without a word."""
+
+    number: int
+    descriptor: int
+    size: int
+
+    def read(self, at: int, length: int) -> bytes:
+        """`length` bytes at `at`, which are inside of the file."""
+        parts = []
+        while length:
+            try:
+                part = os.pread(self.descriptor, length, at)
+            except OSError as error:
+                what = f"journal file {self.number} cannot be read at {at}: {error.strerror}"
+                raise OSError(error.errno, what) from error
+            if not part:
+                raise OSError(errno.EIO, f"journal file {self.number} was cut off at {at} while it was read")
+            parts.append(part)
+            at, length = at + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 @contextlib.contextmanager
-def _mapped(path: str) -> Iterator["mmap.mmap | bytes"]:
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            yield b""
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield data
+def _opened(directory: str, number: int) -> Iterator[_File]:
+    descriptor = os.open(file_path(directory, number), os.O_RDONLY)
+    try:
+        yield _File(number, descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
 
 
-def _record(data: "mmap.mmap | bytes", salt: bytes, number: int, at: int) -> Record | None:
+def _record(file: _File, salt: bytes, at: int) -> Record | None:
     """The record at `at`, None if there is no valid one."""
-    if at + RECORD.size > len(data):
+    if at + RECORD.size > file.size:
         return None
-    sequence, word, crc = RECORD.unpack_from(data, at)
-    start, length = at + RECORD.size, word & _LENGTH
-    if not sequence or start + length > len(data):
+    sequence, word, crc = RECORD.unpack(file.read(at, RECORD.size))
+    start, length = at + RECORD.size, word & LENGTH
+    if not sequence or start + length > file.size:
         return None
-    payload = data[start : start + length]
+    payload = file.read(start, length)
     if checksum(salt, sequence, word, (payload,)) != crc:
         return None
-    return Record(sequence, word >> _KIND_SHIFT, Place(number, start), payload)
+    return Record(sequence, word >> _KIND_SHIFT, Place(file.number, start), payload)
 
 
-def _chain(data: "mmap.mmap | bytes", salt: bytes, number: int) -> Iterator[Record]:
+def _chain(file: _File, salt: bytes) -> Iterator[Record]:
     at, expected = 0, 0
-    while (record := _record(data, salt, number, at)) is not None and expected in (0, record.sequence):
+    while (record := _record(file, salt, at)) is not None and expected in (0, record.sequence):
         yield record
-        at, expected = _padded(record.place.offset + len(record.payload)), record.sequence + 1
+        at, expected = padded(record.place.offset + len(record.payload)), record.sequence + 1
 
 
-def _stray(data: "mmap.mmap | bytes", salt: bytes, number: int, start: int, last: int) -> list[int]:
+def _stray(file: _File, salt: bytes, start: int, last: int) -> Iterator[int]:
     """Sequences above `last` of valid records at or behind `start`."""
-    blocks = (len(data) - start) // BLOCK
-    if blocks <= 0:
-        return []
-    heads = numpy.ndarray(blocks, ">u8", data, start, (BLOCK,)).astype(numpy.uint64)
-    candidates = numpy.flatnonzero((heads > last) & (heads < last + _FARTHEST_LATER)).tolist()
-    records = (_record(data, salt, number, start + block * BLOCK) for block in candidates)
-    return [record.sequence for record in records if record is not None]
+    for at in range(start, file.size - BLOCK + 1, _READ_BYTES):
+        blocks = min(_READ_BYTES, file.size - at) // BLOCK
+        data = file.read(at, blocks * BLOCK)
+        heads = numpy.ndarray(blocks, ">u8", data, 0, (BLOCK,)).astype(numpy.uint64)
+        for block in numpy.flatnonzero((heads > last) & (heads < last + _FARTHEST_LATER)).tolist():
+            record = _record(file, salt, at + block * BLOCK)
+            if record is not None:
+                yield record.sequence
 
 
 class Journal:
@@ -221,7 +250,9 @@ class Journal:
         """Write one record and sync it. OSError: nothing is known of this record and the process must end."""
         length = sum(map(len, chunks))
         size = RECORD.size + length
-        room = _padded(size)
+        room = padded(size)
+        if length > LENGTH:
+            raise ValueError(f"a record of {length} bytes, {LENGTH} is the most")
         if self._at + room > self._size and self._at:
             self._next_file()
         word = kind << _KIND_SHIFT | length

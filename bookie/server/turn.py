@@ -8,21 +8,18 @@
 
 import asyncio
 import logging
-import os
-import queue
-import struct
-import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from bookie import wire
 from bookie.errors import Code
+from bookie.server.changes import Change, Kind, encode_changes, enter
 from bookie.server.counters import Counters
 from bookie.server.index import Index, LedgerRecord, Row
 from bookie.server.journal import FRAMES, MOVED, Journal, Place
+from bookie.server.journal_thread import JournalThread, end_process
 from bookie.server.ledgers import Ledgers, LedgerState, PendingRun, check_add, check_fence, plan_spans
 from bookie.server.reads import JournalReader, Parts, Reader
 
@@ -31,13 +28,7 @@ log = logging.getLogger(__name__)
 LARGEST_TURN = 8 << 20
 """Bytes after which a turn takes from no further connection: what is accepted and not synced is bounded by it."""
 
-EXIT_STORAGE_FAILED = 74
-
 _NO_ERROR = bytes(4)
-
-MOVED_COUNT = struct.Struct(">I")
-MOVED_ROW = struct.Struct(">?QQqII")
-"""Repeated add, ledger, first entry, last entry, offset in the payload, length: one run of a MOVED record."""
 
 
 class Client(Protocol):
@@ -52,19 +43,29 @@ class Client(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """What one record of the journal will hold, whom to answer when it is synced, and what the index gets then."""
+    """What one record of the journal will hold, whom to answer when it is synced, and what the index gets then.
+
+    `states` are the ledgers of its accepted runs, one for each, `changed` those whose records it changes.
+    """
 
     kind: int = FRAMES
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0
     answers: dict[Client, Parts] = field(default_factory=dict)
-    runs: list[tuple[LedgerState, PendingRun, int]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    states: list[LedgerState] = field(default_factory=list)
     changed: dict[int, LedgerState] = field(default_factory=dict)
-    moved: list[tuple[bool, Row, int]] = field(default_factory=list)
     done: "asyncio.Future[None] | None" = None
+    sequence: int = 0
     synced: bool = False
     begun: float = 0.0
     adds: int = 0
+    add_bytes: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.changes and not self.changed
 
     def answer(self, client: Client, parts: Parts) -> None:
         """Have `parts` sent to `client` after the sync."""
@@ -74,43 +75,29 @@ class Turn:
         else:
             waiting += parts
 
-    def keep(self, chunk: bytes) -> int:
-        """Have bytes written to the journal; their offset in the record's payload."""
-        at = self.size
+    def keep(
+        self,
+        kind: Kind,
+        ledger: int,
+        first: int,
+        last: int,
+        chunk: bytes,
+        *,
+        record: LedgerRecord | None = None,
+        source: Place | None = None,
+    ) -> None:
+        """Have the bytes of a change written."""
+        self.changes.append(Change(kind, ledger, first, last, self.size, len(chunk), record, source))
         self.chunks.append(chunk)
         self.size += len(chunk)
-        return at
 
-
-class JournalThread(threading.Thread):
-    """Writes turns, one after the other. A failed write or sync ends the process: what is durable is not known then."""
-
-    def __init__(self, journal: Journal, synced: Callable[[Place], None]) -> None:
-        super().__init__(name="journal", daemon=True)
-        self._journal, self._synced = journal, synced
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-
-    def submit(self, sequence: int, turn: Turn) -> None:
-        """Write a turn as record `sequence`."""
-        self._work.put(lambda: self._synced(self._journal.append(sequence, turn.kind, turn.chunks)))
-
-    def recycle(self, files: Sequence[int]) -> None:
-        """Have files of which nothing is needed any more written again, or removed."""
-        for file in files:
-            self._work.put(partial(self._journal.recycle, file))
-
-    def stop(self) -> None:
-        """End after what was submitted is done."""
-        self._work.put(None)
-        self.join()
-
-    def run(self) -> None:
-        """Do what is submitted until stopped."""
-        while (work := self._work.get()) is not None:
-            try:
-                work()
-            except BaseException as error:
-                _end_process("journal_failed", error)
+    def seal(self) -> None:
+        """Nothing more comes: keep the ledgers' records as they are now, and what the record's changes are."""
+        for ledger, state in self.changed.items():
+            if state.record is not None:
+                self.keep(Kind.LEDGER, ledger, 0, 0, state.record.encode(), record=state.record)
+        self.chunks.append(encode_changes(self.changes, moved=self.kind == MOVED))
+        self.size += len(self.chunks[-1])
 
 
 class Turns:
@@ -145,6 +132,7 @@ class Turns:
         self._idle.set()
         self._file = journal.current
         self._flush: asyncio.Future[None] | None = None
+        self._flush_again = self._moved_last = False
         self._thread = JournalThread(journal, self._wake)
         self._thread.start()
 
@@ -213,14 +201,16 @@ class Turns:
             turn.changed[run.ledger] = state
         for span in plan_spans(state.highest, run):
             frames = bytes(view[run.starts[span.first] : run.starts[span.last]])
-            pending = PendingRun(int(run.entries[span.first]), int(run.entries[span.last - 1]), frames, span.repeated)
-            state.pending.append(pending)
+            first, last = int(run.entries[span.first]), int(run.entries[span.last - 1])
+            turn.keep(Kind.REPEAT if span.repeated else Kind.RUN, run.ledger, first, last, frames)
+            turn.add_bytes += len(frames)
+            state.pending.append(PendingRun(first, last, frames, span.repeated))
+            turn.states.append(state)
             state.repeats = state.repeats or span.repeated
-            turn.runs.append((state, pending, turn.keep(frames)))
         state.highest = max(state.highest, run.highest)
         state.commit = turn
 
-    def read(self, client: Client, request: wire.ReadRequest, frame: bytes) -> None:
+    def read(self, client: Client, request: wire.ReadRequest) -> None:
         """Answer a read; a fencing one when the fence and all adds before it are durable (Q7)."""
         state = self.ledgers.get(request.ledger)
         fencing = request.fencing and request.ledger >= 0 and request.version <= wire.VERSION
@@ -231,7 +221,7 @@ class Turns:
                 log.warning("event=fence_refused ledger=%d code=%d", request.ledger, code)
                 client.send([request.refusal(code)])
                 return
-            self._fence(state, request.master_key, frame)
+            self._fence(state, request.master_key)
         parts = self.reader.answer(state, request)
         self._count_read(parts[0])
         waits_for = state.commit if fencing else None
@@ -248,14 +238,13 @@ class Turns:
         if head[8:12] != _NO_ERROR:
             counters.reads_refused += 1
 
-    def _fence(self, state: LedgerState, master_key: bytes, frame: bytes) -> None:
+    def _fence(self, state: LedgerState, master_key: bytes) -> None:
         if state.record is not None and state.record.fenced:
             return
         state.record = replace(state.record or LedgerRecord(master_key), fenced=True)
         self.counters.fences += 1
         log.info("event=ledger_fenced ledger=%d highest=%d", state.ledger, state.highest)
         self._open.changed[state.ledger] = state
-        self._open.keep(frame)
         state.commit = self._open
         self._schedule()
 
@@ -272,20 +261,14 @@ class Turns:
         """Whether the index still has this row, and no turn under way is about its ledger."""
         if not self.ledgers.get(row.ledger).durable:
             return False
-        found = self._index.repeat(row.ledger, row.first) if repeated else self._index.run_at(row.ledger, row.first)
-        return found == row
+        return self._index.found(row.ledger, row.first, repeated=repeated) == row
 
     def move(self, runs: Sequence[tuple[bool, Row, bytes]]) -> "asyncio.Future[None]":
         """Write runs anew at the journal's end; done when the index names their new place. All must be current."""
         turn = Turn(MOVED, done=self._loop.create_future())
-        at = MOVED_COUNT.size + MOVED_ROW.size * len(runs)
-        table = [MOVED_COUNT.pack(len(runs))]
-        for repeated, row, _ in runs:
-            table.append(MOVED_ROW.pack(repeated, row.ledger, row.first, row.last, at, row.length))
-            turn.moved.append((repeated, row, at))
-            at += row.length
-        for chunk in (b"".join(table), *(frames for _, _, frames in runs)):
-            turn.keep(chunk)
+        for repeated, row, frames in runs:
+            kind, source = Kind.REPEAT if repeated else Kind.RUN, Place(row.file, row.offset)
+            turn.keep(kind, row.ledger, row.first, row.last, frames, source=source)
         self._moves.append(turn)
         self._schedule()
         assert turn.done is not None
@@ -302,7 +285,7 @@ class Turns:
     async def drain(self) -> None:
         """Return when everything accepted is durable and answered."""
         await self._idle.wait()
-        if self._flush is not None:
+        while self._flush is not None:
             await asyncio.wait([self._flush])
 
     async def close(self) -> None:
@@ -312,7 +295,7 @@ class Turns:
 
     def _schedule(self) -> None:
         self._idle.clear()
-        if self._open.chunks and not self._open.begun:
+        if not self._open.empty and not self._open.begun:
             self._open.begun = self._loop.time()
         if self._flying is None and not self._scheduled:
             self._scheduled = True
@@ -323,24 +306,38 @@ class Turns:
         self._scheduled = False
         if self._flying is not None:
             return
-        if self._moves and not self._open.chunks:
+        if self._moves and self._open.empty:
             turn = self._moves.popleft()
-        elif self._open.chunks:
+        elif not self._open.empty:
             turn, self._open = self._open, Turn()
         else:
             return
         self._fly(turn)
 
     def _fly(self, turn: Turn) -> None:
-        self._flying = turn
-        self._thread.submit(self._sequence, turn)
+        """Have a turn written, under a sequence that no other gets whatever becomes of it."""
+        try:
+            turn.seal()
+            turn.sequence, self._sequence = self._sequence, self._sequence + 1
+            self._flying = turn
+            self._thread.submit(turn.sequence, turn)
+        except BaseException as error:
+            end_process("turn_failed", error)
 
     def _wake(self, place: Place) -> None:
         """On the journal's thread: the turn under way is synced, its payload is at `place`."""
         self._loop.call_soon_threadsafe(self._done, place)
 
     def _done(self, place: Place) -> None:
-        """The turn under way is durable: answer it, enter it in the index, take what waited, and go on.
+        """The turn under way is durable. An error from here on leaves memory, index and journal apart: it ends all."""
+        try:
+            self._finish(place)
+            self._go_on()
+        except BaseException as error:
+            end_process("turn_failed", error)
+
+    def _finish(self, place: Place) -> None:
+        """Answer the turn under way and enter it in the index.
 
         Until it is in the index, which is before anything else happens on this loop, its entries are read from memory.
         """
@@ -350,14 +347,20 @@ class Turns:
         for client, parts in turn.answers.items():
             client.send(parts)
         self._count(turn)
-        try:
-            self._enter(turn, place)
-        except Exception as error:
-            _end_process("index_failed", error)
-        self._sequence += 1
+        enter(self._index, turn.changes, place)
+        self._index.commit(turn.sequence + 1, place.file)
+        for state in turn.states:
+            state.pending.pop(0)
+        if place.file != self._file:
+            self._file = place.file
+            self._start_flush()
         if turn.done is not None and not turn.done.done():
             turn.done.set_result(None)
-        if turn.kind != MOVED and self._moves:
+        self._moved_last = turn.kind == MOVED
+
+    def _go_on(self) -> None:
+        """Take what waited, and have the next turn written: a move where there is one and the last was none."""
+        if self._moves and not self._moved_last:
             self._fly(self._moves.popleft())
             return
         for _ in range(len(self._waiting)):
@@ -376,61 +379,22 @@ class Turns:
         counters.syncs.observe(journal.sync_s)
         if turn.adds:
             counters.adds += turn.adds
-            counters.add_bytes += turn.size
+            counters.add_bytes += turn.add_bytes
             counters.add_times.observe(self._loop.time() - turn.begun, turn.adds)
-
-    def _enter(self, turn: Turn, place: Place) -> None:
-        index = self._index
-        for state, pending, at in turn.runs:
-            offset, length = place.offset + at, len(pending.frames)
-            row = Row(state.ledger, pending.first, pending.last, place.file, offset, length)
-            if pending.repeated:
-                self._enter_repeat(row)
-            else:
-                index.put_run(row)
-            state.pending.pop(0)
-        for repeated, row, at in turn.moved:
-            self._enter_moved(repeated, row, Place(place.file, place.offset + at))
-        for ledger, state in turn.changed.items():
-            if state.record is not None:
-                index.put_ledger(ledger, state.record)
-        index.commit(self._sequence + 1, place.file)
-        if place.file != self._file:
-            self._file = place.file
-            self._start_flush()
-
-    def _enter_repeat(self, row: Row) -> None:
-        old = self._index.repeat(row.ledger, row.first)
-        if old is not None:
-            self._index.drop(old)
-        self._index.put_repeat(row)
-
-    def _enter_moved(self, repeated: bool, row: Row, place: Place) -> None:
-        found = self._index.repeat(row.ledger, row.first) if repeated else self._index.run_at(row.ledger, row.first)
-        if found != row:
-            return
-        self._index.drop(row)
-        moved = replace(row, file=place.file, offset=place.offset)
-        if repeated:
-            self._index.put_repeat(moved)
-        else:
-            self._index.put_run(moved)
 
     def _start_flush(self) -> None:
         """A new journal file was begun: have the index written out, so that a restart replays little."""
-        if self._flush is None:
-            self._flush = self._loop.run_in_executor(None, self._index.flush)
-            self._flush.add_done_callback(self._flushed)
+        if self._flush is not None:
+            self._flush_again = True  # the one under way may not have what the last file holds
+            return
+        self._flush = self._loop.run_in_executor(None, self._index.flush)
+        self._flush.add_done_callback(self._flushed)
 
     def _flushed(self, done: "asyncio.Future[None]") -> None:
         self._flush = None
         error = done.exception()
         if error is not None:
-            _end_process("index_flush_failed", error)
-
-
-def _end_process(event: str, error: BaseException) -> NoReturn:
-    """What is durable, or what can be read, is not known any more: end at once, for a restart to find out."""
-    log.critical("event=%s error=%r", event, str(error), exc_info=error)
-    logging.shutdown()
-    os._exit(EXIT_STORAGE_FAILED)
+            end_process("index_flush_failed", error)
+        if self._flush_again:
+            self._flush_again = False
+            self._start_flush()

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from bookie.server import journal, process, turn
+from bookie.server import connection, journal, process, turn
 
 HOLD_VARIABLE = "HOLD_SYNCS"
 
@@ -84,7 +84,22 @@ def hold_syncs() -> None:
     journal.os = HeldSync()
 
 
+def fail_third_answer() -> None:
+    """Have the third answer that follows a sync fail, as a transport may."""
+    send, sent = connection.Connection.send, []
+
+    def failing(self, parts):
+        if not self._answering:
+            sent.append(parts)
+            if len(sent) == 3:
+                raise RuntimeError("the transport is gone")
+        send(self, parts)
+
+    connection.Connection.send = failing
+
+
 FAULTS = {
+    "failing-answer": fail_third_answer,
     "held-sync": hold_syncs,
     "early": answer_one_turn_early,
     "wrong-file": sync_another_file,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bookie.server.directory import decode_format
-from bookie.server.journal import BLOCK, RECORD, checksum, file_numbers, file_path, scan_file
+from bookie.server.journal import BLOCK, LENGTH, RECORD, checksum, file_numbers, file_path, scan_file
 
 TMPFS_MB = 192
 
@@ -66,7 +66,7 @@ def _record_places(path: Path) -> list[int]:
     at = 0
     while at + RECORD.size <= len(data):
         sequence, word, _ = RECORD.unpack_from(data, at)
-        length = word & 0x7FFFFFFF
+        length = word & LENGTH
         if not sequence or at + RECORD.size + length > len(data):
             break
         if length > 200:
@@ -105,7 +105,7 @@ def _end_of_records(path: Path, last: int) -> int:
     data, at = path.read_bytes(), 0
     while True:
         sequence, word, _ = RECORD.unpack_from(data, at)
-        at += -(-(RECORD.size + (word & 0x7FFFFFFF)) // BLOCK) * BLOCK
+        at += -(-(RECORD.size + (word & LENGTH)) // BLOCK) * BLOCK
         if sequence == last:
             return at
 

@@ -1,9 +1,7 @@
 """Ledgers without metadata go, and their space with them; nothing goes when the metadata cannot be seen as a whole."""
 
 import asyncio
-import contextlib
 import os
-import shutil
 
 import pytest
 
@@ -20,6 +18,7 @@ from metastore.ledgers import LedgerStore
 from metastore.paths import ledger_path
 from metastore.url import open_store
 from tests.support.aio import run
+from tests.support.bookie_copies import copy_as_killed
 from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry
 
@@ -73,21 +72,6 @@ def in_cluster(tmp_path, test):
                 return await test(cluster)
 
     return run(main())
-
-
-def copy_as_killed(directory, copy):
-    """Copy what a kill would leave of a bookie that nobody uses: at a moment at which RocksDB does nothing either."""
-
-    def names():
-        return sorted(path.relative_to(directory) for path in directory.rglob("*"))
-
-    while True:
-        before = names()
-        with contextlib.suppress(shutil.Error):
-            shutil.copytree(directory, copy)
-            if names() == before:
-                return
-        shutil.rmtree(copy)
 
 
 def test_a_ledger_that_is_known_stays(tmp_path):

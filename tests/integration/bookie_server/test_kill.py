@@ -8,7 +8,7 @@ import pytest
 
 from bookie import wire
 from bookie.digest import master_key
-from bookie.server.turn import EXIT_STORAGE_FAILED
+from bookie.server.journal_thread import EXIT_STORAGE_FAILED
 from tests.support.aio import run
 from tests.support.raw_bookie import RawClient, entry
 
@@ -161,6 +161,36 @@ def test_a_sync_that_fails_ends_the_process_and_answers_nothing(bookies):
     assert run(main()) == b""
     assert bookie.wait() == EXIT_STORAGE_FAILED
     assert "event=journal_failed" in bookie.log()
+
+
+def test_an_error_after_a_sync_ends_the_process_and_the_next_one_goes_on_behind_the_record(bookies):
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-answer"))
+    bookie.start()
+
+    async def add(*numbers):
+        async with RawClient(bookie) as client:
+            for number in numbers:
+                assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
+
+    async def main():
+        async with RawClient(bookie) as other:
+            await add(0, 1)
+            other.send(wire.encode_add(KEY, entry(1, 2, b"x")))
+            return await other.closed()
+
+    assert run(main()) == b""
+    assert bookie.wait() == EXIT_STORAGE_FAILED
+    assert "event=turn_failed" in bookie.log()
+    bookie.command = (sys.executable, "-m", "bookie.server")
+    bookie.start()
+    run(add(3))
+    bookie.restart()
+
+    async def read():
+        async with RawClient(bookie) as client:
+            return [(await client.ask(wire.encode_read(1, number))).error for number in range(4)]
+
+    assert run(read()) == [0] * 4
 
 
 def test_a_stop_under_load_loses_nothing_acknowledged(bookies):

@@ -190,6 +190,32 @@ def test_a_disk_that_was_full_in_between_does_not_end_the_journal_later(director
     assert [scan.last for scan in (scan_file(directory, number, SALT) for number in file_numbers(directory))] == [1, 2]
 
 
+def test_a_sector_that_cannot_be_read_is_an_error_that_names_the_file(directory, monkeypatch):
+    """A file in memory would end the process by SIGBUS."""
+    write(directory, [(b"one",), (bytes(3 * BLOCK),), (b"three",)])
+    read = os.pread
+
+    def bad_sector(file, length, at):
+        if at <= 2 * BLOCK < at + length:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(file, length, at)
+
+    monkeypatch.setattr(journal_module.os, "pread", bad_sector)
+    with pytest.raises(OSError, match="journal file 1 cannot be read at 4112: Input/output error"):
+        scan_file(directory, 1, SALT)
+    with pytest.raises(OSError, match="journal file 1"):
+        list(read_records(directory, 1, SALT))
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_is_an_error(directory):
+    write(directory, [(b"one",), (b"two",)])
+    records = read_records(directory, 1, SALT)
+    assert next(records).payload == b"one"
+    os.truncate(file_path(directory, 1), BLOCK)
+    with pytest.raises(OSError, match="journal file 1 was cut off at 4096"):
+        next(records)
+
+
 def test_an_empty_directory_has_nothing_to_replay(directory):
     assert plan_replay(scans(directory), 1).last == 0
 

@@ -1,0 +1,60 @@
+"""The thread that writes the journal, and the end of a process that does not know any more what is durable."""
+
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn, Protocol
+
+from bookie.server.journal import Journal, Place
+
+log = logging.getLogger(__name__)
+
+EXIT_STORAGE_FAILED = 74
+
+
+class Written(Protocol):
+    """What a record is written from: a turn."""
+
+    kind: int
+    chunks: list[bytes]
+
+
+class JournalThread(threading.Thread):
+    """Writes turns, one after the other. A failed write or sync ends the process: what is durable is not known then."""
+
+    def __init__(self, journal: Journal, synced: Callable[[Place], None]) -> None:
+        super().__init__(name="journal", daemon=True)
+        self._journal, self._synced = journal, synced
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def submit(self, sequence: int, turn: Written) -> None:
+        """Write a turn as record `sequence`."""
+        self._work.put(lambda: self._synced(self._journal.append(sequence, turn.kind, turn.chunks)))
+
+    def recycle(self, files: Sequence[int]) -> None:
+        """Have files of which nothing is needed any more written again, or removed."""
+        for file in files:
+            self._work.put(partial(self._journal.recycle, file))
+
+    def stop(self) -> None:
+        """End after what was submitted is done."""
+        self._work.put(None)
+        self.join()
+
+    def run(self) -> None:
+        """Do what is submitted until stopped."""
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except BaseException as error:
+                end_process("journal_failed", error)
+
+
+def end_process(event: str, error: BaseException) -> NoReturn:
+    """What is durable, or what can be read, is not known any more: end at once, for a restart to find out."""
+    log.critical("event=%s error=%r", event, str(error), exc_info=error)
+    logging.shutdown()
+    os._exit(EXIT_STORAGE_FAILED)

@@ -1,0 +1,51 @@
+"""What a kill leaves of a bookie's directory, and what its index says."""
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from bookie.server.index import Index, LedgerRecord, Row
+
+
+def copy_as_killed(directory: Path, copy: Path) -> Path:
+    """Copy what a kill would leave of a bookie that nobody uses: at a moment at which RocksDB does nothing either."""
+
+    def names() -> list[Path]:
+        return sorted(path.relative_to(directory) for path in directory.rglob("*"))
+
+    while True:
+        before = names()
+        with contextlib.suppress(shutil.Error):
+            shutil.copytree(directory, copy)
+            if names() == before:
+                return copy
+        shutil.rmtree(copy)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything that an index has, and how many bytes of each journal file it counts as needed."""
+
+    ledgers: dict[int, LedgerRecord | None]
+    runs: list[Row]
+    repeats: list[Row]
+    live: dict[int, int]
+
+    def counted(self) -> dict[int, int]:
+        """How many bytes of each journal file rows name."""
+        found: dict[int, int] = {}
+        for row in (*self.runs, *self.repeats):
+            found[row.file] = found.get(row.file, 0) + row.length
+        return found
+
+
+def contents(index: Index) -> Contents:
+    """What an index has."""
+    ledgers = index.ledger_ids()
+    return Contents(
+        {ledger: index.ledger(ledger) for ledger in ledgers},
+        [row for ledger in ledgers for row in index.runs(ledger)],
+        [row for ledger in ledgers for row in index.repeats(ledger)],
+        {file: size for file, size in index.live.items() if size},
+    )
