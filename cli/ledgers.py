@@ -1,19 +1,22 @@
 """`mledger ledgers`: BookKeeper's ledgers, looked at without fencing them."""
 
 import itertools
+from collections.abc import Callable
 
 import click
 
 from bookie.errors import NoSuchEntry
 from cli.context import Session, session_options
-from cli.entries import EntryWriter, StateWriter
+from cli.entries import EntryWriter, MessageWriter, StateWriter, Writer
 from cli.ledger_changes import delete, recover
 from cli.ledgers_check import check
 from cli.ledgers_replacing import replace_bookie
 from cli.looking import looking
-from cli.output import Record, Table, Value, columns, fields, pairs, readable
+from cli.messages import messages
+from cli.output import Output, Record, Table, Value, columns, fields, pairs, readable
 from metastore.ledger_metadata import LedgerMetadata
 from metastore.ledgers import LedgerStoreReader
+from mledger.references import COMPACTED, origin_of
 
 READ_BATCH = 500
 LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size", "write_quorum", "ack_quorum", "of")
@@ -52,20 +55,31 @@ def describe(session: Session, ledger_id: int, password: str) -> None:
 @ledgers.command(epilog="Example: mledger ledgers read 12 --first 100")
 @click.argument("ledger_id", type=click.IntRange(0))
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="First entry.")
-@click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last that is confirmed]")
+@click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last that can be seen]")
 @click.option("--raw", is_flag=True, help="Payloads as they are, nothing between them.")
-@click.option("--decode", is_flag=True, help="Entries of a cursor ledger: the cursor's state in each, as JSON.")
+@click.option(
+    "--decode",
+    is_flag=True,
+    help="What entries hold: of a cursor ledger the cursor's states, as JSON; of others Pulsar's messages.",
+)
 @click.option("--password", default="", help="The ledger's password.")
 @session_options
 @click.pass_obj
 def read(
     session: Session, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
 ) -> None:
-    """Write a ledger's entries to stdout: a payload a line, or with --output json one object a line."""
+    """Write a ledger's entries to stdout: a payload a line, or with --output json one object a line.
+
+    Nothing is fenced. A ledger that is not closed is read to its end as its bookies show it; what of it is not proven
+    acknowledged is marked unconfirmed (rule Q3).
+    """
     if decode and raw:
         raise click.UsageError("--decode and --raw cannot go together")
-    writer = StateWriter(session.output) if decode else EntryWriter(session.output, raw=raw)
-    session.run(_read(session, ledger_id, first, last, writer, password.encode()))
+
+    def writer_for(metadata: LedgerMetadata) -> Writer:
+        return _decoder(session.output, metadata) if decode else EntryWriter(session.output, raw=raw)
+
+    session.run(_read(session, ledger_id, first, last, writer_for, password.encode()))
 
 
 async def _list(url: str, limit: int | None, bookie: str | None) -> list[tuple[Value, ...]]:
@@ -131,22 +145,38 @@ async def _describe(url: str, ledger_id: int, password: bytes) -> Record:
     return Record(facts, (Table("ensembles", columns("first_entry", "bookies"), rows),))
 
 
+def _decoder(output: Output, metadata: LedgerMetadata) -> Writer:
+    """What writes the entries of such a ledger decoded."""
+    origin = origin_of(0, metadata, 0)
+    if origin.cursor:
+        return StateWriter(output)
+    return MessageWriter(output, compacted=origin.component == COMPACTED)
+
+
 async def _read(
-    session: Session, ledger_id: int, first: int, last: int | None, writer: EntryWriter | StateWriter, password: bytes
+    session: Session,
+    ledger_id: int,
+    first: int,
+    last: int | None,
+    writer_for: Callable[[LedgerMetadata], Writer],
+    password: bytes,
 ) -> None:
     output = session.output
     async with looking(session.url) as cluster:
-        reader = await cluster.bookies.open_ledger_no_recovery(ledger_id, password)
-        end = reader.last_entry if last is None else last
-        if first > max(0, reader.last_entry):
-            raise NoSuchEntry(f"entry {first} is past ledger {ledger_id}'s last confirmed entry {reader.last_entry}")
+        writer = writer_for(await cluster.bookies.metadata(ledger_id))
+        peek = await cluster.bookies.peek(ledger_id, password)
+        for warning in peek.warnings:
+            messages.warning(warning)
+        end = peek.last_entry if last is None else last
+        if first > max(0, peek.last_entry):
+            raise NoSuchEntry(f"entry {first} is past ledger {ledger_id}'s last entry {peek.last_entry}")
         with output.progress("reading", "entries") as progress:
             task = progress.add_task("", total=max(0, end - first + 1))
             entry = first
             while entry <= end:
-                payloads = await reader.read(entry, min(end, entry + READ_BATCH - 1))
+                payloads = await peek.reader.read(entry, min(end, entry + READ_BATCH - 1))
                 for number, payload in zip(itertools.count(entry), payloads, strict=False):
-                    writer.write(f"{ledger_id}:{number}", payload)
+                    writer.write(f"{ledger_id}:{number}", payload, unconfirmed=number > peek.last_add_confirmed)
                 entry += len(payloads)
                 progress.advance(task, len(payloads))
     writer.flush()

@@ -1,7 +1,13 @@
-"""Payloads to publish, in batches: lines of a file or of stdin, or made to a count and size."""
+"""What to publish, in batches: lines of a file or of stdin, or made to a count and size; and messages made of them."""
 
-from collections.abc import Iterable, Iterator
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import BinaryIO
+
+from metastore.errors import InvalidSetting
+from mledger.pulsar_message import PulsarMessage
+from mledger.pulsar_producer import PublishedEntry
 
 BATCH_ENTRIES = 500
 BATCH_BYTES = 1024 * 1024
@@ -19,13 +25,47 @@ def made(count: int, size: int) -> Iterator[bytes]:
         yield f"{number:0{size}d}"[-size:].encode()
 
 
-def batches(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The payloads in lists of at most 500 entries and about 1 MiB."""
-    batch: list[bytes] = []
+@dataclass(frozen=True, slots=True)
+class MessageShape:
+    """What messages have beside their payload; with `separator` each payload is key, separator, value."""
+
+    key: str | None
+    separator: str | None
+    properties: Mapping[str, str]
+    first_sequence_id: int
+
+
+def messages(payloads: Iterable[bytes], shape: MessageShape) -> Iterator[PulsarMessage]:
+    """A message of each payload; InvalidSetting for one without the separator that it should have."""
+    for number, payload in enumerate(payloads):
+        key, is_base64 = shape.key, False
+        if shape.separator is not None:
+            before, found, payload = payload.partition(shape.separator.encode())
+            if not found:
+                raise InvalidSetting(
+                    f"line {number + 1} has no {shape.separator!r} between key and value: mend it and publish from "
+                    "there on what `topics read` does not show"
+                )
+            try:
+                key = before.decode()
+            except UnicodeDecodeError:
+                key, is_base64 = base64.b64encode(before).decode(), True
+        yield PulsarMessage(
+            payload,
+            key=key,
+            key_is_base64=is_base64,
+            properties=shape.properties,
+            sequence_id=shape.first_sequence_id + number,
+        )
+
+
+def batches(entries: Iterable[PublishedEntry]) -> Iterator[list[PublishedEntry]]:
+    """The entries in lists of at most 500 and about 1 MiB."""
+    batch: list[PublishedEntry] = []
     size = 0
-    for payload in payloads:
-        batch.append(payload)
-        size += len(payload)
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.payload)
         if len(batch) == BATCH_ENTRIES or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0

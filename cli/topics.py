@@ -1,30 +1,23 @@
 """`mledger topics`: topics as managed ledgers."""
 
-import asyncio
-from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import BinaryIO
 
 import click
 
-import mledger
-from cli import payloads
 from cli.context import Session, session_options
 from cli.described_topics import described_partitions, described_topic
-from cli.entries import EntryWriter
 from cli.looking import looking
 from cli.names import topic_argument
 from cli.output import Record, Table, columns, fields, pairs
-from cli.parameters import PositionType, Properties, PropertyType
+from cli.parameters import Properties, PropertyType
 from cli.topic_changes import delete, set_properties, terminate, trim, truncate
+from cli.topic_entries import produce, read
 from cli.topics_dropping import drop_ledgers
 from cli.topics_internal import info_internal, stats_internal
 from cli.topics_repair import repair
-from cli.writing import WriteOptions, opened_topic, write_options
+from cli.writing import WriteOptions, write_options
 from metastore.errors import MetadataAccessDenied
 from metastore.paths import TopicName
-from metastore.position import Position
 from metastore.url import open_store
 from mledger.inspect import Inspector
 from mledger.partitions import (
@@ -37,7 +30,6 @@ from mledger.partitions import (
     read_partitioned,
 )
 
-WINDOW_BATCHES = 8
 MAX_PARTITIONS = 100_000
 
 
@@ -116,63 +108,12 @@ def describe(session: Session, topic: str) -> None:
     session.output.record(session.run(_describe(session.url, topic)))
 
 
-@topics.command(epilog="Example: seq 1000 | mledger topics produce orders")
-@topic_argument
-@click.option("--file", "source", type=click.File("rb"), default="-", help="Lines to publish.  [default: stdin]")
-@click.option("--count", type=click.IntRange(1), help="Publish so many made entries instead of lines.")
-@click.option("--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a made entry.")
-@click.option("--whole", is_flag=True, help="Publish the whole file as one entry.")
-@write_options
-@session_options
-@click.pass_obj
-def produce(
-    session: Session,
-    topic: str,
-    source: BinaryIO,
-    count: int | None,
-    size: int,
-    whole: bool,
-    options: WriteOptions,
-) -> None:
-    """Publish entries to TOPIC: a line each, or --count made ones; returns when all are acknowledged."""
-    name = str(TopicName.parse(topic))
-    entries: Iterator[bytes]
-    if count is not None:
-        entries = payloads.made(count, size)
-    else:
-        entries = iter([source.read()]) if whole else payloads.lines(source)
-    ranges = session.run(_produce(session, name, entries, count, options))
-    published = sum(each.last_entry - each.first_entry + 1 for each in ranges)
-    first = f"{ranges[0].ledger_id}:{ranges[0].first_entry}" if ranges else None
-    last = f"{ranges[-1].ledger_id}:{ranges[-1].last_entry}" if ranges else None
-    if session.output.json:
-        session.output.record(Record(fields(topic=name, published=published, first=first, last=last)))
-    else:
-        session.output.line(f"published {published:,} entries" + (f", {first} to {last}" if ranges else ""))
-
-
-@topics.command(epilog="Example: mledger topics read orders --first 12:0 --limit 10")
-@topic_argument
-@click.option("--first", type=PositionType(), help="First position to read.  [default: the earliest]")
-@click.option("--last", type=PositionType(), help="Last position to read.  [default: the last confirmed]")
-@click.option("--limit", type=click.IntRange(1), help="At most so many entries.")
-@click.option("--raw", is_flag=True, help="Payloads as they are, nothing between them.")
-@session_options
-@click.pass_obj
-def read(
-    session: Session, topic: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
-) -> None:
-    """Write TOPIC's entries to stdout: a payload a line, or with --output json one object a line.
-
-    No cursor is needed or moved, and nothing is fenced: the current ledger is read to its last confirmed entry.
-    """
-    session.run(_read(session, str(TopicName.parse(topic)), first, last, limit, raw))
-
-
 for each in (
     delete,
     drop_ledgers,
     info_internal,
+    produce,
+    read,
     repair,
     set_properties,
     stats_internal,
@@ -230,41 +171,3 @@ async def _describe(url: str, topic: str) -> Record:
         if not plain and await read_partitioned(cluster.metadata, name) is not None:
             return described_partitions(topic, await inspector.partitioned(str(name)))
         return described_topic(topic, await inspector.topic(str(name)))
-
-
-async def _produce(
-    session: Session, name: str, entries: Iterator[bytes], total: int | None, options: WriteOptions
-) -> list[mledger.AppendedRange]:
-    """What was published, in order."""
-    acknowledged: list[mledger.AppendedRange] = []
-    waiting: deque[asyncio.Future[tuple[mledger.AppendedRange, ...]]] = deque()
-    with session.output.progress("publishing", "entries") as progress:
-        task = progress.add_task("", total=total)
-
-        async def settle(most: int) -> None:
-            while len(waiting) > most:
-                ranges = await waiting.popleft()
-                acknowledged.extend(ranges)
-                progress.advance(task, sum(each.last_entry - each.first_entry + 1 for each in ranges))
-
-        async with opened_topic(session.url, name, options) as topic:
-            for batch in payloads.batches(entries):
-                waiting.append(topic.append(batch))
-                await settle(WINDOW_BATCHES)
-            await settle(0)
-    return acknowledged
-
-
-async def _read(
-    session: Session, name: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
-) -> None:
-    writer = EntryWriter(session.output, raw=raw)
-    left = limit
-    async with looking(session.url) as cluster:
-        async for batch in Inspector(cluster.metadata, cluster.bookies).read(name, first, last):
-            for entry in batch[:left]:
-                writer.write(str(entry.position), entry.payload)
-            left = None if left is None else left - len(batch)
-            if left is not None and left <= 0:
-                break
-    writer.flush()

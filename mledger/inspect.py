@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bookie.client.client import BookKeeperReader
 from bookie.client.peek import Peek
@@ -14,7 +15,7 @@ from metastore.errors import InvalidName, MledgerError, NodeNotFound
 from metastore.partitioned import PartitionedTopic
 from metastore.paths import MANAGED_LEDGERS, PERSISTENT, TopicName, encode_name, managed_ledger_path
 from metastore.position import Position
-from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
+from metastore.records import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import MetadataReader, Node
 from mledger.bundles import Owner
 from mledger.cursor_recovery import CursorRecoveryPlan, plan_cursor_recovery
@@ -24,6 +25,7 @@ from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_reco
 from mledger.ownership import find_owner
 from mledger.partitions import no_such_topic, read_partitioned
 from mledger.reading import Entry
+from mledger.references import deleted_after_offload
 from mledger.state_reading import StateLedger, find_state
 
 READ_ENTRIES = 1000
@@ -41,6 +43,14 @@ class LedgerInspection:
     size: int
     timestamp: int
     closed: bool
+    unconfirmed: bool
+
+
+class SeenEntry(NamedTuple):
+    """An entry as it was seen; `unconfirmed`: that an ack quorum holds it is not proven, its writer may be alive."""
+
+    position: Position
+    payload: bytes
     unconfirmed: bool
 
 
@@ -247,23 +257,36 @@ class Inspector:
         return OpeningView(topic.info, ledgers, new_ledger, tuple(cursors), plan.warnings)
 
     async def read(
-        self, name: str, first: Position | None = None, last: Position | None = None
-    ) -> AsyncIterator[list[Entry]]:
-        """Entries from `first` to `last`, in lists; of a ledger that is not closed those that are confirmed."""
+        self,
+        name: str,
+        first: Position | None = None,
+        last: Position | None = None,
+        on_skipped: Callable[[LedgerInfo], None] = lambda _: None,
+    ) -> AsyncIterator[list[SeenEntry]]:
+        """Entries from `first` to `last`, in lists; of a ledger that is not closed as far as peek sees it (Q3).
+
+        `on_skipped` is told of each ledger in between that is offloaded and not on the bookies any more.
+        """
         topic = await self._topic(name, peek=False)
         for info in topic.info.ledgers:
             if (first is not None and info.ledger_id < first.ledger_id) or (
                 last is not None and info.ledger_id > last.ledger_id
             ):
                 continue
-            reader = await self._bookkeeper.open_ledger_no_recovery(info.ledger_id, self._password)
+            if deleted_after_offload(info, topic.path):
+                on_skipped(info)
+                continue
+            peek = await self.peek(info.ledger_id)
             entry = max(0, first.entry_id) if first is not None and first.ledger_id == info.ledger_id else 0
-            end = reader.last_entry
+            end = peek.last_entry
             if last is not None and last.ledger_id == info.ledger_id:
                 end = min(end, last.entry_id)
             while entry <= end:
-                payloads = await reader.read(entry, min(end, entry + READ_ENTRIES - 1), READ_BYTES)
-                yield [Entry(Position(info.ledger_id, at), payload) for at, payload in enumerate(payloads, entry)]
+                payloads = await peek.reader.read(entry, min(end, entry + READ_ENTRIES - 1), READ_BYTES)
+                yield [
+                    SeenEntry(Position(info.ledger_id, at), payload, at > peek.last_add_confirmed)
+                    for at, payload in enumerate(payloads, entry)
+                ]
                 entry += len(payloads)
 
     async def _topic(self, name: str, *, peek: bool = True) -> _Topic:

@@ -18,11 +18,12 @@ from metastore.ledger_metadata import LedgerMetadata
 from metastore.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from metastore.pb.SchemaStorage_pb2 import SchemaLocator
 from metastore.protobuf import parse_binary
-from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo, OffloadContext
+from metastore.records import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.ledger_records import LedgerRecord
 
 MANAGED_LEDGER = "managed-ledger"
 SCHEMA = "schema"
+COMPACTED = "compacted-ledger"
 SCHEMAS = "/schemas"
 COMPACTED_LEDGER = "CompactedTopicLedger"
 DELAYED_BUCKET = "#pulsar.internal.delayed.bucket"
@@ -80,7 +81,7 @@ class Orphans:
 def references_in_topic(path: str, info: ManagedLedgerInfo) -> list[Reference]:
     """The data ledgers that a topic's record names."""
     return [
-        Reference(ledger.ledger_id, Naming.DATA, path, may_be_gone=_deleted_after_offload(ledger.offload, path))
+        Reference(ledger.ledger_id, Naming.DATA, path, may_be_gone=deleted_after_offload(ledger, path))
         for ledger in info.ledgers
     ]
 
@@ -151,8 +152,9 @@ def find_dangling(references: Iterable[Reference], existing: Collection[int]) ->
     return tuple(each for each in references if not each.may_be_gone and each.ledger_id not in existing)
 
 
-def _deleted_after_offload(offload: OffloadContext | None, path: str) -> bool:
-    if offload is None:
+def deleted_after_offload(ledger: LedgerInfo, path: str = "") -> bool:
+    """Whether the ledger, of the record at `path`, is offloaded and was deleted from the bookies on purpose."""
+    if ledger.offload is None:
         return False
-    context = parse_binary(OffloadMessage, offload.encoded, "offload context", path)
+    context = parse_binary(OffloadMessage, ledger.offload.encoded, "offload context", path)
     return context.complete and context.bookkeeperDeleted

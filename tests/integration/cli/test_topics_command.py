@@ -1,5 +1,7 @@
 """`mledger topics` on a real cluster."""
 
+import pytest
+
 from tests.support.cli import answer, mledger, ok
 
 LEDGERS = ("--ensemble-size", 3, "--write-quorum", 3, "--ack-quorum", 2)
@@ -46,10 +48,53 @@ def test_a_file_can_be_published_by_lines_or_whole(url, topic, tmp_path) -> None
 
 def test_made_entries_have_the_count_and_size_asked(url, topic) -> None:
     ok("topics", "create", topic, url=url)
-    published = answer("topics", "produce", topic, "--count", 700, "--size", 20, url=url)
+    published = answer("topics", "produce", topic, "--count", 700, "--size", 20, "--raw", url=url)
     described = answer("topics", "describe", topic, url=url)
     assert published["published"] == described["entries"] == 700
     assert described["size"] == 14_000
+
+
+def test_messages_have_key_properties_and_sequence_id(url, topic) -> None:
+    ok("topics", "create", topic, url=url)
+    arguments = ("--key-separator", ":", "--property", "source=test", "--producer-name", "me", "--sequence-id", 5)
+    published = answer("topics", "produce", topic, *arguments, url=url, stdin="a:1\nb:2\n")
+    assert (published["published"], published["entries"]) == (2, 2)
+    first, second = ok("topics", "read", topic, "--output", "json", url=url).lines
+    assert (first["key"], first["payload"], first["sequence_id"], first["batch_index"]) == ("a", "1", 5, None)
+    assert (second["key"], second["payload"], second["sequence_id"]) == ("b", "2", 6)
+    assert (first["properties"], first["producer_name"], first["index"]) == ({"source": "test"}, "me", None)
+    assert ok("topics", "read", topic, url=url).out == "1\n2\n"
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zlib", "zstd", "snappy"])
+def test_batches_are_read_as_the_messages_in_them(url, topic, compression) -> None:
+    ok("topics", "create", topic, url=url)
+    arguments = ("--batch", 4, "--compression", compression)
+    published = answer("topics", "produce", topic, "--count", 10, *arguments, url=url)
+    assert (published["published"], published["entries"]) == (10, 3)
+    read = ok("topics", "read", topic, "--output", "json", url=url).lines
+    assert [each["batch_index"] for each in read] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    assert [int(each["payload"]) for each in read] == list(range(10))
+
+
+def test_messages_are_numbered_on_where_a_broker_numbers_them(url, topic) -> None:
+    ok("topics", "create", topic, "--property", "index=41", url=url)
+    for _ in range(2):
+        ok("topics", "produce", topic, "--count", 3, "--batch", 3, url=url)
+    read = ok("topics", "read", topic, "--output", "json", url=url).lines
+    assert read[-1]["index"] == 47
+    assert read[-1]["broker_time"] == read[-1]["publish_time"]
+    assert answer("topics", "describe", topic, url=url)["properties"] == {"index": "47"}
+
+
+def test_raw_entries_are_published_and_read_as_they_are(url, topic) -> None:
+    ok("topics", "create", topic, url=url)
+    ok("topics", "produce", topic, "--raw", url=url, stdin="a\nb\n")
+    assert ok("topics", "read", topic, "--raw", url=url).out == "ab"
+    assert ok("topics", "read", topic, url=url).out == "a\nb\n"
+    refused = mledger("topics", "produce", topic, "--raw", "--key", "k", url=url)
+    assert refused.code == 2
+    assert "--raw" in refused.err
 
 
 def test_reading_is_bounded_by_positions_and_limit(url, topic) -> None:
