@@ -26,6 +26,10 @@ class CursorHost(Protocol):
         """Its ledgers as of now; another object after each change of the list."""
 
     @property
+    def ledgers_to_start_in(self) -> LedgerList:
+        """Its ledgers without those that are being taken off the list: where a new cursor may begin."""
+
+    @property
     def reader(self) -> EntryReader:
         """Reads its entries."""
 

@@ -8,7 +8,7 @@ lives on without it.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from metastore.codec import decode_managed_cursor_info
@@ -20,9 +20,10 @@ from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Node
 from mledger.background import Background
 from mledger.cursor import Cursor, CursorStatus
+from mledger.cursor_creations import CursorCreations
 from mledger.cursor_host import CursorHost
 from mledger.cursor_recovery import Start, plan_cursor_recovery
-from mledger.cursor_store import CursorContext, CursorState, CursorStore
+from mledger.cursor_store import CursorContext, CursorStore
 from mledger.errors import CursorExists, CursorNotFound, CursorRecoveryFailed, ManagedLedgerFenced
 from mledger.events import (
     CursorRecovered,
@@ -67,6 +68,12 @@ class CursorSet:
         self._retries: set[asyncio.Task[None]] = set()
         self._stopping = False
         self.open: dict[str, Cursor] = {}
+        self._creations = CursorCreations(host, context, background, self._adopt, recovered_late)
+
+    @property
+    def new_positions(self) -> dict[str, Position]:
+        """Where cursors stand that are being made, or may have been."""
+        return self._creations.positions
 
     @property
     def all_recovered(self) -> bool:
@@ -188,6 +195,7 @@ class CursorSet:
         Raises CursorRecoveryFailed (R5), CursorNotFound without `create`, CursorExists with `exclusive`.
         """
         await self._settle_deletion(name)
+        await self._creations.settle(name)
         known = name in self.open or name in self._found or name in self._attempts
         if known and exclusive:
             raise CursorExists(f"{self._host.name} has a cursor {name} already")
@@ -198,20 +206,18 @@ class CursorSet:
         if name in self.open or name in self._found:
             cursor = await self._recover(name)
         else:
-            cursor = await self._attempt(name, lambda: self._make(name, initial, properties))
+            cursor = await self._attempt(name, lambda: self._creations.create(name, initial, properties))
         self.open[name] = cursor
         self._host.emit(SubscriptionOpened(self._host.name, name))
         cursor.rewind()
         return cursor
 
-    async def _make(self, name: str, initial: Start, properties: Mapping[str, str] | None) -> Cursor:
-        plan = plan_cursor_recovery(name, None, None, self._host.ledger_list, start=initial)
-        state = CursorState(plan.acks.copy(), plan.properties, tuple((properties or {}).items()))
-        store = await CursorStore.create(name, self._context, state)
-        return Cursor(self._host, store, replace(plan, cursor_properties=state.cursor_properties))
+    def _adopt(self, cursor: Cursor) -> None:
+        self.open[cursor.name] = cursor
 
     async def delete_cursor(self, name: str) -> None:
         """Delete the cursor, its record and its ledger; CursorNotFound."""
+        await self._creations.settle(name)
         if name not in self.open and name not in self._found:
             raise CursorNotFound(
                 f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
@@ -276,6 +282,7 @@ class CursorSet:
             retry.cancel()
         if under_way := [*self._retries, *self._attempts.values()]:
             await asyncio.wait(under_way)
+        await self._creations.stop()
 
     async def close(self) -> None:
         """The clean close of every recovered cursor (C3); the first error, after all were tried."""
@@ -300,8 +307,11 @@ class CursorSet:
 
     async def abandon(self) -> None:
         """Let go of all cursor ledgers without writing anything."""
-        for task in list(self._attempts.values()):
-            task.cancel()
+        if attempts := list(self._attempts.values()):
+            for task in attempts:
+                task.cancel()
+            await asyncio.wait(attempts)
+        await self._creations.stop()
         for cursor in self.open.values():
             await cursor.abandon()
 

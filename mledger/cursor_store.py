@@ -17,7 +17,7 @@ from bookie.client.writer import LedgerWriter
 from bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from metastore.codec import encode_managed_cursor_info, encode_position_info
 from metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
-from metastore.own_writes import changed_since
+from metastore.own_writes import changed_since, is_there
 from metastore.paths import cursor_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo
@@ -84,16 +84,28 @@ class CursorStore:
         self._one_at_a_time = asyncio.Lock()
 
     @classmethod
-    async def create(cls, name: str, context: CursorContext, state: CursorState) -> "CursorStore":
-        """Make a new cursor's znode, holding `state` (R1)."""
+    def new(cls, name: str, context: CursorContext, state: CursorState) -> "CursorStore":
+        """That of a cursor whose znode, holding `state`, is to be made by `create` (R1)."""
         acks = state.acks
         znode = znode_record(acks, state.properties, state.cursor_properties, context.now_ms())
         if znode is None:
             raise AckStateTooLarge(f"cursor {name} cannot be created: its properties do not fit its record")
-        store = cls(name, cursor_path(context.record.name, name), context, znode, 0)
-        context.factory.on_step("create cursor")
-        await context.record.guarded(Create(store.path, encode_managed_cursor_info(znode)))
-        return store
+        return cls(name, cursor_path(context.record.name, name), context, znode, 0)
+
+    async def create(self) -> None:
+        """Make a new cursor's znode; StoreUnavailable when it is not known whether it was made."""
+        self._context.factory.on_step("create cursor")
+        await self._context.record.guarded(Create(self.path, encode_managed_cursor_info(self._znode)))
+
+    async def was_created(self) -> bool:
+        """What came of a `create` whose answer was lost (M7); ManagedLedgerFenced where another's record is there."""
+        self._context.record.check()
+        if not await is_there(self._context.store, self.path):
+            return False
+        node = await self._context.store.get(self.path)
+        if node.version != 0 or node.data != encode_managed_cursor_info(self._znode):
+            raise self._context.record.fence(f"the record of cursor {self.name} was written by another owner")
+        return True
 
     @property
     def ledger_id(self) -> int:

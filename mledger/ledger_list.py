@@ -6,7 +6,7 @@ the last has entries 0 is refused before it is written, for Java deletes such le
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -53,6 +53,16 @@ class LedgerList:
         """Note confirmed entries and payload bytes of the current ledger."""
         self._live_entries = entries
         self._live_size = size
+
+    def without(self, gone: Collection[int]) -> "LedgerList":
+        """The list as it is now without some of its closed ledgers; its live counts stay those of now."""
+        return LedgerList(
+            [info for info in self._infos if info.ledger_id not in gone],
+            current=self._current,
+            live_entries=self._live_entries,
+            live_size=self._live_size,
+            terminated=self._terminated,
+        )
 
     @property
     def infos(self) -> tuple[LedgerInfo, ...]:

@@ -133,6 +133,12 @@ class ManagedLedger:
         return self._ledgers.list
 
     @property
+    def ledgers_to_start_in(self) -> LedgerList:
+        """The same without the ledgers that are being taken off the list."""
+        dropping = self._trimmer.dropping
+        return self.ledger_list.without(dropping) if dropping else self.ledger_list
+
+    @property
     def ledgers(self) -> tuple[LedgerInfo, ...]:
         """Its ledgers in order, the one open for writing with what is acknowledged in it."""
         return self.ledger_list.live_infos
@@ -161,6 +167,11 @@ class ManagedLedger:
     def open_cursors(self) -> Mapping[str, Cursor]:
         """Its recovered cursors."""
         return self._cursors.open
+
+    @property
+    def new_cursors(self) -> Mapping[str, Position]:
+        """Where cursors stand that are being made, or may have been: by name."""
+        return self._cursors.new_positions
 
     @property
     def can_trim(self) -> bool:

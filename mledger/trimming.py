@@ -5,7 +5,7 @@ in order; then the records go. What could not be deleted stays recorded and is t
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from bookie.errors import BookieError
@@ -48,6 +48,10 @@ class TrimmedTopic(Protocol):
         """Its recovered cursors."""
 
     @property
+    def new_cursors(self) -> Mapping[str, Position]:
+        """Where cursors stand that are being made, or may have been: by name."""
+
+    @property
     def can_trim(self) -> bool:
         """Whether the topic is open and every cursor's state is known."""
 
@@ -81,9 +85,14 @@ class Trimmer:
         self._dropping: list[int] = []  # on their way off the list
         self._undeleted: list[int] = []  # off the list
 
+    @property
+    def dropping(self) -> Collection[int]:
+        """Ledgers that an update under way, or of unknown outcome, takes off the list."""
+        return self._dropping
+
     def plan(self) -> TrimPlan:
         """What a trim would do now; nothing is changed."""
-        return plan_trim(self._topic.ledger_list, self._positions(), self._config, self._now_ms())
+        return plan_trim(self._topic.ledger_list, self._positions() | self._held(), self._config, self._now_ms())
 
     async def trim(self, *, all_closed: bool = False) -> TrimPlan:
         """Carry out what `plan` says, and finish earlier deletions that failed; the plan carried out.
@@ -137,7 +146,12 @@ class Trimmer:
         """Positions after the moves: a cursor that came to a ledger's end meanwhile holds the ledger until its move."""
         positions = self._positions()
         late = {move.cursor for move in plan_moves(self._topic.ledger_list, positions)}
-        return {name: Position(at.ledger_id, NO_ENTRY) if name in late else at for name, at in positions.items()}
+        settled = {name: Position(at.ledger_id, NO_ENTRY) if name in late else at for name, at in positions.items()}
+        return settled | self._held()
+
+    def _held(self) -> dict[str, Position]:
+        """What new cursors hold: the whole ledger that each stands in, since none of them moves yet."""
+        return {name: Position(at.ledger_id, NO_ENTRY) for name, at in self._topic.new_cursors.items()}
 
     async def _move_cursors(self) -> None:
         cursors = self._topic.open_cursors

@@ -43,6 +43,11 @@ class HeldAnswers:
         """Hold answers from `step` on."""
         self._step = step
 
+    def release(self) -> None:
+        """Hold none any more; those that were held arrive."""
+        self._step = ""
+        self._proxy.set(Link.GOOD)
+
     async def carried_out_unheard(self, work: Coroutine[Any, Any, Any], path: str, step: str = "") -> None:
         """Run `work` until it has changed the node at `path`, and cancel it before it hears of it.
 
