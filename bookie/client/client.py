@@ -284,7 +284,7 @@ class BookKeeper(BookKeeperReader):
         for _ in range(_MOST_ENSEMBLES):
             writable = set(await self._pool.writable()) - unreachable
             try:
-                ensemble = plan_ensemble(size, writable, self._pool.failed(), self._chance)
+                ensemble = plan_ensemble(size, writable, self._pool.quarantine.failed(), self._chance)
             except NotEnoughBookies as error:
                 if unreachable:
                     raise NotEnoughBookies(f"{error}; registered and unreachable: {sorted(unreachable)}") from error

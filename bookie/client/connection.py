@@ -62,6 +62,8 @@ class BookieConnection(asyncio.Protocol):
         self.closed = False
         self.congested = False
         """More waits to be sent than the send buffer should hold."""
+        self.heard_at = loop.time()
+        """When anything last came from it (event loop's clock, s); at first when it was made."""
         self._loop = loop
         self._read_timeout_s = read_timeout_s
         self._max_frame = max_frame
@@ -138,6 +140,7 @@ class BookieConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand out every whole answer and keep the rest."""
+        self.heard_at = self._loop.time()
         if self._chunks:
             self._chunks.append(data)
             self._held += len(data)

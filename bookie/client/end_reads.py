@@ -73,11 +73,11 @@ class EndReader:
         answers: list[Answer] = []
         troubles: list[str] = []
         members = [bookies[index] for index in write_set(entry, len(bookies), metadata.write_quorum)]
-        for bookie in self._pool.healthy_first(members):
+        for bookie in self._pool.quarantine.healthy_first(members):
             try:
                 code, stored = await self._read(bookie, entry)
             except BookieUnavailable as error:
-                self._pool.note_failure(bookie, str(error))
+                self._pool.quarantine.note_failure(bookie, str(error))
                 answers.append(Answer.UNKNOWN)
                 troubles.append(str(error))
             else:

@@ -59,15 +59,24 @@ class HeldMetadata:
         Raises:
             LedgerFenced, LedgerConflict: as `check` says, or there were conflicts without an end.
             NoSuchLedger: the ledger was deleted.
-            StoreUnavailable: the store did not answer for `timeout_s`.
+            StoreUnavailable: the store did not carry it out within `timeout_s`, whatever it waited for (Q11).
         """
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._update(plan, check)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"ledger {self.ledger_id}: the metadata store did not carry out an update of its metadata within "
+                f"{self._timeout_s:g} s: check that it runs and can be reached"
+            ) from None
+
+    async def _update(self, plan: Plan, check: Callable[[int, LedgerMetadata, LedgerMetadata], None]) -> LedgerMetadata:
         for _ in range(_MOST_CONFLICTS):
             wanted = plan(self.metadata)
             if wanted is None:
                 return self.metadata
             try:
-                self.version = await self._put(wanted, deadline)
+                self.version = await self._put(wanted)
             except BadVersion:
                 if await self._is_ours_after_all(check, wanted):
                     return wanted
@@ -79,7 +88,7 @@ class HeldMetadata:
                 return wanted
         raise LedgerConflict(f"ledger {self.ledger_id}: its metadata changes faster than it can be written; try again")
 
-    async def _put(self, wanted: LedgerMetadata, deadline: float) -> int:
+    async def _put(self, wanted: LedgerMetadata) -> int:
         while True:
             try:
                 return await self._store.put(self.ledger_id, wanted, self.version)
@@ -88,8 +97,6 @@ class HeldMetadata:
             except SessionExpired:
                 raise
             except StoreUnavailable as error:
-                if asyncio.get_running_loop().time() >= deadline:
-                    raise
                 logger.warning("ledger_metadata_waits ledger=%d reason=%s", self.ledger_id, error)
                 await asyncio.sleep(_PAUSE_S)
 

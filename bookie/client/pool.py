@@ -2,20 +2,17 @@
 
 import asyncio
 import enum
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from bookie.client.config import ClientConfig
 from bookie.client.connection import BookieConnection
+from bookie.client.quarantine import Quarantine
 from bookie.errors import BookieUnavailable
 from metastore.bookies import BookieRegistration, list_bookies, resolve
 from metastore.errors import InvalidName
 from metastore.store import MetadataReader
 
-logger = logging.getLogger(__name__)
-
 _REGISTRATIONS_S = 1.0  # how long a list of bookies is taken as current
-_FAILURES_TOLD_S = 1.0  # a bookie's failures are logged once in so long
 _CONNECT_AGAIN_S = 0.2  # a refused connection is not tried again sooner
 
 
@@ -33,7 +30,7 @@ class BookiePool:
         self._reader, self._config = reader, config
         self._open: dict[tuple[str, Lane], BookieConnection] = {}
         self._opening: dict[tuple[str, Lane], asyncio.Task[BookieConnection]] = {}
-        self._failed_at: dict[str, float] = {}
+        self.quarantine = Quarantine(config.quarantine_s, lambda: asyncio.get_running_loop().time(), self._heard_at)
         self._refused: dict[str, tuple[float, str]] = {}
         self._registrations: list[BookieRegistration] = []
         self._registrations_at = float("-inf")
@@ -47,26 +44,9 @@ class BookiePool:
             self._registrations_at = now
         return self._registrations
 
-    async def writable(self) -> list[str]:
-        """Ids of the bookies that take new entries."""
-        return [found.bookie_id for found in await self.registrations() if not found.read_only]
-
-    def failed(self) -> set[str]:
-        """Bookies that failed within the quarantine."""
-        since = asyncio.get_running_loop().time() - self._config.quarantine_s
-        return {bookie for bookie, at in self._failed_at.items() if at >= since}
-
-    def healthy_first(self, bookie_ids: Sequence[str]) -> list[str]:
-        """The bookies in their order, those that failed lately behind the others."""
-        failed = self.failed() if self._failed_at else ()
-        return sorted(bookie_ids, key=failed.__contains__) if failed else list(bookie_ids)
-
-    def note_failure(self, bookie_id: str, reason: str) -> None:
-        """Prefer other bookies for a while."""
-        now = asyncio.get_running_loop().time()
-        if now - self._failed_at.get(bookie_id, float("-inf")) > _FAILURES_TOLD_S:
-            logger.warning("bookie_failed bookie=%s reason=%s", bookie_id, reason)
-        self._failed_at[bookie_id] = now
+    async def writable(self, *, fresh: bool = False) -> list[str]:
+        """Ids of the bookies that take new entries; `fresh` as of `registrations`."""
+        return [found.bookie_id for found in await self.registrations(fresh=fresh) if not found.read_only]
 
     def opened(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection | None:
         """The connection to `bookie_id` that is open already, if there is one."""
@@ -127,6 +107,11 @@ class BookiePool:
         else:
             self._open[key] = task.result()
 
+    def _heard_at(self, bookie_id: str) -> float:
+        """When the bookie last answered anything, over any of its open connections."""
+        open_now = (self._open.get((bookie_id, lane)) for lane in Lane)
+        return max((found.heard_at for found in open_now if found is not None), default=float("-inf"))
+
     def _check_refused(self, bookie_id: str) -> None:
         if self.closed:
             raise BookieUnavailable(f"bookie {bookie_id}: this client is closed")
@@ -153,7 +138,7 @@ class BookiePool:
             what = "no connection in time" if isinstance(error, TimeoutError) else str(error)
             reason = f"bookie {bookie_id} cannot be reached: {what}; see whether it runs"
             self._refused[bookie_id] = loop.time(), reason
-            self.note_failure(bookie_id, what)
+            self.quarantine.note_failure(bookie_id, what)
             raise BookieUnavailable(reason) from error
         return connection
 

@@ -144,13 +144,13 @@ class LedgerReader:
         passed_over = {replica.bookie_id for replica in known}
         errors: list[BookieError] = []
         members = [bookies[index] for index in write_set(entry, len(bookies), metadata.write_quorum)]
-        for bookie in self._pool.healthy_first(members):
+        for bookie in self._pool.quarantine.healthy_first(members):
             if bookie in passed_over:
                 continue
             try:
                 found = await self._ask(bookie, entry)
             except (BookieUnavailable, BookieRefused) as error:
-                self._pool.note_failure(bookie, str(error))
+                self._pool.quarantine.note_failure(bookie, str(error))
                 errors.append(error)
                 continue
             if isinstance(found, StoredEntry):
@@ -222,7 +222,7 @@ class LedgerReader:
         self._turn += 1
         while first <= last:
             at = self._turn % len(bookies)
-            bookie = self._pool.healthy_first(bookies[at:] + bookies[:at])[0]
+            bookie = self._pool.quarantine.healthy_first(bookies[at:] + bookies[:at])[0]
             part, bad = await self._read_batch(bookie, first, last)
             if not part:
                 part = [(await self.read_entry(first, bad)).payload]
@@ -238,14 +238,16 @@ class LedgerReader:
             connection = await self._pool.connection(bookie)
             code, body = await connection.read_batch(self.ledger_id, first, count, self._config.max_frame)
         except BookieUnavailable as error:
-            self._pool.note_failure(bookie, str(error))
+            self._pool.quarantine.note_failure(bookie, str(error))
             return [], []
         if code == Code.OK:
             payloads = open_batch(body, self.ledger_id, first, self._digest)[:count]
             return payloads, [] if payloads else [BadReplica(self.ledger_id, first, bookie, DAMAGED)]
         if code in (Code.NO_ENTRY, Code.NO_LEDGER):
             return [], [BadReplica(self.ledger_id, first, bookie, MISSING)]
-        self._pool.note_failure(bookie, f"error {code} to a batch read of ledger {self.ledger_id} from entry {first}")
+        self._pool.quarantine.note_failure(
+            bookie, f"error {code} to a batch read of ledger {self.ledger_id} from entry {first}"
+        )
         return [], []
 
     async def _read_singly(self, bookies: tuple[str, ...], first: int, last: int) -> list[bytes]:
@@ -261,7 +263,7 @@ class LedgerReader:
         choices = []  # for each residue of the entry id
         for residue in range(len(bookies)):
             members = [bookies[index] for index in write_set(residue, len(bookies), quorum)]
-            choices.append(self._pool.healthy_first(members)[0])
+            choices.append(self._pool.quarantine.healthy_first(members)[0])
         asked = [(entry, choices[entry % len(bookies)]) for entry in range(first, last + 1)]
         connections = await self._pool.connections({bookie for _, bookie in asked})
         futures: list[asyncio.Future[tuple[int, bytes]] | None] = []
@@ -279,7 +281,7 @@ class LedgerReader:
     async def _settle(self, entry: int, bookie: str, future: asyncio.Future[tuple[int, bytes]] | None) -> bytes:
         """The payload out of a bookie's answer, or from the other replicas."""
         if future is None or future.exception() is not None:
-            self._pool.note_failure(bookie, "no answer to a read")
+            self._pool.quarantine.note_failure(bookie, "no answer to a read")
             return (await self.read_entry(entry)).payload
         code, stored = future.result()
         try:

@@ -26,13 +26,14 @@ async def find_replacements(
     """Connections to other bookies for as many of the indexes `failed` as there are bookies that can be reached.
 
     Where there is no other, the failed bookie itself is taken if it is among `may_return` and can be reached: better
-    that one again than none. Nothing is found while the metadata store does not say who is there.
+    that one again than none. A bookie that was silent lately is not taken at all. Nothing is found while the metadata
+    store does not say who is there.
     """
     found: Found = {}
     try:
         await _take_others(found, ensemble, failed, pool, lane, chance)
         back = {index: ensemble[index] for index in failed if index in may_return and index not in found}
-        writable = await pool.writable() if back else []
+        writable = set(await pool.writable()) - pool.quarantine.silent() if back else ()
         found |= await take_back({index: bookie for index, bookie in back.items() if bookie in writable}, pool, lane)
     except StoreUnavailable as error:
         logger.warning("bookies_unknown reason=%s", error)
@@ -60,12 +61,16 @@ async def _take_others(
 ) -> None:
     unreachable: set[str] = set()
     missing = set(failed)
+    fresh = False
     while missing:
         taken = (*ensemble, *(connection.bookie_id for connection in found.values()))
-        writable = set(await pool.writable()) - unreachable
-        plan = plan_replacements(taken, missing, writable, pool.failed(), chance)
+        writable = set(await pool.writable(fresh=fresh)) - unreachable - pool.quarantine.silent()
+        plan = plan_replacements(taken, missing, writable, pool.quarantine.failed(), chance)
         if not plan:
-            return
+            if fresh:
+                return
+            fresh = True  # one may have been started within the last second
+            continue
         reached = await take_back(plan, pool, lane)
         unreachable |= {bookie for index, bookie in plan.items() if index not in reached}
         found |= reached

@@ -17,6 +17,7 @@ from bookie.client.config import ClientConfig
 from bookie.client.connection import BookieConnection
 from bookie.client.placement import replace_members
 from bookie.client.pool import BookiePool, Lane
+from bookie.client.progress import AddProgress, Late
 from bookie.client.quorum import Resend, WriteQuorum, entries_of
 from bookie.client.replacing import find_replacements, take_back
 from bookie.errors import (
@@ -34,8 +35,6 @@ from metastore.errors import MledgerError
 logger = logging.getLogger(__name__)
 
 _LONGEST_RETRY_S = 60.0
-_CHECKS = 4  # how often within a time-out it is looked for
-_LONGEST_CHECK_S = 1.0
 _MOST_CHANGES = 1000  # of ensemble, in one ledger
 
 
@@ -93,8 +92,7 @@ class Replication:
         self._reasons: dict[int, str] = {}
         self._retry: asyncio.TimerHandle | None = None
         self._retry_s = config.replace_retry_s
-        self._check: asyncio.TimerHandle | None = None
-        self._progress: list[tuple[int, float]] = [(0, 0.0)] * len(ensemble)
+        self._progress = AddProgress(quorum, config, self._indexes, self._pending, self._late)
         self._idle: asyncio.Future[None] | None = None
 
     # What the owner does
@@ -133,8 +131,7 @@ class Replication:
             for index, connection in enumerate(self._connections):
                 if connection is not None and quorum.is_up(index):
                     connection.write(frames)
-        if self._check is None:
-            self._start_checks()
+        self._progress.start()
         if self._away:
             self._repair_now()
         return future
@@ -170,16 +167,16 @@ class Replication:
         """Have bookies that have not acknowledged what was sent to them avoided for a while."""
         for connection, index in self._indexes.items():
             if self.quorum.outstanding(index):
-                self._pool.note_failure(connection.bookie_id, reason)
+                self._pool.quarantine.note_failure(connection.bookie_id, reason)
 
     def stop(self, failure: MledgerError) -> None:
         """Send nothing more and expect nothing more; what is pending fails."""
         if self.failure is not None:
             return
         self.failure = failure
-        for timer in (self._check, self._retry):
-            if timer is not None:
-                timer.cancel()
+        self._progress.stop()
+        if self._retry is not None:
+            self._retry.cancel()
         for connection in self._indexes:
             connection.unlisten(self.ledger_id, self)
         self._indexes.clear()
@@ -218,7 +215,7 @@ class Replication:
             self.stop(NoSuchLedger(f"{where}: the ledger was deleted"))
         else:
             reason = f"it answered the add of entry {entry} with error {code}"
-            self._pool.note_failure(connection.bookie_id, reason)
+            self._pool.quarantine.note_failure(connection.bookie_id, reason)
             self._bookies_failed({index: reason})
 
     def connection_lost(self, connection: BookieConnection, reason: str) -> None:
@@ -227,7 +224,7 @@ class Replication:
         if self._pool.closed:
             self.stop(LedgerClosed(f"ledger {self.ledger_id}: the client that wrote it was closed"))
         elif index is not None and self.quorum.outstanding(index):
-            self._pool.note_failure(connection.bookie_id, reason)
+            self._pool.quarantine.note_failure(connection.bookie_id, reason)
             self._bookies_failed({index: reason})
         elif index is not None:
             self._away.add(index)  # looked for again when there is something to send
@@ -261,7 +258,7 @@ class Replication:
     def _install(self, index: int, connection: BookieConnection) -> None:
         self._connections[index] = connection
         self._indexes[connection] = index
-        self._progress[index] = (self.quorum.watermark(index), self._loop.time())
+        self._progress.joined(index)
         connection.listen(self.ledger_id, self)
         if connection.closed:
             self.connection_lost(connection, "the connection was lost")
@@ -337,6 +334,7 @@ class Replication:
             self._install(index, connection)
         for resend in resends:
             self._resend(resend)
+        self._progress.start()
         self._complete(self.quorum.acknowledged_below)
 
     async def _find(self) -> dict[int, BookieConnection]:
@@ -374,32 +372,13 @@ class Replication:
 
     # Time-outs
 
-    def _start_checks(self) -> None:
-        now = self._loop.time()
-        self._progress = [(self.quorum.watermark(index), now) for index in range(len(self.ensemble))]
-        self._check = self._loop.call_later(self._check_s(), self._check_progress)
-
-    def _check_s(self) -> float:
-        return min(self._config.add_timeout_s / _CHECKS, self._config.stall_timeout_s / _CHECKS, _LONGEST_CHECK_S)
-
-    def _check_progress(self) -> None:
-        self._check = None
-        if self.failure is not None:
-            return
-        now, late = self._loop.time(), {}
-        for connection, index in self._indexes.items():
-            watermark, since = self._progress[index]
-            if self.quorum.watermark(index) != watermark or not self.quorum.outstanding(index):
-                self._progress[index] = (self.quorum.watermark(index), now)
-                continue
-            limit = self._config.stall_timeout_s if connection.congested else self._config.add_timeout_s
-            if now - since >= limit:
-                late[index] = f"it acknowledged nothing for {limit:g} s"
-                self._pool.note_failure(connection.bookie_id, late[index])
-        if late:
-            self._bookies_failed(late)
-        if any(self.quorum.outstanding(index) for index in range(len(self.ensemble))):
-            self._check = self._loop.call_later(self._check_s(), self._check_progress)
+    def _late(self, late: Late) -> None:
+        """Bookies gave no acknowledgement for too long, or no room in their send buffers."""
+        reasons = {}
+        for index, limit in late.items():
+            reasons[index] = f"it acknowledged nothing for {limit:g} s"
+            self._pool.quarantine.note_silence(self.ensemble[index], reasons[index], limit)
+        self._bookies_failed(reasons)
 
 
 def failed_future(failure: MledgerError) -> asyncio.Future[int]:

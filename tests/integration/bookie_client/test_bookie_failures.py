@@ -13,6 +13,7 @@ from metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.ledgers import QUICK, client, holders, payloads
+from tests.support.silent_bookie import silent_bookie
 
 
 def member(bookies, writer, index=0):
@@ -304,7 +305,7 @@ def test_with_the_metadata_store_stalled_a_change_of_ensemble_acknowledges_nothi
             seen = []
             for future in (pending, other):
                 future.add_done_callback(lambda _: seen.append(writer.metadata.ensemble))
-            while not bookkeeper._pool.failed():
+            while not bookkeeper._pool.quarantine.failed():
                 await asyncio.sleep(0)
             assert not pending.done()
             zookeeper.thaw()
@@ -314,6 +315,33 @@ def test_with_the_metadata_store_stalled_a_change_of_ensemble_acknowledges_nothi
             assert [segment.first_entry for segment in writer.metadata.segments] == [0, 10]
 
     run(main())
+
+
+def test_a_silent_bookie_that_comes_in_after_a_long_change_of_ensemble_is_timed_out(stalled):
+    zookeeper, bookies = stalled
+    bookies.start(2)
+
+    async def main():
+        config = replace(QUICK, add_timeout_s=1.0)
+        async with client(bookies.metadata_url, config) as bookkeeper:
+            writer = await bookkeeper.create_ledger(2, 2, 2)
+            await writer.append(payloads(10))
+            async with silent_bookie(bookies.metadata_url) as silent:
+                await bookkeeper.bookies()
+                zookeeper.freeze()
+                bookies.kill(0)
+                appended = writer.append(payloads(10, 10))
+                while writer._replication.quorum.is_up(0) and writer._replication.quorum.is_up(1):
+                    await asyncio.sleep(0)
+                while writer._replication._progress._timer is not None:  # nobody owes anything
+                    await asyncio.sleep(0.01)
+                zookeeper.thaw()
+                with pytest.raises(NotEnoughBookies, match="acknowledged nothing for 1 s"):
+                    await appended
+                assert silent in writer.metadata.ensemble
+                assert (await writer.close()).last_entry == 9
+
+    run(main(), timeout=120.0)
 
 
 def test_with_the_metadata_store_stalled_the_ack_quorum_that_is_left_goes_on(stalled):

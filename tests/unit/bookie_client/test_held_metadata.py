@@ -10,7 +10,7 @@ from bookie.client.held_metadata import HeldMetadata
 from bookie.client.metadata_batches import MetadataReads, MetadataUpdates
 from bookie.client.placement import with_ensemble
 from bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
-from metastore.errors import BadVersion, NodeNotFound, RecordError, StoreClosed
+from metastore.errors import BadVersion, NodeNotFound, RecordError, StoreClosed, StoreUnavailable
 from metastore.layout import initialize
 from metastore.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from metastore.ledgers import LedgerStore
@@ -95,6 +95,23 @@ async def test_an_update_whose_answer_nobody_took_is_built_upon(world):
     await mine.update(change(7, "d:1", "c:1"))
     found, _ = await world.records.read(1)
     assert found.segments[-1] == Segment(7, ("d:1", "c:1"))
+
+
+@with_records
+async def test_an_update_that_the_store_never_answers_ends_and_is_built_upon(world):
+    mine = await world.held()
+    carry_out = world.store.put
+
+    async def put(*asked):
+        await carry_out(*asked)
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.store, "put", put)
+        with pytest.raises(StoreUnavailable, match="did not carry out an update"):
+            await mine.update(change(5, "a:1", "c:1"))
+    await mine.update(change(7, "d:1", "c:1"))
+    assert (await world.records.read(1))[0].segments[-1] == Segment(7, ("d:1", "c:1"))
 
 
 @with_records

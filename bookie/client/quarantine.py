@@ -1,0 +1,76 @@
+"""Bookies to avoid for a while: those that failed, and for longer those that let requests go unanswered.
+
+A bookie that failed comes behind the others where there is a choice. One that was silent for a whole time-out is not
+even tried in another's place; each time that it is silent again without having been heard in between its quarantine
+doubles, up to half an hour. Whatever it answers ends that.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+logger = logging.getLogger(__name__)
+
+_FAILURES_TOLD_S = 1.0  # a bookie's failures are logged once in so long
+_LONGEST_S = 1800.0
+
+
+@dataclass(slots=True)
+class _Record:
+    """A bookie's last failure; `span_s` is how long it is avoided."""
+
+    at: float
+    span_s: float
+    silent: bool = False
+
+
+class Quarantine:
+    """What a client remembers of bookies that failed; times in seconds of the event loop's clock."""
+
+    def __init__(self, span_s: float, clock: Callable[[], float], heard_at: Callable[[str], float]) -> None:
+        """`heard_at` says when a bookie last answered anything; 0 spans: only silence counts."""
+        self._span_s, self._clock, self._heard_at = span_s, clock, heard_at
+        self._records: dict[str, _Record] = {}
+
+    def note_failure(self, bookie_id: str, reason: str) -> None:
+        """Prefer other bookies for a while."""
+        now, last = self._clock(), self._records.get(bookie_id)
+        if last is None or now - last.at > _FAILURES_TOLD_S:
+            logger.warning("bookie_failed bookie=%s reason=%s", bookie_id, reason)
+        if last is not None and self._still_silent(bookie_id, last, now):
+            return  # nothing has changed
+        self._records[bookie_id] = _Record(now, self._span_s)
+
+    def note_silence(self, bookie_id: str, reason: str, waited_s: float) -> None:
+        """It left requests unanswered for `waited_s`: do without it for longer than that took."""
+        now, last = self._clock(), self._records.get(bookie_id)
+        if last is None or now - last.at > _FAILURES_TOLD_S:
+            logger.warning("bookie_silent bookie=%s reason=%s", bookie_id, reason)
+        span = max(self._span_s, 2 * waited_s)
+        if last is not None and last.silent and self._heard_at(bookie_id) <= last.at:
+            span = max(span, 2 * last.span_s if now - last.at >= waited_s else last.span_s)
+        self._records[bookie_id] = _Record(now, min(span, _LONGEST_S), silent=True)
+
+    def failed(self) -> set[str]:
+        """Bookies that failed within their quarantine."""
+        now = self._clock()
+        return {
+            bookie
+            for bookie, record in self._records.items()
+            if now - record.at <= record.span_s and (not record.silent or self._still_silent(bookie, record, now))
+        }
+
+    def silent(self) -> set[str]:
+        """Bookies that were silent, have not been heard since and are in their quarantine."""
+        now = self._clock()
+        return {bookie for bookie, record in self._records.items() if self._still_silent(bookie, record, now)}
+
+    def healthy_first(self, bookie_ids: Sequence[str]) -> list[str]:
+        """The bookies in their order, those in quarantine behind the others, silent ones last."""
+        if not self._records:
+            return list(bookie_ids)
+        failed, silent = self.failed(), self.silent()
+        return sorted(bookie_ids, key=lambda bookie: (bookie in failed) + (bookie in silent))
+
+    def _still_silent(self, bookie_id: str, record: _Record, now: float) -> bool:
+        return record.silent and now - record.at <= record.span_s and self._heard_at(bookie_id) <= record.at

@@ -1,0 +1,157 @@
+"""Bookies that take connections and never answer: whoever waits for one stops waiting (Q11)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from bookie.errors import NotEnoughBookies
+from metastore.ledger_metadata import LedgerState
+from tests.support.aio import run
+from tests.support.ledgers import QUICK, client, holders, lay_down_ledger, payloads, store_raw, stored_entry
+from tests.support.silent_bookie import silent_bookie
+
+IMPATIENT = replace(QUICK, add_timeout_s=1.0, read_timeout_s=1.0)
+
+
+async def until(condition):
+    """Return once `condition` holds."""
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+def test_a_silent_replacement_is_replaced_in_turn(bookies):
+    bookies.start(2)
+
+    async def main():
+        async with (
+            client(bookies.metadata_url, IMPATIENT) as bookkeeper,
+            silent_bookie(bookies.metadata_url) as silent,
+        ):
+            writer = await bookkeeper.create_ledger(1, 1, 1)
+            while silent in writer.metadata.ensemble:
+                writer = await bookkeeper.create_ledger(1, 1, 1)
+            dead, spare = (0, 1) if bookies[0].bookie_id in writer.metadata.ensemble else (1, 0)
+            bookies.kill(spare)
+            bookies.kill(dead)
+            appended = writer.append(payloads(10))
+            await until(lambda: silent in writer.metadata.ensemble)
+            back = bookies.restart(spare)
+            assert await appended == 0
+            assert writer.metadata.ensemble == (back.bookie_id,)
+            assert await holders([back], writer.ledger_id, 9)
+
+    run(main(), timeout=60.0)
+
+
+def test_with_none_but_silent_bookies_left_appends_fail_and_the_ledger_is_closed(bookies):
+    bookies.start(2)
+
+    async def main():
+        async with client(bookies.metadata_url, IMPATIENT) as bookkeeper:
+            writer = await bookkeeper.create_ledger(2, 2, 2)
+            await writer.append(payloads(10))
+            async with silent_bookie(bookies.metadata_url) as silent:
+                bookies.kill(0)
+                appended = writer.append(payloads(10, 10))
+                await until(lambda: silent in writer.metadata.ensemble)
+                with pytest.raises(NotEnoughBookies, match="acknowledged nothing for 1 s"):
+                    await appended
+                closed = await writer.close()
+            assert (closed.state, closed.last_entry) == (LedgerState.CLOSED, 9)
+
+    run(main(), timeout=60.0)
+
+
+def test_a_close_that_waits_for_a_silent_replacement_ends(bookies):
+    bookies.start(2)
+
+    async def main():
+        async with client(bookies.metadata_url, IMPATIENT) as bookkeeper:
+            writer = await bookkeeper.create_ledger(2, 2, 2)
+            await writer.append(payloads(10))
+            async with silent_bookie(bookies.metadata_url):
+                bookies.kill(0)
+                appended = writer.append(payloads(10, 10))
+                closed = await writer.close()
+            assert (closed.state, closed.last_entry) == (LedgerState.CLOSED, 9)
+            assert isinstance(appended.exception(), NotEnoughBookies)
+
+    run(main(), timeout=60.0)
+
+
+def test_two_silent_bookies_are_not_chosen_in_turns(bookies):
+    bookies.start(2)
+
+    async def main():
+        url = bookies.metadata_url
+        config = replace(IMPATIENT, quarantine_s=0.1)
+        async with client(url, config) as bookkeeper:
+            writer = await bookkeeper.create_ledger(2, 2, 2)
+            async with silent_bookie(url) as one, silent_bookie(url) as other:
+                bookies.kill(0)
+                with pytest.raises(NotEnoughBookies):
+                    await writer.append(payloads(10))
+                assert {one, other} & set(writer.metadata.ensemble)
+                assert len(writer.metadata.segments) == 1
+                assert writer._replication._changes == 2
+
+    run(main(), timeout=60.0)
+
+
+def test_a_recovery_whose_replacement_is_silent_ends(bookies):
+    bookies.start(3)
+
+    async def main():
+        url = bookies.metadata_url
+        ledger = await lay_down_ledger(url, bookies[:3], 3, 2)
+        for number, payload in enumerate(payloads(20)):
+            await store_raw(bookies[0], stored_entry(ledger, number, payload, 20 * (number + 1), -1))
+        for number in (1, 2):
+            bookies.kill(number)
+        bookies.restart(1)
+        async with client(url, IMPATIENT) as bookkeeper, silent_bookie(url):
+            reader = await bookkeeper.open_ledger(ledger)
+            assert reader.last_entry == 19
+
+    run(main(), timeout=60.0)
+
+
+def test_a_recovery_with_none_but_silent_replacements_says_so(bookies):
+    bookies.start(3)
+
+    async def main():
+        url = bookies.metadata_url
+        ledger = await lay_down_ledger(url, bookies[:3], 3, 3)
+        await store_raw(bookies[0], stored_entry(ledger, 0, b"first", 5, -1))
+        bookies.kill(2)
+        async with client(url, IMPATIENT) as bookkeeper, silent_bookie(url):
+            with pytest.raises(NotEnoughBookies):
+                await bookkeeper.open_ledger(ledger)
+            assert (await bookkeeper.metadata(ledger)).state is LedgerState.IN_RECOVERY
+
+    run(main(), timeout=60.0)
+
+
+def test_a_frozen_replacement_is_replaced_in_turn(bookies):
+    bookies.start(4)
+
+    async def main():
+        async with client(bookies.metadata_url, IMPATIENT) as bookkeeper:
+            writer = await bookkeeper.create_ledger(2, 2, 2)
+            members = [number for number, each in enumerate(bookies) if each.bookie_id in writer.metadata.ensemble]
+            spare = [number for number in range(4) if number not in members]
+            frozen, other = spare
+            bookies.freeze(frozen)
+            bookies.kill(other)
+            try:
+                bookies.kill(members[0])
+                appended = writer.append(payloads(10))
+                await until(lambda: bookies[frozen].bookie_id in writer.metadata.ensemble)
+                bookies.restart(other)
+                assert await appended == 0
+            finally:
+                bookies.thaw(frozen)
+            assert set(writer.metadata.ensemble) == {bookies[members[1]].bookie_id, bookies[other].bookie_id}
+
+    run(main(), timeout=60.0)
