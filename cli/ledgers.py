@@ -113,10 +113,8 @@ def _row(ledger_id: int, metadata: LedgerMetadata) -> tuple[Value, ...]:
 
 
 def _owner(metadata: LedgerMetadata) -> str:
-    """The managed ledger, and the cursor, that the ledger's custom metadata names."""
-    custom = dict(metadata.custom_metadata)
-    names = [custom[key] for key in ("pulsar/managed-ledger", "pulsar/cursor") if key in custom]
-    return " cursor ".join(readable(name) for name in names)
+    """Whose ledger it is by its custom metadata."""
+    return origin_of(0, metadata, 0).of
 
 
 async def _describe(url: str, ledger_id: int, password: bytes) -> Record:

@@ -19,7 +19,7 @@ from cli.topic_targets import find_targets
 from metastore.errors import RecordError
 from metastore.paths import TopicName
 from mledger.ledger_audit import LedgerAuditor, ReferenceAudit
-from mledger.reference_reading import ListedLedger, References, Unreadable, read_origins, read_references_of
+from mledger.reference_reading import ListedLedger, References, Unreadable, read_origins
 from mledger.references import Reference, find_dangling
 
 AT_ONCE = 4
@@ -116,7 +116,7 @@ async def _check(
         audit, references_read = await _audit(session.output, cluster, ledger_ids, name, min_age_ms)
         findings = Findings(audit, entries, references_read)
         for each in audit.listed:
-            findings.of[each.origin.ledger_id] = _of(each)
+            findings.of[each.origin.ledger_id] = each.origin.of
         if entries:
             cluster.bookies.on_bad_replica = None
             await _read_entries(session.output, cluster, findings, pace)
@@ -143,7 +143,7 @@ async def _audit(
             return await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count)), True
     references = References()
     for managed_ledger in (await find_targets(cluster, name)).managed_ledgers:
-        found = await read_references_of(cluster.metadata, managed_ledger)
+        found = await auditor.references_of(managed_ledger)
         references.found += found.found
         unreadable += found.unreadable
     listed = await read_origins(cluster.metadata, sorted(references.ledgers), unreadable)
@@ -182,11 +182,6 @@ async def _read_entries(output: Output, cluster: Looking, findings: Findings, pa
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
     findings.checks.sort(key=lambda check: check.ledger_id)
     findings.failed.sort()
-
-
-def _of(listed: ListedLedger) -> str:
-    origin = listed.origin
-    return f"{origin.managed_ledger} cursor {origin.cursor}" if origin.cursor else origin.managed_ledger
 
 
 def _show(output: Output, findings: Findings) -> None:

@@ -15,6 +15,7 @@ from rich.table import Table as RichTable
 
 Scalar = str | int | float | bool | None
 Value = Scalar | tuple["Value", ...] | Mapping[str, "Value"]
+_LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))
 PIPE_WIDTH = 4096  # a table in a pipe is never folded
 TIMES = frozenset({"closed_ms", "created_ms", "modified_ms", "since_ms"})  # ms since 1970 in JSON, dates for people
 
@@ -174,11 +175,12 @@ def texts(values: Iterable[object]) -> tuple[str, ...]:
 
 
 def readable(data: bytes) -> str:
-    """Bytes as people read them: text where it is UTF-8, else hexadecimal."""
+    """Bytes as people read them: text where it is UTF-8 without control characters but line ends, else hexadecimal."""
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
         return data.hex()
+    return text if not data or text.translate(_LINE_ENDS).isprintable() else data.hex()
 
 
 def shorten(items: Sequence[str], limit: int = 5) -> str:

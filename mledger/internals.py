@@ -20,13 +20,12 @@ from metastore.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from metastore.protobuf import parse_binary
 from metastore.records import NO_CURSOR_LEDGER, LedgerInfo, ManagedLedgerInfo
 from metastore.store import MetadataReader, Node, Stat
+from mledger.compaction import COMPACTION
 from mledger.cursor_set import cursor_name
 from mledger.inspect import CursorInspection, Inspector, TopicInspection
 from mledger.references import COMPACTED_LEDGER, SCHEMAS, references_in_schema
 
 AT_ONCE = 64
-COMPACTION = "__compaction"
-"""The cursor whose properties name the compacted topic's ledger."""
 
 
 @dataclass(frozen=True, slots=True)

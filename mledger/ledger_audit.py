@@ -4,6 +4,7 @@ Looking only. What changes meanwhile is no finding: ledgers are listed before re
 is looked at again, the records of R10 before and after its topic's.
 """
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from metastore.errors import InvalidName, NodeNotFound, RecordError
 from metastore.paths import managed_ledger_path
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import MetadataReader
+from mledger.compaction import compacted_ledger
 from mledger.cursor_state import CursorLedgerUnavailable
+from mledger.errors import CursorRecoveryFailed
 from mledger.reference_reading import (
     ListedLedger,
     References,
@@ -24,7 +27,7 @@ from mledger.reference_reading import (
     read_references,
     read_references_of,
 )
-from mledger.references import SCHEMA, LedgerOrigin, Reference, find_dangling, find_orphans
+from mledger.references import SCHEMA, LedgerOrigin, Naming, Reference, find_dangling, find_orphans
 from mledger.state_reading import StateLedger, find_state
 
 Progress = Callable[[str, int], None]
@@ -65,7 +68,9 @@ class LedgerAuditor:
         """All ledgers and all references. `now_ms` and `min_age_ms` as of `find_orphans`. StoreUnavailable."""
         unreadable: list[Unreadable] = []
         listed = await list_origins(self._store, unreadable, lambda count: progress("ledgers", count))
-        references = await read_references(self._store, lambda count: progress("topics", count))
+        references = await self._with_states(
+            await read_references(self._store, lambda count: progress("topics", count))
+        )
         named = references.ledgers
         found = find_orphans((each.origin for each in listed), named, now_ms=now_ms, min_age_ms=min_age_ms)
         orphans, undecided = await self.confirm_orphans(found.candidates, references.unreadable)
@@ -80,6 +85,22 @@ class LedgerAuditor:
             dangling=dangling,
             unreadable=(*unreadable, *references.unreadable),
         )
+
+    async def references_of(self, managed_ledger: str) -> References:
+        """What one managed ledger names now, also in the last state of compaction's cursor."""
+        return await self._with_states(await read_references_of(self._store, managed_ledger))
+
+    async def _with_states(self, references: References) -> References:
+        """`references` with the compacted topics' ledgers that only states name; not those that cannot be read now."""
+        for path, record in references.compactions:
+            with contextlib.suppress(CursorRecoveryFailed):
+                ledger_id = compacted_ledger(record, await find_state(self._open_peeked, record.cursors_ledger_id))
+                if ledger_id is not None:
+                    references.found.append(Reference(ledger_id, Naming.COMPACTED, path))
+        return references
+
+    async def _open_peeked(self, ledger_id: int) -> StateLedger:
+        return (await self._bookkeeper.peek(ledger_id, self._password)).reader
 
     async def confirm_orphans(
         self, candidates: Sequence[LedgerOrigin], unreadable: Sequence[Unreadable] = ()
@@ -121,7 +142,7 @@ class LedgerAuditor:
         left = [each for each in candidates if each.ledger_id not in there]
         still: set[Reference] = set()
         for name in sorted({managed_ledger_of(each.path) for each in left} - {""}):
-            still.update((await read_references_of(self._store, name)).found)
+            still.update((await self.references_of(name)).found)
         schemas = [each for each in left if not managed_ledger_of(each.path)]
         if schemas:
             still.update((await read_references(self._store)).found)

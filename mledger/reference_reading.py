@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from metastore.errors import RecordError
@@ -9,7 +10,9 @@ from metastore.ledger_codec import decode_ledger_metadata
 from metastore.ledger_metadata import LedgerMetadata, LedgerState
 from metastore.ledgers import LedgerStoreReader
 from metastore.paths import MANAGED_LEDGERS, PERSISTENT, ledger_path, managed_ledger_path
+from metastore.records import ManagedCursorInfo
 from metastore.store import MetadataReader, Node
+from mledger.compaction import is_compaction, names_in_state
 from mledger.ledger_records import read_records
 from mledger.references import (
     SCHEMAS,
@@ -41,10 +44,14 @@ class Unreadable:
 
 @dataclass(slots=True)
 class References:
-    """What was found to name ledgers, and the records that could not be read."""
+    """What was found to name ledgers, and the records that could not be read.
+
+    `compactions` are compaction's cursors, by path, whose last state names a ledger that no record need name.
+    """
 
     found: list[Reference] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
+    compactions: list[tuple[str, ManagedCursorInfo]] = field(default_factory=list)
 
     def note(self, path: str, data: bytes, read: Callable[[str, bytes], Sequence[Reference]]) -> None:
         """Take what `read` finds in the record at `path`, or note that it does not parse."""
@@ -165,15 +172,18 @@ async def _note_topics(reader: MetadataReader, paths: Sequence[str], references:
     cursors = await _children_of(reader, paths)
     for first in range(0, len(cursors), PAGE):
         for path, node in await _nodes(reader, cursors[first : first + PAGE]):
-            references.note(path, node.data, _in_cursor)
+            references.note(path, node.data, partial(_in_cursor, references))
 
 
 def _in_topic(path: str, data: bytes) -> Sequence[Reference]:
     return references_in_topic(path, decode_managed_ledger_info(data, path).value)
 
 
-def _in_cursor(path: str, data: bytes) -> Sequence[Reference]:
-    return references_in_cursor(path, decode_managed_cursor_info(data, path).value)
+def _in_cursor(references: References, path: str, data: bytes) -> Sequence[Reference]:
+    record = decode_managed_cursor_info(data, path).value
+    if is_compaction(path) and names_in_state(record):
+        references.compactions.append((path, record))
+    return references_in_cursor(path, record)
 
 
 async def _note_schemas(reader: MetadataReader, references: References) -> None:

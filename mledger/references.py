@@ -6,12 +6,14 @@
   were listed before any reference was read; each is looked at again before it counts.
 - A reference dangles when its ledger does not exist. Ledgers that are offloaded and deleted from bookies are meant to
   be gone, those of pending and deletion records may be.
+- The compacted topic's ledger is named by the last state of compaction's cursor (see `compaction`). What its record
+  names may be an older one that is gone.
 - Other ledgers in the cluster (compacted topics, delayed delivery, other programs) are told by their custom metadata.
   What names them is not wholly known here, so that they are never called orphans.
 """
 
 import enum
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from metastore.ledger_metadata import LedgerMetadata
@@ -52,13 +54,17 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class LedgerOrigin:
-    """Where a ledger comes from by its custom metadata; empty text where it does not say. `created_ms` since 1970."""
+    """Where a ledger comes from by its custom metadata; empty text where it does not say. `created_ms` since 1970.
+
+    `of` says it in words, of schemas, compacted topics and delayed delivery too.
+    """
 
     ledger_id: int
     component: str
     managed_ledger: str
     cursor: str
     created_ms: int
+    of: str = ""
 
     @property
     def judged(self) -> bool:
@@ -89,7 +95,8 @@ def references_in_topic(path: str, info: ManagedLedgerInfo) -> list[Reference]:
 def references_in_cursor(path: str, record: ManagedCursorInfo) -> list[Reference]:
     """The cursor ledgers, and the ledgers of other parts of Pulsar, that a cursor's record names.
 
-    Not those that only an entry of its cursor ledger names: checkpoints and the compacted ledger may be such.
+    Not those that only an entry of its cursor ledger names: checkpoints, and the compacted topic's ledger; that of the
+    record need not exist then.
     """
     found = []
     if record.cursors_ledger_id != NO_CURSOR_LEDGER:
@@ -99,7 +106,12 @@ def references_in_cursor(path: str, record: ManagedCursorInfo) -> list[Reference
         record.cursors_ledger_id,
     ):
         found.append(Reference(record.last_checkpoint.ledger_id, Naming.CURSOR, path))
-    found += [Reference(value, Naming.COMPACTED, path) for name, value in record.properties if name == COMPACTED_LEDGER]
+    in_state = record.cursors_ledger_id != NO_CURSOR_LEDGER
+    found += [
+        Reference(value, Naming.COMPACTED, path, may_be_gone=in_state)
+        for name, value in record.properties
+        if name == COMPACTED_LEDGER
+    ]
     for name, text in record.cursor_properties:
         if name.startswith(DELAYED_BUCKET) and text.isdecimal():
             found.append(Reference(int(text), Naming.DELAYED, path))
@@ -124,7 +136,22 @@ def origin_of(ledger_id: int, metadata: LedgerMetadata, created_ms: int) -> Ledg
     managed_ledger = custom.get("pulsar/managed-ledger", "")
     component = custom.get("component", MANAGED_LEDGER if managed_ledger else "")
     created = metadata.ctime if metadata.ctime > 0 else created_ms
-    return LedgerOrigin(ledger_id, component, managed_ledger, custom.get("pulsar/cursor", ""), created)
+    cursor = custom.get("pulsar/cursor", "")
+    return LedgerOrigin(ledger_id, component, managed_ledger, cursor, created, _in_words(custom))
+
+
+def _in_words(custom: Mapping[str, str]) -> str:
+    if "pulsar/managed-ledger" in custom:
+        cursor = f" cursor {custom['pulsar/cursor']}" if "pulsar/cursor" in custom else ""
+        return custom["pulsar/managed-ledger"] + cursor
+    if "pulsar/schemaId" in custom:
+        return f"schema of {custom['pulsar/schemaId']}"
+    if "pulsar/compactedTopic" in custom:
+        return f"compacted topic {custom['pulsar/compactedTopic']}"
+    if "pulsar/delayedIndexTopic" in custom:
+        cursor = custom.get("pulsar/delayedIndexCursor", "")
+        return f"delayed delivery of {custom['pulsar/delayedIndexTopic']} cursor {cursor}"
+    return ""
 
 
 def find_orphans(

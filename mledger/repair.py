@@ -5,8 +5,10 @@
 - A closed ledger's entries and size are those of its metadata; one before the last that was never closed is recovered
   (Q4) and then has its true end. The last ledger, while its owner did not close it, is the next opening's.
 - A cursor whose cursor ledger is lost or holds no state falls back to its record's snapshot (R4). One whose position
-  lies past the end, before a ledger that is gone, or in one that is gone in the middle of the list, is moved (R6, R7);
-  ranges over missing ledgers are dropped. Its state goes into its record where it fits (C3), else opening has to do it.
+  lies past the end, before a ledger that is lost, or in one that is gone in the middle of the list, is moved (R6, R7);
+  ranges over missing ledgers are dropped. Before an empty ledger that the next opening dropped a cursor may stand: so
+  each restart of a broker leaves those of empty topics. A mended state goes into the cursor's record where it fits
+  (C3), else opening has to write it.
 - What cannot be read now is never taken for lost (R5): it is told, and left as it is.
 - Ledgers of the topic that nothing names are deleted under a deletion record, records between the lists are finished
   (R10) as an opening would.
@@ -23,7 +25,7 @@ from metastore.position import NO_ENTRY, Position
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.ack_records import znode_record
 from mledger.cursor_recovery import CursorRecoveryPlan, plan_cursor_recovery
-from mledger.cursor_state import CursorLedgerEmpty, CursorLedgerFinding, StateUnreadable
+from mledger.cursor_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound, StateUnreadable
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledger_list import LedgerEnd, LedgerList, check_rising
 from mledger.ledger_records import LedgerRecord
@@ -301,7 +303,8 @@ def _mend_cursor(
         plan = plan_cursor_recovery(cursor.name, record, cursor.finding, ledgers)
     except CursorRecoveryFailed as error:
         return [Mend(Wrong.UNREADABLE, record.cursors_ledger_id, cursor.name, str(error), mended=False)], None
-    stands, reasons = _place(plan, record, ledgers, listing)
+    stood = cursor.finding.state.position if isinstance(cursor.finding, StateFound) else record.mark_delete
+    stands, reasons = _place(plan, stood, ledgers, listing)
     if plan.rule != "R4" and not reasons:
         return [], None
     cursor_ledger = plan.old_cursor_ledger
@@ -322,12 +325,16 @@ def _mend_cursor(
 
 
 def _place(
-    plan: CursorRecoveryPlan, record: ManagedCursorInfo, ledgers: LedgerList, listing: _Listing
+    plan: CursorRecoveryPlan, stood: Position | None, ledgers: LedgerList, listing: _Listing
 ) -> tuple[Position, list[str]]:
-    """Where mark-delete is put, and why it cannot stay where it is, or what of its state is dropped."""
+    """Where mark-delete is put, and why it cannot stay where it is, or what of its state is dropped.
+
+    `stood` is where it is recorded. Before a ledger that is gone, and was not lost, is where every restart of a broker
+    leaves the cursors of an empty topic: opening moves them (R6), nothing is wrong.
+    """
     reasons = [] if plan.rule == "R4" else list(plan.warnings)
     at = plan.mark_delete
-    if "R6" in plan.rules:
+    if "R6" in plan.rules and stood is not None and stood.ledger_id in listing.lost:
         reasons.append("the ledger it stood before does not exist")
     gone = at.ledger_id not in ledgers
     in_middle = len(ledgers) and at.ledger_id > ledgers.ids[0]

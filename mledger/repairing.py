@@ -28,6 +28,7 @@ from mledger.repair import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
 from mledger.state_reading import StateLedger, find_state
 
 AT_ONCE = 64
+TRIES = 3
 CURSORS_AT_ONCE = 300
 NOTHING: Mapping[str, Sequence[int]] = {}
 
@@ -48,8 +49,48 @@ class FactsReader:
         """The facts of some managed ledgers, in that order, read in few requests.
 
         `orphans` (by managed ledger) and `records` are known already. An error stands for one whose record, or a
-        ledger's, does not parse, or of which a ledger that is not closed cannot be looked at.
+        ledger's, does not parse, of which a ledger that is not closed cannot be looked at, or which an owner changes
+        each time that it is looked at.
         """
+        by_name: dict[str, list[LedgerRecord]] = {}
+        for record in records:
+            by_name.setdefault(record.managed_ledger, []).append(record)
+        found: dict[str, TopicFacts | MledgerError] = {}
+        left = list(managed_ledgers)
+        for _ in range(TRIES):
+            read = dict(zip(left, await self._read_once(left), strict=True))
+            left = await self._changed(read)
+            found |= {name: facts for name, facts in read.items() if name not in left}
+            if not left:
+                break
+        for name in left:
+            path = managed_ledger_path(name)
+            found[name] = BadVersion(f"{name} was changed each time it was looked at: close it, or try again", path)
+        return [
+            each
+            if isinstance(each := found[name], MledgerError)
+            else replace(each, orphans=tuple(orphans.get(name, ())), records=tuple(by_name.get(name, ())))
+            for name in managed_ledgers
+        ]
+
+    async def _changed(self, read: Mapping[str, TopicFacts | MledgerError]) -> list[str]:
+        """Those whose records, or cursors' records, are others now: what was read of them may not fit together."""
+        versions: dict[str, dict[str, int | None]] = {}
+        for name, facts in read.items():
+            if isinstance(facts, MledgerError):
+                continue
+            path = managed_ledger_path(name)
+            versions[name] = {path: None if facts.info is None else facts.version}
+            versions[name] |= {cursor.path: cursor.version for cursor in facts.cursors}
+        paths = [path for each in versions.values() for path in each]
+        now = {
+            path: None if node is None else node.version
+            for path, node in zip(paths, await self._store.get_many(paths), strict=True)
+        }
+        return [name for name, each in versions.items() if any(now[path] != version for path, version in each.items())]
+
+    async def _read_once(self, managed_ledgers: Sequence[str]) -> list[TopicFacts | MledgerError]:
+        """The cursors' states are read before the ends of the ledgers: a live one's cursors are never past its end."""
         paths = [managed_ledger_path(name) for name in managed_ledgers]
         nodes = await self._store.get_many(paths)
         infos = [_info(path, node) for path, node in zip(paths, nodes, strict=True)]
@@ -57,23 +98,19 @@ class FactsReader:
         ledger_ids = sorted({ledger for info in infos for ledger in _ledger_ids(info)})
         found = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ledger_ids])
         ledgers = dict(zip(ledger_ids, found, strict=True))
-        by_name: dict[str, list[LedgerRecord]] = {}
-        for record in records:
-            by_name.setdefault(record.managed_ledger, []).append(record)
 
         async def facts(at: int) -> TopicFacts | MledgerError:
             name, info, node = managed_ledgers[at], infos[at], nodes[at]
             if isinstance(info, MledgerError):
                 return info
-            rest = TopicFacts(name, None, orphans=tuple(orphans.get(name, ())), records=tuple(by_name.get(name, ())))
             if info is None or node is None:
-                return rest
+                return TopicFacts(name, None)
+            read = tuple(await self._cursors(cursors[at]))
             try:
                 known = {each: await self._ledger(each, ledgers[each]) for each in _ledger_ids(info)}
             except MledgerError as error:
                 return error
-            read = tuple(await self._cursors(cursors[at]))
-            return replace(rest, info=info, version=node.version, ledgers=known, cursors=read)
+            return TopicFacts(name, info, version=node.version, ledgers=known, cursors=read)
 
         return await asyncio.gather(*map(facts, range(len(managed_ledgers))))
 

@@ -257,6 +257,38 @@ def test_references_to_ledgers_that_are_not_there_dangle(cluster):
         assert [(each["ledger_id"], each["named_as"], each["by"]) for each in done.json["dangling"]] == expected
 
 
+def test_the_compacted_topic_s_ledger_is_that_of_the_last_compaction(cluster):
+    """After a second compaction the cursor's record names the ledger before, which is gone."""
+    name = f"{TOPIC}-compacted"
+    custom = (("component", b"compacted-ledger"), ("pulsar/compactedTopic", name.encode()))
+    before, now = make_ledger(cluster, custom), make_ledger(cluster, custom)
+
+    async def main():
+        async with public.open_cluster(cluster.metadata_url, config=KEEP) as opened:
+            topic = await opened.create_topic(name)
+            first, second = await fill(topic, 2)
+            cursor = await topic.open_cursor("__compaction")
+            await cursor.acknowledge_cumulative(first, {"CompactedTopicLedger": before})
+            await topic.close()
+            topic = await opened.open_topic(name)
+            cursor = await topic.open_cursor("__compaction")
+            await cursor.acknowledge_cumulative(second, {"CompactedTopicLedger": before})
+            await cursor.acknowledge_cumulative(second, {"CompactedTopicLedger": now})
+            await topic.abandon()
+
+    run(main())
+    delete_ledger(cluster, before)
+    for arguments in (("--topic", name), ("--all", "--references-only")):
+        done = check(cluster, *arguments)
+        assert [each for each in done.json["dangling"] if name.rpartition("/")[2] in each["by"]] == []
+    assert check(cluster, "--topic", name).code == 0
+    delete_ledger(cluster, now)
+    for arguments in (("--topic", name), ("--all", "--references-only")):
+        done = check(cluster, *arguments)
+        assert (now, "compacted topic") in [(each["ledger_id"], each["named_as"]) for each in done.json["dangling"]]
+    ok("topics", "delete", name, "--yes", url=cluster.metadata_url)
+
+
 def test_a_partitioned_topic_is_checked_with_all_its_partitions(cluster):
     name = f"{TOPIC}-partitioned"
     ok("topics", "create", name, "--partitions", 2, url=cluster.metadata_url)

@@ -1,5 +1,7 @@
 """Which records name which ledgers, and what follows: orphans and dangling references."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,9 +61,11 @@ def test_a_cursor_names_its_ledger_and_those_of_compaction_and_delayed_delivery(
     assert references_in_cursor("/p/c", record) == [
         Reference(7, Naming.CURSOR, "/p/c"),
         Reference(6, Naming.CURSOR, "/p/c"),
-        Reference(8, Naming.COMPACTED, "/p/c"),
+        Reference(8, Naming.COMPACTED, "/p/c", may_be_gone=True),
         Reference(9, Naming.DELAYED, "/p/c"),
     ]
+    without = replace(record, cursors_ledger_id=-1, last_checkpoint=None)
+    assert references_in_cursor("/p/c", without)[0] == Reference(8, Naming.COMPACTED, "/p/c")
     assert references_in_cursor("/p/c", ManagedCursorInfo(-1, Position(1, 1))) == []
 
 
@@ -89,9 +93,43 @@ def test_a_ledger_says_where_it_comes_from():
         (Segment(0, ("b",)),),
         custom_metadata=(("pulsar/managed-ledger", b"t/n/persistent/x"), ("pulsar/cursor", b"c")),
     )
-    assert origin_of(4, metadata, 17) == LedgerOrigin(4, "managed-ledger", "t/n/persistent/x", "c", 17)
+    assert origin_of(4, metadata, 17) == LedgerOrigin(
+        4, "managed-ledger", "t/n/persistent/x", "c", 17, "t/n/persistent/x cursor c"
+    )
     nothing = LedgerMetadata(1, 1, 1, (Segment(0, ("b",)),), ctime=12)
     assert origin_of(5, nothing, 17) == LedgerOrigin(5, "", "", "", 12)
+
+
+@pytest.mark.parametrize(
+    ("custom", "said"),
+    [
+        ({"pulsar/managed-ledger": "t/n/persistent/x"}, "t/n/persistent/x"),
+        ({"pulsar/managed-ledger": "t/n/persistent/x", "pulsar/cursor": "c"}, "t/n/persistent/x cursor c"),
+        ({"component": "schema", "pulsar/schemaId": "t/n/x"}, "schema of t/n/x"),
+        (
+            {
+                "component": "compacted-ledger",
+                "pulsar/compactedTopic": "persistent://t/n/x",
+                "pulsar/compactedTo": "\x08\r",
+            },
+            "compacted topic persistent://t/n/x",
+        ),
+        (
+            {
+                "component": "delayed-index-bucket",
+                "pulsar/delayedIndexTopic": "persistent://t/n/x",
+                "pulsar/delayedIndexCursor": "c",
+            },
+            "delayed delivery of persistent://t/n/x cursor c",
+        ),
+        ({"component": "other"}, ""),
+    ],
+)
+def test_whose_a_ledger_is_is_said_in_words(custom, said):
+    metadata = LedgerMetadata(
+        1, 1, 1, (Segment(0, ("b",)),), custom_metadata=tuple((key, value.encode()) for key, value in custom.items())
+    )
+    assert origin_of(4, metadata, 17).of == said
 
 
 def test_what_nothing_names_is_an_orphan_unless_it_is_young_or_of_something_unknown():

@@ -166,6 +166,27 @@ def test_a_position_in_a_trimmed_ledger_may_stay():
     assert not plan(info((5, 3)), {5: closed(3)}, cursor(ManagedCursorInfo(-1, Position(2, 9)))).pending
 
 
+@pytest.mark.parametrize("ledgers", [(), ((5, 3),)])
+@pytest.mark.parametrize("recorded_in", ["record", "cursor ledger"])
+def test_a_position_before_an_empty_ledger_that_opening_dropped_may_stay(ledgers, recorded_in):
+    """So each restart of a broker leaves the cursors of an empty topic, and those at the end of a consumed one."""
+    stood = Position(80, -1)
+    facts = cursor(ManagedCursorInfo(-1, stood))
+    if recorded_in == "cursor ledger":
+        facts = cursor(ManagedCursorInfo(70, Position(2, 1)), StateFound(PositionInfo(stood), Position(70, 0)))
+    found = plan(info(*ledgers), {5: closed(3), 90: opened(0)}, facts)
+    assert (found.pending, found.mends) == (False, ())
+
+
+def test_a_position_before_a_lost_ledger_moves_to_the_next():
+    found = plan(
+        info((5, 3), (6, 2), (7, 2)),
+        {5: closed(3), 6: None, 7: closed(2)},
+        cursor(ManagedCursorInfo(-1, Position(6, -1))),
+    )
+    assert found.cursors[0].record.mark_delete == Position(7, -1)
+
+
 def test_a_position_past_the_end_moves_back_to_it():
     found = plan(info((5, 3)), {5: closed(3), 90: opened(4)}, cursor(ManagedCursorInfo(-1, Position(90, 17))))
     assert found.cursors[0].record.mark_delete == Position(90, 3)
