@@ -57,8 +57,8 @@ class AddTimedOut(BookieUnavailable):
 class LedgerKeeper(Protocol):
     """What the write path asks of the managed ledger, which holds the list."""
 
-    async def verify_owner(self) -> None:
-        """Raise ManagedLedgerFenced if another owner is seen; nothing is written."""
+    async def verify_owner(self, *, fenced: bool = False) -> None:
+        """Raise ManagedLedgerFenced if another owner is seen; `fenced`: it may be who fenced the ledger."""
 
     async def install(self, ended: EndedLedger, writer: LedgerWriter) -> None:
         """List `writer`'s ledger as the current one, and `ended` as it ended, in one update."""
@@ -393,7 +393,7 @@ class Appender:
         elif not isinstance(failed.failure, TAKEN):
             with contextlib.suppress(*TAKEN, LedgerClosed, StoreUnavailable):
                 return await self._close(failed)
-        await self._keeper.verify_owner()
+        await self._keeper.verify_owner(fenced=isinstance(failed.failure, TAKEN))
         for delay in (*RETRY_DELAYS_S, None):
             try:
                 reader = await self._factory.open(failed.ledger_id)

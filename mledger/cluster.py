@@ -70,6 +70,7 @@ async def open_cluster(
             await cluster.close()
         finally:
             services.upkeep.stop()
+            services.brokers.stop()
             await bookkeeper.close()
 
 

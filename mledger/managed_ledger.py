@@ -13,6 +13,7 @@ from metastore.position import Position
 from metastore.records import LedgerInfo, ManagedLedgerInfo
 from mledger.appending import Appender
 from mledger.background import Background, log
+from mledger.bundles import Owner
 from mledger.cursor import Cursor
 from mledger.cursor_recovery import Start
 from mledger.cursor_set import CursorSet
@@ -40,6 +41,7 @@ class ManagedLedger:
         self._factory = opened.factory
         self._ownership = opened.ownership
         self._replayer = opened.services.replayer
+        self._brokers = opened.services.brokers
         self._emit = opened.emit
         self._background = Background(self.name)
         self._arrivals: set[asyncio.Future[None]] = set()
@@ -77,6 +79,7 @@ class ManagedLedger:
 
     async def start(self) -> None:
         """List the cursors; recover them, finish what a crash left and trim in the background."""
+        await self._brokers.follow(self.name, self._yield)
         await self._cursors.list()
         for ledger_id in self._dropped:
             self._delete_later(ledger_id)
@@ -379,6 +382,7 @@ class ManagedLedger:
 
     async def _let_go(self) -> None:
         """Stop everything that runs, writing nothing but the release of the owner node."""
+        self._brokers.forget(self.name)
         await self._background.finish() if self._record.fenced is None else await self._background.cancel()
         if self._appender is not None:
             await self._appender.abandon(self._record.fenced or self._stopped or self._terminated_error())
@@ -411,6 +415,10 @@ class ManagedLedger:
             self._appender.fence(error)
         self._cursors.fence(error)
         self.wake_readers()
+
+    def _yield(self, broker: Owner) -> None:
+        """Stop, that the broker can load the topic (M9)."""
+        self._record.fence(str(broker))
 
     # -- what its parts ask of it
 

@@ -28,8 +28,9 @@ KNOCK_S = 1.0
 class Ownership:
     """Our owner node of one managed ledger, held by this session."""
 
-    def __init__(self, store: MetadataStore, path: str, data: bytes) -> None:
+    def __init__(self, store: MetadataStore, managed_ledger: str, path: str, data: bytes) -> None:
         self._store = store
+        self._managed_ledger = managed_ledger
         self._data = data
         self.path = path
 
@@ -46,7 +47,7 @@ class Ownership:
             operations: list[Operation] = [Create(path, data, ephemeral=True)]
             with contextlib.suppress(NodeNotFound):
                 operations.insert(0, Delete(path, (await store.get(path)).version))
-            claimed = cls(store, path, data)
+            claimed = cls(store, managed_ledger, path, data)
             try:
                 await store.multi(operations)
             except (NodeExists, NodeNotFound, BadVersion):
@@ -64,6 +65,10 @@ class Ownership:
         """Who claimed it after us; None while nobody has."""
         node = await _get(self._store, self.path)
         return None if node is None or node.data == self._data else Owner(self.path, _describe(node.data))
+
+    async def broker(self) -> Owner | None:
+        """The Pulsar broker that serves the topic, or may, whoever holds this node."""
+        return await find_broker(self._store, self._managed_ledger)
 
     async def release(self) -> None:
         """Remove the node if it is ours."""

@@ -1,9 +1,10 @@
-"""What the topics that one process owns share: store, bookie client, clock, one timer, one replay, counters."""
+"""What the topics that one process owns share: store, bookie client, clock, timer, brokers, replay, counts."""
 
 from collections.abc import Callable
 
 from bookie.client.client import BookKeeper
 from metastore.store import MetadataStore
+from mledger.broker_watch import BrokerWatch
 from mledger.counters import OwnerCounters
 from mledger.ledger_records import ensure_folders
 from mledger.replaying import Replayer
@@ -18,6 +19,7 @@ class Services:
         self.bookkeeper = bookkeeper
         self.now_ms = now_ms
         self.upkeep = Upkeep(now_ms)
+        self.brokers = BrokerWatch(store)
         self.replayer = Replayer(bookkeeper, store)
         self.counters = OwnerCounters()
         self._prepared = False

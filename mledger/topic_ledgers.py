@@ -50,10 +50,14 @@ class TopicLedgers:
         self.list = ledgers
         record.on_settled(self._take_over)
 
-    async def verify_owner(self) -> None:
-        """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7)."""
+    async def verify_owner(self, *, fenced: bool = False) -> None:
+        """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7).
+
+        `fenced`: another client had a hand in the current ledger. Where a broker serves the topic it is that broker,
+        which loads the topic: this owner yields (M9).
+        """
         try:
-            other = await self._ownership.lost_to()
+            other = await self._ownership.lost_to() or (await self._ownership.broker() if fenced else None)
             if other is not None:
                 raise self._record.fence(f"another owner has it: {other}")
             await self._record.verify()

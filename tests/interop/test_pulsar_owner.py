@@ -1,14 +1,23 @@
 """Who owns a topic where a real Pulsar broker is live (M9)."""
 
+import asyncio
 import json
 import time
 
 import pytest
 
+from mledger import ManagedLedgerConfig, ManagedLedgerFenced, open_cluster
+from tests.support.aio import run
 from tests.support.cli import answer, mledger
 from tests.support.pulsar_broker import SESSION_TIMEOUT_S
+from tests.support.pulsar_entries import pulsar_entry
 
 pytestmark = pytest.mark.interop
+
+ROLLING = ManagedLedgerConfig(
+    max_entries_per_ledger=1, minimum_rollover_time_ms=0, retention_time_ms=-1, retention_size_in_mb=-1
+)
+"""Each entry has the topic's record written."""
 
 
 def produce(pulsar, topic, count=5):
@@ -56,3 +65,44 @@ def test_a_topic_that_nobody_serves_is_not_refused_though_a_broker_is_live(pulsa
         consumer = client.subscribe(topic, "sub")
         client.create_producer(topic).send(b"next")
         assert consumer.receive(60_000).data() == b"next"
+
+
+def test_a_busy_owner_yields_to_the_broker_that_a_client_has_load_the_topic(pulsar):
+    """Each of its writes of the topic's record would make the broker's loading of it fail."""
+    topic = f"{pulsar.namespace('busy')}/topic"
+    produce(pulsar, topic, 1)
+    unload_namespace(pulsar, "public/busy")
+    acknowledged = []
+
+    async def write(opened, busy):
+        while True:
+            payload = b"ours %d" % len(acknowledged)
+            await opened.append([pulsar_entry(0, payload)])
+            acknowledged.append(payload)
+            if len(acknowledged) == 20:
+                busy.set()
+
+    def receive():
+        with pulsar.client() as client:
+            consumer = client.subscribe(topic, "sub")
+            client.create_producer(topic).send(b"the broker's")
+            received = []
+            while not received or received[-1] != b"the broker's":
+                received.append(consumer.receive(60_000).data())
+            return received
+
+    async def main():
+        async with open_cluster(pulsar.url, config=ROLLING) as cluster:
+            opened = await cluster.open_topic(f"persistent://{topic}")
+            busy = asyncio.Event()
+            writing = asyncio.ensure_future(write(opened, busy))
+            await asyncio.wait([writing, asyncio.ensure_future(busy.wait())], return_when=asyncio.FIRST_COMPLETED)
+            received = await asyncio.to_thread(receive)
+            with pytest.raises(ManagedLedgerFenced, match=f"the Pulsar broker {pulsar.broker.service_url} serves"):
+                await writing
+            return received
+
+    first, *ours, last = run(main(), timeout=300)
+    in_flight = b"ours %d" % len(acknowledged)
+    assert (first, last) == (b"0", b"the broker's")
+    assert ours in (acknowledged, [*acknowledged, in_flight])
