@@ -112,6 +112,10 @@ class GatheredStore(MetadataStore):
         """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
         await self._inner.wait_for_session(state, timeout)
 
+    async def sync(self) -> None:
+        """As `MetadataReader.sync`."""
+        await self._inner.sync()
+
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""
         (node,) = await self._nodes.ask((path,))

@@ -73,6 +73,11 @@ class JoinedReader(MetadataReader, Generic[R]):
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
+    async def sync(self) -> None:
+        """As `MetadataReader.sync`, of both."""
+        with self._as_asked():
+            await asyncio.gather(self._topics.sync(), self._ledgers.sync())
+
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""
         with self._as_asked():

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from metastore.errors import (
     InvalidName,
@@ -41,6 +42,9 @@ _LEVELS_BELOW = {2: 2, 3: 4}
 _AT_ONCE = 64
 """Directories listed in one go."""
 
+_LISTED_AT_ONCE = 16
+"""Directories of ten thousand ledgers each, the most there may be in one, listed in one go."""
+
 
 class LedgerStoreReader:
     """Looks at ledgers' metadata. Paths are below `root`."""
@@ -71,15 +75,40 @@ class LedgerStoreReader:
         RecordError (a node that no ledger can have) are raised out of it. A ledger that is created or deleted
         meanwhile may be missing.
         """
+        names = await self._names_at_root()
+        trees = sorted((name for name in names if _TREES.fullmatch(name)), key=lambda name: (len(name), name))
+        for name in trees:
+            async for page in self._pages([f"{self.root}/{name}"], _LEVELS_BELOW[len(name)]):
+                yield page
+
+    async def absent(self, ledger_ids: Sequence[int]) -> Page:
+        """Those of `ledger_ids`, rising, that the listing does not have: a candidate for a look, no proof (Q9).
+
+        Only directories that these ids would be in are listed, a few at a time: it takes little memory in a cluster of
+        any size. Raises what `list` does.
+        """
+        await self._names_at_root()
+        found: Page = []
+        directories = [(name, tuple(ids)) for name, ids in groupby(ledger_ids, self._directory_of)]
+        for start in range(0, len(directories), _LISTED_AT_ONCE):
+            some = directories[start : start + _LISTED_AT_ONCE]
+            listings = await self._reader.children_many([name for name, _ in some])
+            for (name, ids), names in zip(some, listings, strict=True):
+                listed = frozenset(names or ())
+                found += [each for each in ids if ledger_path(each, self.root)[len(name) + 1 :] not in listed]
+        return found
+
+    async def _names_at_root(self) -> Sequence[str]:
+        """What is directly below the root; RecordError when those are ledgers."""
         names = await self._reader.children(self.root)
         flat = [name for name in names if _FLAT_LEDGER.fullmatch(name)]
         if flat:
             path = f"{self.root}/{flat[0]}"
             raise RecordError(f"{path} belongs to a flat ledger manager; only the hierarchical layout is read", path)
-        trees = sorted((name for name in names if _TREES.fullmatch(name)), key=lambda name: (len(name), name))
-        for name in trees:
-            async for page in self._pages([f"{self.root}/{name}"], _LEVELS_BELOW[len(name)]):
-                yield page
+        return names
+
+    def _directory_of(self, ledger_id: int) -> str:
+        return _directory(ledger_path(ledger_id, self.root))
 
     async def _pages(self, directories: Sequence[str], levels: int) -> AsyncIterator[Page]:
         for start in range(0, len(directories), _AT_ONCE):

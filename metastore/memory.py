@@ -41,6 +41,10 @@ class MemoryReader(SessionReader):
         self._session = Session(f"memory:{name}", SessionState.CONNECTED)
         self._session_id = self._tree.new_session()
 
+    async def sync(self) -> None:
+        """Nothing to wait for: there is one state."""
+        self._session.check()
+
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""
         self._session.check()

@@ -120,6 +120,13 @@ class MetadataReader(ABC):
         """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
 
     @abstractmethod
+    async def sync(self) -> None:
+        """Have every read that begins after this returns answered from a state not older than this call (Q9).
+
+        A server of an ensemble may lag behind the others: a plain read shows what it knows. Nothing is written.
+        """
+
+    @abstractmethod
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""
 

@@ -33,6 +33,7 @@ from kazoo.protocol.serialization import (
     GetChildren,
     GetData,
     SetData,
+    Sync,
     Transaction,
 )
 from kazoo.protocol.serialization import Create as CreateRequest
@@ -153,6 +154,13 @@ class ZooKeeperReader(SessionReader):
             await store.close()
             raise
         return store
+
+    async def sync(self) -> None:
+        """Have the server catch up with its leader; it answers later reads of this session from there on.
+
+        When the connection is lost in between, ZooKeeper refuses this session on servers that are behind the answer.
+        """
+        await self._read(Sync(self._full("/")), "/")
 
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, settings
 
 from tests.support.bookies import bookies, cluster_url
-from tests.support.ensemble import zookeeper_ensemble
+from tests.support.ensemble import patient_ensemble, zookeeper_ensemble
 from tests.support.no_skips import pytest_runtest_makereport
 from tests.support.ports import keep_to_own_ports
 from tests.support.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
@@ -17,6 +17,7 @@ __all__ = [
     "cluster_url",
     "metadata_process",
     "metadata_url",
+    "patient_ensemble",
     "pytest_runtest_makereport",
     "rocksdb_thread",
     "rocksdb_url",

@@ -14,6 +14,7 @@ class GarbageCounters:
     files_emptied: int = 0
     bytes_reclaimed: int = 0
     failures: int = 0
+    damaged_files: int = 0
     times: Durations = field(default_factory=Durations)
 
 

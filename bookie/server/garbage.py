@@ -1,23 +1,30 @@
 """Ledgers whose metadata was deleted are deleted here too, and their space comes back.
 
-- Local ids are listed before the metadata is: a ledger made meanwhile is in no danger.
-- Each id that the listing does not have is looked up again, alone, before anything of it is deleted.
+- Q9 A ledger goes when the metadata store, brought up to date after the question was put, has not had it for a grace
+  period. Local ids are listed first: a ledger made meanwhile is in no danger.
+- Each id that a listing does not have is looked up again, alone, before anything of it is deleted.
 - A listing that fails or ends early deletes nothing; nor does a cluster with another instance id.
 - A journal file of which little is needed any more has that little written anew; one of which nothing is needed is
-  used again, or removed.
+  used again, or removed. A file that cannot be read is kept, and reported; the others go on.
 """
 
 import asyncio
 import logging
 import os
+import struct
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from bookie import wire
+from bookie.errors import CorruptJournal
 from bookie.server.bookie import Bookie
 from bookie.server.index import Index, Row
 from bookie.server.journal import file_numbers, file_path, read_records
+from bookie.server.reads import read_frames
 from bookie.server.replay import ledger_spans
-from metastore.layout import instance_id
+from metastore.errors import MetadataError
+from metastore.layout import check_layout, instance_id
 from metastore.ledgers import LedgerStoreReader
 from metastore.paths import LEDGERS, ledger_path
 from metastore.store import MetadataReader
@@ -38,13 +45,28 @@ class Compaction:
 
 
 EVERY_TIME = (Compaction(), Compaction(0.85, settled=True))
+
+GRACE_S = 60.0
+"""For so long a ledger's metadata has to be absent before the ledger goes: longer than ZooKeeper's servers may believe
+in a leader that is none any more."""
+
+_PAGE = 10_000
+"""Local ledgers compared with the metadata at once."""
+_MOST_ABSENT = 100_000
+"""Ledgers without metadata that are remembered; others have their turn when these are gone."""
 _MOST_FILES = 8  # emptied before those that became free are given back
 _MOVE_BYTES = 1 << 20
+_MOVE_ROWS = 512  # each is looked up on the loop
+_UNREADABLE = (OSError, CorruptJournal, wire.MalformedFrame, struct.error, ValueError)
+"""What reading a file raises that is damaged, or lies on a bad disk."""
 
 
-def plan_candidates(local: Sequence[int], listed: Collection[int]) -> list[int]:
-    """The local ledgers that a complete listing of the metadata does not have, to be looked up one by one."""
-    return [ledger for ledger in local if ledger not in listed]
+def plan_absent(
+    absent: Sequence[int], since: Mapping[int, float], now: float, grace_s: float
+) -> tuple[dict[int, float], list[int]]:
+    """Since when each of `absent` is so, and which have been for `grace_s` seconds: those are to be looked up."""
+    found = {ledger: since.get(ledger, now) for ledger in absent}
+    return found, [ledger for ledger, at in found.items() if now - at >= grace_s]
 
 
 def plan_due(compactions: Sequence[Compaction], done_at: Sequence[float], now: float) -> list[Compaction]:
@@ -84,44 +106,98 @@ class GarbageCollector:
     """Compares what a bookie holds with the metadata store, now and then."""
 
     def __init__(
-        self, bookie: Bookie, instance: str, root: str = LEDGERS, compactions: Sequence[Compaction] = EVERY_TIME
+        self,
+        bookie: Bookie,
+        instance: str,
+        root: str = LEDGERS,
+        compactions: Sequence[Compaction] = EVERY_TIME,
+        grace_s: float = GRACE_S,
     ) -> None:
         """`instance` is the instance id of the cluster that the bookie's ledgers belong to."""
         self._bookie, self._instance, self._root = bookie, instance, root
-        self._compactions = compactions
-        self._done_at = [asyncio.get_running_loop().time()] * len(compactions)
-        self._kept: set[int] = set()
+        self._compactions, self._grace_s = compactions, grace_s
+        self._loop = asyncio.get_running_loop()
+        self._done_at = [self._loop.time()] * len(compactions)
+        self._absent_since: dict[int, float] = {}
+        self._damaged: set[int] = set()
         self._live_before: dict[int, int] = {}
         self._counts = bookie.counters.garbage
 
+    async def run(self, reader: MetadataReader) -> None:
+        """Collect and reclaim. What goes wrong is logged and counted: a bookie goes on without."""
+        began, failures = self._loop.time(), self._counts.failures
+        for step in (partial(self.collect, reader), self.reclaim):
+            try:
+                await step()
+            except MetadataError as error:
+                self._counts.failures += 1
+                log.warning("event=garbage_collection_failed error=%r", str(error))
+            except Exception as error:
+                self._counts.failures += 1
+                log.exception("event=garbage_collection_failed error=%r", str(error))
+        if failures == self._counts.failures:
+            self._counts.times.observe(self._loop.time() - began)
+
     async def collect(self, reader: MetadataReader) -> list[int]:
-        """Delete what the metadata store no longer has; the ids. Its errors come out, and then nothing was deleted."""
-        local = await asyncio.get_running_loop().run_in_executor(None, self._bookie.index.ledger_ids)
-        self._counts.ledgers = len(local)
-        if not local:
-            return []
+        """Delete what the metadata store has not had for the grace period; the ids. Its errors come out."""
+        held, deleted, absent_since = 0, [], dict[int, float]()
+        async for local in self._local():
+            if not held and not await self._is_ours(reader):
+                return []
+            held += len(local)
+            await reader.sync()
+            absent = await LedgerStoreReader(reader, self._root).absent(local)
+            found, due = plan_absent(absent, self._absent_since, self._loop.time(), self._grace_s)
+            for ledger in await self._gone(reader, due):
+                if await self.delete(ledger):
+                    log.info("event=ledger_deleted ledger=%d", ledger)
+                    deleted.append(ledger)
+                    del found[ledger]
+            if len(absent_since) < _MOST_ABSENT:
+                absent_since |= found
+        self._absent_since = absent_since
+        self._counts.ledgers = held - len(deleted)
+        self._counts.ledgers_deleted += len(deleted)
+        return deleted
+
+    async def delete(self, ledger: int) -> bool:
+        """Forget a ledger that nobody needs; False when something is added to it now. Its rows are counted aside."""
+        turns, index = self._bookie.turns, self._bookie.index
+        seen = turns.ledgers.get(ledger)
+        commit = seen.commit
+        needed = await self._loop.run_in_executor(None, index.needed_bytes, ledger)
+        return turns.delete(ledger, seen, commit, needed)
+
+    async def _local(self) -> AsyncIterator[list[int]]:
+        """The ledgers that are here, rising, in pages."""
+        first = 0
+        while page := await self._loop.run_in_executor(None, self._bookie.index.ledger_ids, first, _PAGE):
+            yield page
+            first = page[-1] + 1
+
+    async def _is_ours(self, reader: MetadataReader) -> bool:
+        """Whether this is the metadata that the bookie's ledgers are in."""
         found = await instance_id(reader, self._root)
         if found != self._instance:
             log.error("event=garbage_refused cluster=%s bookie_belongs_to=%s", found, self._instance)
+            return False
+        await check_layout(reader, self._root)
+        return True
+
+    async def _gone(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
+        """Those that the metadata store does not have: as it is after now (Q9)."""
+        if not ledgers:
             return []
-        candidates = plan_candidates(local, await _listed(LedgerStoreReader(reader, self._root).list()))
-        missing = [ledger for ledger in candidates if await reader.exists(ledger_path(ledger, self._root)) is None]
-        deleted = []
-        for ledger in missing:
-            if self._bookie.turns.delete(ledger):
-                log.info("event=ledger_deleted ledger=%d", ledger)
-                deleted.append(ledger)
-                self._counts.ledgers_deleted += 1
-            await asyncio.sleep(0)
-        self._counts.ledgers -= len(deleted)
-        return deleted
+        await reader.sync()
+        nodes = await reader.get_many([ledger_path(ledger, self._root) for ledger in ledgers])
+        return [ledger for ledger, node in zip(ledgers, nodes, strict=True) if node is None]
 
     async def reclaim(self) -> int:
         """Give space back; how many journal files are needed no more."""
-        index, now = self._bookie.index, asyncio.get_running_loop().time()
+        index, now = self._bookie.index, self._loop.time()
         due = plan_due(self._compactions, self._done_at, now)
         settled = {file for file, live in index.live.items() if self._live_before.get(file) == live}
-        freed, tried = await self._free(), set(self._kept)
+        freed, tried = await self._free(), set[int]()
         while files := plan_emptying(self._sizes(tried), index.live, self._bookie.turns.file, due, settled):
             for number in files:
                 await self._empty(number)
@@ -134,44 +210,79 @@ class GarbageCollector:
         return freed
 
     def _sizes(self, without: Collection[int] = ()) -> dict[int, int]:
-        """Bytes of each journal file but those."""
-        path = self._bookie.journal_path
-        return {each: os.stat(file_path(path, each)).st_size for each in file_numbers(path) if each not in without}
+        """Bytes of each journal file but those, and but those that are damaged or given back already."""
+        path, found = self._bookie.journal_path, dict[int, int]()
+        for number in file_numbers(path):
+            if number in without or number in self._damaged or number in self._bookie.turns.given_back:
+                continue
+            try:
+                found[number] = os.stat(file_path(path, number)).st_size
+            except FileNotFoundError:  # listed before the journal's thread took it
+                continue
+            except OSError as error:
+                self._mark(number, error)
+        return found
 
     async def _free(self) -> int:
         """Give back the files that are needed no more; how many."""
-        bookie, loop, sizes = self._bookie, asyncio.get_running_loop(), self._sizes()
+        bookie, sizes = self._bookie, self._sizes()
         candidates = plan_freeing(list(sizes), bookie.index.live, bookie.turns.file)
-        free = [number for number in candidates if not await self._rows(number)]
+        free = [number for number in candidates if await self._rows(number) == []]
         if free:
-            await loop.run_in_executor(None, bookie.index.flush)
+            await self._loop.run_in_executor(None, bookie.index.flush)
             bookie.turns.recycle(free)
             size = sum(sizes[number] for number in free)
             self._counts.bytes_reclaimed += size
             log.info("event=space_reclaimed files=%d bytes=%d", len(free), size)
-            await loop.run_in_executor(None, bookie.index.compact)
+            await self._loop.run_in_executor(None, bookie.index.compact)
         return len(free)
 
     async def _empty(self, number: int) -> None:
         """Write anew what is needed of a file."""
-        bookie = self._bookie
-        rows, moved = await self._rows(number), 0
-        for group in _groups(rows):
-            current = [(repeated, row) for repeated, row in group if bookie.turns.current(row, repeated=repeated)]
-            if current:
-                await bookie.turns.move([(repeated, row, bookie.files.frames(row)) for repeated, row in current])
-                moved += len(current)
+        rows = await self._rows(number)
+        if rows is None:
+            return
+        try:
+            moved = [await self._move(number, group) for group in _groups(rows)]
+        except _UNREADABLE as error:
+            self._mark(number, error)
+            return
         self._counts.files_emptied += 1
-        log.info("event=journal_file_emptied file=%d runs=%d of=%d", number, moved, len(rows))
+        log.info("event=journal_file_emptied file=%d runs=%d of=%d", number, sum(moved), len(rows))
         if not rows:
-            left = bookie.index.live[number]
-            log.error("event=journal_file_damaged file=%d bytes=%d: kept, its records cannot be found", number, left)
-            self._kept.add(number)
+            self._mark(number, CorruptJournal("its records cannot be found"))
 
-    async def _rows(self, number: int) -> list[tuple[bool, Row]]:
-        """What the index names in a file, as far as the file's records can be found."""
-        bookie, loop = self._bookie, asyncio.get_running_loop()
-        return await loop.run_in_executor(None, find_rows, bookie.index, bookie.journal_path, number, bookie.salt)
+    async def _move(self, number: int, rows: Sequence[tuple[bool, Row]]) -> int:
+        """Write runs of a file anew, those that are still needed when they have been read; how many."""
+        bookie = self._bookie
+        path = bookie.journal_path
+        frames = await self._loop.run_in_executor(None, read_frames, path, number, [row for _, row in rows])
+        current = [
+            (repeated, row, found)
+            for (repeated, row), found in zip(rows, frames, strict=True)
+            if bookie.turns.current(row, repeated=repeated)
+        ]
+        if current:
+            await bookie.turns.move(current)
+        return len(current)
+
+    async def _rows(self, number: int) -> list[tuple[bool, Row]] | None:
+        """What the index names in a file, as far as the file's records can be found; None when it cannot be read."""
+        bookie = self._bookie
+        try:
+            return await self._loop.run_in_executor(
+                None, find_rows, bookie.index, bookie.journal_path, number, bookie.salt
+            )
+        except _UNREADABLE as error:
+            self._mark(number, error)
+            return None
+
+    def _mark(self, number: int, error: Exception) -> None:
+        """Leave a damaged file alone until the next start, and say so once."""
+        self._damaged.add(number)
+        self._counts.damaged_files = len(self._damaged)
+        live = self._bookie.index.live.get(number, 0)
+        log.error("event=journal_file_damaged file=%d needed_bytes=%d error=%r: kept", number, live, str(error))
 
 
 def find_rows(index: Index, directory: str, number: int, salt: bytes) -> list[tuple[bool, Row]]:
@@ -198,21 +309,14 @@ def _until(rows: Iterator[Row], last: int) -> Iterator[Row]:
 
 
 def _groups(rows: Sequence[tuple[bool, Row]]) -> Iterator[list[tuple[bool, Row]]]:
-    """Cut rows into groups of about _MOVE_BYTES."""
+    """Cut rows into groups of about _MOVE_BYTES, and of no more than _MOVE_ROWS."""
     group: list[tuple[bool, Row]] = []
     size = 0
     for repeated, row in rows:
         group.append((repeated, row))
         size += row.length
-        if size >= _MOVE_BYTES:
+        if size >= _MOVE_BYTES or len(group) == _MOVE_ROWS:
             yield group
             group, size = [], 0
     if group:
         yield group
-
-
-async def _listed(pages: AsyncIterator[list[int]]) -> set[int]:
-    listed: set[int] = set()
-    async for page in pages:
-        listed.update(page)
-    return listed

@@ -6,7 +6,8 @@ every batch says from which record on a restart has to replay; atomic flush keep
 
 import contextlib
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rocksdict import (
@@ -174,15 +175,15 @@ class Index:
         """Keep a ledger's record."""
         self._batch.put(ledger_key(ledger), record.encode(), self._in_ledgers)
 
-    def delete_ledger(self, ledger: int) -> None:
-        """Forget a ledger and its entries, but not that it was fenced."""
+    def delete_ledger(self, ledger: int, needed: Mapping[int, int]) -> None:
+        """Forget a ledger and its entries, but not that it was fenced. `needed` is what `needed_bytes` says of it."""
         record = self.ledger(ledger)
         if record is not None and record.fenced and not self.was_fenced(ledger):
             self._keep_fence(ledger)
+        for file, size in needed.items():
+            self._count(file, -size)
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
-        for rows, family in ((self.runs(ledger), self._in_entries), (self.repeats(ledger), self._in_repeats)):
-            for row in rows:
-                self._drop(row)
+        for family in (self._in_entries, self._in_repeats):
             self._batch.delete_range(start, end, family)
         self._batch.delete(start, self._in_ledgers)
 
@@ -229,14 +230,27 @@ class Index:
         """Whether the ledger was fenced when it was deleted, as far as that is remembered."""
         return self._bookie.get(_DELETED + _NUMBER.pack(ledger)) is not None
 
-    def ledger_ids(self) -> list[int]:
-        """All ledgers, rising."""
-        found, rows = [], self._ledgers.iter()
-        rows.seek_to_first()
-        while rows.valid():
+    def ledger_ids(self, first: int = 0, most: int = sys.maxsize) -> list[int]:
+        """Ledgers from `first` on, rising, at most so many. On any thread."""
+        found: list[int] = []
+        rows = self._ledgers.iter()
+        rows.seek(ledger_key(first))
+        while rows.valid() and len(found) < most:
             found.append(_NUMBER.unpack(rows.key())[0])
             rows.next()
         return found
+
+    def needed_bytes(self, ledger: int) -> dict[int, int]:
+        """Bytes of each journal file that a ledger's rows name: a look at every row. On any thread."""
+        sizes: dict[int, int] = {}
+        prefix, unpack = ledger_key(ledger), _ROW.unpack
+        for rows in (self._entries.iter(), self._repeats.iter()):
+            rows.seek(prefix)
+            while rows.valid() and rows.key().startswith(prefix):
+                file, _, length, _ = unpack(rows.value())
+                sizes[file] = sizes.get(file, 0) + length
+                rows.next()
+        return sizes
 
     def run_at(self, ledger: int, entry: int) -> Row | None:
         """The run that holds `entry` if the ledger has it: the last one that begins at or below."""

@@ -37,7 +37,14 @@ class JournalThread(threading.Thread):
     def recycle(self, files: Sequence[int]) -> None:
         """Have files of which nothing is needed any more written again, or removed."""
         for file in files:
-            self._work.put(partial(self._journal.recycle, file))
+            self._work.put(partial(self._recycle, file))
+
+    def _recycle(self, file: int) -> None:
+        """A file that cannot be given back is left where it is: nothing that is needed is in it."""
+        try:
+            self._journal.recycle(file)
+        except OSError as error:
+            log.error("event=journal_file_not_given_back file=%d error=%r: it takes up space", file, str(error))
 
     def stop(self) -> None:
         """End after what was submitted is done."""

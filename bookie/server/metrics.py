@@ -178,6 +178,9 @@ class BookieMetrics:
         families.original("bookie_MAJOR_COMPACTION_TOTAL", "Files emptied", garbage.files_emptied, labels)
         families.original("bookie_RECLAIMED_DELETION_SPACE_BYTES", "Bytes given back", garbage.bytes_reclaimed, labels)
         families.milliseconds("bookie_THREAD_RUNTIME", "ms of each collection", garbage.times, labels | _OK)
+        families.gauge(
+            "mledger_bookie_damaged_files", "Journal files kept because they cannot be read", garbage.damaged_files
+        )
         families.total("mledger_bookie_collections_failed", "Collections that failed", garbage.failures)
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from bookie import wire
 from bookie.server.bookie import BookieConfig
 from bookie.server.disk import FREE_MIB, DiskLimits
-from bookie.server.garbage import EVERY_TIME, Compaction
+from bookie.server.garbage import EVERY_TIME, GRACE_S, Compaction
 from bookie.server.index import IndexConfig
 from bookie.server.settings import LOOPBACK, BookieSettings
 from metastore.errors import InvalidSetting
@@ -39,6 +39,7 @@ class Options:
     ledgers_root: str = LEDGERS
     session_timeout: float = 10.0
     garbage_interval: float = 20.0
+    garbage_grace: float = GRACE_S
     compactions: tuple[Compaction, ...] = EVERY_TIME
     read_only: bool = False
     disk: DiskLimits = DiskLimits()  # noqa: RUF009 - frozen
@@ -59,6 +60,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
         value = getattr(args, name)
         if value is not None and value <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0")
+    if args.gc_grace is not None and args.gc_grace < 0:
+        parser.error("--gc-grace must not be below 0")
     try:
         settings = read_settings(args.config, args.set)
         options = _options(args, settings, BookieSettings(settings))
@@ -91,6 +94,7 @@ def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings
         ledgers_root=args.ledgers_root or root or LEDGERS,
         session_timeout=_chosen(args.session_timeout, given.seconds("zkTimeout", 10.0)),
         garbage_interval=_chosen(args.gc_interval, given.seconds("gcWaitTime", 20.0)),
+        garbage_grace=_chosen(args.gc_grace, given.seconds("mledgerGcGraceTime", GRACE_S, low=0)),
         compactions=_compactions(settings),
         read_only=given.flag("forceReadOnlyBookie", False) or args.read_only,
         disk=_disk_limits(args, settings, given),
@@ -182,6 +186,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ledgers-root", default="", help="where the metadata store has the ledgers")
     parser.add_argument("--session-timeout", type=float, metavar="SECONDS", help="default: 10")
     parser.add_argument("--gc-interval", type=float, metavar="SECONDS", help="between collections; default: 20")
+    parser.add_argument(
+        "--gc-grace", type=float, metavar="SECONDS", help="a ledger goes after so long without metadata; default: 60"
+    )
     parser.add_argument("--journal-mb", type=int, help="MiB of one journal file; default: 64")
     parser.add_argument("--memtable-mb", type=int, help="MiB of index rows gathered before a write; default: 8")
     parser.add_argument("--min-free-mb", type=int, help="MiB free on disk below which it is read-only; default: 256")

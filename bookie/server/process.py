@@ -84,7 +84,9 @@ class Process:
                 stack.push_async_callback(await self._serve_metrics(directory, options.metrics))
             await self._register()
             self._announce()
-            garbage = GarbageCollector(self._bookie, instance, options.ledgers_root, options.compactions)
+            garbage = GarbageCollector(
+                self._bookie, instance, options.ledgers_root, options.compactions, options.garbage_grace
+            )
             works = [self._keep_registered(), self._collect_garbage(garbage)]
             if not options.read_only:
                 works.append(self._watch_disk([directory.path, directory.journal], options.disk))
@@ -200,17 +202,9 @@ class Process:
         return server.close
 
     async def _collect_garbage(self, garbage: GarbageCollector) -> None:
-        loop, counts = asyncio.get_running_loop(), self._bookie.counters.garbage
         while True:
             await asyncio.sleep(self._options.garbage_interval)
-            began = loop.time()
-            try:
-                await garbage.collect(self._metadata)
-                await garbage.reclaim()
-                counts.times.observe(loop.time() - began)
-            except MetadataError as error:
-                counts.failures += 1
-                log.warning("event=garbage_collection_failed error=%r deleted=nothing", str(error))
+            await garbage.run(self._metadata)
 
     async def _watch_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
         """Become read-only while a disk is nearly full, or end, as `limits` say."""

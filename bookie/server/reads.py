@@ -3,6 +3,7 @@
 import logging
 import os
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from bookie import wire
 from bookie.errors import Code
@@ -49,10 +50,7 @@ class JournalReader:
 
     def frames(self, row: Row) -> bytes:
         """The frames of a row. OSError when the file is shorter."""
-        frames = os.pread(self._open(row.file), row.length, row.offset)
-        if len(frames) != row.length:
-            raise OSError(f"journal file {row.file} ends inside a run at {row.offset}")
-        return frames
+        return _read(self._open(row.file), row)
 
     def forget(self, file: int) -> None:
         """Drop a file that is gone."""
@@ -77,6 +75,25 @@ class JournalReader:
             os.close(self._files.popitem(last=False)[1])
         descriptor = self._files[file] = os.open(file_path(self._directory, file), os.O_RDONLY)
         return descriptor
+
+
+def read_frames(directory: str, file: int, rows: Sequence[Row]) -> list[bytes]:
+    """The frames of rows of one file, read now; on any thread. OSError when the file is gone, or shorter.
+
+    A row that the index still names when this has returned names what was read: files' numbers are not used again.
+    """
+    descriptor = os.open(file_path(directory, file), os.O_RDONLY)
+    try:
+        return [_read(descriptor, row) for row in rows]
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, row: Row) -> bytes:
+    frames = os.pread(descriptor, row.length, row.offset)
+    if len(frames) != row.length:
+        raise OSError(f"journal file {row.file} ends inside a run at {row.offset}")
+    return frames
 
 
 class Reader:

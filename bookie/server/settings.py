@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - listened on only where a setting says so
-OWN_KEYS = frozenset({"mledgerMaxConnections"})
+OWN_KEYS = frozenset({"mledgerGcGraceTime", "mledgerMaxConnections"})
 KNOWN_KEYS = KNOWN | OWN_KEYS
 
 _PROMETHEUS = "PrometheusMetricsProvider"

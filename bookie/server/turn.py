@@ -9,7 +9,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from bookie.server.counters import Counters
 from bookie.server.index import Index, LedgerRecord, Row
 from bookie.server.journal import FRAMES, MOVED, Journal, Place
 from bookie.server.journal_thread import JournalThread, end_process
-from bookie.server.ledgers import Ledgers, LedgerState, PendingRun, check_add, check_fence, plan_spans
+from bookie.server.ledgers import Commit, Ledgers, LedgerState, PendingRun, check_add, check_fence, plan_spans
 from bookie.server.reads import JournalReader, Parts, Reader
 
 log = logging.getLogger(__name__)
@@ -122,6 +122,8 @@ class Turns:
         self.ledgers = Ledgers(index)
         self.reader = Reader(index, files, max_frame)
         self.read_only = False
+        self.given_back: set[int] = set()
+        """Files that the journal's thread was given; they may still be there. Numbers are never used again."""
         self._sequence = sequence
         self._open = Turn()
         self._flying: Turn | None = None
@@ -248,11 +250,15 @@ class Turns:
         state.commit = self._open
         self._schedule()
 
-    def delete(self, ledger: int) -> bool:
-        """Forget a ledger that the metadata store no longer has; False while a turn changes it."""
-        if not self.ledgers.get(ledger).durable:
+    def delete(self, ledger: int, seen: LedgerState, commit: Commit | None, needed: Mapping[int, int]) -> bool:
+        """Forget a ledger that the metadata store no longer has; False when it has changed meanwhile.
+
+        `needed` is what the index said of it when it was last changed by `commit`, of which `seen` was its state.
+        """
+        state = self.ledgers.get(ledger)
+        if state is not seen or state.commit is not commit or not state.durable:
             return False
-        self._index.delete_ledger(ledger)
+        self._index.delete_ledger(ledger, needed)
         self._index.commit(self._index.sequence, self._index.file)
         self.ledgers.forget(ledger)
         return True
@@ -275,7 +281,8 @@ class Turns:
         return turn.done
 
     def recycle(self, files: Sequence[int]) -> None:
-        """Give files back of which the index, flushed, names nothing."""
+        """Give files back of which the index, flushed, names nothing; the journal's thread does it later."""
+        self.given_back.update(files)
         for file in files:
             self._files.forget(file)
             self._index.forget_file(file)

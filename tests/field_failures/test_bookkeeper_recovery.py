@@ -180,7 +180,7 @@ async def in_the_end(bookkeeper, ledger):
 @pytest.mark.parametrize("entries", [0, 10])
 def test_a_writer_fenced_and_its_ledger_deleted_writes_no_more(cluster_url, bookies, entries):
     """bookkeeper-4462: after a fence and the ledger's deletion the bookies took an add for a new ledger's first."""
-    started = bookies.start(3, "--gc-interval", "0.2")
+    started = bookies.start(3, "--gc-interval", "0.2", "--gc-grace", "0")
 
     async def main():
         async with client(cluster_url) as one, client(cluster_url) as other:

@@ -63,7 +63,7 @@ class Cluster:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_kept_ledgers_are_whole_and_deleted_ones_go(bookies, cluster_url, seed):
-    (bookie,) = bookies.start(1, "--journal-mb", "1", "--gc-interval", "0.02")
+    (bookie,) = bookies.start(1, "--journal-mb", "1", "--gc-interval", "0.02", "--gc-grace", "0")
 
     async def main():
         async with await open_store(cluster_url) as store:

@@ -165,3 +165,23 @@ async def test_deleting_removes_the_directories_it_leaves_empty(store):
     assert await store.children("/ledgers") == []
     with pytest.raises(NodeNotFound):
         await ledgers.delete(3)
+
+
+@with_store
+async def test_ledgers_that_the_listing_does_not_have_are_found_by_their_directories(store):
+    ledgers = LedgerStore(store)
+    there = [1, 9_999, 10_000, FIRST_LONG_ID - 1, FIRST_LONG_ID, MAX_LEDGER_ID]
+    for ledger in there:
+        await ledgers.create(ledger, OPEN)
+    asked = sorted({*there, 2, 10_001, 500_000_000, FIRST_LONG_ID + 1, MAX_LEDGER_ID - 1})
+    assert await LedgerStoreReader(store).absent(asked) == [each for each in asked if each not in there]
+    assert await LedgerStoreReader(store).absent([]) == []
+
+
+@with_store
+async def test_what_is_absent_from_no_cluster_or_a_flat_one_is_not_said(store):
+    with pytest.raises(NodeNotFound):
+        await LedgerStoreReader(store).absent([1])
+    await store.create("/ledgers/L0000000001", parents=True)
+    with pytest.raises(RecordError):
+        await LedgerStoreReader(store).absent([1])

@@ -442,3 +442,19 @@ def test_a_reader_sees_everything_and_has_no_method_that_writes(any_metadata_url
             assert not {"create", "put", "delete", "multi"} & set(dir(reader))
 
     run(main())
+
+
+@with_two_stores
+async def test_after_a_sync_what_another_wrote_is_read(one, other):
+    await one.create("/node", b"0")
+    before = await other.exists("/")
+    await other.sync()
+    assert (await other.get("/node")).data == b"0"
+    assert (await other.exists("/")).version == before.version
+
+
+@with_store
+async def test_a_closed_store_is_not_synced(store):
+    await store.close()
+    with pytest.raises(StoreClosed):
+        await store.sync()

@@ -1,11 +1,14 @@
-"""Clients of three ZooKeeper servers, one of which is lost."""
+"""Clients of three ZooKeeper servers, one of which is lost, or lags."""
 
 import asyncio
 
+import pytest
+
 from metastore.errors import BadVersion, StoreUnavailable
 from metastore.store import SessionState
-from metastore.url import open_store
+from metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
+from tests.support.stores import impatient
 
 
 def test_a_session_and_its_nodes_outlive_the_leader(zookeeper_ensemble):
@@ -42,5 +45,21 @@ def test_a_client_moves_on_when_its_server_freezes(zookeeper_ensemble):
                 assert (await store.get("/mine")).stat.ephemeral_owner == store.session_id
                 await asyncio.to_thread(server.thaw)
                 await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
+
+    run(main())
+
+
+def test_a_server_that_lags_does_not_answer_a_sync(patient_ensemble):
+    async def main():
+        url = patient_ensemble.servers[0].url
+        async with await open_reader(url, session_timeout=60, timeout=HANG_S) as reader:
+            with patient_ensemble.lagging() as (_, others):
+                async with await open_store(others, timeout=HANG_S) as writer:
+                    await writer.create("/new", b"0")
+                assert await reader.exists("/new") is None
+                with impatient(reader), pytest.raises(StoreUnavailable):
+                    await reader.sync()
+            await reader.sync()
+            assert (await reader.get("/new")).data == b"0"
 
     run(main())

@@ -8,7 +8,7 @@ from bookie import wire
 from bookie.errors import InvalidBookieDirectory
 from bookie.server.directory import FORMAT_VERSION, DirectoryFormat, decode_format, encode_format, plan_upgrade
 from bookie.server.disk import Disk, DiskLimits, plan_read_only
-from bookie.server.garbage import Compaction, plan_candidates, plan_due, plan_emptying, plan_freeing
+from bookie.server.garbage import Compaction, plan_absent, plan_due, plan_emptying, plan_freeing
 from bookie.server.identity import default_port, plan_identity
 from bookie.server.ledgers import LARGEST_RUN, plan_spans
 from metastore.cookies import Cookie
@@ -102,8 +102,14 @@ def test_the_port_of_an_id_that_is_host_and_port_is_kept(bookie_id, port):
     assert default_port(None, "127.0.0.1") == 0
 
 
-def test_candidates_are_what_the_listing_does_not_have():
-    assert plan_candidates([1, 2, 3, 9], {2, 3, 7}) == [1, 9]
+def test_a_ledger_is_due_when_it_has_been_absent_for_the_grace_period_without_a_break():
+    since, due = plan_absent([1, 2], {}, 10.0, 60.0)
+    assert (since, due) == ({1: 10.0, 2: 10.0}, [])
+    since, due = plan_absent([2, 3], since, 30.0, 60.0)
+    assert (since, due) == ({2: 10.0, 3: 30.0}, [])
+    since, due = plan_absent([1, 2, 3], since, 70.0, 60.0)
+    assert (since, due) == ({1: 70.0, 2: 10.0, 3: 30.0}, [2])
+    assert plan_absent([1], {}, 10.0, 0.0)[1] == [1]
 
 
 def test_files_of_which_little_is_needed_are_emptied_the_least_needed_first():
