@@ -13,15 +13,16 @@ from metastore.errors import MledgerError
 from metastore.position import Position, PositionRange
 from metastore.records import BatchDeletion
 from mledger.acks import AckState
-from mledger.cursor_flush import Flusher, fail, succeed
+from mledger.compaction import COMPACTION
 from mledger.cursor_host import CursorHost
+from mledger.cursor_persistence import CursorPersistence
 from mledger.cursor_reads import CursorReads
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.cursor_store import CursorState, CursorStore
 from mledger.entry_bits import trim_words
 from mledger.entry_time import find_by_time
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced
-from mledger.events import CursorStateNotPersisted, ResetSinceConsumed, Rewound
+from mledger.events import ResetSinceConsumed, Rewound
 from mledger.reading import Entry
 from mledger.trim import CursorMove, next_ledger_if_consumed
 from mledger.walk import (
@@ -31,14 +32,11 @@ from mledger.walk import (
     check_markable,
     count_from,
     end,
+    mark_delete_after,
     next_valid,
     plan_reset,
     position_after_skip,
 )
-
-RETRY_FIRST_S = 1.0
-RETRY_LAST_S = 60.0
-RETRIES = 10
 
 
 class CursorStatus(enum.Enum):
@@ -56,27 +54,19 @@ class Cursor:
     def __init__(self, host: CursorHost, store: CursorStore, plan: CursorRecoveryPlan) -> None:
         self.name = store.name
         self._host = host
-        self._store = store
         self._acks = plan.acks
         self._properties = plan.properties
         self._cursor_properties = plan.cursor_properties
         self._reads = CursorReads(self, host, plan.read_position)
-        self._durable = self._snapshot()
-        self._changes = 0
-        self._durable_changes = 0
-        self._failures = 0
-        self._retry: asyncio.TimerHandle | None = None
         self._stopped: MledgerError | None = None
-        self._closing: asyncio.Task[None] | None = None
-        rate = host.config.throttle_mark_delete
-        self._flusher = Flusher(self._write, 1 / rate if rate > 0 else 0.0)
+        self._persistence = CursorPersistence(host, store, self._snapshot, self._restore)
 
     # -- looking
 
     @property
     def path(self) -> str:
         """Where its record is in the metadata store."""
-        return self._store.path
+        return self._persistence.path
 
     @property
     def mark_delete(self) -> Position:
@@ -86,7 +76,12 @@ class Cursor:
     @property
     def durable_mark_delete(self) -> Position:
         """The mark-delete position that a restart would find."""
-        return self._durable.mark_delete
+        return self._persistence.durable.mark_delete
+
+    @property
+    def held_from(self) -> Position:
+        """Entries above it are not to be trimmed: mark-delete, the durable one while that is lower."""
+        return min(self.mark_delete, self.durable_mark_delete)
 
     @property
     def read_position(self) -> Position:
@@ -126,7 +121,7 @@ class Cursor:
     @property
     def cursor_ledger(self) -> int:
         """The cursor ledger that its record names, -1 for none."""
-        return self._store.ledger_id
+        return self._persistence.ledger_id
 
     @property
     def status(self) -> CursorStatus:
@@ -135,7 +130,17 @@ class Cursor:
             return CursorStatus.FENCED
         if self._stopped is not None:
             return CursorStatus.CLOSED
-        return CursorStatus.OPEN if self._store.is_writing else CursorStatus.NO_LEDGER
+        return CursorStatus.OPEN if self._persistence.is_writing else CursorStatus.NO_LEDGER
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last write of its state failed, so that acknowledgements wait in memory for the next try (C5)."""
+        return self._persistence.is_failing
+
+    @property
+    def behind_s(self) -> float:
+        """Seconds since the oldest change of its state that is not durable; 0 where all is."""
+        return self._persistence.behind_s
 
     def batch_deleted(self, position: Position) -> tuple[int, ...] | None:
         """Words of the partly acknowledged batch at `position`, 1 for each index not yet acknowledged; else None."""
@@ -170,6 +175,7 @@ class Cursor:
     ) -> "asyncio.Future[None]":
         """Acknowledge everything up to `position`; done when durable. `properties` replace those of the old position.
 
+        Without them there are none, as in Pulsar, but of the cursor of compaction: they name its compacted ledger.
         With `ack_set` the entry at `position` is a batch, acknowledged as by `acknowledge_batch`. Raises
         InvalidPosition, and changes nothing, past the last confirmed entry or below mark-delete.
         """
@@ -178,7 +184,7 @@ class Cursor:
         if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
             position, ack_set = max(self.mark_delete, Position(position.ledger_id, position.entry_id - 1)), ()
         changed = self._acks.acknowledge_cumulative(position, self._host.ledger_list, ack_set)
-        if changed or properties is not None:
+        if properties is not None or (changed and self.name != COMPACTION):
             wanted = tuple((properties or {}).items())
             changed = changed or wanted != self._properties
             self._properties = wanted
@@ -190,16 +196,18 @@ class Cursor:
         if n < 0:
             raise InvalidPosition(f"{n} entries cannot be skipped: give 0 or more")
         position = position_after_skip(self._host.ledger_list, self._acks, n, count_deleted=include_deleted)
-        if position > self.mark_delete:
-            await self.acknowledge_cumulative(position)
+        await self._pass(position)
 
     async def clear_backlog(self) -> None:
         """Acknowledge every entry there is; durable on return (C7)."""
         self.check()
-        last = self._host.ledger_list.last_confirmed
-        if last > self.mark_delete:
-            await self.acknowledge_cumulative(last)
+        await self._pass(self._host.ledger_list.last_confirmed)
         self._reads.move_to(end(self._host.ledger_list))
+
+    async def _pass(self, position: Position) -> None:
+        """Acknowledge everything up to `position`, durably; the properties stay: nobody consumed up to there."""
+        if position > self.mark_delete:
+            await self._after_change(self._acks.acknowledge_cumulative(position, self._host.ledger_list))
 
     def set_cursor_properties(self, properties: dict[str, str]) -> "asyncio.Future[None]":
         """Replace the cursor's own properties; done when durable in its record."""
@@ -210,8 +218,7 @@ class Cursor:
     async def flush(self) -> None:
         """Make the state of now durable without waiting for the throttle."""
         self.check()
-        if self._durable_changes != self._changes:
-            await self._flusher.flush()
+        await self._persistence.flush()
 
     # -- moving
 
@@ -219,7 +226,8 @@ class Cursor:
         """Make `to` ("earliest", "latest" or a position) the first entry to be read; durable on return (C7).
 
         Everything above counts as not acknowledged but the indexes that `batch` deletes of the entry at `to`. A place
-        where no entry is becomes the next valid one, unless `force`.
+        where no entry is becomes the next valid one, unless `force`. The properties of the position stay. The cursor of
+        compaction reads from there and keeps its mark-delete position, which says how far its compacted ledger goes.
         """
         place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
         if not isinstance(place, Position):
@@ -229,11 +237,10 @@ class Cursor:
         async with self._host.trim_lock:  # no ledger goes while the cursor moves into it
             self.check()
             plan = plan_reset(self._host.ledger_list, place, force=force)
-            self._acks.reset(plan.mark_delete, batch)
-            self._properties = ()
+            self._acks.reset(mark_delete_after(plan, self.name, self.mark_delete), batch)
             self._reads.move_to(plan.read_position)
-            self._changes += 1
-            await self._flusher.flush()
+            self._persistence.changed(anew=True)
+            await self._persistence.flush()
         self._host.wake_readers()
 
     async def reset_to_time(self, time_ms: int, entry_time: Callable[[bytes], int]) -> Position:
@@ -264,31 +271,13 @@ class Cursor:
             return
         self._acks.move_mark_delete(move.new)
         self._reads.pass_deleted()
-        self._changes += 1
+        self._persistence.changed()
         self._host.emit(ResetSinceConsumed(self._host.name, self.name, move.old, move.new))
-        await self._persist_without_ledger()
+        await self._persistence.persist_without_ledger()
 
     async def persist_recovered(self) -> None:
         """Make durable what recovery moved; where that fails the state stays in memory and is tried again."""
-        self._changes += 1
-        try:
-            await self._persist_without_ledger()
-        except ManagedLedgerFenced:
-            raise
-        except MledgerError as error:
-            self._host.emit(CursorStateNotPersisted(self._host.name, self.name, str(error)))
-            self._try_again_later()
-
-    async def _persist_without_ledger(self) -> None:
-        """Make the state durable, in the znode if the cursor has no ledger open and it fits there (R8)."""
-        if self._flusher.busy or self._store.is_writing:
-            await self._flusher.flush()
-            return
-        state, changes = self._snapshot(), self._changes
-        if await self._store.write_to_znode(state):
-            self._became_durable(state, changes)
-        else:
-            await self._flusher.flush()
+        await self._persistence.persist_recovered()
 
     # -- reading
 
@@ -338,35 +327,20 @@ class Cursor:
             await self.closed()
             return
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is closed")
-        self._cancel_retry()
-        self._closing = asyncio.get_running_loop().create_task(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        waiters = await self._flusher.stop()
-        state, changes = self._snapshot(), self._changes
         try:
-            await self._store.close(state, changed=self._durable_changes != changes)
-        except BaseException as error:
-            fail(waiters, error if isinstance(error, MledgerError) else MledgerError(f"close was cut off: {error!r}"))
-            raise
-        self._became_durable(state, changes)
-        succeed(waiters)
-        self._host.wake_readers()
+            await self._persistence.close()
+        finally:
+            self._host.wake_readers()
 
     async def closed(self) -> None:
         """Return when a clean close that has begun has ended, whatever came of it."""
-        if self._closing is not None:
-            await asyncio.wait([self._closing])
+        await self._persistence.closed()
 
     async def remove(self) -> None:
         """Delete the cursor, its record and its ledger."""
         self.check()
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is deleted")
-        self._cancel_retry()
-        self._flusher.fail(self._stopped)
-        await self._flusher.stop()
-        await self._store.remove()
+        await self._persistence.remove(self._stopped)
         self._host.wake_readers()
 
     def fence(self, error: ManagedLedgerFenced) -> None:
@@ -374,75 +348,23 @@ class Cursor:
         if isinstance(self._stopped, ManagedLedgerFenced):
             return
         self._stopped = error
-        self._cancel_retry()
-        self._flusher.fail(error)
-        self._roll_back()
+        self._persistence.fence(error)
 
     async def abandon(self) -> None:
         """Stop, and let go of the cursor ledger, without writing anything."""
         if self._stopped is None:
             self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} was abandoned")
-        self._cancel_retry()
-        await self._flusher.abandon(self._stopped)
-        if self._closing is not None and not self._closing.done():
-            self._closing.cancel()
-            await asyncio.wait([self._closing])
-        await self._store.abandon()
+        await self._persistence.abandon(self._stopped)
 
     def _snapshot(self) -> CursorState:
         return CursorState(self._acks.copy(), self._properties, self._cursor_properties)
 
+    def _restore(self, state: CursorState) -> None:
+        self._acks = state.acks.copy()
+        self._properties, self._cursor_properties = state.properties, state.cursor_properties
+
     def _after_change(self, changed: bool) -> "asyncio.Future[None]":
         if changed:
-            self._changes += 1
+            self._persistence.changed()
             self._reads.pass_deleted()
-        if self._durable_changes == self._changes:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            done.set_result(None)
-            return done
-        return self._flusher.request()
-
-    async def _write(self) -> None:
-        state, changes = self._snapshot(), self._changes
-        try:
-            if state.cursor_properties != self._durable.cursor_properties:
-                await self._store.write_properties(state.cursor_properties)
-            if (state.acks, state.properties) != (self._durable.acks, self._durable.properties):
-                await self._store.write(state)
-        except ManagedLedgerFenced:
-            self._roll_back()
-            raise
-        except MledgerError as error:
-            self._host.emit(CursorStateNotPersisted(self._host.name, self.name, str(error)))
-            self._try_again_later()
-            raise
-        self._failures = 0
-        self._became_durable(state, changes)
-
-    def _became_durable(self, state: CursorState, changes: int) -> None:
-        before = self._durable.mark_delete
-        self._durable, self._durable_changes = state, changes
-        if state.mark_delete != before:
-            self._host.mark_delete_moved(before, state.mark_delete)
-
-    def _roll_back(self) -> None:
-        self._acks = self._durable.acks.copy()
-        self._properties = self._durable.properties
-        self._cursor_properties = self._durable.cursor_properties
-        self._changes = self._durable_changes
-
-    def _try_again_later(self) -> None:
-        self._failures += 1
-        if self._failures <= RETRIES and self._retry is None and self._stopped is None:
-            delay = min(RETRY_LAST_S, RETRY_FIRST_S * 2 ** (self._failures - 1))
-            self._retry = asyncio.get_running_loop().call_later(delay, self._try_again)
-
-    def _try_again(self) -> None:
-        self._retry = None
-        if self._stopped is None and self._durable_changes != self._changes:
-            self._flusher.request()
-
-    def _cancel_retry(self) -> None:
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        return self._persistence.request()

@@ -11,7 +11,7 @@ from mledger.acks import AckState
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.errors import InvalidPosition
 from mledger.ledger_list import LedgerList
-from mledger.walk import EARLIEST, LATEST, backlog, next_valid, plan_reset, position_after_skip
+from mledger.walk import EARLIEST, LATEST, backlog, mark_delete_after, next_valid, plan_reset, position_after_skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def plan_reset_to(ledgers: LedgerList, cursor: CursorRecoveryPlan, to: Position 
     if not isinstance(place, Position):
         raise InvalidPosition(f"{to!r} is no place to reset to: give earliest, latest or a position")
     acks = cursor.acks.copy()
-    acks.reset(plan_reset(ledgers, place).mark_delete)
+    acks.reset(mark_delete_after(plan_reset(ledgers, place), cursor.cursor, cursor.mark_delete))
     return _plan(ledgers, cursor, acks)
 
 

@@ -1,30 +1,32 @@
 """The cursors of an open topic: recovered beside its writer, opened, made and deleted (M3, R1 to R8).
 
 All are recovered after the topic is open, a bounded number at a time; who opens one waits for that one only. One that
-cannot be recovered now is tried again a bounded number of times, and once more whenever it is opened (R5); the topic
-lives on without it.
+cannot be recovered now is tried again until it is, and whenever it is opened (R5); the topic lives on without it, and
+nothing of it is trimmed. A record that does not parse is kept, named, and read again by and by: somebody may have
+repaired it (M12).
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 from metastore.codec import decode_managed_cursor_info
-from metastore.errors import InvalidName, MledgerError, NodeNotFound
+from metastore.errors import InvalidName, MledgerError, NodeNotFound, RecordError
 from metastore.own_writes import is_there
 from metastore.paths import decode_name
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Node
-from mledger.background import Background
+from mledger.background import Background, log
 from mledger.cursor import Cursor, CursorStatus
 from mledger.cursor_creations import CursorCreations
 from mledger.cursor_host import CursorHost
 from mledger.cursor_recovery import Start, plan_cursor_recovery
 from mledger.cursor_store import CursorContext, CursorStore
-from mledger.errors import CursorExists, CursorNotFound, CursorRecoveryFailed, ManagedLedgerFenced
+from mledger.errors import CursorExists, CursorNotFound, ManagedLedgerFenced
 from mledger.events import (
     CursorRecovered,
     CursorRecoveryDelayed,
@@ -66,6 +68,7 @@ class CursorSet:
         self._deleting: set[str] = set()
         self._deleted_perhaps: set[str] = set()  # nobody waited for what came of it
         self._retries: set[asyncio.Task[None]] = set()
+        self._unreadable: set[str] = set()  # the record of each does not parse
         self._stopping = False
         self.open: dict[str, Cursor] = {}
         self._creations = CursorCreations(host, context, background, self._adopt, recovered_late)
@@ -114,25 +117,38 @@ class CursorSet:
                 await self._recover(name)
             except ManagedLedgerFenced:
                 return
-            except CursorRecoveryFailed as error:
-                self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
+            except MledgerError as error:
+                self._delayed(name, error)
                 retry = self._background.spawn(self._retry(name), f"recovery of cursor {name}")
                 self._retries.add(retry)
                 retry.add_done_callback(self._retries.discard)
-            except MledgerError as error:  # a record that does not parse: trying again would not help
-                self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
 
     async def _retry(self, name: str) -> None:
-        for delay in RETRY_DELAYS_S:
+        for delay in chain(RETRY_DELAYS_S, repeat(RETRY_DELAYS_S[-1])):
             await asyncio.sleep(delay)
-            if self._is_going(name):
-                return
-            try:
-                await self._recover(name)
-                self._recovered_late()
-                return
-            except CursorRecoveryFailed as error:
-                self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
+            if not self._is_going(name):
+                try:
+                    await self._recover(name)
+                except (ManagedLedgerFenced, CursorNotFound):
+                    return
+                except MledgerError as error:
+                    self._delayed(name, error)
+                    continue
+            self._recovered_late()
+            return
+
+    def _delayed(self, name: str, error: MledgerError) -> None:
+        self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
+        if name in self._unreadable:
+            log.error(
+                "%s: the record of cursor %s does not parse; nothing is trimmed until `mledger cursors repair` has "
+                "mended or deleted it: %s",
+                self._host.name,
+                name,
+                error,
+            )
+        else:
+            log.warning("%s: cursor %s is not recovered yet: %s", self._host.name, name, error)
 
     def _is_going(self, name: str) -> bool:
         """Whether the cursor is being deleted, or was."""
@@ -142,10 +158,27 @@ class CursorSet:
         """The cursor; joins an attempt under way, else makes one. One that was closed is read again."""
         cursor = self.open.get(name)
         if cursor is None:
-            return await self._attempt(name, lambda: self._recover_now(name, self._found[name]))
+            return await self._attempt(name, lambda: self._recover_found(name))
         if cursor.status is not CursorStatus.CLOSED:
             return cursor
         return await self._attempt(name, lambda: self._recover_closed(cursor))
+
+    async def _recover_found(self, name: str) -> Cursor:
+        found = self._found[name]
+        if name in self._unreadable:
+            try:
+                found = self._found[name] = _Found(found.path, await self._context.store.get(found.path))
+            except NodeNotFound:
+                self._forget(name)
+                self._recovered_late()
+                raise CursorNotFound(f"{self._host.name}: the unreadable record of cursor {name} was deleted") from None
+        try:
+            cursor = await self._recover_now(name, found)
+        except RecordError:
+            self._unreadable.add(name)
+            raise
+        self._unreadable.discard(name)
+        return cursor
 
     async def _recover_closed(self, cursor: Cursor) -> Cursor:
         return await self._recover_now(cursor.name, await self._read_closed(cursor))
@@ -268,6 +301,7 @@ class CursorSet:
     def _forget(self, name: str) -> None:
         self.open.pop(name, None)
         self._found.pop(name, None)
+        self._unreadable.discard(name)
 
     async def _delete_unrecovered(self, name: str, found: _Found) -> None:
         record = decode_managed_cursor_info(found.node.data, found.path).value

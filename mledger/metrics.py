@@ -29,6 +29,8 @@ TOPICS_AT_ONCE = 100
 class _CursorFigures(NamedTuple):
     name: str
     backlog: int
+    failing: bool
+    behind_s: float
 
 
 class _TopicFigures(NamedTuple):
@@ -110,6 +112,15 @@ class OwnerMetrics:
         families.gauge("pulsar_topics_count", "Topics of the namespace open here", len(topics), labels)
         families.gauge("pulsar_subscriptions_count", "Their cursors", cursors + waiting, labels)
         families.gauge("mledger_cursors_not_recovered", "Cursors whose state is not known yet", waiting, labels)
+        every = [cursor for each in topics for cursor in each.cursors]
+        failing, behind = (
+            sum(cursor.failing for cursor in every),
+            max((cursor.behind_s for cursor in every), default=0.0),
+        )
+        families.gauge("mledger_cursors_not_persisted", "Cursors whose last write failed", failing, labels)
+        families.gauge(
+            "mledger_cursor_oldest_unpersisted_seconds", "Age of the oldest change that is not durable", behind, labels
+        )
         families.gauge(
             "pulsar_ml_NumberOfMessagesInBacklog", "Entries not acknowledged, over all cursors", backlog, labels
         )
@@ -151,7 +162,10 @@ async def serve_metrics(cluster: "Cluster", options: MetricsOptions | None = Non
 
 
 def _figures(topic: ManagedLedger) -> _TopicFigures:
-    cursors = tuple(_CursorFigures(name, cursor.backlog) for name, cursor in topic.open_cursors.items())
+    cursors = tuple(
+        _CursorFigures(name, cursor.backlog, cursor.is_failing, cursor.behind_s)
+        for name, cursor in topic.open_cursors.items()
+    )
     found = topic.ledger_list
     waiting = len(topic.cursors) - len(cursors)
     return _TopicFigures(

@@ -140,7 +140,7 @@ class Trimmer:
             self._running = False
 
     def _positions(self) -> dict[str, Position]:
-        return {name: cursor.durable_mark_delete for name, cursor in self._topic.open_cursors.items()}
+        return {name: cursor.held_from for name, cursor in self._topic.open_cursors.items()}
 
     def _settled_positions(self) -> dict[str, Position]:
         """Positions after the moves: a cursor that came to a ledger's end meanwhile holds the ledger until its move."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from metastore.position import NO_ENTRY, Position
 from mledger.acks import AckState
+from mledger.compaction import COMPACTION
 from mledger.ledger_list import LedgerList
 
 EARLIEST = Position(-1, -1)
@@ -155,6 +156,14 @@ def plan_reset(ledgers: LedgerList, to: Position, *, force: bool = False) -> Res
     else:
         read_position = next_valid(ledgers, to)
     return ResetPlan(previous(ledgers, read_position), read_position)
+
+
+def mark_delete_after(plan: ResetPlan, cursor: str, mark_delete: Position) -> Position:
+    """Where the mark-delete position of `cursor` is after the reset: that of compaction stays where it was (C7).
+
+    It says how far the compacted ledger goes that the properties of the position name.
+    """
+    return mark_delete if cursor == COMPACTION else plan.mark_delete
 
 
 def check_markable(ledgers: LedgerList, acks: AckState, position: Position) -> None:

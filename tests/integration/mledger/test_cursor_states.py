@@ -9,8 +9,10 @@ import mledger
 from bookie.client.client import BookKeeper
 from bookie.errors import RecoveryUndecided
 from metastore.codec import decode_managed_cursor_info
+from metastore.errors import StoreUnavailable
 from metastore.paths import cursor_path
 from metastore.url import open_store
+from mledger import cursor_persistence, ledger_factory, topic_record
 from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted
 from tests.support.aio import run
 from tests.support.topics import KEEP, Events, assert_nothing_orphaned, fill
@@ -196,6 +198,81 @@ def test_a_state_too_large_for_an_entry_is_an_error_and_stays_in_memory(topic_ur
             assert events.of(CursorStateNotPersisted)
             await cursor.acknowledge(positions[0::2])
             assert cursor.durable_mark_delete == positions[-1]
+
+    run(main())
+
+
+def test_of_a_state_too_large_mark_delete_is_durable_and_no_hole_that_was(topic_url, topic):
+    async def main():
+        config = replace(KEEP, max_entries_per_ledger=10_000, max_message_size=300)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 4000)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge([positions[1], positions[200]])
+            with pytest.raises(mledger.AckStateTooLarge, match="in memory only"):
+                await cursor.acknowledge(positions[301::2])
+            with pytest.raises(mledger.AckStateTooLarge):
+                await cursor.acknowledge(positions[:100])
+            assert cursor.is_failing
+            assert cursor.behind_s > 0
+            assert (cursor.durable_mark_delete, len(cursor.holes)) == (positions[99], 1851)
+            await opened.abandon()
+            again = await (await cluster.open_topic(topic)).open_cursor("sub")
+            assert (again.mark_delete, again.holes) == (positions[99], [(positions[199], positions[200])])
+
+    run(main())
+
+
+def test_a_close_with_a_state_too_large_keeps_its_mark_delete_and_tells(topic_url, topic):
+    async def main():
+        config = replace(KEEP, max_entries_per_ledger=10_000, max_message_size=300)
+        config = replace(config, max_unacked_ranges_to_persist_in_metadata_store=5)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 4000)
+            cursor = await opened.open_cursor("sub")
+            kept = cursor.acknowledge([*positions[:100], *positions[301::2]])
+            with pytest.raises(mledger.AckStateTooLarge, match="in memory only"):
+                await opened.close()
+            with pytest.raises(mledger.AckStateTooLarge):
+                await kept
+            again = await (await cluster.open_topic(topic)).open_cursor("sub")
+            assert (again.mark_delete, again.holes) == (positions[99], [])
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_a_write_that_fails_is_tried_again_for_as_long_as_the_cursor_is_open(topic_url, topic, monkeypatch):
+    monkeypatch.setattr(cursor_persistence, "RETRY_FIRST_S", 0.001)
+    monkeypatch.setattr(cursor_persistence, "RETRY_LAST_S", 0.002)
+
+    async def main():
+        events = Events()
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            multi = cluster.metadata.multi
+
+            async def away(operations):
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(cluster.metadata, "multi", away)
+            monkeypatch.setattr(topic_record, "RETRY_DELAYS_S", ())
+            monkeypatch.setattr(ledger_factory, "RETRY_DELAYS_S", ())
+            with pytest.raises(StoreUnavailable):
+                await cursor.acknowledge(positions[:2])
+            for _ in range(30):
+                await events.next(CursorStateNotPersisted)
+            assert (cursor.is_failing, cursor.mark_delete) == (True, positions[1])
+            assert cursor.durable_mark_delete < positions[0]
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
+            while cursor.durable_mark_delete != positions[1]:
+                await asyncio.sleep(0.01)
+            assert (cursor.is_failing, cursor.behind_s) == (False, 0.0)
 
     run(main())
 

@@ -301,3 +301,56 @@ def test_properties_of_topic_and_cursor_survive(topic_url, topic):
             assert (found.properties, found.cursor_properties) == ({"long": 5}, {"x": "z", "n": "m"})
 
     run(main())
+
+
+async def lose_a_ledger(opened, cursor, positions):
+    cursor.lose_ledger(positions[12].ledger_id)
+    await cursor.flush()
+
+
+PASSING = {
+    "skip": lambda _, cursor, __: cursor.skip(4),
+    "skip all": lambda _, cursor, __: cursor.skip(4, include_deleted=True),
+    "clear": lambda _, cursor, __: cursor.clear_backlog(),
+    "reset": lambda _, cursor, positions: cursor.reset(positions[1]),
+    "reset to latest": lambda _, cursor, __: cursor.reset("latest"),
+    "truncate": lambda opened, _, __: opened.truncate(),
+    "lost ledger": lose_a_ledger,
+}
+PROPERTIES = {"sub": {"pulsar.replicated.subscription": 1}, "__compaction": {"CompactedTopicLedger": 7}}
+
+
+@pytest.mark.parametrize("how", PASSING)
+def test_properties_of_the_position_stay_when_nobody_consumed_up_to_it(topic_url, topic, how):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            cursors = [await opened.open_cursor(name) for name in PROPERTIES]
+            for cursor in cursors:
+                await cursor.acknowledge_cumulative(positions[3], PROPERTIES[cursor.name])
+            for cursor in cursors:
+                await PASSING[how](opened, cursor, positions)
+                assert cursor.properties == PROPERTIES[cursor.name]
+            await opened.abandon()
+            opened = await cluster.open_topic(topic)
+            for name, properties in PROPERTIES.items():
+                assert (await opened.open_cursor(name)).properties == properties
+
+    run(main())
+
+
+def test_the_cursor_of_compaction_reads_again_from_a_reset_and_stays_where_its_ledger_ends(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("__compaction")
+            await cursor.acknowledge_cumulative(positions[5], {"CompactedTopicLedger": 7})
+            await cursor.acknowledge([positions[7]])
+            await cursor.reset(positions[2])
+            assert (cursor.mark_delete, cursor.holes, cursor.read_position) == (positions[5], [], positions[2])
+            await cursor.acknowledge_cumulative(positions[6])
+            assert cursor.properties == {"CompactedTopicLedger": 7}
+
+    run(main())
