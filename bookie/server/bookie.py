@@ -15,7 +15,8 @@ from bookie.server.directory import Directory
 from bookie.server.disk import fullest
 from bookie.server.gate import Gate
 from bookie.server.index import Index, IndexConfig, damage_named
-from bookie.server.journal import Journal, ReplayPlan, file_numbers, plan_replay, scan_file
+from bookie.server.journal import Journal, ReplayPlan, file_numbers, make_durable, plan_replay, scan_file
+from bookie.server.parts import missing_files, plan_missing_files
 from bookie.server.reads import JournalReader
 from bookie.server.replay import replay
 from bookie.server.turn import LARGEST_TURN, Turns
@@ -48,16 +49,18 @@ class Bookie:
         self._config, self._auth, self._gate = config, auth, gate
         if directory.format is None:
             raise InvalidBookieDirectory(f"{directory.path}: not begun")
-        salt, path, started = directory.format.salt, directory.journal, time.monotonic()
+        self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
+        directory.check_parts()
         directory.make_journal()
         with damage_named(directory.path):
-            self.index = Index(directory.index, config.index)
+            self.index = Index(directory.index, config.index, make=not directory.complete)
             try:
-                plan, records, unused = self._replay(path, salt)
+                plan, records, unused = self._replay(directory)
+                directory.finish()
             except BaseException:
                 self.index.close()
                 raise
-        self.salt, self.journal_path = salt, path
+        path = self.journal_path
         self._disk = partial(fullest, (path, directory.path))
         self._files = JournalReader(path)
         self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes)
@@ -65,17 +68,30 @@ class Bookie:
         self.turns.recycle(unused)
         log.info("event=storage_open seconds=%.3f next_sequence=%d", time.monotonic() - started, plan.last + 1)
 
-    def _replay(self, path: str, salt: bytes) -> tuple[ReplayPlan, int, list[int]]:
-        """Bring the index to the journal's end and have a file to write to: records replayed, files without any."""
+    def _replay(self, directory: Directory) -> tuple[ReplayPlan, int, list[int]]:
+        """Bring the index to the journal's end and have a file to write to: records replayed, files without any.
+
+        Q10: nothing is read from the journal that is not durable.
+        """
+        index, path, salt = self.index, self.journal_path, self.salt
         numbers = file_numbers(path)
-        scans = [scan_file(path, number, salt) for number in numbers if number >= self.index.file]
-        plan = plan_replay(scans, max(self.index.sequence, 1))
-        records = replay(self.index, path, salt, plan)
+        missing = plan_missing_files(numbers, index.live, index.file, complete=directory.complete)
+        if missing:
+            raise missing_files(directory.path, path, missing)
+        behind = [number for number in numbers if number >= index.file]
+        make_durable(path, behind)
+        scans = [scan_file(path, number, salt) for number in behind]
+        plan = plan_replay(scans, max(index.sequence, 1))
+        records = replay(index, path, salt, plan)
         if records:
             log.info("event=journal_replayed first=%d last=%d records=%d", plan.first, plan.last, records)
+        if not directory.complete:
+            index.recount()  # former versions counted repeats that were replaced
         self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0))
         self._journal.open()
-        live = self.index.live
+        index.commit(plan.last + 1, self._journal.current)
+        index.flush()  # from here on no file before the current one is needed for its records' order
+        live = index.live
         return plan, records, [scan.file for scan in scans if not scan.first and live.get(scan.file, 0) <= 0]
 
     @property

@@ -3,28 +3,38 @@
 import fcntl
 import logging
 import os
+import re
 import secrets
 from dataclasses import dataclass, replace
 
 from bookie.errors import InvalidBookieDirectory
+from bookie.server import parts
 
 log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 2
-"""The layout this program writes. It reads version 1 too, and makes it version 2."""
+FORMAT_VERSION = 3
+"""The layout this program writes. It reads versions 1 and 2 too, and makes them version 3."""
 
 _NAME = "FORMAT"
 _TITLE = "mledger bookie directory"
-_FIELDS = {1: ("bookie", "instance", "salt"), 2: ("bookie", "instance", "salt", "journal")}
+_FIELDS = {
+    1: ("bookie", "instance", "salt"),
+    2: ("bookie", "instance", "salt", "journal"),
+    3: ("bookie", "instance", "salt", "journal", "complete"),
+}
+_COMPLETE = {"no": False, "yes": True}
 _SALT_BYTES = 16
 _JOURNAL = "journal"
+_JOURNAL_FILES = re.compile(r"[0-9]{8}\.journal")
+_INDEX_FILES = re.compile(r"CURRENT")
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFormat:
     """What the file FORMAT says: layout version, bookie id, the cluster's instance id, the journal's salt and place.
 
-    `journal` is a path, below the directory unless it is absolute. Version 1 has it at `journal`.
+    `journal` is a path, below the directory unless it is absolute. Version 1 has it at `journal`. `complete`: journal
+    and index were made, and have their file BOOKIE; versions 1 and 2 do not know it.
     """
 
     version: int
@@ -32,6 +42,7 @@ class DirectoryFormat:
     instance_id: str
     salt: bytes
     journal: str = _JOURNAL
+    complete: bool = False
 
 
 def new_format(bookie_id: str, instance_id: str, journal: str = _JOURNAL) -> DirectoryFormat:
@@ -46,6 +57,7 @@ def encode_format(value: DirectoryFormat) -> str:
         "instance": value.instance_id,
         "salt": value.salt.hex(),
         "journal": value.journal,
+        "complete": "yes" if value.complete else "no",
     }
     lines = [f"{name} {fields[name]}" for name in _FIELDS[value.version]]
     return "\n".join([_TITLE, f"version {value.version}", *lines, ""])
@@ -65,18 +77,22 @@ def decode_format(text: str, path: str) -> DirectoryFormat:
             "of mledger that wrote it, or have its ledgers re-replicated and begin an empty directory"
         )
     try:
-        bookie_id, instance, salt, *journal = (fields[name] for name in _FIELDS[version])
-        return DirectoryFormat(version, bookie_id, instance, bytes.fromhex(salt), *journal)
+        bookie_id, instance, salt = (fields[name] for name in _FIELDS[1])
+        journal = fields["journal"] if "journal" in _FIELDS[version] else _JOURNAL
+        complete = "complete" in _FIELDS[version] and _COMPLETE[fields["complete"]]
+        return DirectoryFormat(version, bookie_id, instance, bytes.fromhex(salt), journal, complete)
     except (KeyError, ValueError) as error:
         raise InvalidBookieDirectory(f"{path}: damaged format file ({error!r}); restore it") from None
 
 
-def plan_upgrade(found: DirectoryFormat) -> DirectoryFormat | None:
-    """What the file FORMAT is to say so that the directory is of the version written here; None if it is.
+def plan_completion(found: DirectoryFormat) -> DirectoryFormat | None:
+    """What the file FORMAT is to say once journal and index are there with their file BOOKIE; None if it does.
 
-    Version 1 to 2: the file says where the journal is. All else is the same.
+    It makes versions 1 and 2 version 3: the file says where the journal is, as in version 2, and the journal has
+    records that say what they change. All else is the same.
     """
-    return None if found.version == FORMAT_VERSION else replace(found, version=FORMAT_VERSION)
+    completed = replace(found, version=FORMAT_VERSION, complete=True)
+    return None if found == completed else completed
 
 
 class Directory:
@@ -95,6 +111,10 @@ class Directory:
             self.journal = self._find_journal(journal)
             """Where the journal files are."""
             if not self.journal.startswith(self.path + os.sep):
+                if self.begun and not os.path.isdir(self.journal):
+                    raise InvalidBookieDirectory(
+                        f"{self.journal}: the journal of {self.path} is missing: mount its disk and start again"
+                    )
                 self._lock(self.journal)
         except InvalidBookieDirectory:
             self.unlock()
@@ -139,7 +159,12 @@ class Directory:
     @property
     def begun(self) -> bool:
         """Whether the directory may hold entries."""
-        return os.path.exists(self.index)
+        return self.complete or os.path.exists(self.index)
+
+    @property
+    def complete(self) -> bool:
+        """Whether journal and index were made, and have their file BOOKIE."""
+        return self.format is not None and self.format.complete
 
     def begin(self, value: DirectoryFormat) -> None:
         """Make this the directory of one bookie, durably."""
@@ -152,18 +177,41 @@ class Directory:
         os.fsync(self._file)
         self.format = value
 
-    def upgrade(self) -> None:
-        """Make a directory of an older version one of this program's, durably; nothing for one that is."""
-        assert self.format is not None, "a directory that is not begun is of no version"
-        planned = plan_upgrade(self.format)
-        if planned is not None:
-            log.info("event=directory_upgraded path=%s from=%d to=%d", self.path, self.format.version, planned.version)
-            self.begin(planned)
+    def check_parts(self) -> None:
+        """Look whether journal and index are there, and this directory's. InvalidBookieDirectory."""
+        found = {
+            parts.JOURNAL: parts.find_part(self.journal, self._has(self.journal, _JOURNAL_FILES)),
+            parts.INDEX: parts.find_part(self.index, self._has(self.index, _INDEX_FILES)),
+        }
+        parts.check_parts(self.path, self._identities(), found, complete=self.complete)
+
+    @staticmethod
+    def _has(path: str, names: re.Pattern[str]) -> bool:
+        return os.path.isdir(path) and any(names.fullmatch(name) for name in os.listdir(path))
+
+    def _identities(self) -> tuple[parts.Identity, parts.Identity]:
+        own = self.format
+        assert own is not None, "a directory that is not begun is nobody's"
+        journal = parts.Identity(parts.JOURNAL, own.bookie_id, own.instance_id, own.salt)
+        return journal, replace(journal, part=parts.INDEX)
 
     def make_journal(self) -> None:
-        """Have the directory of journal files."""
-        os.makedirs(self.journal, mode=0o700, exist_ok=True)
-        os.fsync(self._file)
+        """Have the directory of journal files, unless it must be there."""
+        if not self.complete:
+            os.makedirs(self.journal, mode=0o700, exist_ok=True)
+            os.fsync(self._file)
+
+    def finish(self) -> None:
+        """Say durably that journal and index are there, and this program's; nothing when it is said already."""
+        assert self.format is not None, "a directory that is not begun is of no version"
+        planned = plan_completion(self.format)
+        if planned is None:
+            return
+        for path, identity in zip((self.journal, self.index), self._identities(), strict=True):
+            parts.write_identity(path, identity)
+        if self.format.version != planned.version:
+            log.info("event=directory_upgraded path=%s from=%d to=%d", self.path, self.format.version, planned.version)
+        self.begin(planned)
 
     def unlock(self) -> None:
         """Let another process use the directory."""

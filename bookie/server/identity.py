@@ -92,7 +92,7 @@ async def establish(store: MetadataStore, directory: Directory, bookie_id: str, 
         stored = None
     plan = plan_identity(directory.path, directory.format, directory.begun, bookie_id, instance, own, stored)
     if plan.begin is None:
-        directory.upgrade()
+        directory.check_parts()
     else:
         directory.begin(replace(plan.begin, journal=directory.journal_entry))
     if plan.write_cookie:

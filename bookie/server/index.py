@@ -118,9 +118,10 @@ def damage_named(path: str) -> Iterator[None]:
 class Index:
     """The RocksDB of one bookie. All but `flush` runs on the loop's thread."""
 
-    def __init__(self, path: str, config: IndexConfig | None = None) -> None:
-        """Open the index at `path`, made if it is not there."""
+    def __init__(self, path: str, config: IndexConfig | None = None, *, make: bool = True) -> None:
+        """Open the index at `path`; with `make` it is made if it is not there."""
         options = _options(config or IndexConfig())
+        options.create_if_missing(make)
         families = dict.fromkeys(("default", ENTRIES, REPEATS, LEDGERS, BOOKIE), options)
         try:
             self._db = Rdict(path, options, column_families=families)
@@ -214,6 +215,19 @@ class Index:
         self.live.pop(number, None)
         self._changed_files.discard(number)
         self._batch.delete(_FILE + _NUMBER.pack(number), self._in_bookie)
+
+    def recount(self) -> None:
+        """Count anew how many bytes of each journal file rows name."""
+        counted: dict[int, int] = {}
+        for family in (self._entries, self._repeats):
+            rows = family.iter()
+            rows.seek_to_first()
+            while rows.valid():
+                file, _, length, _ = _ROW.unpack(rows.value())
+                counted[file] = counted.get(file, 0) + length
+                rows.next()
+        for file in {*self.live, *counted}:
+            self._count(file, counted.get(file, 0) - self.live.get(file, 0))
 
     def _count(self, file: int, size: int) -> None:
         self.live[file] = self.live.get(file, 0) + size
@@ -363,7 +377,6 @@ def _rows(rows: RdictIter, ledger: int, first: int) -> Iterator[Row]:
 
 def _options(config: IndexConfig) -> Options:
     options = Options(raw_mode=True)
-    options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_atomic_flush(True)
     options.set_compression_type(DBCompressionType.none())

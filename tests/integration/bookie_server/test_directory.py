@@ -77,8 +77,8 @@ def test_another_clusters_directory_is_refused(stopped, shared_zookeeper):
 
 def test_an_unknown_format_version_is_refused(stopped):
     path = stopped.directory / "FORMAT"
-    path.write_text(path.read_text().replace("version 2", "version 7"))
-    assert "format version 7, this program knows 1 to 2" in refused(stopped)
+    path.write_text(path.read_text().replace("version 3", "version 7"))
+    assert "format version 7, this program knows 1 to 3" in refused(stopped)
 
 
 def test_a_directory_of_something_else_is_refused(stopped, bookies):

@@ -213,7 +213,7 @@ def test_a_move_that_the_index_had_not_flushed_is_replayed(tmp_path):
         rows = find_rows(bookie.index, bookie.journal_path, first, bookie.salt)
         await bookie.turns.move([(repeated, row, bookie.files.frames(row)) for repeated, row in rows])
         copy_as_killed(tmp_path / "bookie", tmp_path / "as-killed")
-        os.unlink(tmp_path / "as-killed" / "journal" / f"{first:08d}.journal")
+        (tmp_path / "as-killed" / "journal" / f"{first:08d}.journal").write_bytes(bytes(FILE))
         return len(rows)
 
     assert in_cluster(tmp_path, test) > 3

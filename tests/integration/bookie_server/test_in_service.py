@@ -211,10 +211,14 @@ def test_a_directory_of_version_1_is_upgraded_with_its_entries(bookies):
     bookie.stop()
     path = bookie.directory / "FORMAT"
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(line for line in lines if not line.startswith("journal")).replace("version 2", "version 1"))
+    kept = "".join(line for line in lines if not line.startswith(("journal", "complete")))
+    path.write_text(kept.replace("version 3", "version 1"))
+    for part in ("journal", "store"):
+        (bookie.directory / part / "BOOKIE").unlink()
     bookie.start()
     assert [run(read(bookie, number)) for number in range(5)] == [Code.OK] * 5
     assert path.read_text() == "".join(lines)
+    assert all((bookie.directory / part / "BOOKIE").exists() for part in ("journal", "store"))
     assert "event=directory_upgraded" in bookie.log()
 
 

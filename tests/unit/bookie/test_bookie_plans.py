@@ -1,12 +1,14 @@
 """What a bookie decides without I/O: which adds are new, whose a directory is, what is garbage, read-only or not."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie import wire
 from bookie.errors import InvalidBookieDirectory
-from bookie.server.directory import FORMAT_VERSION, DirectoryFormat, decode_format, encode_format, plan_upgrade
+from bookie.server.directory import FORMAT_VERSION, DirectoryFormat, decode_format, encode_format, plan_completion
 from bookie.server.disk import Disk, DiskLimits, plan_read_only
 from bookie.server.garbage import Compaction, plan_absent, plan_due, plan_emptying, plan_freeing
 from bookie.server.identity import default_port, plan_identity
@@ -148,18 +150,27 @@ def test_a_compaction_is_due_when_its_interval_has_passed():
     assert plan_due((Compaction(),), [7.0], 7.0) == [Compaction()]
 
 
-def test_a_directory_of_version_1_is_read_and_becomes_version_2():
-    text = f"mledger bookie directory\nversion 1\nbookie host:3181\ninstance cluster\nsalt {FORMAT.salt.hex()}\n"
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_directory_of_a_former_version_is_read_and_becomes_one_of_this(version):
+    journal = "journal journal\n" if version == 2 else ""
+    fields = f"bookie host:3181\ninstance cluster\nsalt {FORMAT.salt.hex()}\n{journal}"
+    text = f"mledger bookie directory\nversion {version}\n{fields}"
     found = decode_format(text, "FORMAT")
-    assert (found.version, found.journal) == (1, "journal")
+    assert (found.version, found.journal, found.complete) == (version, "journal", False)
     assert encode_format(found) == text
-    assert plan_upgrade(found) == FORMAT
-    assert plan_upgrade(FORMAT) is None
+    assert plan_completion(found) == replace(FORMAT, complete=True)
 
 
-@pytest.mark.parametrize("version", [0, 3, 99])
+def test_a_directory_whose_parts_were_made_is_said_to_be_complete():
+    completed = plan_completion(FORMAT)
+    assert completed == replace(FORMAT, complete=True)
+    assert decode_format(encode_format(completed), "FORMAT") == completed
+    assert plan_completion(completed) is None
+
+
+@pytest.mark.parametrize("version", [0, 4, 99])
 def test_a_version_that_is_not_known_is_refused_with_what_to_do(version):
     with pytest.raises(
-        InvalidBookieDirectory, match=f"version {version}, this program knows 1 to 2: start the version"
+        InvalidBookieDirectory, match=f"version {version}, this program knows 1 to 3: start the version"
     ):
         decode_format(f"mledger bookie directory\nversion {version}\n", "FORMAT")
