@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint bench soak docs proto fuzz clean
 PY := .venv/bin/python
+WORKERS ?= $(shell tools/workers)
 
 help: ## show what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,8 +12,8 @@ setup: ## make .venv with everything the project and its tests need (PYTHON=... 
 demo: setup ## publish 336,776 real rows, kill the owner and a bookie, and show that nothing is lost
 	@$(PY) -m demo
 
-test: setup ## run every test (PYTEST_ARGS=... for pytest; suites whose tools are missing are skipped by name)
-	@$(PY) -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+test: setup ## run every test, one a processor at a time (PYTEST_ARGS=... for pytest; suites whose tools are missing are skipped by name)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy --strict, import directions, generated protobuf modules
 	@.venv/bin/ruff check .

@@ -1,5 +1,6 @@
 """Fixtures that every test can ask for."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.bookies import bookies, cluster_url
@@ -7,6 +8,7 @@ from tests.support.ensemble import patient_ensemble, zookeeper_ensemble
 from tests.support.no_skips import pytest_runtest_makereport
 from tests.support.ports import keep_to_own_ports
 from tests.support.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
+from tests.support.schedule import LongestFirst
 from tests.support.stores import any_metadata_url
 from tests.support.zookeeper import _new_chroot, metadata_url, shared_zookeeper, zookeeper_server
 
@@ -31,4 +33,12 @@ settings.register_profile(
     "mledger", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("mledger")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """The order in which workers take the tests."""
+    return LongestFirst(config, log)
+
+
 keep_to_own_ports()
