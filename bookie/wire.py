@@ -134,7 +134,15 @@ class AddRun:
         """The requests number `first` to `last` - 1."""
         entries = self.entries[first:last]
         starts = self.starts[first : last + 1]
-        return AddRun(self.version, self.flags, self.master_key, self.ledger, starts, entries, _rising(entries))
+        return AddRun(self.version, self.flags, self.master_key, self.ledger, starts, entries, is_rising(entries))
+
+    def last_confirmed(self, buffer: bytes | bytearray) -> int:
+        """The last add confirmed that the last entry carries."""
+        return int(_ENTRY_ID.unpack_from(buffer, int(self.starts[-2]) + ENTRY_AT + 16)[0])
+
+    def responses(self, error: int = Code.OK) -> bytes:
+        """The responses to all requests, in their order."""
+        return add_responses(self, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +193,7 @@ def scan(buffer: bytes | bytearray, start: int, filled: int, max_frame: int = MA
         at = int(starts[-1])
     if filled - at >= LENGTH.size:
         (length,) = LENGTH.unpack_from(buffer, at)
-        error = "" if LENGTH.size <= length <= max_frame else _bad_length(length, max_frame)
+        error = "" if LENGTH.size <= length <= max_frame else bad_length(length, max_frame)
         return Scan(requests, at, error, LENGTH.size + length)
     return Scan(requests, at)
 
@@ -194,13 +202,14 @@ def _is_add(header: int) -> bool:
     return header >> 16 & 0xFF == Op.ADD and header >> 24 <= VERSION
 
 
-def _bad_length(length: int, max_frame: int) -> str:
+def bad_length(length: int, max_frame: int) -> str:
+    """What is wrong with a length field."""
     return f"frame length {length} outside {LENGTH.size}..{max_frame}"
 
 
 def _frame_error(length: int, header: int, max_frame: int) -> str:
     if not LENGTH.size <= length <= max_frame:
-        return _bad_length(length, max_frame)
+        return bad_length(length, max_frame)
     if _is_add(header) and length < SMALLEST_ADD:
         return f"add request of {length} bytes is shorter than an entry's head"
     return ""
@@ -239,7 +248,8 @@ def _single(buffer: bytes | bytearray, start: int, end: int) -> AddRun:
     return AddRun(header >> 24, header & 0xFFFF, master_key, ledger, places, entries, True)
 
 
-def _rising(entries: NDArray[numpy.int64]) -> bool:
+def is_rising(entries: NDArray[numpy.int64]) -> bool:
+    """Whether each entry id is above the one before."""
     return len(entries) == 1 or bool((entries[1:] > entries[:-1]).all())
 
 
@@ -263,7 +273,7 @@ def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRu
         _, header, master_key, ledger, _ = ADD_HEAD.unpack_from(buffer, int(places[0]))
         if _is_add(header):
             version, flags = header >> 24, header & 0xFFFF
-            requests.append(AddRun(version, flags, master_key, ledger, places, ids, rising or _rising(ids)))
+            requests.append(AddRun(version, flags, master_key, ledger, places, ids, rising or is_rising(ids)))
         else:
             requests += itertools.starmap(OtherFrame, itertools.pairwise(places.tolist()))
     return requests

@@ -33,9 +33,6 @@ _WIRE = "tests/unit/bookie/test_golden_wire.py"
 _RECOVERY = "tests/integration/bookie_client/test_golden_recovery.py"
 _ZOOKEEPER_FILES = "tests/unit/snapshot/test_golden_zookeeper_files.py"
 
-# Java's client asks for it in version 3, on a connection of its own.
-_LISTED_ENTRIES = "wire/v2-list-entries-sorted-storage-*.json"
-
 CHECKED = (
     Checked("digests.json", ("tests/unit/bookie/test_golden_digests.py",)),
     Checked("records/*.json", ("tests/unit/metastore/test_golden_records.py",)),
@@ -44,7 +41,7 @@ CHECKED = (
     Checked("znodes/[!b]*.json", (_ZNODES, _SCENARIOS, _BEHAVIOURS)),
     Checked("behaviours/*.json", (_ZNODES, _SCENARIOS, _BEHAVIOURS)),
     Checked("entries/*.json", (_ENTRIES, _SCENARIOS)),
-    Checked("wire/v2-*.json", (_WIRE,), but=_LISTED_ENTRIES),
+    Checked("wire/v[23]-*.json", (_WIRE,)),
     Checked("wire/raw-*.json", (_WIRE,)),
     Checked("wire/recovery-*.json", (_RECOVERY,)),
     Checked("wire/zk-readonly-bookie.json", (_CLUSTER,)),
@@ -54,8 +51,6 @@ CHECKED = (
 )
 
 WAITING = (
-    Waiting("wire/v3-*.json", "version 3 of the bookie protocol"),
-    Waiting(_LISTED_ENTRIES, "version 3 of the bookie protocol"),
     Waiting("pulsar-frames/frames-*.json", "the broker's protocol"),
     Waiting("pulsar-frames/entries-*.json", "the broker's protocol"),
 )

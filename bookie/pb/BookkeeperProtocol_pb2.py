@@ -24,31 +24,65 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"bookie/pb/BookkeeperProtocol.proto\x12\x1amledger.bookie.pb.protocol\"\xad\x01\n\x0e\x42KPacketHeader\x12<\n\x07version\x18\x01 \x02(\x0e\x32+.mledger.bookie.pb.protocol.ProtocolVersion\x12<\n\toperation\x18\x02 \x02(\x0e\x32).mledger.bookie.pb.protocol.OperationType\x12\r\n\x05txnId\x18\x03 \x02(\x04\x12\x10\n\x08priority\x18\x04 \x01(\r\"6\n\x0b\x41uthMessage\x12\x16\n\x0e\x61uthPluginName\x18\x01 \x02(\t\x12\x0f\n\x07payload\x18\x02 \x02(\x0c\"\xd3\x01\n\x07Request\x12:\n\x06header\x18\x01 \x02(\x0b\x32*.mledger.bookie.pb.protocol.BKPacketHeader\x12<\n\x0b\x61uthRequest\x18\x66 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AuthMessage\x12N\n\x14getBookieInfoRequest\x18i \x01(\x0b\x32\x30.mledger.bookie.pb.protocol.GetBookieInfoRequest\"\x8f\x02\n\x08Response\x12:\n\x06header\x18\x01 \x02(\x0b\x32*.mledger.bookie.pb.protocol.BKPacketHeader\x12\x36\n\x06status\x18\x02 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12=\n\x0c\x61uthResponse\x18\x66 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AuthMessage\x12P\n\x15getBookieInfoResponse\x18i \x01(\x0b\x32\x31.mledger.bookie.pb.protocol.GetBookieInfoResponse\"`\n\x14GetBookieInfoRequest\x12\x11\n\trequested\x18\x01 \x01(\x03\"5\n\x05\x46lags\x12\x17\n\x13TOTAL_DISK_CAPACITY\x10\x01\x12\x13\n\x0f\x46REE_DISK_SPACE\x10\x02\"\x81\x01\n\x15GetBookieInfoResponse\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x19\n\x11totalDiskCapacity\x18\x02 \x01(\x03\x12\x15\n\rfreeDiskSpace\x18\x03 \x01(\x03*F\n\x0fProtocolVersion\x12\x0f\n\x0bVERSION_ONE\x10\x01\x12\x0f\n\x0bVERSION_TWO\x10\x02\x12\x11\n\rVERSION_THREE\x10\x03*\xb7\x01\n\nStatusCode\x12\x07\n\x03\x45OK\x10\x00\x12\x0e\n\tENOLEDGER\x10\x92\x03\x12\r\n\x08\x45NOENTRY\x10\x93\x03\x12\x0c\n\x07\x45\x42\x41\x44REQ\x10\x94\x03\x12\x08\n\x03\x45IO\x10\xf5\x03\x12\x08\n\x03\x45UA\x10\xf6\x03\x12\x10\n\x0b\x45\x42\x41\x44VERSION\x10\xf7\x03\x12\x0c\n\x07\x45\x46\x45NCED\x10\xf8\x03\x12\x0e\n\tEREADONLY\x10\xf9\x03\x12\x15\n\x10\x45TOOMANYREQUESTS\x10\xfa\x03\x12\x18\n\x13\x45UNKNOWNLEDGERSTATE\x10\xfb\x03*\xef\x01\n\rOperationType\x12\x0e\n\nREAD_ENTRY\x10\x01\x12\r\n\tADD_ENTRY\x10\x02\x12\x14\n\x10RANGE_READ_ENTRY\x10\x03\x12\x13\n\x0fRANGE_ADD_ENTRY\x10\x04\x12\x08\n\x04\x41UTH\x10\x05\x12\r\n\tWRITE_LAC\x10\x06\x12\x0c\n\x08READ_LAC\x10\x07\x12\x13\n\x0fGET_BOOKIE_INFO\x10\x08\x12\r\n\tSTART_TLS\x10\t\x12\x10\n\x0c\x46ORCE_LEDGER\x10\n\x12!\n\x1dGET_LIST_OF_ENTRIES_OF_LEDGER\x10\x0b\x12\x14\n\x10\x42\x41TCH_READ_ENTRY\x10\x0c')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"bookie/pb/BookkeeperProtocol.proto\x12\x1amledger.bookie.pb.protocol\"\xad\x01\n\x0e\x42KPacketHeader\x12<\n\x07version\x18\x01 \x02(\x0e\x32+.mledger.bookie.pb.protocol.ProtocolVersion\x12<\n\toperation\x18\x02 \x02(\x0e\x32).mledger.bookie.pb.protocol.OperationType\x12\r\n\x05txnId\x18\x03 \x02(\x04\x12\x10\n\x08priority\x18\x04 \x01(\r\"6\n\x0b\x41uthMessage\x12\x16\n\x0e\x61uthPluginName\x18\x01 \x02(\t\x12\x0f\n\x07payload\x18\x02 \x02(\x0c\")\n\x0b\x43ontextPair\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"\x91\x06\n\x07Request\x12:\n\x06header\x18\x01 \x02(\x0b\x32*.mledger.bookie.pb.protocol.BKPacketHeader\x12<\n\x0breadRequest\x18\x64 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.ReadRequest\x12:\n\naddRequest\x18\x65 \x01(\x0b\x32&.mledger.bookie.pb.protocol.AddRequest\x12<\n\x0b\x61uthRequest\x18\x66 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AuthMessage\x12\x44\n\x0fwriteLacRequest\x18g \x01(\x0b\x32+.mledger.bookie.pb.protocol.WriteLacRequest\x12\x42\n\x0ereadLacRequest\x18h \x01(\x0b\x32*.mledger.bookie.pb.protocol.ReadLacRequest\x12N\n\x14getBookieInfoRequest\x18i \x01(\x0b\x32\x30.mledger.bookie.pb.protocol.GetBookieInfoRequest\x12\x44\n\x0fstartTLSRequest\x18j \x01(\x0b\x32+.mledger.bookie.pb.protocol.StartTLSRequest\x12J\n\x12\x66orceLedgerRequest\x18k \x01(\x0b\x32..mledger.bookie.pb.protocol.ForceLedgerRequest\x12\x64\n\x1fgetListOfEntriesOfLedgerRequest\x18l \x01(\x0b\x32;.mledger.bookie.pb.protocol.GetListOfEntriesOfLedgerRequest\x12@\n\x0erequestContext\x18\xc8\x01 \x03(\x0b\x32\'.mledger.bookie.pb.protocol.ContextPair\"\x99\x06\n\x08Response\x12:\n\x06header\x18\x01 \x02(\x0b\x32*.mledger.bookie.pb.protocol.BKPacketHeader\x12\x36\n\x06status\x18\x02 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12>\n\x0creadResponse\x18\x64 \x01(\x0b\x32(.mledger.bookie.pb.protocol.ReadResponse\x12<\n\x0b\x61\x64\x64Response\x18\x65 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AddResponse\x12=\n\x0c\x61uthResponse\x18\x66 \x01(\x0b\x32\'.mledger.bookie.pb.protocol.AuthMessage\x12\x46\n\x10writeLacResponse\x18g \x01(\x0b\x32,.mledger.bookie.pb.protocol.WriteLacResponse\x12\x44\n\x0freadLacResponse\x18h \x01(\x0b\x32+.mledger.bookie.pb.protocol.ReadLacResponse\x12P\n\x15getBookieInfoResponse\x18i \x01(\x0b\x32\x31.mledger.bookie.pb.protocol.GetBookieInfoResponse\x12\x46\n\x10startTLSResponse\x18j \x01(\x0b\x32,.mledger.bookie.pb.protocol.StartTLSResponse\x12L\n\x13\x66orceLedgerResponse\x18k \x01(\x0b\x32/.mledger.bookie.pb.protocol.ForceLedgerResponse\x12\x66\n getListOfEntriesOfLedgerResponse\x18l \x01(\x0b\x32<.mledger.bookie.pb.protocol.GetListOfEntriesOfLedgerResponse\"\xd4\x01\n\x0bReadRequest\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\x12\x11\n\tmasterKey\x18\x03 \x01(\x0c\x12\x13\n\x0bpreviousLAC\x18\x04 \x01(\x03\x12\x0f\n\x07timeOut\x18\x05 \x01(\x03\x12:\n\x04\x66lag\x18\x64 \x01(\x0e\x32,.mledger.bookie.pb.protocol.ReadRequest.Flag\"-\n\x04\x46lag\x12\x10\n\x0c\x46\x45NCE_LEDGER\x10\x01\x12\x13\n\x0f\x45NTRY_PIGGYBACK\x10\x02\"\xa3\x01\n\x0cReadResponse\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x10\n\x08ledgerId\x18\x02 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x03 \x02(\x03\x12\x0c\n\x04\x62ody\x18\x04 \x01(\x0c\x12\x0e\n\x06maxLAC\x18\x05 \x01(\x03\x12\x1a\n\x12lacUpdateTimestamp\x18\x06 \x01(\x03\"\xb9\x01\n\nAddRequest\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\x12\x11\n\tmasterKey\x18\x03 \x02(\x0c\x12\x0c\n\x04\x62ody\x18\x04 \x02(\x0c\x12\x12\n\nwriteFlags\x18\x05 \x01(\x05\x12\x39\n\x04\x66lag\x18\x64 \x01(\x0e\x32+.mledger.bookie.pb.protocol.AddRequest.Flag\"\x18\n\x04\x46lag\x12\x10\n\x0cRECOVERY_ADD\x10\x01\"h\n\x0b\x41\x64\x64Response\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x10\n\x08ledgerId\x18\x02 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x03 \x02(\x03\"Q\n\x0fWriteLacRequest\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0b\n\x03lac\x18\x02 \x02(\x03\x12\x11\n\tmasterKey\x18\x03 \x02(\x0c\x12\x0c\n\x04\x62ody\x18\x04 \x02(\x0c\"\\\n\x10WriteLacResponse\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x10\n\x08ledgerId\x18\x02 \x02(\x03\"\"\n\x0eReadLacRequest\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\"\x83\x01\n\x0fReadLacResponse\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x10\n\x08ledgerId\x18\x02 \x02(\x03\x12\x0f\n\x07lacBody\x18\x03 \x01(\x0c\x12\x15\n\rlastEntryBody\x18\x04 \x01(\x0c\"&\n\x12\x46orceLedgerRequest\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\"_\n\x13\x46orceLedgerResponse\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x10\n\x08ledgerId\x18\x02 \x02(\x03\"3\n\x1fGetListOfEntriesOfLedgerRequest\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\"\x93\x01\n GetListOfEntriesOfLedgerResponse\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x10\n\x08ledgerId\x18\x02 \x02(\x03\x12%\n\x1d\x61vailabilityOfEntriesOfLedger\x18\x03 \x01(\x0c\"\x11\n\x0fStartTLSRequest\"\x12\n\x10StartTLSResponse\"`\n\x14GetBookieInfoRequest\x12\x11\n\trequested\x18\x01 \x01(\x03\"5\n\x05\x46lags\x12\x17\n\x13TOTAL_DISK_CAPACITY\x10\x01\x12\x13\n\x0f\x46REE_DISK_SPACE\x10\x02\"\x81\x01\n\x15GetBookieInfoResponse\x12\x36\n\x06status\x18\x01 \x02(\x0e\x32&.mledger.bookie.pb.protocol.StatusCode\x12\x19\n\x11totalDiskCapacity\x18\x02 \x01(\x03\x12\x15\n\rfreeDiskSpace\x18\x03 \x01(\x03*F\n\x0fProtocolVersion\x12\x0f\n\x0bVERSION_ONE\x10\x01\x12\x0f\n\x0bVERSION_TWO\x10\x02\x12\x11\n\rVERSION_THREE\x10\x03*\xb7\x01\n\nStatusCode\x12\x07\n\x03\x45OK\x10\x00\x12\x0e\n\tENOLEDGER\x10\x92\x03\x12\r\n\x08\x45NOENTRY\x10\x93\x03\x12\x0c\n\x07\x45\x42\x41\x44REQ\x10\x94\x03\x12\x08\n\x03\x45IO\x10\xf5\x03\x12\x08\n\x03\x45UA\x10\xf6\x03\x12\x10\n\x0b\x45\x42\x41\x44VERSION\x10\xf7\x03\x12\x0c\n\x07\x45\x46\x45NCED\x10\xf8\x03\x12\x0e\n\tEREADONLY\x10\xf9\x03\x12\x15\n\x10\x45TOOMANYREQUESTS\x10\xfa\x03\x12\x18\n\x13\x45UNKNOWNLEDGERSTATE\x10\xfb\x03*\xef\x01\n\rOperationType\x12\x0e\n\nREAD_ENTRY\x10\x01\x12\r\n\tADD_ENTRY\x10\x02\x12\x14\n\x10RANGE_READ_ENTRY\x10\x03\x12\x13\n\x0fRANGE_ADD_ENTRY\x10\x04\x12\x08\n\x04\x41UTH\x10\x05\x12\r\n\tWRITE_LAC\x10\x06\x12\x0c\n\x08READ_LAC\x10\x07\x12\x13\n\x0fGET_BOOKIE_INFO\x10\x08\x12\r\n\tSTART_TLS\x10\t\x12\x10\n\x0c\x46ORCE_LEDGER\x10\n\x12!\n\x1dGET_LIST_OF_ENTRIES_OF_LEDGER\x10\x0b\x12\x14\n\x10\x42\x41TCH_READ_ENTRY\x10\x0c')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'bookie.pb.BookkeeperProtocol_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROTOCOLVERSION']._serialized_start=1016
-  _globals['_PROTOCOLVERSION']._serialized_end=1086
-  _globals['_STATUSCODE']._serialized_start=1089
-  _globals['_STATUSCODE']._serialized_end=1272
-  _globals['_OPERATIONTYPE']._serialized_start=1275
-  _globals['_OPERATIONTYPE']._serialized_end=1514
+  _globals['_PROTOCOLVERSION']._serialized_start=3556
+  _globals['_PROTOCOLVERSION']._serialized_end=3626
+  _globals['_STATUSCODE']._serialized_start=3629
+  _globals['_STATUSCODE']._serialized_end=3812
+  _globals['_OPERATIONTYPE']._serialized_start=3815
+  _globals['_OPERATIONTYPE']._serialized_end=4054
   _globals['_BKPACKETHEADER']._serialized_start=67
   _globals['_BKPACKETHEADER']._serialized_end=240
   _globals['_AUTHMESSAGE']._serialized_start=242
   _globals['_AUTHMESSAGE']._serialized_end=296
-  _globals['_REQUEST']._serialized_start=299
-  _globals['_REQUEST']._serialized_end=510
-  _globals['_RESPONSE']._serialized_start=513
-  _globals['_RESPONSE']._serialized_end=784
-  _globals['_GETBOOKIEINFOREQUEST']._serialized_start=786
-  _globals['_GETBOOKIEINFOREQUEST']._serialized_end=882
-  _globals['_GETBOOKIEINFOREQUEST_FLAGS']._serialized_start=829
-  _globals['_GETBOOKIEINFOREQUEST_FLAGS']._serialized_end=882
-  _globals['_GETBOOKIEINFORESPONSE']._serialized_start=885
-  _globals['_GETBOOKIEINFORESPONSE']._serialized_end=1014
+  _globals['_CONTEXTPAIR']._serialized_start=298
+  _globals['_CONTEXTPAIR']._serialized_end=339
+  _globals['_REQUEST']._serialized_start=342
+  _globals['_REQUEST']._serialized_end=1127
+  _globals['_RESPONSE']._serialized_start=1130
+  _globals['_RESPONSE']._serialized_end=1923
+  _globals['_READREQUEST']._serialized_start=1926
+  _globals['_READREQUEST']._serialized_end=2138
+  _globals['_READREQUEST_FLAG']._serialized_start=2093
+  _globals['_READREQUEST_FLAG']._serialized_end=2138
+  _globals['_READRESPONSE']._serialized_start=2141
+  _globals['_READRESPONSE']._serialized_end=2304
+  _globals['_ADDREQUEST']._serialized_start=2307
+  _globals['_ADDREQUEST']._serialized_end=2492
+  _globals['_ADDREQUEST_FLAG']._serialized_start=2468
+  _globals['_ADDREQUEST_FLAG']._serialized_end=2492
+  _globals['_ADDRESPONSE']._serialized_start=2494
+  _globals['_ADDRESPONSE']._serialized_end=2598
+  _globals['_WRITELACREQUEST']._serialized_start=2600
+  _globals['_WRITELACREQUEST']._serialized_end=2681
+  _globals['_WRITELACRESPONSE']._serialized_start=2683
+  _globals['_WRITELACRESPONSE']._serialized_end=2775
+  _globals['_READLACREQUEST']._serialized_start=2777
+  _globals['_READLACREQUEST']._serialized_end=2811
+  _globals['_READLACRESPONSE']._serialized_start=2814
+  _globals['_READLACRESPONSE']._serialized_end=2945
+  _globals['_FORCELEDGERREQUEST']._serialized_start=2947
+  _globals['_FORCELEDGERREQUEST']._serialized_end=2985
+  _globals['_FORCELEDGERRESPONSE']._serialized_start=2987
+  _globals['_FORCELEDGERRESPONSE']._serialized_end=3082
+  _globals['_GETLISTOFENTRIESOFLEDGERREQUEST']._serialized_start=3084
+  _globals['_GETLISTOFENTRIESOFLEDGERREQUEST']._serialized_end=3135
+  _globals['_GETLISTOFENTRIESOFLEDGERRESPONSE']._serialized_start=3138
+  _globals['_GETLISTOFENTRIESOFLEDGERRESPONSE']._serialized_end=3285
+  _globals['_STARTTLSREQUEST']._serialized_start=3287
+  _globals['_STARTTLSREQUEST']._serialized_end=3304
+  _globals['_STARTTLSRESPONSE']._serialized_start=3306
+  _globals['_STARTTLSRESPONSE']._serialized_end=3324
+  _globals['_GETBOOKIEINFOREQUEST']._serialized_start=3326
+  _globals['_GETBOOKIEINFOREQUEST']._serialized_end=3422
+  _globals['_GETBOOKIEINFOREQUEST_FLAGS']._serialized_start=3369
+  _globals['_GETBOOKIEINFOREQUEST_FLAGS']._serialized_end=3422
+  _globals['_GETBOOKIEINFORESPONSE']._serialized_start=3425
+  _globals['_GETBOOKIEINFORESPONSE']._serialized_end=3554
 # @@protoc_insertion_point(module_scope)

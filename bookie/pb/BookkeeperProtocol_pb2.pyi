@@ -3,8 +3,10 @@
 isort:skip_file
 The bookie protocol's messages: AuthMessage in both versions, all else in version 3."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -153,30 +155,82 @@ class AuthMessage(_message.Message):
 Global___AuthMessage: _TypeAlias = AuthMessage  # noqa: Y015
 
 @_typing.final
-class Request(_message.Message):
-    """The bodies of the other operations (fields 100 to 108 and 200) come with version 3."""
+class ContextPair(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
 
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    def __init__(
+        self,
+        *,
+        key: _builtins.str | None = ...,
+        value: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContextPair: _TypeAlias = ContextPair  # noqa: Y015
+
+@_typing.final
+class Request(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HEADER_FIELD_NUMBER: _builtins.int
+    READREQUEST_FIELD_NUMBER: _builtins.int
+    ADDREQUEST_FIELD_NUMBER: _builtins.int
     AUTHREQUEST_FIELD_NUMBER: _builtins.int
+    WRITELACREQUEST_FIELD_NUMBER: _builtins.int
+    READLACREQUEST_FIELD_NUMBER: _builtins.int
     GETBOOKIEINFOREQUEST_FIELD_NUMBER: _builtins.int
+    STARTTLSREQUEST_FIELD_NUMBER: _builtins.int
+    FORCELEDGERREQUEST_FIELD_NUMBER: _builtins.int
+    GETLISTOFENTRIESOFLEDGERREQUEST_FIELD_NUMBER: _builtins.int
+    REQUESTCONTEXT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def header(self) -> Global___BKPacketHeader: ...
     @_builtins.property
+    def readRequest(self) -> Global___ReadRequest: ...
+    @_builtins.property
+    def addRequest(self) -> Global___AddRequest: ...
+    @_builtins.property
     def authRequest(self) -> Global___AuthMessage: ...
     @_builtins.property
+    def writeLacRequest(self) -> Global___WriteLacRequest: ...
+    @_builtins.property
+    def readLacRequest(self) -> Global___ReadLacRequest: ...
+    @_builtins.property
     def getBookieInfoRequest(self) -> Global___GetBookieInfoRequest: ...
+    @_builtins.property
+    def startTLSRequest(self) -> Global___StartTLSRequest: ...
+    @_builtins.property
+    def forceLedgerRequest(self) -> Global___ForceLedgerRequest: ...
+    @_builtins.property
+    def getListOfEntriesOfLedgerRequest(self) -> Global___GetListOfEntriesOfLedgerRequest: ...
+    @_builtins.property
+    def requestContext(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextPair]: ...
     def __init__(
         self,
         *,
         header: Global___BKPacketHeader | None = ...,
+        readRequest: Global___ReadRequest | None = ...,
+        addRequest: Global___AddRequest | None = ...,
         authRequest: Global___AuthMessage | None = ...,
+        writeLacRequest: Global___WriteLacRequest | None = ...,
+        readLacRequest: Global___ReadLacRequest | None = ...,
         getBookieInfoRequest: Global___GetBookieInfoRequest | None = ...,
+        startTLSRequest: Global___StartTLSRequest | None = ...,
+        forceLedgerRequest: Global___ForceLedgerRequest | None = ...,
+        getListOfEntriesOfLedgerRequest: Global___GetListOfEntriesOfLedgerRequest | None = ...,
+        requestContext: _abc.Iterable[Global___ContextPair] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["authRequest", b"authRequest", "getBookieInfoRequest", b"getBookieInfoRequest", "header", b"header"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["addRequest", b"addRequest", "authRequest", b"authRequest", "forceLedgerRequest", b"forceLedgerRequest", "getBookieInfoRequest", b"getBookieInfoRequest", "getListOfEntriesOfLedgerRequest", b"getListOfEntriesOfLedgerRequest", "header", b"header", "readLacRequest", b"readLacRequest", "readRequest", b"readRequest", "startTLSRequest", b"startTLSRequest", "writeLacRequest", b"writeLacRequest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authRequest", b"authRequest", "getBookieInfoRequest", b"getBookieInfoRequest", "header", b"header"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addRequest", b"addRequest", "authRequest", b"authRequest", "forceLedgerRequest", b"forceLedgerRequest", "getBookieInfoRequest", b"getBookieInfoRequest", "getListOfEntriesOfLedgerRequest", b"getListOfEntriesOfLedgerRequest", "header", b"header", "readLacRequest", b"readLacRequest", "readRequest", b"readRequest", "requestContext", b"requestContext", "startTLSRequest", b"startTLSRequest", "writeLacRequest", b"writeLacRequest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -188,30 +242,432 @@ class Response(_message.Message):
 
     HEADER_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    READRESPONSE_FIELD_NUMBER: _builtins.int
+    ADDRESPONSE_FIELD_NUMBER: _builtins.int
     AUTHRESPONSE_FIELD_NUMBER: _builtins.int
+    WRITELACRESPONSE_FIELD_NUMBER: _builtins.int
+    READLACRESPONSE_FIELD_NUMBER: _builtins.int
     GETBOOKIEINFORESPONSE_FIELD_NUMBER: _builtins.int
+    STARTTLSRESPONSE_FIELD_NUMBER: _builtins.int
+    FORCELEDGERRESPONSE_FIELD_NUMBER: _builtins.int
+    GETLISTOFENTRIESOFLEDGERRESPONSE_FIELD_NUMBER: _builtins.int
     status: Global___StatusCode.ValueType
+    """that of the operation's own response where there is one"""
     @_builtins.property
     def header(self) -> Global___BKPacketHeader: ...
     @_builtins.property
+    def readResponse(self) -> Global___ReadResponse: ...
+    @_builtins.property
+    def addResponse(self) -> Global___AddResponse: ...
+    @_builtins.property
     def authResponse(self) -> Global___AuthMessage: ...
     @_builtins.property
+    def writeLacResponse(self) -> Global___WriteLacResponse: ...
+    @_builtins.property
+    def readLacResponse(self) -> Global___ReadLacResponse: ...
+    @_builtins.property
     def getBookieInfoResponse(self) -> Global___GetBookieInfoResponse: ...
+    @_builtins.property
+    def startTLSResponse(self) -> Global___StartTLSResponse: ...
+    @_builtins.property
+    def forceLedgerResponse(self) -> Global___ForceLedgerResponse: ...
+    @_builtins.property
+    def getListOfEntriesOfLedgerResponse(self) -> Global___GetListOfEntriesOfLedgerResponse: ...
     def __init__(
         self,
         *,
         header: Global___BKPacketHeader | None = ...,
         status: Global___StatusCode.ValueType | None = ...,
+        readResponse: Global___ReadResponse | None = ...,
+        addResponse: Global___AddResponse | None = ...,
         authResponse: Global___AuthMessage | None = ...,
+        writeLacResponse: Global___WriteLacResponse | None = ...,
+        readLacResponse: Global___ReadLacResponse | None = ...,
         getBookieInfoResponse: Global___GetBookieInfoResponse | None = ...,
+        startTLSResponse: Global___StartTLSResponse | None = ...,
+        forceLedgerResponse: Global___ForceLedgerResponse | None = ...,
+        getListOfEntriesOfLedgerResponse: Global___GetListOfEntriesOfLedgerResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["authResponse", b"authResponse", "getBookieInfoResponse", b"getBookieInfoResponse", "header", b"header", "status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["addResponse", b"addResponse", "authResponse", b"authResponse", "forceLedgerResponse", b"forceLedgerResponse", "getBookieInfoResponse", b"getBookieInfoResponse", "getListOfEntriesOfLedgerResponse", b"getListOfEntriesOfLedgerResponse", "header", b"header", "readLacResponse", b"readLacResponse", "readResponse", b"readResponse", "startTLSResponse", b"startTLSResponse", "status", b"status", "writeLacResponse", b"writeLacResponse"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authResponse", b"authResponse", "getBookieInfoResponse", b"getBookieInfoResponse", "header", b"header", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addResponse", b"addResponse", "authResponse", b"authResponse", "forceLedgerResponse", b"forceLedgerResponse", "getBookieInfoResponse", b"getBookieInfoResponse", "getListOfEntriesOfLedgerResponse", b"getListOfEntriesOfLedgerResponse", "header", b"header", "readLacResponse", b"readLacResponse", "readResponse", b"readResponse", "startTLSResponse", b"startTLSResponse", "status", b"status", "writeLacResponse", b"writeLacResponse"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Response: _TypeAlias = Response  # noqa: Y015
+
+@_typing.final
+class ReadRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Flag:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _FlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ReadRequest._Flag.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        FENCE_LEDGER: ReadRequest._Flag.ValueType  # 1
+        ENTRY_PIGGYBACK: ReadRequest._Flag.ValueType  # 2
+
+    class Flag(_Flag, metaclass=_FlagEnumTypeWrapper): ...
+    FENCE_LEDGER: ReadRequest.Flag.ValueType  # 1
+    ENTRY_PIGGYBACK: ReadRequest.Flag.ValueType  # 2
+
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    ENTRYID_FIELD_NUMBER: _builtins.int
+    MASTERKEY_FIELD_NUMBER: _builtins.int
+    PREVIOUSLAC_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    FLAG_FIELD_NUMBER: _builtins.int
+    ledgerId: _builtins.int
+    entryId: _builtins.int
+    """-1: the last entry"""
+    masterKey: _builtins.bytes
+    """of a fencing read"""
+    previousLAC: _builtins.int
+    """answered when the last add confirmed is above it"""
+    timeOut: _builtins.int
+    """ms to wait for that"""
+    flag: Global___ReadRequest.Flag.ValueType
+    def __init__(
+        self,
+        *,
+        ledgerId: _builtins.int | None = ...,
+        entryId: _builtins.int | None = ...,
+        masterKey: _builtins.bytes | None = ...,
+        previousLAC: _builtins.int | None = ...,
+        timeOut: _builtins.int | None = ...,
+        flag: Global___ReadRequest.Flag.ValueType | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "previousLAC", b"previousLAC", "timeOut", b"timeOut"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "previousLAC", b"previousLAC", "timeOut", b"timeOut"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadRequest: _TypeAlias = ReadRequest  # noqa: Y015
+
+@_typing.final
+class ReadResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    ENTRYID_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    MAXLAC_FIELD_NUMBER: _builtins.int
+    LACUPDATETIMESTAMP_FIELD_NUMBER: _builtins.int
+    status: Global___StatusCode.ValueType
+    ledgerId: _builtins.int
+    entryId: _builtins.int
+    body: _builtins.bytes
+    maxLAC: _builtins.int
+    lacUpdateTimestamp: _builtins.int
+    """ms since 1970"""
+    def __init__(
+        self,
+        *,
+        status: Global___StatusCode.ValueType | None = ...,
+        ledgerId: _builtins.int | None = ...,
+        entryId: _builtins.int | None = ...,
+        body: _builtins.bytes | None = ...,
+        maxLAC: _builtins.int | None = ...,
+        lacUpdateTimestamp: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "entryId", b"entryId", "lacUpdateTimestamp", b"lacUpdateTimestamp", "ledgerId", b"ledgerId", "maxLAC", b"maxLAC", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "entryId", b"entryId", "lacUpdateTimestamp", b"lacUpdateTimestamp", "ledgerId", b"ledgerId", "maxLAC", b"maxLAC", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadResponse: _TypeAlias = ReadResponse  # noqa: Y015
+
+@_typing.final
+class AddRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Flag:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _FlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[AddRequest._Flag.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        RECOVERY_ADD: AddRequest._Flag.ValueType  # 1
+
+    class Flag(_Flag, metaclass=_FlagEnumTypeWrapper): ...
+    RECOVERY_ADD: AddRequest.Flag.ValueType  # 1
+
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    ENTRYID_FIELD_NUMBER: _builtins.int
+    MASTERKEY_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    WRITEFLAGS_FIELD_NUMBER: _builtins.int
+    FLAG_FIELD_NUMBER: _builtins.int
+    ledgerId: _builtins.int
+    entryId: _builtins.int
+    masterKey: _builtins.bytes
+    body: _builtins.bytes
+    """the entry as stored"""
+    writeFlags: _builtins.int
+    """1: need not be synced before its answer"""
+    flag: Global___AddRequest.Flag.ValueType
+    def __init__(
+        self,
+        *,
+        ledgerId: _builtins.int | None = ...,
+        entryId: _builtins.int | None = ...,
+        masterKey: _builtins.bytes | None = ...,
+        body: _builtins.bytes | None = ...,
+        writeFlags: _builtins.int | None = ...,
+        flag: Global___AddRequest.Flag.ValueType | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "writeFlags", b"writeFlags"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "entryId", b"entryId", "flag", b"flag", "ledgerId", b"ledgerId", "masterKey", b"masterKey", "writeFlags", b"writeFlags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddRequest: _TypeAlias = AddRequest  # noqa: Y015
+
+@_typing.final
+class AddResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    ENTRYID_FIELD_NUMBER: _builtins.int
+    status: Global___StatusCode.ValueType
+    ledgerId: _builtins.int
+    entryId: _builtins.int
+    def __init__(
+        self,
+        *,
+        status: Global___StatusCode.ValueType | None = ...,
+        ledgerId: _builtins.int | None = ...,
+        entryId: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entryId", b"entryId", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddResponse: _TypeAlias = AddResponse  # noqa: Y015
+
+@_typing.final
+class WriteLacRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    LAC_FIELD_NUMBER: _builtins.int
+    MASTERKEY_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    ledgerId: _builtins.int
+    lac: _builtins.int
+    masterKey: _builtins.bytes
+    body: _builtins.bytes
+    """ledger 8, LAC 8, digest of both"""
+    def __init__(
+        self,
+        *,
+        ledgerId: _builtins.int | None = ...,
+        lac: _builtins.int | None = ...,
+        masterKey: _builtins.bytes | None = ...,
+        body: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "lac", b"lac", "ledgerId", b"ledgerId", "masterKey", b"masterKey"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "lac", b"lac", "ledgerId", b"ledgerId", "masterKey", b"masterKey"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteLacRequest: _TypeAlias = WriteLacRequest  # noqa: Y015
+
+@_typing.final
+class WriteLacResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    status: Global___StatusCode.ValueType
+    ledgerId: _builtins.int
+    def __init__(
+        self,
+        *,
+        status: Global___StatusCode.ValueType | None = ...,
+        ledgerId: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteLacResponse: _TypeAlias = WriteLacResponse  # noqa: Y015
+
+@_typing.final
+class ReadLacRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    ledgerId: _builtins.int
+    def __init__(
+        self,
+        *,
+        ledgerId: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadLacRequest: _TypeAlias = ReadLacRequest  # noqa: Y015
+
+@_typing.final
+class ReadLacResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    LACBODY_FIELD_NUMBER: _builtins.int
+    LASTENTRYBODY_FIELD_NUMBER: _builtins.int
+    status: Global___StatusCode.ValueType
+    ledgerId: _builtins.int
+    lacBody: _builtins.bytes
+    """what a WriteLacRequest brought"""
+    lastEntryBody: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        status: Global___StatusCode.ValueType | None = ...,
+        ledgerId: _builtins.int | None = ...,
+        lacBody: _builtins.bytes | None = ...,
+        lastEntryBody: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lacBody", b"lacBody", "lastEntryBody", b"lastEntryBody", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lacBody", b"lacBody", "lastEntryBody", b"lastEntryBody", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadLacResponse: _TypeAlias = ReadLacResponse  # noqa: Y015
+
+@_typing.final
+class ForceLedgerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    ledgerId: _builtins.int
+    def __init__(
+        self,
+        *,
+        ledgerId: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForceLedgerRequest: _TypeAlias = ForceLedgerRequest  # noqa: Y015
+
+@_typing.final
+class ForceLedgerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    status: Global___StatusCode.ValueType
+    ledgerId: _builtins.int
+    def __init__(
+        self,
+        *,
+        status: Global___StatusCode.ValueType | None = ...,
+        ledgerId: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForceLedgerResponse: _TypeAlias = ForceLedgerResponse  # noqa: Y015
+
+@_typing.final
+class GetListOfEntriesOfLedgerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    ledgerId: _builtins.int
+    def __init__(
+        self,
+        *,
+        ledgerId: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledgerId", b"ledgerId"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetListOfEntriesOfLedgerRequest: _TypeAlias = GetListOfEntriesOfLedgerRequest  # noqa: Y015
+
+@_typing.final
+class GetListOfEntriesOfLedgerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    LEDGERID_FIELD_NUMBER: _builtins.int
+    AVAILABILITYOFENTRIESOFLEDGER_FIELD_NUMBER: _builtins.int
+    status: Global___StatusCode.ValueType
+    ledgerId: _builtins.int
+    availabilityOfEntriesOfLedger: _builtins.bytes
+    """sequences of entry ids, condensed"""
+    def __init__(
+        self,
+        *,
+        status: Global___StatusCode.ValueType | None = ...,
+        ledgerId: _builtins.int | None = ...,
+        availabilityOfEntriesOfLedger: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["availabilityOfEntriesOfLedger", b"availabilityOfEntriesOfLedger", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["availabilityOfEntriesOfLedger", b"availabilityOfEntriesOfLedger", "ledgerId", b"ledgerId", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetListOfEntriesOfLedgerResponse: _TypeAlias = GetListOfEntriesOfLedgerResponse  # noqa: Y015
+
+@_typing.final
+class StartTLSRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartTLSRequest: _TypeAlias = StartTLSRequest  # noqa: Y015
+
+@_typing.final
+class StartTLSResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartTLSResponse: _TypeAlias = StartTLSResponse  # noqa: Y015
 
 @_typing.final
 class GetBookieInfoRequest(_message.Message):

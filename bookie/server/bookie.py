@@ -13,6 +13,7 @@ from bookie.server.connection import Connection
 from bookie.server.counters import Counters
 from bookie.server.directory import Directory
 from bookie.server.disk import fullest
+from bookie.server.entry_lists import EntryLists
 from bookie.server.gate import Gate
 from bookie.server.index import Index, IndexConfig, damage_named
 from bookie.server.journal import Journal, ReplayPlan, file_numbers, make_durable, plan_replay, scan_file
@@ -20,6 +21,7 @@ from bookie.server.parts import missing_files, plan_missing_files
 from bookie.server.reads import JournalReader
 from bookie.server.replay import replay
 from bookie.server.turn import LARGEST_TURN, Turns
+from bookie.server.version3_service import Version3Service
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +63,11 @@ class Bookie:
                 self.index.close()
                 raise
         path = self.journal_path
-        self._disk = partial(fullest, (path, directory.path))
         self._files = JournalReader(path)
         self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes)
+        self._service = Version3Service(
+            self.turns, EntryLists(self.index, path), partial(fullest, (path, directory.path)), config.max_frame
+        )
         self.counters.replayed_records, self.counters.replay_s = records, time.monotonic() - started
         self.turns.recycle(unused)
         log.info("event=storage_open seconds=%.3f next_sequence=%d", time.monotonic() - started, plan.last + 1)
@@ -111,7 +115,7 @@ class Bookie:
 
     def connection(self) -> Connection:
         """The protocol of a new connection."""
-        return Connection(self.turns, self._config.max_frame, self._auth, self._gate, self._disk)
+        return Connection(self.turns, self._service, self._config.max_frame, self._auth, self._gate)
 
     async def serve(self, host: str, port: int) -> asyncio.Server:
         """Listen; OSError when the port is taken."""

@@ -5,16 +5,16 @@ A connection speaks version 3 until its first version 2 frame, then version 2 fo
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import cast
 
-from bookie import wire
+from bookie import version3_wire, wire
 from bookie.errors import Code
+from bookie.server import version3
 from bookie.server.auth import AuthFactory
-from bookie.server.disk import Disk
 from bookie.server.gate import Gate
 from bookie.server.reads import Parts
 from bookie.server.turn import Turns
+from bookie.server.version3_service import Version3Service
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +33,13 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self,
         turns: Turns,
+        service: Version3Service,
         max_frame: int = wire.MAX_FRAME,
         auth: AuthFactory | None = None,
         gate: Gate | None = None,
-        disk: Callable[[], Disk] | None = None,
     ) -> None:
-        self._turns, self._max_frame = turns, max_frame
-        self._gate, self._admitted, self._disk = gate, False, disk
+        self._turns, self._service, self._max_frame = turns, service, max_frame
+        self._gate, self._admitted = gate, False
         self._auth = auth() if auth is not None else None
         self._authenticated = auth is None
         self._version_2 = False
@@ -75,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closed and self._next == len(self._requests) and self._filled > self._start:
             log.warning("event=closed_inside_frame peer=%s bytes=%d", self._peer, self._filled - self._start)
         self._closed = True
+        self._service.forget(self)
         if self._gate is not None and self._admitted:
             self._gate.leave()
         log.debug("event=disconnected peer=%s error=%r", self._peer, str(exc or ""))
@@ -156,7 +157,6 @@ class Connection(asyncio.BufferedProtocol):
                 if self._authenticated and self._turns.busy:
                     self._wait()
                     return
-                self._version_2 = True
                 self._add(request)
             else:
                 self._other(bytes(memoryview(self._buffer)[request.start : request.end]))
@@ -167,10 +167,17 @@ class Connection(asyncio.BufferedProtocol):
         at = self._start
         if not self._turns.busy or self._filled - at < wire.HEAD.size or not self._authenticated:
             return False
-        if self._buffer[at + 5] != wire.Op.ADD or self._buffer[at + 4] > wire.VERSION:
-            return False
-        self._wait()
-        return True
+        if self._is_version_3():
+            add = self._filled - at > version3_wire.OPERATION_AT and version3_wire.is_add(self._buffer, at)
+        else:
+            add = self._buffer[at + 5] == wire.Op.ADD and self._buffer[at + 4] <= wire.VERSION
+        if add:
+            self._wait()
+        return add
+
+    def _is_version_3(self) -> bool:
+        """Whether the frame that comes next, of which more than the length is there, is one of version 3."""
+        return not self._version_2 and self._buffer[self._start + wire.LENGTH.size] == wire.VERSION_3_TAG
 
     def _wait(self) -> None:
         self._waiting = True
@@ -180,16 +187,24 @@ class Connection(asyncio.BufferedProtocol):
         if self._start == self._filled:
             self._next_frame = 0
             return False
-        scan = wire.scan(self._buffer, self._start, self._filled, self._max_frame)
+        place = self._buffer, self._start, self._filled, self._max_frame
+        if self._filled - self._start >= wire.HEAD.size and self._is_version_3():
+            scan = version3_wire.scan(*place, adds=self._authenticated)
+        else:
+            scan = wire.scan(*place)
         self._requests, self._next = scan.requests, 0
         self._start, self._next_frame, self._error = scan.end, scan.next_frame, scan.error
         return bool(scan.requests or scan.error)
 
     def _add(self, run: wire.AddRun) -> None:
+        if isinstance(run, version3_wire.TransactionRun):  # found on authenticated connections only
+            self._turns.add(self, run.frames, run)
+            return
+        self._version_2 = True
         if self._authenticated:
             self._turns.add(self, self._buffer, run)
         else:
-            self.send([wire.add_responses(run, Code.UNAUTHORIZED)])
+            self.send([run.responses(Code.UNAUTHORIZED)])
 
     def _other(self, frame: bytes) -> None:
         try:
@@ -217,8 +232,6 @@ class Connection(asyncio.BufferedProtocol):
             self.send([request.refusal(Code.UNAUTHORIZED)])
 
     def _handshake(self, frame: bytes) -> None:
-        from bookie.server import version3  # the protobuf runtime is loaded for the connections that need it
-
         answer = version3.answer_version_2(frame, self._auth, self._authenticated)
         self._authenticated = answer.authenticated
         if answer.close:
@@ -227,13 +240,17 @@ class Connection(asyncio.BufferedProtocol):
             self.send([answer.frame])
 
     def _version_3(self, frame: bytes) -> None:
-        from bookie.server import version3
-
-        answer = version3.answer_request(frame[wire.LENGTH.size :], self._auth, self._authenticated, self._disk)
-        self._authenticated = answer.authenticated
-        self.send([answer.frame])
-        if answer.close:
-            self._close("auth refused")
+        request = version3.open_request(frame[wire.LENGTH.size :])
+        if version3.is_handshake(request) and (not self._authenticated or self._auth is None):
+            answer = version3.handshake(request, self._auth)
+            self._authenticated = answer.authenticated
+            self.send([answer.frame])
+            if answer.close:
+                self._close("auth refused")
+        elif self._authenticated:
+            self._service.serve(self, request)
+        else:
+            self.send([version3.unauthenticated(request)])
 
     def _close(self, reason: str) -> None:
         log.warning("event=connection_closed peer=%s reason=%r", self._peer, reason)

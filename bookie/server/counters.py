@@ -37,3 +37,9 @@ class Counters:
     garbage: GarbageCounters = field(default_factory=GarbageCounters)
     replayed_records: int = 0
     replay_s: float = 0.0
+
+    def read(self, size: int, *, refused: bool) -> None:
+        """Count an answer to a read, of so many bytes."""
+        self.reads += 1
+        self.read_bytes += size
+        self.reads_refused += refused

@@ -6,6 +6,7 @@
 - An entry above all that the ledger holds belongs to a run; any other is a repeated add and is kept apart.
 """
 
+import struct
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from bookie.server.runs import StoredRun, parse_run
 
 _MOST_LEDGERS = 65_536
 NO_ENTRY = -1
+_LARGEST_DIGEST = 20
+_LAC = struct.Struct(">qq")
+"""Ledger, last add confirmed: how an explicit LAC packet starts; its digest follows."""
 
 LARGEST_RUN = 256 << 10
 """Bytes of frames in one run, unless one frame alone has more: a read of one entry fetches the whole run."""
@@ -54,6 +58,7 @@ class LedgerState:
     """A ledger in memory: its record (None: never seen, or deleted), highest entry, whether it has repeated adds.
 
     `was_fenced`: it is deleted, and was fenced before.
+    `confirmed` is the last add confirmed, None until it is asked for.
     `commit` is the last turn that changed it, `pending` what the index will get when the turns under way are synced.
     """
 
@@ -65,6 +70,7 @@ class LedgerState:
     pending: list[PendingRun] = field(default_factory=list)
     last_read: Row | None = None
     was_fenced: bool = False
+    confirmed: int | None = None
 
     def begin(self, master_key: bytes) -> LedgerRecord:
         """The record of a ledger that has none."""
@@ -103,11 +109,30 @@ def check_add(state: LedgerState, run: wire.AddRun, *, read_only: bool = False) 
     return Code.OK
 
 
-def check_fence(state: LedgerState, master_key: bytes) -> Code:
-    """Whether a fencing read may fence the ledger."""
+def check_master_key(state: LedgerState, master_key: bytes) -> Code:
+    """Whether who has this master key may fence the ledger, or say what is confirmed of it."""
     if state.record is not None and state.record.master_key != master_key:
         return Code.UNAUTHORIZED
     return Code.OK
+
+
+def check_write_lac(state: LedgerState, master_key: bytes, *, read_only: bool) -> Code:
+    """Whether a ledger takes an explicit last add confirmed; a fenced one does."""
+    if read_only:
+        return Code.READ_ONLY
+    if state.record is None and state.was_fenced:
+        return Code.NO_LEDGER
+    return check_master_key(state, master_key)
+
+
+def explicit_confirmed(packet: bytes) -> int:
+    """The last add confirmed in an explicit LAC packet; none in one that is too short."""
+    return int(_LAC.unpack_from(packet)[1]) if len(packet) >= _LAC.size else NO_ENTRY
+
+
+def explicit_lac_of(ledger: int, packet: bytes) -> bool:
+    """Whether a packet may be the explicit LAC of a ledger: its digest is for those who read it."""
+    return _LAC.size <= len(packet) <= _LAC.size + _LARGEST_DIGEST and _LAC.unpack_from(packet)[0] == ledger
 
 
 def plan_spans(highest: int, run: wire.AddRun) -> Iterator[Span]:

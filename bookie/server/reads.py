@@ -104,7 +104,7 @@ class Reader:
 
     def answer(self, state: LedgerState, request: wire.ReadRequest) -> Parts:
         """The response to a read or batch read of the ledger `state` stands for."""
-        code = self._check(state, request)
+        code = Code.BAD_VERSION if request.version > wire.VERSION else check_read(state, request.entry)
         if code:
             return [request.refusal(code)]
         try:
@@ -115,7 +115,7 @@ class Reader:
             log.exception("event=read_failed ledger=%d entry=%d error=%r", request.ledger, request.entry, str(error))
             return [request.refusal(Code.IO_ERROR)]
         if entry is None:
-            return [request.refusal(_missing(state))]
+            return [request.refusal(missing(state))]
         return [wire.encode_response(request.op, Code.OK, request.ledger, request.entry, entry, request.version)]
 
     def entry(self, state: LedgerState, entry: int) -> bytes | None:
@@ -147,21 +147,10 @@ class Reader:
         state.last_read = self._index.run_at(state.ledger, entry)
         return state.last_read
 
-    def _check(self, state: LedgerState, request: wire.ReadRequest) -> Code:
-        if request.version > wire.VERSION:
-            return Code.BAD_VERSION
-        if request.ledger < 0 or request.entry < wire.LAST_ENTRY:
-            return Code.BAD_REQUEST
-        if state.record is None:
-            return Code.NO_LEDGER
-        if state.record.limbo and request.entry == wire.LAST_ENTRY:
-            return Code.UNKNOWN_LEDGER_STATE
-        return Code.OK
-
     def _batch(self, state: LedgerState, request: wire.ReadRequest, batch: wire.BatchReadRequest) -> Parts:
         first = self.entry(state, request.entry)
         if first is None:
-            return [request.refusal(_missing(state))]
+            return [request.refusal(missing(state))]
         room = min(batch.max_size, self._max_frame) - wire.BATCH_RESPONSE.size
         most = batch.max_count if batch.max_count > 0 else 1 << 31
         most = 1 if request.entry == wire.LAST_ENTRY else most
@@ -188,6 +177,17 @@ class Reader:
         return list(parts), count, size
 
 
-def _missing(state: LedgerState) -> Code:
+def check_read(state: LedgerState, entry: int) -> Code:
+    """Whether an entry of a ledger may be asked for."""
+    if state.ledger < 0 or entry < wire.LAST_ENTRY:
+        return Code.BAD_REQUEST
+    if state.record is None:
+        return Code.NO_LEDGER
+    if state.record.limbo and entry == wire.LAST_ENTRY:
+        return Code.UNKNOWN_LEDGER_STATE
+    return Code.OK
+
+
+def missing(state: LedgerState) -> Code:
     """What a ledger that does not hold the entry answers."""
     return Code.UNKNOWN_LEDGER_STATE if state.record is not None and state.record.limbo else Code.NO_ENTRY

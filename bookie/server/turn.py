@@ -20,7 +20,18 @@ from bookie.server.counters import Counters
 from bookie.server.index import Index, LedgerRecord, Row
 from bookie.server.journal import FRAMES, MOVED, Journal, Place
 from bookie.server.journal_thread import JournalThread, end_process
-from bookie.server.ledgers import Commit, Ledgers, LedgerState, PendingRun, check_add, check_fence, plan_spans
+from bookie.server.ledgers import (
+    NO_ENTRY,
+    Commit,
+    Ledgers,
+    LedgerState,
+    PendingRun,
+    check_add,
+    check_master_key,
+    explicit_confirmed,
+    plan_spans,
+)
+from bookie.server.long_polls import LongPolls
 from bookie.server.reads import JournalReader, Parts, Reader
 
 log = logging.getLogger(__name__)
@@ -121,6 +132,7 @@ class Turns:
         self._index, self._files = index, files
         self.ledgers = Ledgers(index)
         self.reader = Reader(index, files, max_frame)
+        self.long_polls = LongPolls(self._loop)
         self.read_only = False
         self.given_back: set[int] = set()
         """Files that the journal's thread was given; they may still be there. Numbers are never used again."""
@@ -167,7 +179,7 @@ class Turns:
         """Have `client.take()` called when adds are taken again."""
         self._waiting.append(client)
 
-    def add(self, client: Client, buffer: bytearray, run: wire.AddRun) -> None:
+    def add(self, client: Client, buffer: bytes | bytearray, run: wire.AddRun) -> None:
         """Take the adds of a run from a receive buffer, or refuse them."""
         if run.lowest < 0:
             self._add_one_by_one(client, buffer, run)
@@ -179,10 +191,12 @@ class Turns:
             return
         self._accept(state, buffer, run)
         self._open.adds += len(run)
-        self._open.answer(client, [wire.add_responses(run)])
+        self._open.answer(client, [run.responses()])
         self._schedule()
+        if state.confirmed is not None:
+            self.confirm(state, run.last_confirmed(buffer))
 
-    def _add_one_by_one(self, client: Client, buffer: bytearray, run: wire.AddRun) -> None:
+    def _add_one_by_one(self, client: Client, buffer: bytes | bytearray, run: wire.AddRun) -> None:
         """Refuse negative entry ids, take the others."""
         for number in range(len(run)):
             single = run.part(number, number + 1)
@@ -194,9 +208,9 @@ class Turns:
     def _refuse(self, client: Client, run: wire.AddRun, code: Code) -> None:
         self.counters.adds_refused += len(run)
         log.warning("event=add_refused ledger=%d entry=%d count=%d code=%d", run.ledger, run.entries[0], len(run), code)
-        client.send([wire.add_responses(run, code)])
+        client.send([run.responses(code)])
 
-    def _accept(self, state: LedgerState, buffer: bytearray, run: wire.AddRun) -> None:
+    def _accept(self, state: LedgerState, buffer: bytes | bytearray, run: wire.AddRun) -> None:
         turn, view = self._open, memoryview(buffer)
         if state.record is None:
             state.record = state.begin(run.master_key)
@@ -217,35 +231,63 @@ class Turns:
         state = self.ledgers.get(request.ledger)
         fencing = request.fencing and request.ledger >= 0 and request.version <= wire.VERSION
         if fencing:
-            code = check_fence(state, request.master_key)
+            code = self.fence(state, request.master_key)
             if code:
-                self.counters.fences_refused += 1
-                log.warning("event=fence_refused ledger=%d code=%d", request.ledger, code)
                 client.send([request.refusal(code)])
                 return
-            self._fence(state, request.master_key)
         parts = self.reader.answer(state, request)
         self._count_read(parts[0])
-        waits_for = state.commit if fencing else None
+        if fencing:
+            self.answer_when_durable(client, state, parts)
+        else:
+            client.send(parts)
+
+    def answer_when_durable(self, client: Client, state: LedgerState, parts: Parts) -> None:
+        """Have an answer sent when everything accepted of a ledger is synced."""
+        waits_for = state.commit
         if isinstance(waits_for, Turn) and not waits_for.synced:
             waits_for.answer(client, parts)
         else:
             client.send(parts)
 
+    def confirmed(self, state: LedgerState) -> int:
+        """The last add confirmed of a ledger, as far as this bookie knows; from now on it is kept in memory.
+
+        OSError, wire.MalformedFrame when its last entry cannot be read.
+        """
+        if state.confirmed is None:
+            last = self.reader.entry(state, wire.LAST_ENTRY)
+            of_last = NO_ENTRY if last is None else int(wire.ENTRY_HEAD.unpack_from(last)[2])
+            explicit = state.record.explicit_lac if state.record is not None else b""
+            state.confirmed = max(of_last, explicit_confirmed(explicit))
+        return state.confirmed
+
+    def confirm(self, state: LedgerState, confirmed: int) -> None:
+        """Take in what a writer says is confirmed; who has not been asked for it need not know it."""
+        if state.confirmed is not None and confirmed > state.confirmed:
+            state.confirmed = confirmed
+            self.long_polls.advance(state.ledger, confirmed)
+
     def _count_read(self, head: bytes | memoryview) -> None:
         """Count an answer by what its first bytes say: length 4, header word 4, error 4."""
-        counters = self.counters
-        counters.reads += 1
-        counters.read_bytes += int.from_bytes(head[:4], "big")
-        if head[8:12] != _NO_ERROR:
-            counters.reads_refused += 1
+        self.counters.read(int.from_bytes(head[:4], "big"), refused=head[8:12] != _NO_ERROR)
 
-    def _fence(self, state: LedgerState, master_key: bytes) -> None:
-        if state.record is not None and state.record.fenced:
-            return
-        state.record = replace(state.record or LedgerRecord(master_key), fenced=True)
-        self.counters.fences += 1
-        log.info("event=ledger_fenced ledger=%d highest=%d", state.ledger, state.highest)
+    def fence(self, state: LedgerState, master_key: bytes) -> Code:
+        """Fence a ledger, durable with all that is accepted of it, or say why not."""
+        code = check_master_key(state, master_key)
+        if code:
+            self.counters.fences_refused += 1
+            log.warning("event=fence_refused ledger=%d code=%d", state.ledger, code)
+            return code
+        if state.record is None or not state.record.fenced:
+            self.change(state, replace(state.record or LedgerRecord(master_key), fenced=True))
+            self.counters.fences += 1
+            log.info("event=ledger_fenced ledger=%d highest=%d", state.ledger, state.highest)
+        return Code.OK
+
+    def change(self, state: LedgerState, record: LedgerRecord) -> None:
+        """Have a ledger's record written with the open turn."""
+        state.record = record
         self._open.changed[state.ledger] = state
         state.commit = self._open
         self._schedule()

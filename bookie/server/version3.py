@@ -1,14 +1,28 @@
-"""Version 3 frames, as far as they are served: auth, bookie info; the rest is refused as Java refuses what it lacks."""
+"""Version 3 messages, as a bookie reads and writes them, and the handshake of either version. No I/O."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
 from bookie import wire
+from bookie.errors import Code
 from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server.auth import DISABLED_PLUGIN, AuthProvider
-from bookie.server.disk import Disk
+from bookie.server.reads import Parts
+from bookie.version3_layout import varint
+from bookie.version3_wire import STATUS
+
+_HEADER = b"\x08\x03\x10"
+FIELDS = {
+    pb.READ_ENTRY: varint(100 << 3 | 2),
+    pb.ADD_ENTRY: varint(101 << 3 | 2),
+    pb.WRITE_LAC: varint(103 << 3 | 2),
+    pb.READ_LAC: varint(104 << 3 | 2),
+    pb.GET_BOOKIE_INFO: varint(105 << 3 | 2),
+    pb.FORCE_LEDGER: varint(107 << 3 | 2),
+    pb.GET_LIST_OF_ENTRIES_OF_LEDGER: varint(108 << 3 | 2),
+}
+"""Where in a response each operation's own is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,52 +34,76 @@ class Answer:
     close: bool = False
 
 
-def answer_request(
-    message: bytes, auth: AuthProvider | None, authenticated: bool, disk: Callable[[], Disk] | None = None
-) -> Answer:
-    """The answer to a version 3 request; `disk` looks at the bookie's. MalformedFrame when the bytes are none."""
+def open_request(message: bytes) -> pb.Request:
+    """The request in a message. MalformedFrame when it holds none."""
     try:
         request = pb.Request.FromString(message)
     except DecodeError as error:
         raise wire.MalformedFrame(f"no version 3 request: {error}") from None
-    if not request.header.IsInitialized():  # the parser leaves out whether required fields are there
-        raise wire.MalformedFrame("a version 3 request without version, operation or transaction id")
-    operation = request.header.operation
-    if operation == pb.AUTH and request.HasField("authRequest") and (not authenticated or auth is None):
-        return _handshake(request, auth)
-    if not authenticated and operation != pb.START_TLS:
-        return Answer(_respond(request, pb.EUA), authenticated)
-    if operation == pb.GET_BOOKIE_INFO and request.HasField("getBookieInfoRequest") and disk is not None:
-        return Answer(_bookie_info(request, disk()), authenticated)
-    return Answer(_respond(request, pb.EBADREQ), authenticated)
+    if not request.IsInitialized():  # the parser leaves out whether required fields are there
+        raise wire.MalformedFrame("a version 3 request without a field that it must have")
+    return request
 
 
-def _bookie_info(request: pb.Request, disk: Disk) -> bytes:
-    wanted, info = request.getBookieInfoRequest.requested, pb.GetBookieInfoResponse(status=pb.EOK)
-    if wanted & pb.GetBookieInfoRequest.TOTAL_DISK_CAPACITY:
-        info.totalDiskCapacity = disk.size
-    if wanted & pb.GetBookieInfoRequest.FREE_DISK_SPACE:
-        info.freeDiskSpace = disk.free
-    data = pb.Response(header=request.header, status=pb.EOK, getBookieInfoResponse=info).SerializeToString()
-    return wire.LENGTH.pack(len(data)) + data
+def is_handshake(request: pb.Request) -> bool:
+    """Whether a request is answered by the connection's authentication."""
+    return request.header.operation == pb.AUTH and request.HasField("authRequest")
 
 
-def _handshake(request: pb.Request, auth: AuthProvider | None) -> Answer:
+def handshake(request: pb.Request, auth: AuthProvider | None) -> Answer:
+    """The answer to an auth request of a connection that is not authenticated, or has no need to."""
     if auth is None:
-        return Answer(_respond(request, pb.EOK, pb.AuthMessage(authPluginName=DISABLED_PLUGIN, payload=b"")), True)
+        return Answer(_with_message(request, pb.AuthMessage(authPluginName=DISABLED_PLUGIN, payload=b"")), True)
     if request.authRequest.authPluginName != auth.plugin:
-        return Answer(_respond(request, pb.EUA), False)
+        return Answer(refusal(request, Code.UNAUTHORIZED), False)
     step = auth.process(request.authRequest.payload)
     if step.answer is None:
-        return Answer(_respond(request, pb.EUA), False, close=True)
+        return Answer(refusal(request, Code.UNAUTHORIZED), False, close=True)
     message = pb.AuthMessage(authPluginName=auth.plugin, payload=step.answer)
-    return Answer(_respond(request, pb.EOK, message), step.authenticated)
+    return Answer(_with_message(request, message), step.authenticated)
 
 
-def _respond(request: pb.Request, status: pb.StatusCode.ValueType, message: pb.AuthMessage | None = None) -> bytes:
-    response = pb.Response(header=request.header, status=status, authResponse=message)
+def refusal(request: pb.Request, code: Code) -> bytes:
+    """The response that answers no operation."""
+    return frame(pb.Response(header=request.header, status=pb.StatusCode.ValueType(STATUS[code])))
+
+
+def unauthenticated(request: pb.Request) -> bytes:
+    """The response to whatever comes before its connection is authenticated."""
+    starts_tls = request.header.operation == pb.START_TLS and request.HasField("startTLSRequest")
+    return refusal(request, Code.BAD_REQUEST if starts_tls else Code.UNAUTHORIZED)
+
+
+def _with_message(request: pb.Request, message: pb.AuthMessage) -> bytes:
+    return frame(pb.Response(header=request.header, status=pb.EOK, authResponse=message))
+
+
+def frame(response: pb.Response) -> bytes:
+    """A response as it is sent."""
     data = response.SerializeToString()
     return wire.LENGTH.pack(len(data)) + data
+
+
+def answer(request: pb.Request, code: Code, *fields: bytes) -> Parts:
+    """The response of the request's operation: its status, then `fields`, each a part of what `number` and `data` make.
+
+    It is put together by hand: an entry in it is not copied.
+    """
+    operation, status = request.header.operation, varint(STATUS[code])
+    header = _HEADER + varint(operation) + b"\x18" + varint(request.header.txnId)
+    size = varint(1 + len(status) + sum(map(len, fields)))
+    head = b"\n" + varint(len(header)) + header + b"\x10" + status + FIELDS[operation] + size + b"\x08" + status
+    return [wire.LENGTH.pack(len(head) + sum(map(len, fields))) + head, *fields]
+
+
+def number(field: int, value: int) -> bytes:
+    """A number of an operation's response."""
+    return bytes((field << 3,)) + varint(value)
+
+
+def data(field: int, value: bytes) -> tuple[bytes, bytes]:
+    """Bytes of an operation's response."""
+    return bytes((field << 3 | 2,)) + varint(len(value)), value
 
 
 def answer_version_2(frame: bytes, auth: AuthProvider | None, authenticated: bool) -> Answer:

@@ -4,11 +4,12 @@ import asyncio
 import itertools
 import logging
 
-from bookie import wire
+from bookie import version3_wire, wire
 from bookie.client.connection import BookieConnection
 from bookie.client.framing import open_batch, open_entry
 from bookie.digest import make_digest
-from bookie.errors import BookieRefused
+from bookie.errors import BookieRefused, Code
+from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server import version3
 from bookie.server.runs import parse_run
 from metastore.ledger_metadata import DigestType
@@ -56,11 +57,48 @@ def _check_run(data: bytes, run: wire.AddRun) -> None:
 
 def _answer(frame: bytes) -> None:
     if frame[4] == wire.VERSION_3_TAG:
-        version3.answer_request(frame[wire.LENGTH.size :], None, True)
+        _answer_version_3(version3.open_request(frame[wire.LENGTH.size :]))
     elif frame[5] in (wire.Op.READ, wire.Op.BATCH_READ):
         wire.decode_read(frame).refusal(1)
     elif frame[5] == wire.Op.AUTH:
         version3.answer_version_2(frame, None, True)
+
+
+def _answer_version_3(request: pb.Request) -> None:
+    version3.handshake(request, None)
+    version3.refusal(request, Code.BAD_REQUEST)
+    for operation in version3.FIELDS:
+        request.header.operation = pb.OperationType.ValueType(operation)
+        answer = version3.answer(request, Code.OK, version3.number(2, request.readRequest.ledgerId))
+        if not pb.Response.FromString(b"".join(answer)[wire.LENGTH.size :]).header.IsInitialized():
+            raise Disagreement("an answer without a header")
+
+
+def scan_version_3(data: bytes) -> None:
+    """A bookie's receive buffer in version 3: its adds are those that protobuf's parser finds, one by one."""
+    found = version3_wire.scan(bytearray(data), 0, len(data), _MOST_FRAME)
+    expected, at = [], 0
+    while len(data) - at > wire.LENGTH.size and data[at + 4] == wire.VERSION_3_TAG:
+        size = int.from_bytes(data[at : at + 4], "big")
+        if not 4 <= size <= _MOST_FRAME or at + 4 + size > len(data):
+            break
+        add = version3_wire.read_add(data[at + 4 : at + 4 + size])
+        expected.append(data[at : at + 4 + size] if add is None else (add.transaction, add.frame))
+        at += 4 + size
+    seen: list[object] = []
+    for request in found.requests:
+        if isinstance(request, version3_wire.TransactionRun):
+            _check_run(request.frames, request)
+            frames = [request.frames[first:last] for first, last in itertools.pairwise(request.starts.tolist())]
+            seen += zip((number % (1 << 64) for number in request.transactions.tolist()), frames, strict=True)
+            request.responses()
+        elif isinstance(request, wire.OtherFrame):
+            seen.append(data[request.start : request.end])
+    if seen != expected or found.end != at:
+        raise Disagreement(f"found {seen} to {found.end}, there are {expected} to {at}")
+    for request in found.requests:
+        if isinstance(request, wire.OtherFrame):
+            _answer_version_3(version3.open_request(data[request.start + 4 : request.end]))
 
 
 def plain_scan(data: bytes) -> tuple[Spans, int, bool]:
@@ -85,6 +123,11 @@ def requests(seed: str) -> Maker:
     """Buffers of requests: one to three frames, or one many times, with right and wrong lengths."""
     adds = [wire.encode_add(bytes(20), entry) for entry in corpus.stored_entries() if len(entry) < 200]
     return _buffers(corpus.frames("client->bookie") + adds, seed)
+
+
+def version_3_requests(seed: str) -> Maker:
+    """The same of version 3."""
+    return _buffers([frame for frame in corpus.frames("client->bookie") if frame[4] == wire.VERSION_3_TAG], seed)
 
 
 def answers(seed: str) -> Maker:
@@ -173,6 +216,7 @@ def quiet() -> None:
 
 TARGETS = [
     Target("requests", requests, scan, (wire.MalformedFrame,), 12),
+    Target("version 3 requests", version_3_requests, scan_version_3, (wire.MalformedFrame,), 12),
     Target("answers", answers, receive, (wire.MalformedFrame, BookieRefused), 12),
     Target("stored runs", of_seeds(_runs), run_of_adds, (wire.MalformedFrame,), 4),
 ]

@@ -7,6 +7,8 @@ import pytest
 
 from bookie import wire
 from bookie.digest import master_key
+from bookie.pb import BookkeeperProtocol_pb2 as pb
+from tests.support import version3
 from tests.support.aio import run
 from tests.support.raw_bookie import RawClient, entry
 
@@ -25,9 +27,15 @@ HOSTILE = {
     "operation of version 3 only": (wire.HEAD.pack(20, wire.header_word(wire.Op.WRITE_LAC)) + bytes(16), "operation 5"),
     "auth that is no message": (wire.encode_auth(b"\xff\xff"), "no auth message"),
     "version 3 that is none": (wire.LENGTH.pack(6) + b"\x0a\x06\x08\x03\x10\xff", "no version 3 request"),
+    "version 3 without its operation's message": (
+        wire.LENGTH.pack(8) + b"\x0a\x06\x08\x03\x10\x01\x18\x01",
+        "its readR",
+    ),
+    "version 3 read without an entry": (version3.request(pb.READ_ENTRY, ledgerId=1), "must have"),
+    "version 3 over the limit": (wire.LENGTH.pack(wire.MAX_FRAME + 1) + b"\x0a" * 8, "frame length 5253121 outside"),
 }
 
-FIRST = ("version 3 that is none",)
+FIRST = tuple(name for name in HOSTILE if name.startswith("version 3"))
 """What is hostile only while the connection has sent no version 2 frame."""
 
 

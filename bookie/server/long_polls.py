@@ -1,0 +1,77 @@
+"""Reads that wait until a ledger's last add confirmed passes what their client knows, or until their time is over."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+K = TypeVar("K")
+
+MOST_WAITING = 65_536
+"""Reads that wait at one bookie; one more is answered at once."""
+LONGEST_S = 600.0
+"""How long a read waits at most, whatever it asks for."""
+
+
+@dataclass(eq=False, slots=True)
+class LongPoll:
+    """One read that waits. `wake` is called once, with whether the last add confirmed has advanced."""
+
+    client: object
+    ledger: int
+    previous: int
+    wake: Callable[[bool], None]
+    timer: asyncio.TimerHandle | None = field(default=None)
+
+
+class LongPolls:
+    """The reads that wait at a bookie. Lives on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST_WAITING) -> None:
+        self._loop, self._most = loop, most
+        self._by_ledger: dict[int, set[LongPoll]] = {}
+        self._by_client: dict[object, set[LongPoll]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def wait(self, client: object, ledger: int, previous: int, wait_s: float, wake: Callable[[bool], None]) -> bool:
+        """Have `wake` called; False when too many wait."""
+        if self._count >= self._most:
+            return False
+        poll = LongPoll(client, ledger, previous, wake)
+        poll.timer = self._loop.call_later(min(max(wait_s, 0.0), LONGEST_S), self._end, poll, False)
+        self._by_ledger.setdefault(ledger, set()).add(poll)
+        self._by_client.setdefault(client, set()).add(poll)
+        self._count += 1
+        return True
+
+    def advance(self, ledger: int, confirmed: int) -> None:
+        """Wake the reads of a ledger that know less than `confirmed`."""
+        if not self._count:
+            return
+        for poll in [poll for poll in self._by_ledger.get(ledger, ()) if poll.previous < confirmed]:
+            self._end(poll, True)
+
+    def forget(self, client: object) -> None:
+        """Drop the reads of a client that is gone."""
+        for poll in list(self._by_client.get(client, ())):
+            self._remove(poll)
+
+    def _end(self, poll: LongPoll, advanced: bool) -> None:
+        self._remove(poll)
+        poll.wake(advanced)
+
+    def _remove(self, poll: LongPoll) -> None:
+        if poll.timer is not None:
+            poll.timer.cancel()
+        _take_out(self._by_ledger, poll.ledger, poll)
+        _take_out(self._by_client, poll.client, poll)
+        self._count -= 1
+
+
+def _take_out(polls: dict[K, set[LongPoll]], key: K, poll: LongPoll) -> None:
+    polls[key].discard(poll)
+    if not polls[key]:
+        del polls[key]
