@@ -14,6 +14,7 @@ MANAGED_LEDGERS = "/managed-ledgers"
 LEDGERS = "/ledgers"
 PENDING = "/mledger/pending"
 DELETIONS = "/mledger/deletions"
+KEPT = "/mledger/kept"
 OWNERS = "/mledger/owners"
 PARTITIONED_TOPICS = "/admin/partitioned-topics"
 NAMESPACE_POLICIES = "/admin/policies"
@@ -265,6 +266,11 @@ def pending_path(ledger_id: int) -> str:
 def deletion_path(ledger_id: int) -> str:
     """Our record of a ledger out of its owner's list and not yet deleted (R10)."""
     return f"{DELETIONS}/{ledger_id}"
+
+
+def kept_path(ledger_id: int) -> str:
+    """Our record of a cursor ledger that no cursor names and that holds what could not be read (M12)."""
+    return f"{KEPT}/{ledger_id}"
 
 
 def owner_path(managed_ledger: str) -> str:

@@ -1,7 +1,8 @@
 """Where a cursor stands after its topic was opened (R1 to R9), decided over plain values; no I/O.
 
 R1 no znode: a new cursor. R2 no cursor ledger: the znode is the state. R3 the cursor ledger's last state. R4 that is
-lost: the znode's last snapshot, not below the first ledger. R5 it cannot be read now: an error, never a fallback.
+lost or unreadable: the last one before it that can be read, else the znode's last snapshot, not below the first ledger.
+A cursor ledger that holds what cannot be read is kept (M12). R5 it cannot be read now: an error, never a fallback.
 R6, R7 the position is fitted to the ledgers that there are. R8 the read position. R9 a fully consumed ledger is left.
 Every rule that changed the position asks for it to be persisted.
 """
@@ -12,7 +13,7 @@ from typing import Literal
 from metastore.position import NO_ENTRY, Position
 from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
 from mledger.acks import AckState
-from mledger.cursor_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
+from mledger.cursor_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound, StateUnreadable
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledger_list import LedgerList
 from mledger.trim import next_ledger_if_consumed
@@ -28,7 +29,8 @@ class CursorRecoveryPlan:
     `source` tells where the state was found, `at` which entry of which cursor ledger (None: not from one); `rules` are
     those that applied, in order, `rule` the one that decided the source. `acks` has mark-delete and holes. `persist`:
     the state differs from what is stored and is to be made durable. `move_to`: R9 moves mark-delete there before
-    trimming. `old_cursor_ledger` is the one to delete once another is in the znode, None if there is none.
+    trimming. `old_cursor_ledger` is the one to delete once another is in the znode, None if there is none; with
+    `keeps_cursor_ledger` it is not deleted, since it holds what cannot be read.
     """
 
     cursor: str
@@ -46,6 +48,7 @@ class CursorRecoveryPlan:
     persist: bool
     old_cursor_ledger: int | None
     warnings: tuple[str, ...]
+    keeps_cursor_ledger: bool = False
 
     @property
     def mark_delete(self) -> Position:
@@ -98,6 +101,7 @@ def plan_cursor_recovery(
         persist=bool({"R1", "R4", "R6", "R7", "R9"}.intersection(rules)),
         old_cursor_ledger=_old_cursor_ledger(record),
         warnings=(*found.warnings, *warnings, *dropped),
+        keeps_cursor_ledger=found.rule == "R4" and isinstance(finding, StateFound | StateUnreadable),
     )
 
 
@@ -126,9 +130,16 @@ def _source(
         raise CursorRecoveryFailed(
             f"the record names cursor ledger {record.cursors_ledger_id}: it has to be read first"
         )
+    kept = f"; cursor ledger {record.cursors_ledger_id} is kept"
     if isinstance(finding, StateFound):
-        return _Source("R3", finding.describe(), finding.state, finding.at, finding.unconfirmed, finding.warnings)
+        rule, warnings = "R3", finding.warnings
+        if finding.passed_over is not None:
+            older = f"fell back to {finding.state.position} of entry {finding.at}, newer acknowledgements are lost"
+            rule, warnings = "R4", (f"{finding.passed_over.describe()}: {older}{kept}", *warnings)
+        return _Source(rule, finding.describe(), finding.state, finding.at, finding.unconfirmed, warnings)
     lost = f"{finding.describe()}: fell back to the snapshot {snapshot} of the znode, newer acknowledgements are lost"
+    if isinstance(finding, StateUnreadable):
+        lost += kept
     state = PositionInfo(max(snapshot, ledgers.first_position), properties=record.properties)
     return _Source("R4", "snapshot in the znode", state, warnings=(lost,))
 

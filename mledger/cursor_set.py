@@ -16,7 +16,7 @@ from typing import Any
 from metastore.codec import decode_managed_cursor_info
 from metastore.errors import InvalidName, MledgerError, NodeNotFound, RecordError
 from metastore.own_writes import is_there
-from metastore.paths import decode_name
+from metastore.paths import decode_name, deletion_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Node
@@ -212,7 +212,11 @@ class CursorSet:
             self._host.emit(RecoveringFromLedger(topic, name, record.cursors_ledger_id))
             finding = await find_state(self._context.factory.open, record.cursors_ledger_id)
         plan = plan_cursor_recovery(name, record, finding, self._host.ledger_list)
-        cursor = Cursor(self._host, CursorStore(name, found.path, self._context, record, found.node.version), plan)
+        keep = plan.keeps_cursor_ledger
+        store = CursorStore(name, found.path, self._context, record, found.node.version, keep_ledger=keep)
+        cursor = Cursor(self._host, store, plan)
+        if plan.rule == "R4":
+            log.warning("%s: cursor %s: %s", topic, name, plan.warnings[0])
         if MOVED_BY.intersection(plan.rules):
             await cursor.persist_recovered()
         self._host.emit(CursorRecovered(topic, name, plan.mark_delete, plan.rule, plan.backlog, plan.warnings))
@@ -291,7 +295,7 @@ class CursorSet:
         if gone:
             ledger_id = self._ledger_of(self._found[name]) if cursor is None else cursor.cursor_ledger
             self._forget(name)
-            if ledger_id != NO_CURSOR_LEDGER:
+            if ledger_id != NO_CURSOR_LEDGER and await is_there(self._context.store, deletion_path(ledger_id)):
                 self._context.delete_later(ledger_id)
         return gone
 

@@ -1,10 +1,13 @@
 """Reading a cursor's state out of its cursor ledger, step by step (R3, R4, R5); no I/O.
 
-The last entry is the state. Newer Pulsar splits a large one into chunks, committed by a last chunk whose part index
-equals the part count; entries behind the last commit are a tail that a crash left, and are skipped. It may also write
-one entry per data ledger (property `entry-type` 1) and, as the commit, a checkpoint marker (`entry-type` 2) whose
-`values` name those entries as [cursor ledger id, entry id], also in older cursor ledgers. These two forms are known
-from the public source (CursorWal in Pulsar's managed-ledger), not from a record that was seen.
+The last entry is the state. Where it is absent, or verifies and is no state (damaged, or of a newer format), the last
+one before it that is a state is found, with word of what was passed over.
+
+Newer Pulsar splits a large state into chunks, committed by a last chunk whose part index equals the part count; entries
+behind the last commit are a tail that a crash left, and are skipped. It may also write one entry per data ledger
+(property `entry-type` 1) and, as the commit, a checkpoint marker (`entry-type` 2) whose `values` name those entries as
+[cursor ledger id, entry id], also in older cursor ledgers. These two forms are known from the public source (CursorWal
+in Pulsar's managed-ledger), not from a record that was seen.
 """
 
 from collections.abc import Generator, Sequence
@@ -93,17 +96,23 @@ class CursorLedgerUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class StateFound:
-    """The state (R3), the entry that commits it, and whether a peek could not prove that entry to stay."""
+    """The state (R3), the entry that commits it, and whether a peek could not prove that entry to stay.
+
+    `passed_over` is the last entry, where it cannot be read: the state is an older one then (R4).
+    """
 
     state: PositionInfo
     at: Position
     unconfirmed: bool = False
     warnings: tuple[str, ...] = ()
+    passed_over: StateUnreadable | None = None
 
     def describe(self) -> str:
         """The finding in one line."""
-        return f"entry {self.at.entry_id} of cursor ledger {self.at.ledger_id}" + (
-            ", unconfirmed" if self.unconfirmed else ""
+        return (
+            f"entry {self.at.entry_id} of cursor ledger {self.at.ledger_id}"
+            + (", an older state" if self.passed_over is not None else "")
+            + (", unconfirmed" if self.unconfirmed else "")
         )
 
 
@@ -127,45 +136,41 @@ def read_state(ledger_id: int, last_entry: int, *, unconfirmed: bool = False) ->
     """
     if last_entry < 0:
         return CursorLedgerEmpty(ledger_id)
-    commit = yield from _find_commit(Position(ledger_id, last_entry))
-    if not isinstance(commit, _Commit):
-        return commit
-    committed = yield from _assemble(commit.at, commit.info)
-    warnings: list[str] = []
-    if skipped := last_entry - commit.at.entry_id:
-        warnings.append(f"{skipped} uncommitted entries at the end of cursor ledger {ledger_id} skipped")
-    if isinstance(committed, PositionInfo) and _entry_type(committed) == CHECKPOINT_MARKER:
-        committed = yield from _merge(committed, warnings)
-    if not isinstance(committed, PositionInfo):
-        return _not_found(commit.at, committed)
-    return StateFound(committed, commit.at, unconfirmed and not skipped, tuple(warnings))
-
-
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    at: Position
-    info: PositionInfo
-
-
-def _find_commit(
-    last: Position,
-) -> Generator[ReadEntries, Sequence[EntryOutcome], _Commit | StateUnreadable | CursorLedgerUnavailable]:
-    """The last entry of the ledger that commits a state, looked for from `last` backwards."""
-    end, count = last, 1
+    passed_over: StateUnreadable | None = None
+    uncommitted = 0
+    end, count = Position(ledger_id, last_entry), 1
     while end.entry_id >= 0:
         for at, outcome in reversed((yield from _read_back(end, count))):
-            if not isinstance(outcome, PositionInfo):
-                return _not_found(at, outcome)
-            if not _is_uncommitted(outcome):
-                return _Commit(at, outcome)
+            if isinstance(outcome, PositionInfo) and _is_uncommitted(outcome):
+                uncommitted += 1
+                continue
+            warnings = [f"{uncommitted} uncommitted entries at the end of cursor ledger {ledger_id} skipped"]
+            committed = outcome
+            if isinstance(outcome, PositionInfo):
+                committed = yield from _committed(at, outcome, warnings)
+            if isinstance(committed, EntryUnavailable):
+                return CursorLedgerUnavailable(ledger_id, committed.reason)
+            if isinstance(committed, EntryLost):
+                passed_over = passed_over or StateUnreadable(at, committed.reason)
+                uncommitted = 0
+                continue
+            proven = at.entry_id < last_entry
+            told = tuple(warnings if uncommitted else warnings[1:])
+            return StateFound(committed, at, unconfirmed and not proven, told, passed_over)
         end, count = Position(end.ledger_id, end.entry_id - count), SCAN_BACK_BATCH
-    return StateUnreadable(last, "no entry of the whole ledger commits a state")
+    return passed_over or StateUnreadable(
+        Position(ledger_id, last_entry), "no entry of the whole ledger commits a state"
+    )
 
 
-def _not_found(at: Position, outcome: EntryLost | EntryUnavailable) -> StateUnreadable | CursorLedgerUnavailable:
-    if isinstance(outcome, EntryUnavailable):
-        return CursorLedgerUnavailable(at.ledger_id, outcome.reason)
-    return StateUnreadable(at, outcome.reason)
+def _committed(
+    at: Position, info: PositionInfo, warnings: list[str]
+) -> Generator[ReadEntries, Sequence[EntryOutcome], EntryOutcome]:
+    """The state that `info`, read at `at`, commits, whole."""
+    state = yield from _assemble(at, info)
+    if isinstance(state, PositionInfo) and _entry_type(state) == CHECKPOINT_MARKER:
+        return (yield from _merge(state, warnings))
+    return state
 
 
 def _read_back(

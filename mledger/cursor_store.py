@@ -18,7 +18,7 @@ from bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from metastore.codec import encode_managed_cursor_info, encode_position_info
 from metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
 from metastore.own_writes import changed_since, is_there
-from metastore.paths import cursor_path
+from metastore.paths import cursor_path, kept_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo
 from metastore.store import Create, Delete, MetadataStore, Operation, Put
@@ -28,6 +28,7 @@ from mledger.config import ManagedLedgerConfig
 from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
 from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledger_factory import LedgerFactory
+from mledger.ledger_records import kept_record
 from mledger.topic_record import TopicRecord
 
 
@@ -70,7 +71,17 @@ class _Attempt:
 class CursorStore:
     """Writes the states of one cursor, one write at a time: else its own writes would conflict with each other."""
 
-    def __init__(self, name: str, path: str, context: CursorContext, znode: ManagedCursorInfo, version: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        context: CursorContext,
+        znode: ManagedCursorInfo,
+        version: int,
+        *,
+        keep_ledger: bool = False,
+    ) -> None:
+        """`keep_ledger`: that which `znode` names is not deleted when another takes its place (R4, M12)."""
         self.name = name
         self.path = path
         self._context = context
@@ -81,6 +92,7 @@ class CursorStore:
         self._created_at = 0.0
         self._uncertain: _Attempt | None = None
         self._removed = False
+        self._kept = znode.cursors_ledger_id if keep_ledger else NO_CURSOR_LEDGER
         self._one_at_a_time = asyncio.Lock()
 
     @classmethod
@@ -185,7 +197,7 @@ class CursorStore:
             await self._begin()
             old = self.ledger_id
             self._context.factory.on_step("delete cursor")
-            await self._context.record.guarded(Delete(self.path, self._version), self._deletions(old))
+            await self._context.record.guarded(Delete(self.path, self._version), await self._deletions(old))
             self._context.factory.on_step("cursor deleted")
             self._removed = True
             await self.abandon()
@@ -255,7 +267,7 @@ class CursorStore:
         data = encode_managed_cursor_info(znode)
         operations: list[Operation] = []
         if znode.cursors_ledger_id != self.ledger_id:
-            operations += self._deletions(self.ledger_id)
+            operations += await self._deletions(self.ledger_id)
             if writer is not None:
                 operations.append(self._context.factory.listed(writer.ledger_id))
         self._context.factory.on_step("write cursor record")
@@ -306,11 +318,17 @@ class CursorStore:
         else:
             raise self._context.record.fence(f"the record of cursor {self.name} was written by another owner")
 
-    def _deletions(self, ledger_id: int) -> Sequence[Operation]:
-        return () if ledger_id == NO_CURSOR_LEDGER else (self._context.factory.deletion(ledger_id),)
+    async def _deletions(self, ledger_id: int) -> Sequence[Operation]:
+        """What goes with the update after which the znode names that ledger no longer."""
+        if ledger_id == NO_CURSOR_LEDGER:
+            return ()
+        if ledger_id != self._kept:
+            return (self._context.factory.deletion(ledger_id),)
+        recorded = await self._context.store.exists(kept_path(ledger_id)) is not None
+        return () if recorded else (kept_record(ledger_id, self._context.record.name),)
 
     def _delete_old(self, ledger_id: int) -> None:
-        if ledger_id != NO_CURSOR_LEDGER:
+        if ledger_id not in (NO_CURSOR_LEDGER, self._kept):
             self._context.delete_later(ledger_id)
 
     async def _discard(self, writer: LedgerWriter) -> None:

@@ -8,7 +8,7 @@ from metastore.errors import BadVersion, NodeExists, NodeNotFound
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Delete, MetadataStore, Operation
 from mledger.errors import ManagedLedgerFenced
-from mledger.ledger_records import deletion_record, ensure_folders
+from mledger.ledger_records import deletion_record, ensure_folders, give_up_kept
 from mledger.replaying import StepHook, ignore_steps, replay
 from mledger.topic_record import TopicRecord
 
@@ -37,6 +37,7 @@ async def delete_managed_ledger(
         if cursor_ledger != NO_CURSOR_LEDGER:
             group.append(deletion_record(cursor_ledger, name))
         operations.append(group)
+    await give_up_kept(store, name)
     try:
         while len(operations) > CURSORS_AT_ONCE:
             now, operations = operations[:CURSORS_AT_ONCE], operations[CURSORS_AT_ONCE:]

@@ -3,17 +3,29 @@
 - `/mledger/pending/<id>` is created with the ledger's metadata and removed by the update that lists the ledger.
 - `/mledger/deletions/<id>` is created by the update that drops the ledger and removed once the ledger is deleted.
 - `replaying` finishes what a crash leaves recorded.
+- `/mledger/kept/<id>` is created by the update after which no cursor names a cursor ledger whose last state could not
+  be read (R4, M12). It keeps the ledger from being an orphan, until its topic is deleted or somebody deletes it.
 """
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from metastore.errors import NodeExists, NodeNotFound
-from metastore.paths import DELETIONS, OWNERS, PENDING, deletion_path, managed_ledger_path, pending_path
+from metastore.paths import (
+    DELETIONS,
+    KEPT,
+    OWNERS,
+    PENDING,
+    deletion_path,
+    kept_path,
+    managed_ledger_path,
+    pending_path,
+)
 from metastore.store import Create, Delete, MetadataReader, MetadataStore
 
-RECORD_FOLDERS = (PENDING, DELETIONS, OWNERS)
+RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,11 @@ def deletion_record(ledger_id: int, managed_ledger: str) -> Create:
     return Create(deletion_path(ledger_id), managed_ledger.encode())
 
 
+def kept_record(ledger_id: int, managed_ledger: str) -> Create:
+    """The operation that records a cursor ledger to keep, in the multi after which no cursor names it."""
+    return Create(kept_path(ledger_id), managed_ledger.encode())
+
+
 async def ensure_folders(store: MetadataStore) -> None:
     """Create the parents of these records where they are missing."""
     nodes = await store.get_many(RECORD_FOLDERS)
@@ -53,7 +70,15 @@ async def ensure_folders(store: MetadataStore) -> None:
 
 async def read_records(reader: MetadataReader) -> list[LedgerRecord]:
     """All pending and deletion records, of every managed ledger, by ledger id."""
-    folders = (PENDING, DELETIONS)
+    return await _read_folders(reader, (PENDING, DELETIONS))
+
+
+async def read_kept(reader: MetadataReader) -> list[LedgerRecord]:
+    """The records of all cursor ledgers that are kept, of every managed ledger, by ledger id."""
+    return await _read_folders(reader, (KEPT,))
+
+
+async def _read_folders(reader: MetadataReader, folders: Sequence[str]) -> list[LedgerRecord]:
     found: list[tuple[str, int]] = []
     for folder, names in zip(folders, await reader.children_many(folders), strict=True):
         found += [(f"{folder}/{name}", int(name)) for name in names or () if name.isdigit()]
@@ -64,6 +89,14 @@ async def read_records(reader: MetadataReader) -> list[LedgerRecord]:
         if node is not None
     ]
     return sorted(records, key=lambda record: record.ledger_id)
+
+
+async def give_up_kept(store: MetadataStore, managed_ledger: str) -> None:
+    """Record the kept cursor ledgers of a managed ledger for deletion: the topic is being deleted."""
+    for record in await read_kept(store):
+        if record.managed_ledger == managed_ledger:
+            with contextlib.suppress(NodeNotFound, NodeExists):
+                await store.multi([Delete(record.path), deletion_record(record.ledger_id, managed_ledger)])
 
 
 async def owned_ledgers(reader: MetadataReader, managed_ledger: str) -> set[int]:

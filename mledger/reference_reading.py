@@ -13,12 +13,13 @@ from metastore.paths import MANAGED_LEDGERS, PERSISTENT, ledger_path, managed_le
 from metastore.records import ManagedCursorInfo
 from metastore.store import MetadataReader, Node
 from mledger.compaction import is_compaction, names_in_state
-from mledger.ledger_records import read_records
+from mledger.ledger_records import read_kept, read_records
 from mledger.references import (
     SCHEMAS,
     LedgerOrigin,
     Reference,
     origin_of,
+    reference_in_kept,
     reference_in_record,
     references_in_cursor,
     references_in_schema,
@@ -123,6 +124,7 @@ async def read_references(reader: MetadataReader, count: Counted = ignore_count)
         count(len(paths))
     await _note_schemas(reader, references)
     await _note_records(reader, references)
+    await _note_kept(reader, references)
     return references
 
 
@@ -132,6 +134,7 @@ async def read_references_of(reader: MetadataReader, managed_ledger: str) -> Ref
     await _note_records(reader, references, managed_ledger)
     await _note_topics(reader, [managed_ledger_path(managed_ledger)], references)
     await _note_records(reader, references, managed_ledger)
+    await _note_kept(reader, references, managed_ledger)
     return references
 
 
@@ -206,6 +209,15 @@ async def _note_records(reader: MetadataReader, references: References, managed_
         if managed_ledger is None or record.managed_ledger == managed_ledger
     ]
     references.found += [each for each in found if each not in seen]
+
+
+async def _note_kept(reader: MetadataReader, references: References, managed_ledger: str | None = None) -> None:
+    """Read last: a cursor ledger goes from its cursor to them, never back but by an undo, which names it first."""
+    references.found += [
+        reference_in_kept(record)
+        for record in await read_kept(reader)
+        if managed_ledger is None or record.managed_ledger == managed_ledger
+    ]
 
 
 async def _nodes(reader: MetadataReader, paths: Sequence[str]) -> Iterable[tuple[str, Node]]:

@@ -40,6 +40,7 @@ class Naming(enum.Enum):
     COMPACTED = "compacted topic"
     DELAYED = "delayed delivery"
     PENDING = "being created or deleted"
+    KEPT = "kept: it holds a state that could not be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,11 @@ def references_in_schema(path: str, data: bytes) -> list[Reference]:
     locator = parse_binary(SchemaLocator, data, "schema's locator", path)
     ledgers = {each.position.ledgerId for each in (locator.info, *locator.index)}
     return [Reference(ledger_id, Naming.SCHEMA, path) for ledger_id in sorted(ledgers) if ledger_id >= 0]
+
+
+def reference_in_kept(record: LedgerRecord) -> Reference:
+    """The cursor ledger that is kept for what could not be read in it (M12)."""
+    return Reference(record.ledger_id, Naming.KEPT, record.path, may_be_gone=True)
 
 
 def reference_in_record(record: LedgerRecord) -> Reference:

@@ -4,7 +4,8 @@
   gone already (M3 does so for the last one only). An empty closed ledger before the last is dropped and deleted.
 - A closed ledger's entries and size are those of its metadata; one before the last that was never closed is recovered
   (Q4) and then has its true end. The last ledger, while its owner did not close it, is the next opening's.
-- A cursor whose cursor ledger is lost or holds no state falls back to its record's snapshot (R4). One whose position
+- A cursor whose cursor ledger is lost or empty falls back to its record's snapshot, one whose last state cannot be read
+  to the state before it; that cursor ledger is kept (R4, M12). One whose position
   lies past the end, before a ledger that is lost, or in one that is gone in the middle of the list, is moved (R6, R7);
   ranges over missing ledgers are dropped. Before an empty ledger that the next opening dropped a cursor may stand: so
   each restart of a broker leaves those of empty topics. A mended state goes into the cursor's record where it fits
@@ -25,7 +26,7 @@ from metastore.position import NO_ENTRY, Position
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.ack_records import znode_record
 from mledger.cursor_recovery import CursorRecoveryPlan, plan_cursor_recovery
-from mledger.cursor_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound, StateUnreadable
+from mledger.cursor_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledger_list import LedgerEnd, LedgerList, check_rising
 from mledger.ledger_records import LedgerRecord
@@ -40,6 +41,7 @@ class Wrong(enum.Enum):
     LEDGER_NOT_CLOSED = "ledger is not closed"
     COUNTS = "entries or size are wrong"
     CURSOR_LEDGER_LOST = "cursor ledger is lost"
+    STATE_UNREADABLE = "cursor's last state cannot be read"
     POSITION = "state does not fit the ledgers"
     ORPHAN = "ledger is an orphan"
     RECORD = "record is left over"
@@ -101,7 +103,8 @@ class Mend:
 class CursorMend:
     """The record that a cursor gets; `drops` is the cursor ledger that it no longer names, None for none.
 
-    `recovered` is the state that it stands for, to keep in an undo file.
+    `recovered` is the state that it stands for, to keep in an undo file. `keeps` is a cursor ledger that it no longer
+    names either, and that stays, recorded: it holds a state that could not be read (M12).
     """
 
     name: str
@@ -110,6 +113,7 @@ class CursorMend:
     record: ManagedCursorInfo
     drops: int | None
     recovered: CursorRecoveryPlan
+    keeps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +312,9 @@ def _mend_cursor(
     if plan.rule != "R4" and not reasons:
         return [], None
     cursor_ledger = plan.old_cursor_ledger
-    wrong = Wrong.CURSOR_LEDGER_LOST if plan.rule == "R4" else Wrong.POSITION
+    wrong = Wrong.POSITION
+    if plan.rule == "R4":
+        wrong = Wrong.STATE_UNREADABLE if plan.keeps_cursor_ledger else Wrong.CURSOR_LEDGER_LOST
     text = "; ".join([*(plan.warnings[:1] if plan.rule == "R4" else ()), *reasons, f"it stands at {stands}"])
     mended = _record(plan, record, stands, now_ms)
     if mended is None:
@@ -317,10 +323,16 @@ def _mend_cursor(
         )
         return [left], None
     drops = cursor_ledger
-    if plan.rule == "R4" and not isinstance(cursor.finding, CursorLedgerEmpty | StateUnreadable):
-        drops = None  # it does not exist
+    if plan.rule == "R4" and not isinstance(cursor.finding, CursorLedgerEmpty):
+        drops = None  # it does not exist, or is kept
     return [Mend(wrong, cursor_ledger, cursor.name, text)], CursorMend(
-        cursor.name, cursor.path, cursor.version, mended, drops, plan
+        cursor.name,
+        cursor.path,
+        cursor.version,
+        mended,
+        drops,
+        plan,
+        cursor_ledger if plan.keeps_cursor_ledger else None,
     )
 
 

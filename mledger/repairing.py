@@ -23,7 +23,7 @@ from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, 
 from mledger.cursor_set import cursor_name
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.ledger_list import LedgerEnd
-from mledger.ledger_records import LedgerRecord, deletion_record, ensure_folders, remove_record
+from mledger.ledger_records import LedgerRecord, deletion_record, ensure_folders, kept_record, read_kept, remove_record
 from mledger.repair import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
 from mledger.state_reading import StateLedger, find_state
 
@@ -192,6 +192,9 @@ async def repair(
     ]
     others: list[Operation] = [Delete(record.path) for record in plan.done_with]
     others += [deletion_record(ledger_id, plan.managed_ledger) for ledger_id in plan.to_record]
+    kept = {each.keeps for each in plan.cursors if each.keeps is not None}
+    recorded = {record.ledger_id for record in await read_kept(store)} if kept else set()
+    others += [kept_record(ledger_id, plan.managed_ledger) for ledger_id in sorted(kept - recorded)]
     on_step("write records")
     first = [*topic, *cursors[:CURSORS_AT_ONCE], *others]
     if any(not isinstance(operation, Check) for operation in first):

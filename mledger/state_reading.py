@@ -64,17 +64,30 @@ async def _read(
         try:
             if first.ledger_id not in opened:
                 opened[first.ledger_id] = await open_ledger(first.ledger_id)
-            payloads = await opened[first.ledger_id].read(first.entry_id, last)
-        except (NoSuchLedger, NoSuchEntry) as error:
+        except NoSuchLedger as error:
             outcomes += [EntryLost(str(error))] * (last - first.entry_id + 1)
         except (BookieError, MetadataError) as error:
             outcomes += [EntryUnavailable(str(error))] * (last - first.entry_id + 1)
         else:
-            outcomes += [
-                parse_entry(payload, Position(first.ledger_id, entry))
-                for entry, payload in enumerate(payloads, first.entry_id)
-            ]
+            outcomes += await _read_run(opened[first.ledger_id], first, last)
     return outcomes
+
+
+async def _read_run(ledger: StateLedger, first: Position, last: int) -> list[EntryOutcome]:
+    """Entries `first` to `last`; where they cannot be read together each is read alone: one may be the reason."""
+    try:
+        payloads = await ledger.read(first.entry_id, last)
+    except (BookieError, MetadataError) as error:
+        if first.entry_id == last:
+            lost = isinstance(error, NoSuchLedger | NoSuchEntry)
+            return [EntryLost(str(error)) if lost else EntryUnavailable(str(error))]
+        found: list[EntryOutcome] = []
+        for entry in range(first.entry_id, last + 1):
+            found += await _read_run(ledger, Position(first.ledger_id, entry), entry)
+        return found
+    return [
+        parse_entry(payload, Position(first.ledger_id, entry)) for entry, payload in enumerate(payloads, first.entry_id)
+    ]
 
 
 def _runs(positions: tuple[Position, ...]) -> list[tuple[Position, int]]:

@@ -7,6 +7,7 @@ import pytest
 
 import mledger
 from bookie.client.client import BookKeeper
+from bookie.errors import NoSuchLedger
 from metastore.codec import decode_managed_cursor_info, encode_managed_cursor_info
 from metastore.errors import RecordError
 from metastore.paths import cursor_path, managed_ledger_path
@@ -14,6 +15,10 @@ from metastore.position import Position
 from metastore.records import ManagedCursorInfo
 from metastore.url import open_store
 from mledger.events import CursorRecovered, CursorRecoveryDelayed, Initialized
+from mledger.ledger_audit import LedgerAuditor
+from mledger.ledger_records import read_kept
+from mledger.repair import plan_repair
+from mledger.repairing import FactsReader, repair
 from tests.support.aio import run
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads, recount
 
@@ -89,6 +94,54 @@ def test_a_lost_cursor_ledger_falls_back_to_the_snapshot_and_keeps_properties(to
             record = replace(decode_managed_cursor_info(node.data, path).value, cursors_ledger_id=writer.ledger_id)
             await store.put(path, encode_managed_cursor_info(record), node.version)
             await bookkeeper.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("mended_by", ["opening", "repair"])
+def test_a_last_state_of_a_newer_format_falls_back_to_the_one_before_and_deletes_nothing(topic_url, topic, mended_by):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as store:
+            bookkeeper = BookKeeper(store)
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 40)
+            cursor = await opened.open_cursor("sub")
+            for position in positions[1:27]:
+                await cursor.acknowledge([position])
+            holes, before, name = cursor.holes, cursor.cursor_ledger, opened.name
+            await opened.abandon()
+            ledger_id = await with_a_state_more(store, bookkeeper, before, cursor.path, name)
+            if mended_by == "repair":
+                (facts,) = await FactsReader(store, bookkeeper).read([name])
+                await repair(plan_repair(facts, 0), store, bookkeeper)
+            opened = await cluster.open_topic(topic)
+            found = await opened.open_cursor("sub")
+            assert (found.mark_delete, found.holes) == (cursor.mark_delete, holes)
+            await found.acknowledge(positions[:1])
+            await opened.initialized()
+            assert (await bookkeeper.metadata(ledger_id)).last_entry == 26
+            assert [each.ledger_id for each in await read_kept(store) if each.managed_ledger == name] == [ledger_id]
+            audit = await LedgerAuditor(store, bookkeeper).audit(1 << 50)
+            assert ledger_id not in [origin.ledger_id for origin in audit.orphans]
+            await opened.close()
+            await cluster.delete_topic(topic)
+            with pytest.raises(NoSuchLedger):
+                await bookkeeper.metadata(ledger_id)
+            assert [each for each in await read_kept(store) if each.managed_ledger == name] == []
+            await bookkeeper.close()
+        await assert_nothing_orphaned(topic_url, name)
+
+    async def with_a_state_more(store, bookkeeper, ledger_id, path, name):
+        """The cursor's record names a copy of the cursor ledger with an entry more, which no reader of ours knows."""
+        reader = await bookkeeper.open_ledger(ledger_id)
+        writer = await bookkeeper.create_ledger(3, 3, 2, custom_metadata=reader.metadata.custom_metadata)
+        await writer.append([*await reader.read(0, reader.last_entry), b"\x0b" * 20])
+        await writer.close()
+        node = await store.get(path)
+        record = replace(decode_managed_cursor_info(node.data, path).value, cursors_ledger_id=writer.ledger_id)
+        await store.put(path, encode_managed_cursor_info(record), node.version)
+        await bookkeeper.delete_ledger(ledger_id)
+        return writer.ledger_id
 
     run(main())
 

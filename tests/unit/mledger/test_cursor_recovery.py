@@ -179,3 +179,18 @@ def test_a_topic_without_ledgers_keeps_its_cursor_s_position():
     terminated = LedgerList([], terminated=Position(40, -1))
     result = plan(znode((40, -1)), ledgers=terminated)
     assert (result.mark_delete, result.read_position, result.backlog) == (Position(40, -1), Position(40, 0), 0)
+
+
+def test_a_last_state_that_cannot_be_read_falls_back_to_the_one_before_and_its_ledger_is_kept():
+    unreadable = StateUnreadable(Position(CURSOR_LEDGER, 26), "it does not parse")
+    state = PositionInfo(Position(10, 1), properties=(("n", 1),))
+    result = plan_cursor_recovery(
+        "sub",
+        ManagedCursorInfo(CURSOR_LEDGER, Position(10, -1)),
+        StateFound(state, Position(CURSOR_LEDGER, 25), passed_over=unreadable),
+        LedgerList([LedgerInfo(10, 5), LedgerInfo(19)], current=19),
+    )
+    assert (result.rule, result.mark_delete, result.properties) == ("R4", Position(10, 1), (("n", 1),))
+    assert (result.persist, result.keeps_cursor_ledger) == (True, True)
+    assert "it does not parse: fell back to 10:1 of entry" in result.warnings[0]
+    assert result.warnings[0].endswith(f"cursor ledger {CURSOR_LEDGER} is kept")

@@ -84,10 +84,28 @@ def test_an_empty_cursor_ledger_holds_no_state():
     assert find([]) == (CursorLedgerEmpty(LEDGER), [])
 
 
-def test_bytes_that_do_not_parse_are_no_state_and_earlier_entries_are_not_taken_for_it():
-    found, _ = find([plain(1), b"\x08\x05"])
+@pytest.mark.parametrize("last", [b"\x08\x05", EntryLost("no such entry")])
+def test_behind_what_is_no_state_the_last_one_before_it_is_found(last):
+    found, _ = find([*(plain(entry) for entry in range(26)), last])
+    assert (found.state, found.at) == (plain(25), Position(LEDGER, 25))
+    assert found.passed_over.at == Position(LEDGER, 26)
+    assert found.describe() == "entry 25 of cursor ledger 70, an older state"
+
+
+def test_a_ledger_in_which_nothing_is_a_state_holds_none():
+    found, _ = find([b"\x08\x05"] * 250)
     assert isinstance(found, StateUnreadable)
-    assert found.at == Position(LEDGER, 1)
+    assert found.at == Position(LEDGER, 249)
+
+
+def test_an_older_state_that_cannot_be_read_now_is_not_passed_over():
+    found, _ = find([plain(1), EntryUnavailable("bookies away"), b"\x08\x05"])
+    assert found == CursorLedgerUnavailable(LEDGER, "bookies away")
+
+
+def test_the_tail_of_a_group_that_is_no_state_is_passed_over_with_it():
+    found, _ = find([plain(1), *chunks(STATE, 3)[:-1], b"\x08\x05"])
+    assert (found.at, found.passed_over.at) == (Position(LEDGER, 0), Position(LEDGER, 4))
 
 
 def test_an_entry_that_cannot_be_read_now_is_not_taken_for_lost():
@@ -143,12 +161,12 @@ def test_a_group_with_a_chunk_out_of_order_is_no_state():
 
 def test_a_group_of_another_length_is_no_state():
     found, _ = find([plain(1), *chunks(STATE, 2)[:-1], PositionInfo(Position(5, 9), chunk=StateChunk(3, 3))])
-    assert isinstance(found, StateUnreadable)
+    assert (found.at, found.passed_over.at) == (Position(LEDGER, 0), Position(LEDGER, 3))
 
 
 def test_a_commit_of_more_chunks_than_there_are_entries_is_no_state():
     found, _ = find([plain(1), PositionInfo(Position(5, 9), chunk=StateChunk(3, 3))])
-    assert found == StateUnreadable(Position(LEDGER, 1), "it commits 3 chunks, 1 entries are before it")
+    assert found.passed_over == StateUnreadable(Position(LEDGER, 1), "it commits 3 chunks, 1 entries are before it")
 
 
 def test_a_chunk_that_cannot_be_read_now_is_not_taken_for_lost():

@@ -115,7 +115,7 @@ def test_a_list_whose_ids_do_not_rise_is_not_touched():
     [
         (CursorLedgerMissing(70), None),
         (CursorLedgerEmpty(70), 70),
-        (StateUnreadable(Position(70, 3), "no state"), 70),
+        (StateUnreadable(Position(70, 3), "no state"), None),
     ],
 )
 def test_a_cursor_whose_ledger_is_lost_falls_back_to_its_snapshot(finding, drops):
@@ -133,7 +133,9 @@ def test_a_cursor_whose_ledger_is_lost_falls_back_to_its_snapshot(finding, drops
         unknown=b"\xfa\x01\x00",
     )
     assert (mended.version, mended.drops) == (3, drops)
-    assert wrongs(found) == [(Wrong.CURSOR_LEDGER_LOST, 70)]
+    unreadable = isinstance(finding, StateUnreadable)
+    assert mended.keeps == (70 if unreadable else None)
+    assert wrongs(found) == [(Wrong.STATE_UNREADABLE if unreadable else Wrong.CURSOR_LEDGER_LOST, 70)]
     assert "it stands at 5:1" in found.mends[0].text
     assert found.delete == (() if drops is None else (drops,))
 
