@@ -8,7 +8,7 @@ from bookie.errors import NoSuchLedger
 from cli import changing
 from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change
 from cli.context import Session, session_options
-from cli.looking import Looking
+from cli.looking import Looking, tell_waiting
 from cli.output import Record, Table, Value, columns, fields
 from metastore.errors import InvalidName
 from metastore.ledger_codec import decode_ledger_metadata
@@ -65,6 +65,7 @@ def recover(session: Session, ledger_id: int, take_over: bool, change: ChangeOpt
         password = _metadata(ledger_id, planned.before[0]).password or b""
         async with await open_store(session.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
+            bookkeeper.on_waiting = tell_waiting()
             try:
                 changing.on_step("recover ledger")
                 reader = await bookkeeper.open_ledger(ledger_id, password)

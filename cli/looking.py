@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from bookie.client.bad_replicas import BadReplica
 from bookie.client.client import BookKeeperReader
 from bookie.client.config import ClientConfig
+from bookie.client.connection import WaitingSink
 from cli.messages import messages
 from metastore.store import MetadataReader
 from metastore.url import open_reader
+
+PATIENCE = ClientConfig(speculative_read_s=0.5, silence_timeout_s=3.0, connect_timeout_s=3.0)
+"""How long a command waits for a bookie: one that says nothing for 3 s costs that once, and is left out afterwards."""
+
+TELL_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +30,26 @@ class Looking:
 async def looking(url: str) -> AsyncIterator[Looking]:
     """Connect to the cluster at `url` to look; StoreUnavailable when no server answers in time."""
     async with await open_reader(url) as reader:
-        bookies = BookKeeperReader(reader, ClientConfig())
+        bookies = BookKeeperReader(reader, PATIENCE)
         bookies.on_bad_replica = warn_once()
+        bookies.on_waiting = tell_waiting()
         try:
             yield Looking(reader, bookies)
         finally:
             await bookies.close()
+
+
+def tell_waiting() -> WaitingSink:
+    """Says on stderr which bookie an answer is awaited from: when that begins to take long, and each 5 s after that."""
+    told: dict[str, float] = {}
+
+    def tell(bookie_id: str, waited_s: float) -> None:
+        last = told.get(bookie_id, float("inf"))
+        if waited_s < last or waited_s - last >= TELL_AGAIN_S:  # less than before: it is another wait
+            told[bookie_id] = waited_s
+            messages.warning(f"waiting for bookie {bookie_id} ({waited_s:.0f} s)")
+
+    return tell
 
 
 def warn_once() -> Callable[[BadReplica], None]:

@@ -13,7 +13,7 @@ from cli.changing import Change, ChangeOptions, Facts, change_options, read_befo
 from cli.context import Session, session_options
 from cli.ledger_changes import take_over_option
 from cli.ledgers_check import min_age_option
-from cli.looking import Looking
+from cli.looking import Looking, tell_waiting
 from cli.names import optional_topic_argument
 from cli.output import Output, Record, Table, Value, columns, fields
 from cli.topic_targets import find_targets
@@ -95,6 +95,7 @@ def repair(
     async def act(_: Change) -> Facts:
         async with await open_store(session.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
+            bookkeeper.on_waiting = tell_waiting()
             try:
                 for each in found[0].pending:
                     await carry_out(each, store, bookkeeper, changing.on_step)

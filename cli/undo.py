@@ -9,7 +9,7 @@ from bookie.client.config import ClientConfig
 from cli import changing, undo_files
 from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change, save_cursors
 from cli.context import Session, session_options
-from cli.looking import Looking
+from cli.looking import Looking, tell_waiting
 from cli.output import Record, Table, columns, fields
 from cli.writing import WriteOptions, write_options
 from metastore.paths import cursor_name_from_path
@@ -67,6 +67,7 @@ def undo(
     async def act(_: Change) -> Facts:
         async with await open_store(session.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
+            bookkeeper.on_waiting = tell_waiting()
             try:
                 await put_back(plans[0], store, bookkeeper, options.config, changing.on_step)
             finally:

@@ -82,9 +82,18 @@ def _client(settings: Settings) -> ClientConfig:
         default,
         add_timeout_s=answer or default.add_timeout_s,
         read_timeout_s=answer or default.read_timeout_s,
+        silence_timeout_s=answer or default.silence_timeout_s,
+        speculative_read_s=settings.take(
+            "bookkeeperClientSpeculativeReadTimeoutInMillis", _speculative, default.speculative_read_s
+        ),
         quarantine_s=quarantine if checked else 0.0,
         metadata_timeout_s=_seconds(settings, _OPERATION_KEYS, default.metadata_timeout_s),
     )
+
+
+def _speculative(text: str) -> float:
+    """Seconds after which another bookie is asked; 0 in the setting: never."""
+    return integer(0, _MAX_INT)(text) / 1000 or float("inf")
 
 
 def _seconds(settings: Settings, keys: Sequence[str], default: float, *, per_second: int = 1) -> float:

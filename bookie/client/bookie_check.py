@@ -8,7 +8,7 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from bookie.client.bookie_info import BookieInfo, ask_clock, ask_info
+from bookie.client.bookie_info import TIMEOUT_S, BookieInfo, ask_clock, ask_info
 from bookie.client.pool import BookiePool
 from bookie.client.quorum import write_set
 from bookie.errors import BookieUnavailable, Code
@@ -129,8 +129,11 @@ def _warnings(found: BookieFindings) -> list[Problem]:
 class BookieCheck:
     """Finds what there is to know of bookies; nothing is written, fenced or created."""
 
-    def __init__(self, reader: MetadataReader, pool: BookiePool, root: str = LEDGERS) -> None:
-        self._reader, self._pool, self._root = reader, pool, root
+    def __init__(
+        self, reader: MetadataReader, pool: BookiePool, root: str = LEDGERS, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """A bookie is given `timeout_s` for each question; all are asked at the same time."""
+        self._reader, self._pool, self._root, self._timeout_s = reader, pool, root, timeout_s
 
     async def known(self) -> list[str]:
         """Ids of all bookies that are registered or have a cookie, sorted."""
@@ -178,16 +181,37 @@ class BookieCheck:
         cookie, trouble = await self._cookie(bookie_id)
         if registration is None:
             return BookieFindings(bookie_id, cluster, None, cookie, trouble, held)
-        info, code, unreachable = None, None, ""
-        try:
-            info = await ask_info(registration.host, registration.port)
-            connection = await self._pool.connection(bookie_id)
-            ledger, entry = held.sample or (NO_SUCH_LEDGER, 0)
-            code, _ = await connection.read(ledger, entry)
-        except BookieUnavailable as error:
-            unreachable = str(error)
-        clock = await ask_clock(registration.http) if registration.http else None
-        return BookieFindings(bookie_id, cluster, registration, cookie, trouble, held, unreachable, code, info, clock)
+        async with self._pool.waiting_for(bookie_id):
+            info, code, clock = await asyncio.gather(
+                ask_info(registration.host, registration.port, self._timeout_s),
+                self._ask_read(bookie_id, held),
+                ask_clock(registration.http, self._timeout_s) if registration.http else _nothing(),
+                return_exceptions=True,
+            )
+        unreachable = ""
+        for answer in (info, code, clock):
+            if isinstance(answer, BookieUnavailable):
+                unreachable = unreachable or str(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+        return BookieFindings(
+            bookie_id,
+            cluster,
+            registration,
+            cookie,
+            trouble,
+            held,
+            unreachable,
+            None if isinstance(code, BaseException) else code,
+            None if isinstance(info, BaseException) else info,
+            None if isinstance(clock, BaseException) else clock,
+        )
+
+    async def _ask_read(self, bookie_id: str, held: HeldLedgers) -> int:
+        """The code of its answer to a read."""
+        connection = await self._pool.connection(bookie_id)
+        ledger, entry = held.sample or (NO_SUCH_LEDGER, 0)
+        return (await connection.read(ledger, entry))[0]
 
     async def _cookie(self, bookie_id: str) -> tuple[Cookie | None, str]:
         try:
@@ -196,6 +220,10 @@ class BookieCheck:
             return None, ""
         except RecordError as error:
             return None, str(error)
+
+
+async def _nothing() -> None:
+    """The clock of a bookie that serves no HTTP."""
 
 
 def _entry_of(metadata: LedgerMetadata, bookie_id: str) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from bookie.client.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
 from bookie.client.bookie_check import BookieCheck
 from bookie.client.config import ClientConfig
+from bookie.client.connection import WaitingSink
 from bookie.client.end_reads import EndReader
 from bookie.client.held_metadata import HeldMetadata
 from bookie.client.ledger_recovery import LedgerRecovery
@@ -79,6 +80,15 @@ class BookKeeperReader:
     def on_bad_replica(self, sink: BadReplicaSink | None) -> None:
         self._bad_replicas.on_found = sink
 
+    @property
+    def on_waiting(self) -> WaitingSink | None:
+        """Called each second with a bookie that an answer is awaited from, and for how long it has been, in seconds."""
+        return self._pool.on_waiting
+
+    @on_waiting.setter
+    def on_waiting(self, sink: WaitingSink | None) -> None:
+        self._pool.on_waiting = sink
+
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
         """The ledger's metadata; NoSuchLedger, RecordError, StoreUnavailable."""
         return (await self._read_metadata(ledger_id))[0]
@@ -122,7 +132,7 @@ class BookKeeperReader:
 
     def bookie_check(self) -> BookieCheck:
         """Looks whether bookies are well, over this client's connections."""
-        return BookieCheck(self._metadata, self._pool, self._config.ledgers_root)
+        return BookieCheck(self._metadata, self._pool, self._config.ledgers_root, self._config.silence_timeout_s)
 
     async def check_ledger(
         self, ledger_id: int, pace: Pace | None = None, on_copies: CopiesSink = ignore_copies
@@ -172,7 +182,13 @@ class BookKeeperReader:
 
     def _reader(self, ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, digest: Digest) -> LedgerReader:
         return LedgerReader(
-            ledger_id, end.bounds(metadata), digest, self._pool, self._config, report=self._bad_replicas.note
+            ledger_id,
+            end.bounds(metadata),
+            digest,
+            self._pool,
+            self._config,
+            report=self._bad_replicas.note,
+            reread=self.metadata,
         )
 
 
@@ -238,6 +254,7 @@ class BookKeeper(BookKeeperReader):
             self._config,
             chance=self._chance,
             report=self._bad_replicas.note,
+            reread=self.metadata,
         )
         await writer.start()
         return writer

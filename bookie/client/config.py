@@ -14,6 +14,10 @@ class ClientConfig:
     stall_timeout_s: float = 5.0
     """The same for a bookie whose send buffer is full: appends wait for it meanwhile."""
     read_timeout_s: float = 10.0
+    speculative_read_s: float = 2.0
+    """A bookie that has not answered a read for so long is not waited for where another can be asked."""
+    silence_timeout_s: float = 10.0
+    """A bookie from which nothing at all has come for so long, while reads wait for it, is taken to be silent."""
     connect_timeout_s: float = 5.0
     replace_retry_s: float = 1.0
     """After so long a failed bookie without a replacement is tried again; doubled each time, a minute at most."""

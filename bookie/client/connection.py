@@ -8,11 +8,13 @@ repeated here.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import numpy
 
 from bookie import wire
+from bookie.client.quarantine import Quarantine
 from bookie.errors import BookieUnavailable
 
 logger = logging.getLogger(__name__)
@@ -24,6 +26,13 @@ _WRITE_HIGH_WATER = 32 << 20
 _ANSWER_SLACK = 64  # an answer's head may be longer than the head of the request that stored the entry
 _ADD_HEADER = wire.header_word(wire.Op.ADD)
 _ADD_ANSWER = wire.HEAD.pack(wire.RESPONSE.size - wire.LENGTH.size, _ADD_HEADER)
+
+
+TOLD_AFTER_S = 1.0
+"""Whoever wants to know hears of a bookie that is waited for after so long, and each time that it has passed again."""
+
+WaitingSink = Callable[[str, float], None]
+"""Hears of a bookie that is waited for, and for how long, in seconds."""
 
 
 class AddListener(Protocol):
@@ -46,17 +55,25 @@ class AddListener(Protocol):
 
 
 class _Waiter:
-    __slots__ = ("deadline", "future")
+    __slots__ = ("asked_at", "future")
 
-    def __init__(self, future: asyncio.Future[tuple[int, bytes]], deadline: float) -> None:
-        self.future, self.deadline = future, deadline
+    def __init__(self, future: asyncio.Future[tuple[int, bytes]], asked_at: float) -> None:
+        self.future, self.asked_at = future, asked_at
 
 
 class BookieConnection(asyncio.Protocol):
     """An open connection to `bookie_id`; made by `BookiePool`."""
 
     def __init__(
-        self, bookie_id: str, loop: asyncio.AbstractEventLoop, *, read_timeout_s: float, max_frame: int
+        self,
+        bookie_id: str,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        read_timeout_s: float,
+        max_frame: int,
+        silence_timeout_s: float = float("inf"),
+        quarantine: Quarantine | None = None,
+        on_waiting: WaitingSink | None = None,
     ) -> None:
         self.bookie_id = bookie_id
         self.closed = False
@@ -66,6 +83,10 @@ class BookieConnection(asyncio.Protocol):
         """When anything last came from it (event loop's clock, s); at first when it was made."""
         self._loop = loop
         self._read_timeout_s = read_timeout_s
+        self._silence_timeout_s = silence_timeout_s
+        self._expiry_s = min(min(read_timeout_s, silence_timeout_s) / _EXPIRY_CHECKS, TOLD_AFTER_S)
+        self._quarantine = quarantine or Quarantine(0.0, loop.time, lambda _: self.heard_at)
+        self._on_waiting = on_waiting
         self._max_frame = max_frame
         self._transport: asyncio.Transport | None = None
         self._chunks: list[bytes] = []
@@ -94,7 +115,8 @@ class BookieConnection(asyncio.Protocol):
     def read(self, ledger_id: int, entry: int, flags: int = 0, key: bytes = b"") -> asyncio.Future[tuple[int, bytes]]:
         """Ask for one entry (-1: the last one); the future holds error code and stored entry.
 
-        With the flag FENCE the master key `key` goes along. BookieUnavailable after the read time-out.
+        With the flag FENCE the master key `key` goes along. BookieUnavailable after the read time-out, sooner when
+        nothing at all comes from the bookie, and at once while it is known to be silent.
         """
         return self._ask((ledger_id, entry), wire.encode_read(ledger_id, entry, flags, key))
 
@@ -255,11 +277,14 @@ class BookieConnection(asyncio.Protocol):
         if self._transport is None or self.closed:
             future.set_exception(self._unavailable("the connection is closed"))
             return future
-        waiter = _Waiter(future, self._loop.time() + self._read_timeout_s)
+        if self._quarantine.refuses(self.bookie_id):
+            future.set_exception(BookieUnavailable(self._quarantine.why(self.bookie_id)))
+            return future
+        waiter = _Waiter(future, self._loop.time())
         self._waiting.setdefault(key, deque()).append(waiter)
         self._transport.write(request)
         if self._expiry is None:
-            self._expiry = self._loop.call_later(self._read_timeout_s / _EXPIRY_CHECKS, self._expire)
+            self._expiry = self._loop.call_later(self._expiry_s, self._expire)
         return future
 
     def _answer(self, key: tuple[int, int], error: int, body: bytes) -> None:
@@ -274,17 +299,29 @@ class BookieConnection(asyncio.Protocol):
 
     def _expire(self) -> None:
         self._expiry = None
-        now = self._loop.time()
+        now, oldest = self._loop.time(), float("inf")
         for key, waiters in list(self._waiting.items()):
-            while waiters and (waiters[0].deadline <= now or waiters[0].future.done()):
+            while waiters and self._has_expired(waiters[0], now):
                 waiter = waiters.popleft()
                 if not waiter.future.done():
-                    what = f"no answer to a read within {self._read_timeout_s:g} s"
+                    waited = now - max(waiter.asked_at, self.heard_at)
+                    what = f"no answer to a read within {now - waiter.asked_at:.1f} s"
+                    if waited >= self._silence_timeout_s:
+                        self._quarantine.note_silence(self.bookie_id, what, waited)
                     waiter.future.set_exception(self._unavailable(what))
             if not waiters:
                 del self._waiting[key]
+            else:  # those given up keep their place: their answers may still come
+                oldest = min([oldest, *(each.asked_at for each in waiters if not each.future.done())])
+        waited = now - max(oldest, self.heard_at)
+        if waited >= TOLD_AFTER_S and self._on_waiting is not None:
+            self._on_waiting(self.bookie_id, waited)
         if self._waiting:
-            self._expiry = self._loop.call_later(self._read_timeout_s / _EXPIRY_CHECKS, self._expire)
+            self._expiry = self._loop.call_later(self._expiry_s, self._expire)
+
+    def _has_expired(self, waiter: _Waiter, now: float) -> bool:
+        silent_since = max(waiter.asked_at, self.heard_at)
+        return now - waiter.asked_at >= self._read_timeout_s or now - silent_since >= self._silence_timeout_s
 
     def _end(self, reason: str) -> None:
         if self.closed:

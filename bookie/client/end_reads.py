@@ -10,6 +10,7 @@ from bookie.client.framing import StoredEntry, open_entry
 from bookie.client.pool import BookiePool, Lane
 from bookie.client.quorum import write_set
 from bookie.client.recovery import Answer, Finding, Reported, answer_of, covered, plan_finding
+from bookie.client.speculation import SpeculativeRead
 from bookie.digest import Digest
 from bookie.errors import BookieUnavailable, Code, Unauthorized
 from bookie.wire import LAST_ENTRY
@@ -42,30 +43,35 @@ class EndReader:
     async def ends(self, metadata: LedgerMetadata, flags: int, *, wait_for_all: bool) -> Ends:
         """Ask every member of the last ensemble for its last entry.
 
-        Returns when all have answered, or unless `wait_for_all` as soon as those left cannot make an ack quorum.
+        Returns as soon as those left cannot make an ack quorum; with `wait_for_all` they are then given as long as a
+        speculative read gives (Q11). Before that every member's answer, or time-out, is awaited.
         """
         ensemble = metadata.ensemble
         found = Ends([None] * len(ensemble))
-        connections = await self._pool.connections(ensemble, self._lane)
-        asked: dict[asyncio.Future[tuple[int, bytes]], int] = {}
-        for index, bookie in enumerate(ensemble):
-            connection = connections[bookie]
-            if isinstance(connection, BookieUnavailable):
-                self._note_error(found, index, connection)
-            else:
-                asked[connection.read(self.ledger_id, LAST_ENTRY, flags, self._key)] = index
-        waiting = set(asked)
+        asked = {self._ask(bookie, LAST_ENTRY, flags): index for index, bookie in enumerate(ensemble)}
+        waiting, patience_s = set(asked), None
         try:
             while waiting:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done, waiting = await asyncio.wait(waiting, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
                 for answer in done:
                     self._note(found, asked[answer], ensemble[asked[answer]], answer)
-                if not wait_for_all and covered(found.answers, metadata.write_quorum, metadata.ack_quorum):
-                    break
+                if covered(found.answers, metadata.write_quorum, metadata.ack_quorum):
+                    if not wait_for_all or not done:
+                        break
+                    patience_s = self._pool.speculative_read_s
+            if wait_for_all:
+                for answer in waiting:
+                    self._note_late(found, asked[answer], ensemble[asked[answer]])
         finally:
             for answer in asked:
-                answer.cancel()
+                if not answer.cancel() and not answer.cancelled():
+                    answer.exception()  # nobody asks for it
         return found
+
+    def _note_late(self, found: Ends, index: int, bookie: str) -> None:
+        what = f"bookie {bookie}: it has not said where the ledger ends; the others' answers suffice"
+        self._pool.quarantine.note_failure(bookie, what)
+        self._note_error(found, index, BookieUnavailable(what))
 
     async def entry(self, metadata: LedgerMetadata, entry: int) -> tuple[Finding, StoredEntry | None, list[str]]:
         """Ask the write set of `entry`, one by one, until it is found or provably not there; also what went wrong."""
@@ -73,29 +79,47 @@ class EndReader:
         answers: list[Answer] = []
         troubles: list[str] = []
         members = [bookies[index] for index in write_set(entry, len(bookies), metadata.write_quorum)]
-        for bookie in self._pool.quarantine.healthy_first(members):
-            try:
-                code, stored = await self._read(bookie, entry)
-            except BookieUnavailable as error:
-                self._pool.quarantine.note_failure(bookie, str(error))
-                answers.append(Answer.UNKNOWN)
-                troubles.append(str(error))
-            else:
-                opened = self._open(bookie, entry, code, stored, troubles)
-                if opened is not None:
-                    return Finding.FOUND, opened, troubles
-                answers.append(Answer.UNKNOWN if code == Code.OK else answer_of(code))
-            finding = plan_finding(answers, metadata.write_quorum, metadata.ack_quorum)
-            if finding is not Finding.ASK_ON:
-                return finding, None, troubles
+        asking = SpeculativeRead(
+            self._pool.quarantine.healthy_first(members),
+            lambda bookie: self._ask(bookie, entry, self._flags),
+            self._pool.speculative_read_s,
+            self._slow,
+        )
+        try:
+            while (answered := await asking.next()) is not None:
+                bookie, answer = answered
+                try:
+                    code, stored = answer.result()
+                except BookieUnavailable as error:
+                    self._pool.quarantine.note_failure(bookie, str(error))
+                    answers.append(Answer.UNKNOWN)
+                    troubles.append(str(error))
+                else:
+                    if code == Code.UNAUTHORIZED:
+                        raise self._unauthorized(bookie)
+                    opened = self._open(bookie, entry, code, stored, troubles)
+                    if opened is not None:
+                        return Finding.FOUND, opened, troubles
+                    answers.append(Answer.UNKNOWN if code == Code.OK else answer_of(code))
+                finding = plan_finding(answers, metadata.write_quorum, metadata.ack_quorum)
+                if finding is not Finding.ASK_ON:
+                    return finding, None, troubles
+        finally:
+            asking.close()
         return Finding.UNDECIDED, None, troubles
 
-    async def _read(self, bookie: str, entry: int) -> tuple[int, bytes]:
-        connection = self._pool.opened(bookie, self._lane) or await self._pool.connection(bookie, self._lane)
-        code, stored = await connection.read(self.ledger_id, entry, self._flags, self._key)
-        if code == Code.UNAUTHORIZED:
-            raise self._unauthorized(bookie)
-        return code, stored
+    def _ask(self, bookie: str, entry: int, flags: int) -> asyncio.Future[tuple[int, bytes]]:
+        connection = self._pool.opened(bookie, self._lane)
+        if connection is not None:
+            return connection.read(self.ledger_id, entry, flags, self._key)
+        return asyncio.ensure_future(self._connect_and_ask(bookie, entry, flags))
+
+    async def _connect_and_ask(self, bookie: str, entry: int, flags: int) -> tuple[int, bytes]:
+        connection = await self._pool.connection(bookie, self._lane)
+        return await connection.read(self.ledger_id, entry, flags, self._key)
+
+    def _slow(self, bookie: str, waited_s: float) -> None:
+        self._pool.quarantine.note_failure(bookie, f"no answer to a read within {waited_s:g} s; asked another")
 
     def _note(self, found: Ends, index: int, bookie: str, answer: asyncio.Future[tuple[int, bytes]]) -> None:
         error = answer.exception()

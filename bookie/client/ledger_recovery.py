@@ -13,6 +13,7 @@ from bookie.client.placement import with_ensemble
 from bookie.client.pool import BookiePool, Lane
 from bookie.client.quorum import WriteQuorum
 from bookie.client.recovery import (
+    READ_AHEAD_BYTES,
     Finding,
     covered,
     first_entry_to_read,
@@ -89,13 +90,14 @@ class LedgerRecovery:
         """Read forward, write back what is found; the last entry and the ledger's length in bytes."""
         first = entry = first_entry_to_read(ends.last_add_confirmed, metadata)
         last: StoredEntry | None = None
+        before = known_length(first - 1, ends.reports) or 0
         while True:
-            until = read_ahead(entry, ends.reports, _AT_ONCE)
+            until = read_ahead(entry, before, ends.reports, _AT_ONCE, self._config.max_frame, READ_AHEAD_BYTES)
             found, ended = await self._read_tail(metadata, entry, until)
             if found:
                 await self._write(metadata, first, found)
                 last = found[-1]
-                entry = last.entry + 1
+                entry, before = last.entry + 1, last.length
             if ended:
                 break
         if last is not None:

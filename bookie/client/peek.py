@@ -6,8 +6,16 @@ from dataclasses import dataclass, field
 from bookie.client.end_reads import EndReader, Ends, troubles_text
 from bookie.client.framing import StoredEntry
 from bookie.client.reader import Bounds, LedgerReader
-from bookie.client.recovery import Answer, Finding, first_entry_to_read, known_length
+from bookie.client.recovery import (
+    READ_AHEAD_BYTES,
+    Answer,
+    Finding,
+    first_entry_to_read,
+    known_length,
+    read_ahead,
+)
 from bookie.errors import BookieUnavailable
+from bookie.wire import MAX_FRAME
 from metastore.ledger_metadata import LedgerMetadata, LedgerState
 
 AT_ONCE = 64
@@ -72,14 +80,16 @@ async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> P
     last: StoredEntry | None = None
     finding, entry, troubles = Finding.END, confirmed.last_entry + 1, list[str]()
     bound = _last_to_look_for(metadata, ends)
+    before = confirmed.length
     while bound is None or entry <= bound:
-        count = AT_ONCE if bound is None else min(AT_ONCE, bound - entry + 1)
-        found = await asyncio.gather(*(reader.entry(metadata, each) for each in range(entry, entry + count)))
+        until = read_ahead(entry, before, ends.reports, AT_ONCE, MAX_FRAME, READ_AHEAD_BYTES)
+        until = until if bound is None else min(until, bound)
+        found = await asyncio.gather(*(reader.entry(metadata, each) for each in range(entry, until + 1)))
         for outcome in found:
             finding, stored, troubles = outcome
             if stored is None:
                 break
-            last, entry = stored, entry + 1
+            last, entry, before = stored, entry + 1, stored.length
         if finding is not Finding.FOUND:
             break
     if finding is Finding.UNDECIDED:

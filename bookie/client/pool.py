@@ -1,11 +1,12 @@
 """Connections to bookies by id, who is registered, and who failed lately."""
 
 import asyncio
+import contextlib
 import enum
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from bookie.client.config import ClientConfig
-from bookie.client.connection import BookieConnection
+from bookie.client.connection import TOLD_AFTER_S, BookieConnection, WaitingSink
 from bookie.client.quarantine import Quarantine
 from bookie.errors import BookieUnavailable
 from metastore.bookies import BookieRegistration, list_bookies, resolve
@@ -34,7 +35,28 @@ class BookiePool:
         self._refused: dict[str, tuple[float, str]] = {}
         self._registrations: list[BookieRegistration] = []
         self._registrations_at = float("-inf")
+        self.speculative_read_s = config.speculative_read_s
+        self.on_waiting: WaitingSink | None = None
+        """Called each second with a bookie that is waited for and for how long, in seconds."""
         self.closed = False
+
+    @contextlib.asynccontextmanager
+    async def waiting_for(self, bookie_id: str) -> AsyncIterator[None]:
+        """Tell `on_waiting`, each second, for how long the bookie has been waited for."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        timer: asyncio.TimerHandle
+
+        def tell() -> None:
+            nonlocal timer
+            self._waiting(bookie_id, loop.time() - since)
+            timer = loop.call_later(TOLD_AFTER_S, tell)
+
+        timer = loop.call_later(TOLD_AFTER_S, tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def registrations(self, *, fresh: bool = False) -> list[BookieRegistration]:
         """The bookies registered now, or up to a second ago unless `fresh`."""
@@ -68,9 +90,9 @@ class BookiePool:
         return await asyncio.shield(opening)
 
     async def connections(
-        self, bookie_ids: Iterable[str], lane: Lane = Lane.NORMAL
+        self, bookie_ids: Iterable[str], lane: Lane = Lane.NORMAL, *, within_s: float | None = None
     ) -> dict[str, BookieConnection | BookieUnavailable]:
-        """Connections to several bookies, opened side by side; the error where there is none."""
+        """Connections to several bookies, opened side by side; the error where there is none, or none `within_s`."""
         found: dict[str, BookieConnection | BookieUnavailable] = {}
         missing = []
         for bookie in bookie_ids:
@@ -81,12 +103,19 @@ class BookiePool:
                 found[bookie] = opened
         if not missing:
             return found
-        results = await asyncio.gather(*(self.connection(each, lane) for each in missing), return_exceptions=True)
-        for bookie, result in zip(missing, results, strict=True):
-            if isinstance(result, BookieConnection | BookieUnavailable):
-                found[bookie] = result
-            else:
-                raise result
+        tasks = {bookie: asyncio.ensure_future(self.connection(bookie, lane)) for bookie in missing}
+        try:
+            await asyncio.wait(tasks.values(), timeout=within_s)
+        finally:
+            late = {bookie for bookie, task in tasks.items() if task.cancel()}
+        for bookie, task in tasks.items():
+            if bookie in late:
+                found[bookie] = BookieUnavailable(f"bookie {bookie}: no connection within {within_s:g} s")
+                continue
+            try:
+                found[bookie] = task.result()
+            except BookieUnavailable as error:
+                found[bookie] = error
         return found
 
     async def close(self) -> None:
@@ -107,6 +136,10 @@ class BookiePool:
         else:
             self._open[key] = task.result()
 
+    def _waiting(self, bookie_id: str, waited_s: float) -> None:
+        if self.on_waiting is not None:
+            self.on_waiting(bookie_id, waited_s)
+
     def _heard_at(self, bookie_id: str) -> float:
         """When the bookie last answered anything, over any of its open connections."""
         open_now = (self._open.get((bookie_id, lane)) for lane in Lane)
@@ -115,6 +148,8 @@ class BookiePool:
     def _check_refused(self, bookie_id: str) -> None:
         if self.closed:
             raise BookieUnavailable(f"bookie {bookie_id}: this client is closed")
+        if self.quarantine.refuses(bookie_id):
+            raise BookieUnavailable(self.quarantine.why(bookie_id))
         at, reason = self._refused.get(bookie_id, (float("-inf"), ""))
         if asyncio.get_running_loop().time() - at < _CONNECT_AGAIN_S:
             raise BookieUnavailable(reason)
@@ -123,11 +158,17 @@ class BookiePool:
         loop = asyncio.get_running_loop()
         config = self._config
         try:
-            async with asyncio.timeout(config.connect_timeout_s):
+            async with asyncio.timeout(config.connect_timeout_s), self.waiting_for(bookie_id):
                 host, port = await self._address(bookie_id)
                 _, connection = await loop.create_connection(
                     lambda: BookieConnection(
-                        bookie_id, loop, read_timeout_s=config.read_timeout_s, max_frame=config.max_frame
+                        bookie_id,
+                        loop,
+                        read_timeout_s=config.read_timeout_s,
+                        silence_timeout_s=config.silence_timeout_s,
+                        max_frame=config.max_frame,
+                        quarantine=self.quarantine,
+                        on_waiting=self._waiting,
                     ),
                     host,
                     port,
@@ -138,7 +179,10 @@ class BookiePool:
             what = "no connection in time" if isinstance(error, TimeoutError) else str(error)
             reason = f"bookie {bookie_id} cannot be reached: {what}; see whether it runs"
             self._refused[bookie_id] = loop.time(), reason
-            self.quarantine.note_failure(bookie_id, what)
+            if isinstance(error, TimeoutError):
+                self.quarantine.note_silence(bookie_id, what, config.connect_timeout_s)
+            else:
+                self.quarantine.note_failure(bookie_id, what)
             raise BookieUnavailable(reason) from error
         return connection
 

@@ -13,6 +13,7 @@ logger = logging.getLogger(__name__)
 
 _FAILURES_TOLD_S = 1.0  # a bookie's failures are logged once in so long
 _LONGEST_S = 1800.0
+_ASK_AGAIN_S = 15.0  # requests to a silent bookie fail at once for so long
 
 
 @dataclass(slots=True)
@@ -59,6 +60,21 @@ class Quarantine:
             for bookie, record in self._records.items()
             if now - record.at <= record.span_s and (not record.silent or self._still_silent(bookie, record, now))
         }
+
+    def refuses(self, bookie_id: str) -> bool:
+        """Whether the bookie was silent so lately that it is not asked again yet."""
+        record = self._records.get(bookie_id)
+        if record is None or not record.silent:
+            return False
+        now = self._clock()
+        return now - record.at < _ASK_AGAIN_S and self._still_silent(bookie_id, record, now)
+
+    def why(self, bookie_id: str) -> str:
+        """Why it is not asked, for an error message."""
+        ago = self._clock() - self._records[bookie_id].at
+        return (
+            f"bookie {bookie_id}: it did not answer {ago:.0f} s ago and has not been heard since; see whether it runs"
+        )
 
     def silent(self) -> set[str]:
         """Bookies that were silent, have not been heard since and are in their quarantine."""

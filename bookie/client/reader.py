@@ -1,21 +1,24 @@
 """The handle of a ledger that is read: entries by their ids, from whichever replica has them whole (Q1, Q3).
 
 A replica that lacks an entry, holds damaged bytes or cannot be reached is passed over for the next of the write set;
-damaged and missing ones are reported.
+damaged and missing ones are reported. One that is slow to answer is not waited for while another can be asked (Q11).
+When all of a write set fail, the ledger's ensembles are read again from the metadata store, once (Q6).
 """
 
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from bookie.client.bad_replicas import BadReplica, BadReplicaSink
 from bookie.client.config import ClientConfig
+from bookie.client.current_ensembles import CurrentEnsembles, Readable, Reread
 from bookie.client.framing import StoredEntry, open_batch, open_entry
 from bookie.client.pool import BookiePool
 from bookie.client.quorum import write_set
 from bookie.client.replicas import DAMAGED, MISSING
+from bookie.client.speculation import SpeculativeRead
 from bookie.digest import Digest
 from bookie.errors import (
     BookieError,
@@ -33,23 +36,8 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 512 << 10  # asked of one bookie at once
 _CHUNKS_IN_FLIGHT = 6
 _SINGLE_IN_FLIGHT = 256
+_MOST_LOOKS = 2  # at other ensembles than those that a read began with
 _BATCH_ROOM = 64  # what a batch answer's head and an entry's digest take beside the payloads
-
-
-class Readable(Protocol):
-    """What a reader has to know of its ledger, now."""
-
-    @property
-    def metadata(self) -> LedgerMetadata:
-        """Ensembles and quorums."""
-
-    @property
-    def last_entry(self) -> int:
-        """The last entry that can be read."""
-
-    @property
-    def readable_length(self) -> int:
-        """Payload bytes up to that entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +61,17 @@ class LedgerReader:
         config: ClientConfig,
         *,
         report: BadReplicaSink,
+        reread: Reread,
     ) -> None:
         self.ledger_id = ledger_id
+        self._ensembles = CurrentEnsembles(ledger_id, ledger, reread)
         self._ledger, self._digest, self._pool, self._config, self._report = ledger, digest, pool, config, report
         self._turn = 0
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata."""
-        return self._ledger.metadata
+        """The ledger's metadata, its ensembles as last read."""
+        return self._ensembles.metadata
 
     @property
     def last_entry(self) -> int:
@@ -138,29 +128,44 @@ class LedgerReader:
 
         Errors as of `read`.
         """
-        metadata = self.metadata
+        for looks_left in range(_MOST_LOOKS, -1, -1):
+            metadata = self.metadata
+            found, bad, errors = await self._search(metadata, entry, known)
+            if found is not None or not looks_left or not await self._ensembles.look_again(metadata):
+                break
+            known = ()
+        self._report_all(bad)
+        return found or self._give_up(entry, bad, errors)
+
+    async def _search(
+        self, metadata: LedgerMetadata, entry: int, known: Sequence[BadReplica]
+    ) -> tuple[StoredEntry | None, list[BadReplica], list[BookieError]]:
+        """The entry as a bookie of its write set has it, the bad replicas met, and the errors."""
         bookies = metadata.segment_at(entry).bookies
-        bad = list(known)
+        bad, errors = list(known), list[BookieError]()
         passed_over = {replica.bookie_id for replica in known}
-        errors: list[BookieError] = []
         members = [bookies[index] for index in write_set(entry, len(bookies), metadata.write_quorum)]
-        for bookie in self._pool.quarantine.healthy_first(members):
-            if bookie in passed_over:
-                continue
-            try:
-                found = await self._ask(bookie, entry)
-            except (BookieUnavailable, BookieRefused) as error:
-                self._pool.quarantine.note_failure(bookie, str(error))
-                errors.append(error)
-                continue
-            if isinstance(found, StoredEntry):
-                self._report_all(bad)
-                return found
-            bad.append(found)
-        return self._give_up(entry, bad, errors)
+        order = [bookie for bookie in self._pool.quarantine.healthy_first(members) if bookie not in passed_over]
+        asking = SpeculativeRead(
+            order, lambda bookie: self._ask(bookie, entry), self._config.speculative_read_s, self._slow
+        )
+        try:
+            while (answered := await asking.next()) is not None:
+                bookie, answer = answered
+                try:
+                    found = self._judge(bookie, entry, *answer.result())
+                except (BookieUnavailable, BookieRefused) as error:
+                    self._pool.quarantine.note_failure(bookie, str(error))
+                    errors.append(error)
+                    continue
+                if isinstance(found, StoredEntry):
+                    return found, bad, errors
+                bad.append(found)
+        finally:
+            asking.close()
+        return None, bad, errors
 
     def _give_up(self, entry: int, bad: Sequence[BadReplica], errors: Sequence[BookieError]) -> StoredEntry:
-        self._report_all(bad)
         where = f"ledger {self.ledger_id}, entry {entry}"
         if errors:
             raise BookieUnavailable(f"{where}: " + "; ".join(map(str, errors)))
@@ -169,10 +174,18 @@ class LedgerReader:
             raise DigestMismatch(f"{where}: no whole copy of it is left; asked {bookies}")
         raise NoSuchEntry(f"{where}: no bookie of its write set has it")
 
-    async def _ask(self, bookie: str, entry: int) -> StoredEntry | BadReplica:
+    def _ask(self, bookie: str, entry: int) -> asyncio.Future[tuple[int, bytes]]:
+        connection = self._pool.opened(bookie)
+        if connection is not None:
+            return connection.read(self.ledger_id, entry)
+        return asyncio.ensure_future(self._connect_and_ask(bookie, entry))
+
+    async def _connect_and_ask(self, bookie: str, entry: int) -> tuple[int, bytes]:
         connection = await self._pool.connection(bookie)
-        code, stored = await connection.read(self.ledger_id, entry)
-        return self._judge(bookie, entry, code, stored)
+        return await connection.read(self.ledger_id, entry)
+
+    def _slow(self, bookie: str, waited_s: float) -> None:
+        self._pool.quarantine.note_failure(bookie, f"no answer to a read within {waited_s:g} s; asked another")
 
     def _judge(self, bookie: str, entry: int, code: int, stored: bytes) -> StoredEntry | BadReplica:
         if code == Code.OK:
@@ -200,10 +213,10 @@ class LedgerReader:
             start, stop = max(first, segment.first_entry), min(last, end)
             if start <= stop:
                 whole = len(segment.bookies) == self.metadata.write_quorum
-                payloads += await (self._read_chunks if whole else self._read_singly)(segment.bookies, start, stop)
+                payloads += await (self._read_chunks if whole else self._read_singly)(start, stop)
         return payloads
 
-    async def _read_chunks(self, bookies: tuple[str, ...], first: int, last: int) -> list[bytes]:
+    async def _read_chunks(self, first: int, last: int) -> list[bytes]:
         """By batch reads, several under way, turn by turn from every bookie (E = Wq)."""
         count = self._guess_count(_CHUNK_BYTES)
         starts = range(first, last + 1, count)
@@ -211,19 +224,20 @@ class LedgerReader:
 
         async def chunk(start: int) -> list[bytes]:
             async with limit:
-                return await self._read_chunk(bookies, start, min(start + count - 1, last))
+                return await self._read_chunk(start, min(start + count - 1, last))
 
         parts = await _gather([chunk(start) for start in starts])
         return [payload for part in parts for payload in part]
 
-    async def _read_chunk(self, bookies: tuple[str, ...], first: int, last: int) -> list[bytes]:
+    async def _read_chunk(self, first: int, last: int) -> list[bytes]:
         """One range from one bookie by as many batch reads as it takes; what it cannot give, from the others."""
         payloads: list[bytes] = []
         self._turn += 1
         while first <= last:
+            bookies = self.metadata.segment_at(first).bookies
             at = self._turn % len(bookies)
             bookie = self._pool.quarantine.healthy_first(bookies[at:] + bookies[:at])[0]
-            part, bad = await self._read_batch(bookie, first, last)
+            part, bad = await self._read_batch(bookie, first, last, self._patience(bookie, bookies))
             if not part:
                 part = [(await self.read_entry(first, bad)).payload]
                 self._turn += 1
@@ -231,12 +245,25 @@ class LedgerReader:
             first += len(part)
         return payloads
 
-    async def _read_batch(self, bookie: str, first: int, last: int) -> tuple[list[bytes], list[BadReplica]]:
+    def _patience(self, bookie: str, members: Sequence[str]) -> float | None:
+        """How long to wait for a bookie's answer, in seconds: as long as it may take where no other is better."""
+        failed = self._pool.quarantine.failed()
+        return (
+            self._config.speculative_read_s if any(each not in failed for each in members if each != bookie) else None
+        )
+
+    async def _read_batch(
+        self, bookie: str, first: int, last: int, patience_s: float | None
+    ) -> tuple[list[bytes], list[BadReplica]]:
         """Payloads from `first` on, as many as one answer of `bookie` has whole; without any, why it has none."""
         count = last - first + 1
         try:
-            connection = await self._pool.connection(bookie)
-            code, body = await connection.read_batch(self.ledger_id, first, count, self._config.max_frame)
+            async with asyncio.timeout(patience_s):
+                connection = self._pool.opened(bookie) or await self._pool.connection(bookie)
+                code, body = await connection.read_batch(self.ledger_id, first, count, self._config.max_frame)
+        except TimeoutError:
+            self._slow(bookie, patience_s or 0.0)
+            return [], []
         except BookieUnavailable as error:
             self._pool.quarantine.note_failure(bookie, str(error))
             return [], []
@@ -250,22 +277,24 @@ class LedgerReader:
         )
         return [], []
 
-    async def _read_singly(self, bookies: tuple[str, ...], first: int, last: int) -> list[bytes]:
+    async def _read_singly(self, first: int, last: int) -> list[bytes]:
         """Entry by entry, each from the first bookie of its write set, many under way (E > Wq)."""
         payloads: list[bytes] = []
         for start in range(first, last + 1, _SINGLE_IN_FLIGHT):
             stop = min(start + _SINGLE_IN_FLIGHT - 1, last)
-            payloads += await self._read_some(bookies, start, stop)
+            payloads += await self._read_some(start, stop)
         return payloads
 
-    async def _read_some(self, bookies: tuple[str, ...], first: int, last: int) -> list[bytes]:
-        quorum = self.metadata.write_quorum
+    async def _read_some(self, first: int, last: int) -> list[bytes]:
+        metadata = self.metadata
+        bookies = metadata.segment_at(first).bookies
         choices = []  # for each residue of the entry id
         for residue in range(len(bookies)):
-            members = [bookies[index] for index in write_set(residue, len(bookies), quorum)]
+            members = [bookies[index] for index in write_set(residue, len(bookies), metadata.write_quorum)]
             choices.append(self._pool.quarantine.healthy_first(members)[0])
+        patience_s = min(self._patience(choice, bookies) or self._config.read_timeout_s for choice in choices)
         asked = [(entry, choices[entry % len(bookies)]) for entry in range(first, last + 1)]
-        connections = await self._pool.connections({bookie for _, bookie in asked})
+        connections = await self._pool.connections({bookie for _, bookie in asked}, within_s=patience_s)
         futures: list[asyncio.Future[tuple[int, bytes]] | None] = []
         for entry, bookie in asked:
             connection = connections[bookie]
@@ -273,14 +302,16 @@ class LedgerReader:
                 futures.append(None)
             else:
                 futures.append(connection.read(self.ledger_id, entry))
-        await asyncio.gather(*(future for future in futures if future is not None), return_exceptions=True)
+        waiting = [future for future in futures if future is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=patience_s)
         return [
             await self._settle(entry, bookie, future) for (entry, bookie), future in zip(asked, futures, strict=True)
         ]
 
     async def _settle(self, entry: int, bookie: str, future: asyncio.Future[tuple[int, bytes]] | None) -> bytes:
         """The payload out of a bookie's answer, or from the other replicas."""
-        if future is None or future.exception() is not None:
+        if future is None or future.cancel() or future.exception() is not None:
             self._pool.quarantine.note_failure(bookie, "no answer to a read")
             return (await self.read_entry(entry)).payload
         code, stored = future.result()

@@ -82,9 +82,23 @@ class Reported:
     length: int = 0
 
 
-def read_ahead(first: int, reports: Sequence[Reported], limit: int) -> int:
-    """The last entry to ask for at once from `first` on: one behind those that bookies reported, `limit` at most."""
+READ_AHEAD_BYTES = 32 << 20
+"""Payload bytes that are read ahead at once, give or take one entry."""
+
+
+def read_ahead(
+    first: int, length_before: int, reports: Sequence[Reported], limit: int, max_entry: int, most_bytes: int
+) -> int:
+    """The last entry to ask for at once from `first` on: one behind those that bookies reported, `limit` at most.
+
+    No more are asked for than surely fit `most_bytes`. What the entries up to a reported one take together is told by
+    its length and `length_before`, the ledger's length before `first` (0 where it is not known); otherwise each may
+    have `max_entry` bytes.
+    """
     highest = max((report.entry for report in reports), default=NO_ENTRY)
+    length = max((report.length for report in reports if report.entry == highest), default=0)
+    if length - length_before > most_bytes:
+        limit = min(limit, max(1, most_bytes // max_entry))
     return max(first, min(highest + 1, first + limit - 1))
 
 

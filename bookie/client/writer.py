@@ -8,6 +8,7 @@ from functools import partial
 
 from bookie.client.bad_replicas import BadReplicaSink
 from bookie.client.config import ClientConfig
+from bookie.client.current_ensembles import Reread
 from bookie.client.framing import AddFramer
 from bookie.client.held_metadata import HeldMetadata, check_still_ours
 from bookie.client.placement import with_ensemble
@@ -39,12 +40,14 @@ class LedgerWriter:
         *,
         chance: random.Random,
         report: BadReplicaSink,
+        reread: Reread,
     ) -> None:
         metadata = held.metadata
         self.ledger_id = held.ledger_id
         self.length = 0
         """Payload bytes of all entries appended so far."""
-        self._held, self._digest, self._pool, self._config, self._report = held, digest, pool, config, report
+        self._held, self._digest, self._pool, self._config = held, digest, pool, config
+        self._report, self._reread = report, reread
         self._framer = AddFramer(self.ledger_id, digest, master_key(password))
         self._largest = config.max_frame - self._framer.frame_size(0)
         self._quorum = WriteQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
@@ -141,7 +144,9 @@ class LedgerWriter:
 
     def reader(self) -> LedgerReader:
         """A reader of this ledger over the same connections: its last entry follows the last-add-confirmed."""
-        return LedgerReader(self.ledger_id, self, self._digest, self._pool, self._config, report=self._report)
+        return LedgerReader(
+            self.ledger_id, self, self._digest, self._pool, self._config, report=self._report, reread=self._reread
+        )
 
     @property
     def last_entry(self) -> int:

@@ -152,7 +152,7 @@ def test_with_the_store_stalled_no_entry_is_acknowledged_that_recovery_would_not
             pending = [writer.append(payloads(1, 1))]
             members[1].kill()
             pending += [writer.append(payloads(1, number)) for number in range(2, 5)]
-            while len(one._pool.failed()) < 2:
+            while len(one._pool.quarantine.failed()) < 2:
                 await asyncio.sleep(0.01)
             assert not any(future.done() for future in pending[1:])
             members[0].launch()

@@ -121,7 +121,7 @@ def test_a_bookie_that_does_not_answer_is_passed_over_and_asked_last_from_then_o
             try:
                 for _ in range(3):  # every bookie has its turn
                     assert await reader.read(0, COUNT - 1) == payloads(COUNT)
-                assert bookkeeper._pool.healthy_first([bookies[1].bookie_id, "other"])[0] == "other"
+                assert bookkeeper._pool.quarantine.healthy_first([bookies[1].bookie_id, "other"])[0] == "other"
             finally:
                 bookies.thaw(1)
 

@@ -94,10 +94,18 @@ def test_reading_starts_at_the_last_ensemble_if_that_is_later():
 
 
 def test_reading_ahead_goes_one_entry_behind_those_that_bookies_reported():
-    assert read_ahead(5, [], 100) == 5
-    assert read_ahead(5, [Reported(3), Reported(20)], 100) == 21
-    assert read_ahead(5, [Reported(300)], 100) == 104
-    assert read_ahead(25, [Reported(20)], 100) == 25
+    assert read_ahead(5, 0, [], 100, 10, 1000) == 5
+    assert read_ahead(5, 0, [Reported(3), Reported(20)], 100, 10, 1000) == 21
+    assert read_ahead(5, 0, [Reported(300)], 100, 10, 1000) == 104
+    assert read_ahead(25, 0, [Reported(20)], 100, 10, 1000) == 25
+
+
+def test_no_more_bytes_are_read_ahead_than_are_allowed():
+    reports = [Reported(3, length=400), Reported(300, length=9000)]
+    assert read_ahead(5, 0, reports, 100, 250, 1000) == 8
+    assert read_ahead(5, 8000, reports, 100, 250, 1000) == 104  # the rest of the ledger is small
+    assert read_ahead(5, 7999, reports, 100, 250, 1000) == 8
+    assert read_ahead(5, 0, reports, 100, 5000, 1000) == 5  # one at least
 
 
 def test_the_length_is_that_of_the_entry_that_ends_the_ledger():

@@ -63,6 +63,12 @@ def test_an_assignment_wins_and_unknown_keys_are_told(broker_conf):
     assert (found.unknown, found.without_effect) == (("noSuch",), ("bookkeeper_x", "brokerServicePort"))
 
 
+def test_a_speculative_read_time_of_zero_means_never():
+    key = "bookkeeperClientSpeculativeReadTimeoutInMillis"
+    assert read_owner_settings(None, [f"{key}=0"]).client.speculative_read_s == float("inf")
+    assert read_owner_settings(None, [f"{key}=250"]).client.speculative_read_s == 0.25
+
+
 def test_the_newer_of_two_names_of_a_setting_counts():
     found = read_owner_settings(None, ["metadataStoreSessionTimeoutMillis=1000", "zooKeeperSessionTimeoutMillis=2000"])
     assert found.session_timeout == 1
