@@ -8,6 +8,7 @@ from metastore.paths import LEDGERS, underreplication_lock_path
 from metastore.store import MetadataReader
 from metastore.underreplication import (
     UnderreplicatedLedger,
+    decode_auditor_leader,
     decode_auditor_vote,
     decode_lock,
     decode_underreplicated_ledger,
@@ -22,8 +23,9 @@ _LEVELS = 4  # of the marks' tree above the marks themselves
 class RecoveryState:
     """Whether under-replicated ledgers are replicated anew, and who decides which those are.
 
-    `auditor` is None where none is elected; `lost_bookie_delay_s`, how long an auditor waits for a bookie that is gone,
-    where nobody has set it.
+    `auditor` is None where none is elected; where BookKeeper's and Pulsar's metadata drivers have each elected one, it
+    names both. `lost_bookie_delay_s`, how long an auditor waits for a bookie that is gone, is None where nobody has set
+    it.
     """
 
     enabled: bool
@@ -50,17 +52,27 @@ def lost_bookie_delay_path(root: str = LEDGERS) -> str:
     return f"{root}/underreplication/lostBookieRecoveryDelay"
 
 
+def auditor_leader_path(root: str = LEDGERS) -> str:
+    """The ephemeral of the auditor that Pulsar's metadata driver elected; BookKeeper's own counts votes elsewhere."""
+    return f"{root}/underreplication/leader"
+
+
 async def read_recovery_state(reader: MetadataReader, root: str = LEDGERS) -> RecoveryState:
     """The state of auto-recovery; RecordError."""
     election = f"{root}/underreplication/auditorelection"
-    disabled, delay = await reader.get_many([disable_path(root), lost_bookie_delay_path(root)])
+    disabled, delay, leader = await reader.get_many(
+        [disable_path(root), lost_bookie_delay_path(root), auditor_leader_path(root)]
+    )
     (votes,) = await reader.children_many([election])
     numbered = sorted((int(found[1]), vote) for vote in votes or () if (found := _VOTE.fullmatch(vote)))
-    auditor = None
+    auditors = []
     if numbered:
         path = f"{election}/{numbered[0][1]}"
         (vote,) = await reader.get_many([path])
-        auditor = decode_auditor_vote(vote.data, path) if vote is not None else None
+        auditors += [decode_auditor_vote(vote.data, path)] if vote is not None else []
+    if leader is not None:
+        auditors.append(decode_auditor_leader(leader.data, auditor_leader_path(root)))
+    auditor = ", ".join(dict.fromkeys(auditors)) or None
     return RecoveryState(disabled is None, auditor, None if delay is None else _seconds(delay.data, root))
 
 

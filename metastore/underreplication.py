@@ -1,11 +1,12 @@
 """Marks and locks of auto-recovery, which are protobuf text (formats.md); their paths are in `metastore.paths`."""
 
+import json
 from dataclasses import dataclass
 
 from google.protobuf import text_format
 
 from metastore.pb.LedgerMetadata_pb2 import AuditorVoteFormat, LockDataFormat, UnderreplicatedLedgerFormat
-from metastore.protobuf import parse_text
+from metastore.protobuf import parse_text, record_error
 
 NOT_KEPT = -1
 """`ctime` of a mark that does not say since when."""
@@ -50,3 +51,14 @@ def decode_auditor_vote(data: bytes, path: str = "") -> str:
 def encode_auditor_vote(bookie_id: str) -> bytes:
     """The bytes of a vote for `bookie_id`."""
     return text_format.MessageToString(AuditorVoteFormat(bookieId=bookie_id)).encode()
+
+
+def decode_auditor_leader(data: bytes, path: str = "") -> str:
+    """The bookie that Pulsar's metadata driver elected as auditor: a JSON string. RecordError."""
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise record_error("auditor's election", path, str(error)) from None
+    if not isinstance(found, str):
+        raise record_error("auditor's election", path, f"{data[:40]!r} is not a bookie's id")
+    return found

@@ -48,6 +48,39 @@ def test_the_first_vote_counts_and_the_switch_is_a_node():
     assert (state.enabled, state.auditor) == (False, "127.0.0.1:33481")
 
 
+PULSARS_LEADER = "/ledgers/underreplication/leader"
+
+
+def test_an_auditor_that_pulsar_s_metadata_driver_elected_is_read():
+    """The node as Pulsar 4.2's bookies left it."""
+
+    async def ask():
+        async with MemoryStore() as store:
+            await store.create(PULSARS_LEADER, b'"127.0.0.1:23192"', parents=True)
+            return await read_recovery_state(store)
+
+    assert run(ask()).auditor == "127.0.0.1:23192"
+
+
+def test_auditors_of_both_drivers_are_named():
+    async def ask(store):
+        await store.create(PULSARS_LEADER, b'"127.0.0.1:23192"')
+        return await read_recovery_state(store)
+
+    assert on_golden_tree(ask).auditor == "127.0.0.1:33481, 127.0.0.1:23192"
+
+
+@pytest.mark.parametrize("data", [b"", b"no json", b"[1]", b"\xff"])
+def test_an_election_that_does_not_parse_is_named(data):
+    async def ask():
+        async with MemoryStore() as store:
+            await store.create(PULSARS_LEADER, data, parents=True)
+            return await read_recovery_state(store)
+
+    with pytest.raises(RecordError, match=PULSARS_LEADER):
+        run(ask())
+
+
 def test_a_cluster_without_auto_recovery_has_no_marks_and_no_auditor():
     async def ask():
         async with MemoryStore() as store:
