@@ -18,18 +18,27 @@ from cli.looking import Looking
 from cli.names import topic_argument
 from cli.output import Record, Table, Value, columns, fields, pairs
 from cli.parameters import Properties, PropertyType
-from cli.topic_targets import Targets, find_targets, records_of, saved_states, states_kept_and_lost
+from cli.topic_targets import (
+    Targets,
+    find_targets,
+    records_of,
+    saved_states,
+    states_kept_and_lost,
+    with_pending_acks,
+)
 from cli.writing import WriteOptions, keeping, opened_topic, write_options
 from metastore.codec import decode_managed_ledger_info
-from metastore.errors import BadVersion
+from metastore.errors import BadVersion, RecordError
 from metastore.paths import TopicName
 from metastore.policies import namespace_retention
 from metastore.records import LedgerInfo, ManagedLedgerInfo
 from metastore.url import open_store
+from mledger.attached_ledgers import Attachments, find_attached
 from mledger.config import ManagedLedgerConfig
 from mledger.cursor_plans import plan_properties
 from mledger.events import Event, RemovingLedger
 from mledger.inspect import Inspector, OpeningView
+from mledger.references import Naming
 from mledger.topic_plans import (
     lost_ledgers,
     plan_topic_terminate,
@@ -131,33 +140,41 @@ def terminate(session: Session, topic: str, options: WriteOptions, change: Chang
 @session_options
 @click.pass_obj
 def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
-    """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8)."""
+    """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).
+
+    With it go the ledgers of its compaction and of delayed delivery, and the topics that hold the acknowledgements of
+    transactions on its subscriptions. Its schema stays.
+    """
     subject = Subject(session, "topics delete", TopicName.parse(topic), options, change)
     found: list[Targets] = []
 
     async def plan(cluster: Looking) -> Change:
-        targets = await find_targets(cluster, subject.topic)
+        targets = await with_pending_acks(cluster, await find_targets(cluster, subject.topic))
         found.append(targets)
         before = await records_of(cluster, targets)
         inspector = subject.inspector(cluster)
         rows: list[tuple[Value, ...]] = []
+        beside: list[tuple[Value, ...]] = []
         lost: list[str] = []
         cursors: list[SavedCursor] = []
         for each in targets.topics:
             ledgers, unknown = await _ledgers_to_lose(cluster, each, options.config.password, before)
             saved, unsaved = await states_kept_and_lost(inspector, each, before)
-            rows += _ledger_rows(each, ledgers)
+            attached = await _attached_to(cluster, each, before)
+            rows += [(*row, Naming.DATA.value) for row in _ledger_rows(each, ledgers)]
+            beside += [(str(each), a.ledger_id, a.entries, a.size, None, a.naming.value) for a in attached.ledgers]
             cursors += saved
-            lost += [*lost_ledgers(str(each), ledgers), *unknown, *unsaved]
+            lost += [*lost_ledgers(str(each), ledgers), *unknown, *attached.unknown, *unsaved]
+            lost += [f"ledger {a.ledger_id} of {each}, {a.naming.value}" for a in attached.ledgers]
         folders = {each.managed_ledger_path for each in targets.topics}
         facts = fields(
             topics=len(targets.topics),
             cursors=sum(record.path.rpartition("/")[0] in folders for record in before),
-            ledgers_deleted=len(rows),
+            ledgers_deleted=len(rows) + len(beside),
             entries_deleted=_total(rows, 2),
             bytes_deleted=_total(rows, 3),
         )
-        shown = Record(facts, (Table("ledgers", LEDGER_COLUMNS, tuple(rows)),))
+        shown = Record(facts, (Table("ledgers", (*LEDGER_COLUMNS, *columns("named_as")), (*rows, *beside)),))
         return _change(subject, targets, shown, before, cursors, lost)
 
     async def act(_: Change) -> Facts:
@@ -354,6 +371,16 @@ async def _ledgers_to_lose(
                 unknown.append(f"ledger {ledger.ledger_id} of {topic}, how many entries is not known: {error}")
         ledgers.append(ledger)
     return ledgers, unknown
+
+
+async def _attached_to(cluster: Looking, topic: TopicName, records: Sequence[ChangedRecord]) -> Attachments:
+    """The ledgers that go with the topic beside those of its list."""
+    folder = f"{topic.managed_ledger_path}/"
+    paths = [record.path for record in records if record.path.startswith(folder)]
+    try:
+        return await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, paths)
+    except RecordError as error:
+        return Attachments(unknown=(f"which ledgers of compaction and delayed delivery are the topic's: {error}",))
 
 
 async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:

@@ -1,7 +1,7 @@
 """Which topics a changing command is about, and what of them may change: a topic, or all partitions of one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bookie.errors import BookieError
 from cli.changing import read_before
@@ -10,6 +10,7 @@ from metastore.errors import MledgerError, RecordError
 from metastore.partitioned import PartitionedTopic
 from metastore.paths import TopicName
 from metastore.records import NO_CURSOR_LEDGER
+from mledger.attached_ledgers import pending_ack_topics
 from mledger.cursor_set import cursor_name
 from mledger.inspect import CursorInspection, Inspector
 from mledger.partitions import no_such_topic, present_partitions, read_partitioned
@@ -41,6 +42,12 @@ async def find_targets(cluster: Looking, named: TopicName) -> Targets:
     if await cluster.metadata.exists(named.managed_ledger_path) is None:
         raise await no_such_topic(cluster.metadata, named)
     return Targets(named, None, (named,))
+
+
+async def with_pending_acks(cluster: Looking, targets: Targets) -> Targets:
+    """The targets, and before them the topics of transactions' acknowledgements on them, deleted with them."""
+    found = [each for topic in targets.topics for each in await pending_ack_topics(cluster.metadata, topic)]
+    return replace(targets, topics=tuple(dict.fromkeys((*found, *targets.topics))))
 
 
 async def records_of(cluster: Looking, targets: Targets) -> tuple[ChangedRecord, ...]:

@@ -17,6 +17,7 @@ from metastore.paths import TopicName, managed_ledger_path
 from metastore.records import ManagedLedgerInfo
 from metastore.store import MetadataReader
 from metastore.url import open_store
+from mledger.attached_ledgers import pending_ack_topics
 from mledger.collecting import collect_again, lasting_objects
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import OwnerCounters
@@ -233,17 +234,24 @@ class Cluster:
         return self._services.upkeep.run_due()
 
     async def delete_topic(self, name: str, *, take_over: bool = True, on_step: StepHook = ignore_steps) -> None:
-        """Delete the topic with its cursors and ledgers (M8); TopicNotFound, OwnedElsewhere without `take_over`."""
+        """Delete the topic with its cursors and ledgers (M8); TopicNotFound, OwnedElsewhere without `take_over`.
+
+        With it go the ledgers of its compaction and delayed delivery, and before it the topics with the
+        acknowledgements of transactions on its subscriptions.
+        """
         topic = TopicName.parse(name)
         managed_ledger = self._open.pop(topic.managed_ledger_name, None)
         if managed_ledger is not None:
             await managed_ledger.abandon()
         if not await self._store.exists(topic.managed_ledger_path):
             raise await no_such_topic(self._store, topic)
-        await check_owner(
-            self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
-        )
-        await delete_managed_ledger(self._store, self._bookkeeper, topic.managed_ledger_name, on_step)
+        doomed = [*await pending_ack_topics(self._store, topic), topic]
+        for each in doomed:
+            await check_owner(
+                self._store, each.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
+            )
+        for each in doomed:
+            await delete_managed_ledger(self._store, self._bookkeeper, each.managed_ledger_name, on_step)
 
     async def topics(self, prefix: str = "") -> list[str]:
         """Names of all topics, sorted; with `prefix` those of a tenant or tenant/namespace."""

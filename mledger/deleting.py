@@ -7,6 +7,7 @@ from metastore.codec import decode_managed_cursor_info
 from metastore.errors import BadVersion, NodeExists, NodeNotFound
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Delete, MetadataStore, Operation
+from mledger.attached_ledgers import find_attached
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledger_records import deletion_record, ensure_folders, give_up_kept
 from mledger.replaying import StepHook, ignore_steps, replay
@@ -20,6 +21,7 @@ async def delete_managed_ledger(
 ) -> None:
     """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
 
+    The ledgers that its cursors name beside their own go too: the compacted topic's, and delayed delivery's index.
     Cursors go first, some at a time; then, in one multi, the record goes and each ledger is recorded for deletion; then
     the ledgers are deleted. Cut off in between, the next call, or any topic's opening, finishes it. Raises
     TopicNotFound, RecordError (a cursor whose ledger cannot be told), ManagedLedgerFenced (an owner changed it).
@@ -28,6 +30,7 @@ async def delete_managed_ledger(
     record = await TopicRecord.read(store, name)
     paths = [f"{record.path}/{child}" for child in await store.children(record.path)]
     nodes = await store.get_many(paths)
+    attached = (await find_attached(store, bookkeeper, name, paths)).by_cursor()
     operations: list[list[Operation]] = []
     for path, node in zip(paths, nodes, strict=True):
         if node is None:
@@ -36,6 +39,7 @@ async def delete_managed_ledger(
         group: list[Operation] = [Delete(path, node.version)]
         if cursor_ledger != NO_CURSOR_LEDGER:
             group.append(deletion_record(cursor_ledger, name))
+        group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
         operations.append(group)
     await give_up_kept(store, name)
     try:

@@ -26,6 +26,7 @@ from mledger.ledger_records import LedgerRecord
 MANAGED_LEDGER = "managed-ledger"
 SCHEMA = "schema"
 COMPACTED = "compacted-ledger"
+DELAYED_INDEX = "delayed-index-bucket"
 SCHEMAS = "/schemas"
 COMPACTED_LEDGER = "CompactedTopicLedger"
 DELAYED_BUCKET = "#pulsar.internal.delayed.bucket"

@@ -242,6 +242,20 @@ def test_delete_leaves_nothing_of_the_topic(url, topic, undo_file, crash) -> Non
     nothing_orphaned(url, topic)
 
 
+def test_the_topics_of_a_topic_s_transactions_are_planned_and_deleted_with_it(url, topic, undo_file) -> None:
+    run(_fill(url, topic, 22))
+    acks = f"{topic}-ahead__transaction_pending_ack"
+    ok("topics", "create", acks, *SINGLE, url=url)
+    planned = plan(url, "delete", topic)
+    assert planned["topics"] == 2
+    assert {(each["topic"], each["named_as"]) for each in planned["ledgers"]} == {
+        (topic, "data ledger"),
+        (acks, "data ledger"),
+    }
+    assert change(url, undo_file, "delete", topic)["topics_deleted"] == 2
+    assert mledger("topics", "describe", acks, url=url).code == 3
+
+
 def test_undoing_a_deletion_is_refused_and_names_what_is_lost(url, topic, undo_file) -> None:
     run(_fill(url, topic, 22))
     change(url, undo_file, "delete", topic)
