@@ -1,6 +1,8 @@
 """`mledger cursors`: subscriptions as durable cursors, and what a restart does to them."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import click
 
@@ -8,18 +10,22 @@ from cli.context import Session, session_options
 from cli.cursor_changes import clear, delete, reset, set_properties, skip
 from cli.looking import looking
 from cli.names import cursor_argument, optional_cursor_argument, topic_argument
-from cli.output import Output, Record, Table, Value, columns, fields, pairs, shorten, texts
+from cli.output import Column, Output, Record, Table, Value, columns, fields, pairs, shorten, texts
 from cli.parameters import Properties, PropertyType, StartType
+from cli.topic_targets import find_targets
 from cli.writing import WriteOptions, keeping, opened_topic, write_options
 from metastore.paths import TopicName
 from metastore.position import Position
-from mledger.cursor_recovery import Start
+from mledger.cursor_recovery import CursorRecoveryPlan, Start
+from mledger.entry_bits import bits_of_words
+from mledger.errors import CursorNotFound
 from mledger.events import Event
 from mledger.inspect import CursorInspection, Inspector
 
 CHANGING = (skip, reset, clear, set_properties, delete)
 HOLES_SHOWN = 5
 LIST_COLUMNS = columns("cursor", "found_in", "rules", "position", "holes", "backlog", "warnings")
+PARTITION_COLUMNS = columns("partition", *(column.key for column in LIST_COLUMNS))
 
 
 @click.group()
@@ -70,9 +76,12 @@ def create(
 @session_options
 @click.pass_obj
 def list_command(session: Session, topic: str) -> None:
-    """List TOPIC's cursors with the state each would be recovered to; nothing is changed."""
-    found = session.run(_inspect(session.url, str(TopicName.parse(topic)), None))
-    session.output.table(_table(found))
+    """List TOPIC's cursors with the state each would be recovered to; nothing is changed.
+
+    Of a partitioned topic it lists those of every partition.
+    """
+    found = session.run(_inspect(session.url, TopicName.parse(topic), None))
+    session.output.table(_table(found, session.output))
     raise_first_error(found)
 
 
@@ -82,10 +91,17 @@ def list_command(session: Session, topic: str) -> None:
 @session_options
 @click.pass_obj
 def describe(session: Session, topic: str, cursor: str) -> None:
-    """Show CURSOR's record and the state it would be recovered to; nothing is changed."""
-    (found,) = session.run(_inspect(session.url, str(TopicName.parse(topic)), cursor))
-    raise_first_error([found])
-    session.output.record(_describe(topic, found, session.output))
+    """Show CURSOR's record and the state it would be recovered to; nothing is changed.
+
+    Of a partitioned topic it shows the subscription as a whole, and its cursor on every partition.
+    """
+    name = TopicName.parse(topic)
+    found = session.run(_inspect(session.url, name, cursor))
+    raise_first_error(found)
+    if found[0].topic == name:
+        session.output.record(_describe(topic, found[0].cursor, session.output))
+    else:
+        session.output.record(_describe_whole(topic, cursor, found, session.output))
 
 
 @cursors.command(epilog="Example: mledger cursors recover orders")
@@ -103,31 +119,39 @@ def recover(session: Session, topic: str, cursor: str | None, apply: bool, optio
     """
     name = str(TopicName.parse(topic))
     output = session.output
-    plan = session.run(_inspect(session.url, name, cursor))
+    plan = session.run(_inspect(session.url, TopicName.parse(topic), cursor))
     if not apply:
-        output.table(_table(plan))
+        output.table(_table(plan, output))
         raise_first_error(plan)
         output.line("\nnothing was changed; --apply opens the topic as its owner and does this")
         return
     output.line("plan")
     if not output.json:
-        output.table(_table(plan))
+        output.table(_table(plan, output))
         output.line("\nopening")
     timeline = Timeline(output)
     done = session.run(_apply(session.url, name, cursor, options, timeline))
     if output.json:
-        tables = (_table(plan, "plan"), Table("events", columns("at_ms", "event", "text"), timeline.rows), done)
+        tables = (_table(plan, output, "plan"), Table("events", columns("at_ms", "event", "text"), timeline.rows), done)
         output.record(Record(fields(topic=name), tables))
     else:
         output.line("\ndone")
         output.table(done)
 
 
-def raise_first_error(found: list[CursorInspection]) -> None:
+@dataclass(frozen=True, slots=True)
+class FoundCursor:
+    """A cursor, and the topic that it is on: the one that was asked for, or a partition of it."""
+
+    topic: TopicName
+    cursor: CursorInspection
+
+
+def raise_first_error(found: Sequence[FoundCursor]) -> None:
     """Raise what kept the first cursor from being told; the others were shown."""
     for each in found:
-        if each.error is not None:
-            raise each.error
+        if each.cursor.error is not None:
+            raise each.cursor.error
 
 
 class Timeline:
@@ -150,8 +174,23 @@ class Timeline:
         return tuple(self._rows)
 
 
-def _table(found: list[CursorInspection], key: str = "cursors") -> Table:
-    return Table(key, LIST_COLUMNS, tuple(_row(each) for each in found))
+def _table(found: Sequence[FoundCursor], output: Output, key: str = "cursors") -> Table:
+    """A row a cursor; for people, columns that say something."""
+    partitioned = any(each.topic.partition_index is not None for each in found)
+    shown = PARTITION_COLUMNS if output.json or partitioned else LIST_COLUMNS
+    rows = [_row(each.cursor) for each in found]
+    if shown is PARTITION_COLUMNS:
+        rows = [(each.topic.partition_index, *row) for each, row in zip(found, rows, strict=True)]
+    batches = [_batch_count(each.cursor) for each in found]
+    if output.json or any(batches):
+        shown = (*shown, *columns("partial_batches"))
+        rows = [(*row, count) for row, count in zip(rows, batches, strict=True)]
+    return Table(key, shown, tuple(rows))
+
+
+def _batch_count(found: CursorInspection) -> int | None:
+    """How many batches are acknowledged in part."""
+    return None if found.plan is None else len(found.plan.acks.batch_deletions())
 
 
 def _row(found: CursorInspection) -> tuple[Value, ...]:
@@ -167,6 +206,20 @@ def _row(found: CursorInspection) -> tuple[Value, ...]:
         plan.backlog,
         plan.warnings,
     )
+
+
+def _describe_whole(topic: str, cursor: str, found: Sequence[FoundCursor], output: Output) -> Record:
+    """A subscription of a partitioned topic: its sums, and its cursor on every partition that has one."""
+    plans = [each.cursor.plan for each in found if each.cursor.plan is not None]
+    facts = fields(
+        topic=topic,
+        cursor=cursor,
+        partitions=len(found),
+        backlog=sum(plan.backlog for plan in plans),
+        holes=sum(plan.acks.range_count for plan in plans),
+        partial_batches=sum(len(plan.acks.batch_deletions()) for plan in plans),
+    )
+    return Record(facts, (_table(found, output, "partition_cursors"),))
 
 
 def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
@@ -194,17 +247,41 @@ def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
                 cursor_properties=pairs(plan.cursor_properties),
                 warnings=plan.warnings,
             ),
+            *_partial_batches(plan, output),
         )
     )
+
+
+def _partial_batches(plan: CursorRecoveryPlan, output: Output) -> tuple[tuple[Column, Value], ...]:
+    """Batches acknowledged in part, with the indexes not acknowledged yet; for people only where there are any."""
+    batches = [(str(each.position), tuple(map(int, bits_of_words(each.words)))) for each in plan.acks.batch_deletions()]
+    if output.json:
+        left: Value = tuple({"position": position, "unacknowledged": indexes} for position, indexes in batches)
+        return fields(partial_batches=left)
+    said = [f"{position} lacks {', '.join(map(str, indexes))}" for position, indexes in batches]
+    return fields(partial_batches=shorten(said, HOLES_SHOWN)) if said else ()
 
 
 def _text(position: Position | None) -> str | None:
     return None if position is None else str(position)
 
 
-async def _inspect(url: str, topic: str, cursor: str | None) -> list[CursorInspection]:
+async def _inspect(url: str, topic: TopicName, cursor: str | None) -> list[FoundCursor]:
+    """The cursors, or one, of the topic, or of every partition of it; CursorNotFound if no partition has that one."""
+    found: list[FoundCursor] = []
+    missing: CursorNotFound | None = None
     async with looking(url) as cluster:
-        return await Inspector(cluster.metadata, cluster.bookies).cursors(topic, cursor)
+        plain = await cluster.metadata.exists(topic.managed_ledger_path) is not None
+        topics = (topic,) if plain else (await find_targets(cluster, topic)).topics
+        inspector = Inspector(cluster.metadata, cluster.bookies)
+        for each in topics:
+            try:
+                found += [FoundCursor(each, one) for one in await inspector.cursors(str(each), cursor)]
+            except CursorNotFound as error:
+                missing = error
+    if not found and missing is not None:
+        raise missing
+    return found
 
 
 async def _create(

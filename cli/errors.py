@@ -27,6 +27,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 metastore.NodeNotFound,
                 bookie.NoSuchLedger,
                 bookie.NoSuchEntry,
+                mledger.NamespaceNotFound,
                 mledger.TopicNotFound,
                 mledger.CursorNotFound,
                 snapshot.ChrootNotFound,

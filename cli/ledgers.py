@@ -134,7 +134,7 @@ async def _describe(url: str, ledger_id: int, password: bytes) -> Record:
         write_quorum=metadata.write_quorum,
         ack_quorum=metadata.ack_quorum,
         digest_type=metadata.digest_type.name if metadata.digest_type else None,
-        created_ms=metadata.ctime,
+        created_ms=metadata.ctime if metadata.ctime > 0 else None,
         format_version=metadata.format_version,
         custom_metadata=custom,
         warnings=tuple(peek.warnings),

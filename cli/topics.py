@@ -20,6 +20,7 @@ from metastore.errors import MetadataAccessDenied
 from metastore.paths import TopicName
 from metastore.url import open_store
 from mledger.inspect import Inspector
+from mledger.namespaces import check_namespace
 from mledger.partitions import (
     PartitionsPlan,
     check_not_partitioned,
@@ -143,6 +144,8 @@ async def _create_partitioned(
 async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:
     async with looking(url) as cluster:
         found = await Inspector(cluster.metadata, cluster.bookies).topics(namespace)
+        if not found:
+            await check_namespace(cluster.metadata, namespace)
         partitioned: set[TopicName] = set()
         with suppress(MetadataAccessDenied):  # who may see topics need not see Pulsar's own nodes
             partitioned = {topic for topic, _ in await list_partitioned(cluster.metadata, namespace)}
@@ -155,6 +158,8 @@ async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:
 async def _list_partitioned(url: str, namespace: str) -> Table:
     async with looking(url) as cluster:
         found = await list_partitioned(cluster.metadata, namespace)
+        if not found:
+            await check_namespace(cluster.metadata, namespace)
         present = [len(await present_partitions(cluster.metadata, topic)) for topic, _ in found]
     rows = tuple(
         (str(topic), record.partitions, existing, record.deleted, pairs(record.properties or ()))

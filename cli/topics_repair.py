@@ -24,6 +24,7 @@ from mledger.errors import InvalidLedgerList
 from mledger.inspect import Inspector
 from mledger.ledger_audit import LedgerAuditor
 from mledger.ledger_records import read_records
+from mledger.namespaces import check_namespace
 from mledger.repair import RepairPlan, TopicFacts, plan_repair
 from mledger.repairing import FactsReader
 from mledger.repairing import repair as carry_out
@@ -148,6 +149,8 @@ def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> Repai
 async def _names(cluster: Looking, scope: Scope) -> list[str]:
     if scope.topic is None:
         topics = await Inspector(cluster.metadata, cluster.bookies).topics(scope.namespace)
+        if not topics:
+            await check_namespace(cluster.metadata, scope.namespace)
         return [topic.managed_ledger_name for topic in topics]
     return list((await find_targets(cluster, scope.topic)).managed_ledgers)
 

@@ -7,6 +7,10 @@ class ManagedLedgerError(MledgerError):
     """Root of the errors of topics and cursors."""
 
 
+class NamespaceNotFound(MledgerError):
+    """Neither Pulsar nor any topic knows the tenant or namespace."""
+
+
 class TopicNotFound(ManagedLedgerError):
     """No such topic."""
 

@@ -86,8 +86,8 @@ def ledger(ledger_id, hours, last_entry, length, *, quorum=2, custom=(), **more)
     } | more
 
 
-def member(ledger_id, bookie_id, entries):
-    return {"ledger_id": ledger_id, "bookie_id": bookie_id, "entries": entries, "topic": TOPIC}
+def member(ledger_id, bookie_id, entries, **more):
+    return {"ledger_id": ledger_id, "bookie_id": bookie_id, "entries": entries, "topic": TOPIC} | more
 
 
 def write_both(to):

@@ -1,16 +1,29 @@
 -- Load of each bookie
 -- What each bookie is to hold by the ensembles that name it: ledgers, those of them that are open, copies of entries and
--- their payload bytes (by the average entry of each ledger; open ledgers are not counted in either).
-with held as (
-    select e.bookie_id, count(distinct e.ledger_id) as ledgers,
-           count(distinct case when l.state <> 'CLOSED' then e.ledger_id end) as open_ledgers,
-           cast(sum(coalesce(e.entries, 0)) as bigint) as entries,
-           cast(sum(case when l.last_entry >= 0
-                         then floor(cast(l.length as double) * e.entries / (l.last_entry + 1)) else 0 end) as bigint)
-               as bytes
+-- their payload bytes (by the average entry of each ledger). The last ensemble of an open ledger counts as far as the
+-- snapshot asked its bookies for its end, each member with its share; where it did not, it counts for nothing.
+with sizes as (
+    select ledger_id, max(entries) as entries, max(size) as size from ledger_sizes group by ledger_id
+), copies as (
+    select e.bookie_id, l.ledger_id, l.state,
+           case when e.entries is not null then e.entries
+                when l.state <> 'CLOSED' and e.last_entry is null and l.ensemble_size > 0
+                then floor(cast(greatest(s.entries - coalesce(e.first_entry, 0), 0) as double)
+                           * l.write_quorum / l.ensemble_size)
+                else 0 end as entries,
+           case when l.state = 'CLOSED' and l.last_entry >= 0 then cast(l.length as double) / (l.last_entry + 1)
+                when l.state <> 'CLOSED' and s.entries > 0 then cast(s.size as double) / s.entries
+                else 0 end as average
     from ensembles e
     join ledgers l on l.ledger_id = e.ledger_id
-    group by e.bookie_id
+    left join sizes s on s.ledger_id = e.ledger_id
+), held as (
+    select bookie_id, count(distinct ledger_id) as ledgers,
+           count(distinct case when state <> 'CLOSED' then ledger_id end) as open_ledgers,
+           cast(sum(coalesce(entries, 0)) as bigint) as entries,
+           cast(sum(floor(coalesce(entries, 0) * average)) as bigint) as bytes
+    from copies
+    group by bookie_id
 )
 select coalesce(b.bookie_id, h.bookie_id) as bookie_id, coalesce(b.state, 'unknown') as state, b.rack,
        coalesce(h.ledgers, 0) as ledgers, coalesce(h.open_ledgers, 0) as open_ledgers,

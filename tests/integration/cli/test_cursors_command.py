@@ -1,8 +1,13 @@
 """`mledger cursors` on a real cluster."""
 
+from dataclasses import replace
+
 import pytest
 
+import mledger as public
+from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
+from tests.support.topics import KEEP
 
 
 @pytest.fixture
@@ -28,6 +33,27 @@ def test_describe_shows_the_record_and_the_state(url, topic, filled) -> None:
     assert described["backlog"] == 10
     assert described["rules"][0] == "R2"
     assert described["cursor_ledger"] == -1
+
+
+def test_batches_acknowledged_in_part_are_shown_with_what_they_lack(url, topic) -> None:
+    async def main() -> str:
+        config = replace(KEEP, deletion_at_batch_index_level_enabled=True)
+        async with public.open_cluster(url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            position = await opened.add(b"a batch of ten")
+            await opened.add(b"another")
+            cursor = await opened.open_cursor("one")
+            await cursor.acknowledge_batch(position, [0b1111100101])
+            await opened.close()
+            return str(position)
+
+    position = run(main())
+    (listed,) = answer("cursors", "list", topic, url=url)
+    assert (listed["partial_batches"], listed["backlog"]) == (1, 2)
+    described = answer("cursors", "describe", topic, "one", url=url)
+    assert described["partial_batches"] == [{"position": position, "unacknowledged": [0, 2, 5, 6, 7, 8, 9]}]
+    assert f"{position} lacks 0, 2, 5, 6, 7, 8, 9" in ok("cursors", "describe", topic, "one", url=url).out
+    assert "partial batches" in ok("cursors", "list", topic, url=url).out
 
 
 def test_recover_without_apply_changes_nothing(url, topic, filled) -> None:

@@ -40,7 +40,7 @@ def test_properties_are_kept_with_the_partitioned_topic(url, topic) -> None:
 def test_describe_counts_over_the_partitions_and_shows_each(url, topic) -> None:
     ok("topics", "create", topic, "--partitions", 2, url=url)
     ok("cursors", "create", f"{topic}-partition-0", "c", url=url)
-    ok("topics", "produce", f"{topic}-partition-0", "--count", 5, "--size", 10, url=url)
+    ok("topics", "produce", f"{topic}-partition-0", "--count", 5, "--size", 10, "--raw", url=url)
     described = answer("topics", "describe", topic, url=url)
     assert (described["partition_count"], described["entries"], described["size"]) == (2, 5, 50)
     assert described["cursors"] == ["c"]
@@ -49,6 +49,20 @@ def test_describe_counts_over_the_partitions_and_shows_each(url, topic) -> None:
         (1, 0, 0),
     ]
     assert "partitions" in ok("topics", "describe", topic, url=url).out
+
+
+def test_cursors_of_a_partitioned_topic_are_those_of_every_partition(url, topic) -> None:
+    ok("topics", "create", topic, "--partitions", 3, url=url)
+    for index, count in ((0, 5), (2, 7)):
+        ok("cursors", "create", f"{topic}-partition-{index}", "c", url=url)
+        ok("topics", "produce", f"{topic}-partition-{index}", "--count", count, url=url)
+    listed = answer("cursors", "list", topic, url=url)
+    assert [(each["partition"], each["cursor"], each["backlog"]) for each in listed] == [(0, "c", 5), (2, "c", 7)]
+    described = answer("cursors", "describe", topic, "c", url=url)
+    assert (described["partitions"], described["backlog"]) == (2, 12)
+    assert [each["partition"] for each in described["partition_cursors"]] == [0, 2]
+    assert "partition" in ok("cursors", "list", topic, url=url).out
+    assert mledger("cursors", "describe", topic, "nobody", url=url).code == 3
 
 
 def test_list_says_which_topics_are_partitions_and_which_are_partitioned(url, topic) -> None:

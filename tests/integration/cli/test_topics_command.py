@@ -22,6 +22,15 @@ def test_a_created_topic_is_listed_under_its_namespace(url) -> None:
     assert len(answer("topics", "list", "tenant", url=url)) == 2
 
 
+@pytest.mark.parametrize("option", [(), ("--partitioned",)])
+def test_a_namespace_that_nobody_knows_is_not_found(url, option) -> None:
+    for name in ("nobody", "public/nothing"):
+        refused = mledger("topics", "list", name, *option, url=url)
+        assert refused.code == 3
+        assert name in refused.err
+    assert mledger("topics", "repair", "--namespace", "public/nothing", "--dry-run", url=url).code == 3
+
+
 def test_properties_given_at_creation_are_described(url, topic) -> None:
     ok("topics", "create", topic, "--property", "team=storage", url=url)
     assert answer("topics", "describe", topic, url=url)["properties"] == {"team": "storage"}

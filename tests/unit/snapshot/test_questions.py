@@ -6,7 +6,8 @@ import pytest
 
 from snapshot.exports.errors import SnapshotNotFound, UnknownQuestion
 from snapshot.questions import CHANGES, QUESTIONS, open_snapshots, question_named
-from tests.support.questioned import IDLE, TOPIC, write_both
+from tests.support.exports import write_snapshot
+from tests.support.questioned import IDLE, NOW, TOPIC, ledger, listed, member, write_both
 
 KEPT = "persistent://t/n/kept"
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "reports.md").read_text()
@@ -62,6 +63,31 @@ def test_load_of_bookies_is_what_ensembles_give_them(both):
         ("gone", "unknown", None, 1, 0, 10, 2000),
         ("b2", "read-only", None, 2, 1, 5, 500),
         ("away", "away", None, 1, 1, 0, 0),
+    ]
+
+
+def test_load_counts_open_ledgers_as_far_as_their_bookies_were_asked(tmp_path):
+    """Ledger 1 is open: 10 entries went to b1, b2 and b3, then 9 to b1, b2 and b4, in two copies; 2 was not asked."""
+    ensembles = [member(1, bookie, 7, first_entry=0, last_entry=9) for bookie in ("b1", "b2", "b3")]
+    ensembles += [member(1, bookie, None, first_entry=10) for bookie in ("b1", "b2", "b4")]
+    to = write_snapshot(
+        tmp_path,
+        "live",
+        NOW,
+        topic_ledgers=[listed(TOPIC, 1, 0, 0, seen_entries=19, seen_size=1900), listed(TOPIC, 2, 0, 0)],
+        ledgers=[
+            ledger(1, 1, None, None, ensemble_size=3),
+            ledger(2, 1, None, None, ensemble_size=3),
+        ],
+        ensembles=[*ensembles, member(2, "b1", None, first_entry=0)],
+    )
+    with open_snapshots(str(to)) as snapshots:
+        rows = [tuple(row.values()) for row in snapshots.ask(QUESTIONS["bookie_load"]).to_pylist()]
+    assert rows == [
+        ("b1", "unknown", None, 2, 2, 7 + 6, 1300),
+        ("b2", "unknown", None, 1, 1, 7 + 6, 1300),
+        ("b3", "unknown", None, 1, 1, 7, 700),
+        ("b4", "unknown", None, 1, 1, 6, 600),
     ]
 
 
