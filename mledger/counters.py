@@ -10,6 +10,7 @@ from mledger.events import (
     Event,
     Fenced,
     LedgerRecovered,
+    LostEntriesSkipped,
 )
 
 
@@ -30,6 +31,7 @@ class NamespaceCounters:
     states_in_records: int = 0
     states_in_records_failed: int = 0
     states_not_persisted: int = 0
+    lost_entries_skipped: int = 0
     open_times: Durations = field(default_factory=Durations)
     opens_failed: int = 0
     ledgers_recovered: int = 0
@@ -48,6 +50,8 @@ class NamespaceCounters:
                 self.cursor_recoveries_delayed += 1
             case CursorStateNotPersisted():
                 self.states_not_persisted += 1
+            case LostEntriesSkipped():
+                self.lost_entries_skipped += event.last.entry_id - event.first.entry_id + 1
             case Fenced():
                 self.fenced += 1
 

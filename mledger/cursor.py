@@ -13,6 +13,7 @@ from metastore.errors import MledgerError
 from metastore.position import Position, PositionRange
 from metastore.records import BatchDeletion
 from mledger.acks import AckState
+from mledger.background import log
 from mledger.compaction import COMPACTION
 from mledger.cursor_host import CursorHost
 from mledger.cursor_persistence import CursorPersistence
@@ -22,7 +23,7 @@ from mledger.cursor_store import CursorState, CursorStore
 from mledger.entry_bits import trim_words
 from mledger.entry_time import find_by_time
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced
-from mledger.events import ResetSinceConsumed, Rewound
+from mledger.events import LostEntriesSkipped, ResetSinceConsumed, Rewound
 from mledger.reading import Entry
 from mledger.trim import CursorMove, next_ledger_if_consumed
 from mledger.walk import (
@@ -287,7 +288,8 @@ class Cursor:
         """The next entries that are not acknowledged, at most so many, payload bytes and up to `max_position`.
 
         At least one if there is one; none at the end. Moves the read position. A missing or empty ledger is passed
-        (C11); one that is listed and gone raises NoSuchLedger, or is acknowledged with autoSkipNonRecoverableData.
+        (C11). What is listed and lost raises NoSuchLedger or NoSuchEntry, with autoSkipNonRecoverableData it is
+        acknowledged; a ledger in tiered storage only raises LedgerOffloaded.
         """
         return await self._reads.read(max_entries, max_bytes, max_position)
 
@@ -310,11 +312,13 @@ class Cursor:
         if self._stopped is not None:
             raise self._stopped
 
-    def lose_ledger(self, ledger_id: int) -> None:
-        """Acknowledge every entry of a ledger that is listed and gone."""
+    def lose(self, ledger_id: int, first: int, last: int, reason: str) -> None:
+        """Acknowledge entries `first` to `last` of a ledger, which are lost, unread."""
         host = self._host
-        last = host.ledger_list.entries(ledger_id) - 1
-        self._after_change(bool(self._acks.acknowledge_run(ledger_id, 0, last, host.ledger_list)))
+        log.warning("%s: cursor %s skips %d:%d to %d: %s", host.name, self.name, ledger_id, first, last, reason)
+        places = (Position(ledger_id, first), Position(ledger_id, last))
+        self._after_change(bool(self._acks.acknowledge_run(ledger_id, first, last, host.ledger_list)))
+        host.emit(LostEntriesSkipped(host.name, self.name, *places, reason))
 
     # -- persistence
 

@@ -3,14 +3,16 @@
 import asyncio
 from typing import Protocol
 
-from bookie.errors import NoSuchLedger
+from bookie.errors import NoSuchEntry, NoSuchLedger
 from metastore.position import Position
 from mledger.acks import AckState
 from mledger.cursor_host import CursorHost
-from mledger.errors import TopicTerminated
+from mledger.errors import LedgerOffloaded, TopicTerminated
 from mledger.reading import Entry
+from mledger.references import is_offloaded
 from mledger.walk import next_valid
 
+MANY = 1 << 30
 WINDOW_FACTOR = 4
 SMALL_GAP = 32
 
@@ -29,14 +31,14 @@ class ReadingCursor(Protocol):
     def check(self) -> None:
         """Raise what stopped the cursor."""
 
-    def lose_ledger(self, ledger_id: int) -> None:
-        """Acknowledge every entry of a ledger that is listed and gone."""
+    def lose(self, ledger_id: int, first: int, last: int, reason: str) -> None:
+        """Acknowledge entries that are lost, unread."""
 
 
 class _Read:
     """One read on its way: what it has, and what it may still take."""
 
-    __slots__ = ("bytes_left", "entries", "last", "position", "wanted")
+    __slots__ = ("at_once", "bytes_left", "entries", "last", "position", "wanted")
 
     def __init__(self, position: Position, wanted: int, bytes_left: int | None, last: Position | None) -> None:
         self.entries: list[Entry] = []
@@ -44,6 +46,7 @@ class _Read:
         self.wanted = wanted
         self.bytes_left = bytes_left
         self.last = last
+        self.at_once = MANY
 
     @property
     def is_full(self) -> bool:
@@ -89,15 +92,14 @@ class CursorReads:
             if first > last:  # all deleted up to there
                 read.position = Position(read.position.ledger_id, last + 1)
                 continue
-            try:
-                got = await self._host.reader.read(read.position.ledger_id, first, last, read.bytes_left)
-            except NoSuchLedger as error:
-                if read.entries:
-                    break
-                self._lost(read.position.ledger_id, error)
-            else:
-                self._cursor.check()
+            last = min(last, first + read.at_once - 1)
+            got = await self._read_span(read, first, last)
+            self._cursor.check()
+            if got:
                 read.take(got, self._cursor.acks)
+                read.at_once = min(MANY, 2 * read.at_once)
+            elif got is None:
+                break
         if moves == self._moves:
             self.position = read.position
             self.pass_deleted()
@@ -156,13 +158,53 @@ class CursorReads:
                 break
         return runs[0].first, end
 
-    def _lost(self, ledger_id: int, error: NoSuchLedger) -> None:
+    async def _read_span(self, read: _Read, first: int, last: int) -> list[Entry] | None:
+        """Entries of the ledger at the position; none if the read is to look again, None if it ends before them.
+
+        Where one of several cannot be found, fewer are read next, until it stands alone.
+        """
+        ledger_id = read.position.ledger_id
+        try:
+            return await self._host.reader.read(ledger_id, first, last, read.bytes_left)
+        except (NoSuchLedger, NoSuchEntry) as error:
+            if isinstance(error, NoSuchEntry) and first < last:
+                read.at_once = (last - first + 1) // 2
+                return []
+            if read.entries:
+                return None
+        try:
+            return [await self._host.reader.read_afresh(ledger_id, first)]
+        except NoSuchLedger as error:
+            self._lost_ledger(ledger_id, error)
+        except NoSuchEntry as error:
+            self._lost_entry(Position(ledger_id, first), error)
+        return []
+
+    def _lost_ledger(self, ledger_id: int, error: NoSuchLedger) -> None:
         host = self._host
         if ledger_id not in host.ledger_list:  # trimmed while it was read
             return
+        info = host.ledger_list.info(ledger_id)
+        if is_offloaded(info):
+            raise LedgerOffloaded(
+                f"{host.name}: ledger {ledger_id} is offloaded: its {info.entries} entries are in tiered storage, "
+                "which is not read here; nothing of it is acknowledged"
+            ) from error
+        count = host.ledger_list.entries(ledger_id)
         if not host.config.auto_skip_non_recoverable_data:
             raise NoSuchLedger(
                 f"{host.name}: ledger {ledger_id} is in the topic's list and does not exist: {error}; to acknowledge "
-                f"its {host.ledger_list.entries(ledger_id)} entries unread set autoSkipNonRecoverableData"
+                f"its {count} entries unread set autoSkipNonRecoverableData"
             ) from error
-        self._cursor.lose_ledger(ledger_id)
+        self._cursor.lose(ledger_id, 0, count - 1, str(error))
+
+    def _lost_entry(self, position: Position, error: NoSuchEntry) -> None:
+        host = self._host
+        if position.ledger_id not in host.ledger_list:  # trimmed while it was read
+            return
+        if not host.config.auto_skip_non_recoverable_data:
+            raise NoSuchEntry(
+                f"{host.name}: entry {position} is lost, cursor {self._cursor.name} cannot pass it: {error}; to "
+                "acknowledge it unread set autoSkipNonRecoverableData, or skip it by hand (`mledger cursors skip`)"
+            ) from error
+        self._cursor.lose(position.ledger_id, position.entry_id, position.entry_id, str(error))

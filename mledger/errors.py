@@ -51,6 +51,10 @@ class AckStateTooLarge(ManagedLedgerError):
     """The cursor's state does not fit one entry; it stays in memory, nothing is dropped (C5)."""
 
 
+class LedgerOffloaded(ManagedLedgerError):
+    """The ledger's entries are in tiered storage only, which is not read here: nothing is lost, and nothing skipped."""
+
+
 class InvalidPosition(ManagedLedgerError):
     """A position that the topic does not have, or that the operation cannot take."""
 

@@ -262,6 +262,21 @@ class CursorStateNotPersisted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LostEntriesSkipped(Event):
+    """Entries that no bookie has were acknowledged unread (autoSkipNonRecoverableData); `last` is the last of them."""
+
+    name: ClassVar[str] = "lost entries skipped"
+    cursor: str
+    first: Position
+    last: Position
+    reason: str
+
+    def describe(self) -> str:
+        """The event in one line."""
+        return f"Cursor {self.cursor} skipped the lost entries {self.first} to {self.last}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced(Event):
     """Another owner has the topic (M7)."""
 

@@ -146,6 +146,10 @@ class LedgerFactory:
         """Open with recovery: fences its writer, settles its end. NoSuchLedger and the retriable errors of R5."""
         return await self._bookkeeper.open_ledger(ledger_id, self._config.password)
 
+    async def sync(self) -> None:
+        """Have the next look at the metadata store see what was written before this call; StoreUnavailable."""
+        await self._store.sync()
+
     async def open_to_read(self, ledger_id: int) -> LedgerReader:
         """Open to read what is confirmed; a ledger that is not closed is left so. NoSuchLedger, retriable errors."""
         return await self._bookkeeper.open_ledger_no_recovery(ledger_id, self._config.password)

@@ -115,6 +115,12 @@ class LedgerList:
         at = self._index(ledger_id)
         return 0 if at is None else self._size_at(at)
 
+    def info(self, ledger_id: int) -> LedgerInfo:
+        """The ledger as recorded; it must be in the list."""
+        at = self._index(ledger_id)
+        assert at is not None, f"ledger {ledger_id} is not in the list"
+        return self._infos[at]
+
     def next_id(self, ledger_id: int) -> int | None:
         """The first ledger above `ledger_id`, which need not be in the list; None past the last."""
         at = bisect_right(self._ids, ledger_id)

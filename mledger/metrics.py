@@ -200,6 +200,11 @@ def _counted(families: Families, counts: NamespaceCounters, labels: dict[str, st
             "Cursor states kept in memory, to be tried again",
             counts.states_not_persisted,
         ),
+        (
+            "mledger_skipped_lost_entries",
+            "Entries that no bookie has, acknowledged unread (autoSkipNonRecoverableData)",
+            counts.lost_entries_skipped,
+        ),
         ("mledger_failed_opens", "Topics that could not be opened", counts.opens_failed),
         ("mledger_recovered_ledgers", "Ledgers recovered by opening topics", counts.ledgers_recovered),
         ("mledger_recovered_cursors", "Cursors recovered", counts.cursors_recovered),

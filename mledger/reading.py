@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from bookie.client.reader import LedgerReader
-from bookie.errors import BookieError, BookieUnavailable
+from bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
 from metastore.ledger_metadata import LedgerState
 from metastore.position import Position
 from mledger.config import ManagedLedgerConfig
@@ -58,6 +58,22 @@ class EntryReader:
         counters.reads += 1
         counters.entries_read += len(payloads)
         return [Entry(Position(ledger_id, entry), payload) for entry, payload in enumerate(payloads, first)]
+
+    async def read_afresh(self, ledger_id: int, entry: int) -> Entry:
+        """One entry, by the ledger's metadata as it is now: what is not there then is lost.
+
+        Raises NoSuchLedger and NoSuchEntry, which are proof here: a handle may be older than the ledger's replication
+        to other bookies, and a server of the metadata store may lag. Retriable errors as of `read`.
+        """
+        await self._factory.sync()
+        self.forget(ledger_id)
+        try:
+            return (await self.read(ledger_id, entry, entry, None))[0]
+        except NoSuchEntry as error:
+            reader = await self._reader(ledger_id)
+            if entry > reader.last_entry and reader.metadata.state is not LedgerState.CLOSED:
+                raise BookieUnavailable(f"{error}; the ledger is not closed, it may go on") from error
+            raise
 
     async def _reader(self, ledger_id: int) -> LedgerReader:
         current = self._current()

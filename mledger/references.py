@@ -186,6 +186,13 @@ def find_dangling(references: Iterable[Reference], existing: Collection[int]) ->
     return tuple(each for each in references if not each.may_be_gone and each.ledger_id not in existing)
 
 
+def is_offloaded(ledger: LedgerInfo, path: str = "") -> bool:
+    """Whether the ledger, of the record at `path`, has a complete copy in tiered storage."""
+    if ledger.offload is None:
+        return False
+    return parse_binary(OffloadMessage, ledger.offload.encoded, "offload context", path).complete
+
+
 def deleted_after_offload(ledger: LedgerInfo, path: str = "") -> bool:
     """Whether the ledger, of the record at `path`, is offloaded and was deleted from the bookies on purpose."""
     if ledger.offload is None:

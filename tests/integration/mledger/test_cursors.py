@@ -7,13 +7,18 @@ import pytest
 
 import mledger
 from bookie.client.client import BookKeeper
-from bookie.errors import NoSuchLedger
+from bookie.errors import NoSuchEntry, NoSuchLedger
+from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
+from metastore.ledger_metadata import Segment
+from metastore.paths import ledger_path, managed_ledger_path
+from metastore.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from metastore.position import Position
-from metastore.records import BatchDeletion
+from metastore.records import BatchDeletion, OffloadContext
 from metastore.url import open_store
-from mledger.events import ResetSinceConsumed
+from mledger.events import LostEntriesSkipped, ResetSinceConsumed
 from tests.support.aio import run
-from tests.support.topics import KEEP, assert_nothing_orphaned, fill, payloads, recount
+from tests.support.topics import KEEP, Events, assert_nothing_orphaned, fill, payloads, recount
 
 
 def test_reading_passes_what_is_acknowledged(topic_url, topic):
@@ -285,6 +290,98 @@ def test_a_lost_ledger_is_named_or_skipped(topic_url, topic, auto_skip):
     run(main())
 
 
+async def lose_entries(url, ledger_id, first, behind):
+    """Have the metadata look for entries of a ledger on bookies that never had them."""
+    async with await open_store(url) as store:
+        node = await store.get(ledger_path(ledger_id))
+        metadata = decode_ledger_metadata(node.data, "")
+        there = metadata.segments[0].bookies
+        elsewhere = [bookie for bookie in await store.children("/ledgers/available") if bookie not in there]
+        others = tuple(bookie for bookie in elsewhere if ":" in bookie)[: len(there)]
+        assert len(others) == len(there)
+        segments = (metadata.segments[0], Segment(first, others), Segment(behind, there))
+        await store.put(
+            ledger_path(ledger_id), encode_ledger_metadata(replace(metadata, segments=segments)), node.version
+        )
+
+
+@pytest.mark.parametrize("auto_skip", [False, True])
+def test_lost_entries_are_named_or_skipped(topic_url, topic, auto_skip):
+    async def main():
+        events = Events()
+        config = replace(KEEP, ensemble_size=2, write_quorum_size=2, auto_skip_non_recoverable_data=auto_skip)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            positions = await fill(opened, 25)
+            cursor = await opened.open_cursor("sub")
+            await lose_entries(topic_url, positions[10].ledger_id, 4, 7)
+            assert [entry.payload for entry in await cursor.read(13)][:10] == payloads(10)
+            cursor.rewind()
+            if auto_skip:
+                read = [entry.payload for _ in range(6) for entry in await cursor.read(100)]
+                assert read == payloads(14) + payloads(8, 17)
+                assert (cursor.backlog, await recount(opened, cursor)) == (22, 22)
+                assert [event.first for event in events.of(LostEntriesSkipped)] == positions[14:17]
+            else:
+                assert [entry.payload for entry in await cursor.read(100)] == payloads(14)
+                ledger_id, entry_id = positions[14]
+                with pytest.raises(NoSuchEntry, match=f"entry {ledger_id}:{entry_id} is lost.*autoSkipNonRecoverable"):
+                    await cursor.read(100)
+                assert cursor.backlog == 25
+
+    run(main())
+
+
+@pytest.mark.parametrize("auto_skip", [False, True])
+def test_an_entry_that_was_moved_to_other_bookies_is_not_lost(topic_url, topic, auto_skip):
+    async def main():
+        config = replace(KEEP, ensemble_size=2, write_quorum_size=2, auto_skip_non_recoverable_data=auto_skip)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            cursor = await opened.open_cursor("sub")
+            path = ledger_path(positions[10].ledger_id)
+            whole = (await cluster.metadata.get(path)).data
+            await lose_entries(topic_url, positions[10].ledger_id, 4, 7)
+            await opened.reader.read(positions[10].ledger_id, 0, 0, None)  # its handle stays as it is
+            async with await open_store(topic_url) as store:
+                await store.put(path, whole, (await store.get(path)).version)
+            read = [entry.payload for _ in range(4) for entry in await cursor.read(100)]
+            assert read == payloads(25)
+
+    run(main())
+
+
+@pytest.mark.parametrize("auto_skip", [False, True])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_an_offloaded_ledger_is_never_skipped(topic_url, topic, auto_skip, deleted):
+    async def main():
+        config = replace(KEEP, auto_skip_non_recoverable_data=auto_skip)
+        async with mledger.open_cluster(topic_url, config=config) as cluster, await open_store(topic_url) as store:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            await opened.open_cursor("sub")
+            await opened.close()
+            offloaded = positions[10].ledger_id
+            path = managed_ledger_path(opened.name)
+            node = await store.get(path)
+            info = decode_managed_ledger_info(node.data, path).value
+            message = OffloadMessage(uidMsb=1, uidLsb=2, complete=True, bookkeeperDeleted=deleted)
+            context = OffloadContext(message.SerializeToString())
+            ledgers = [replace(each, offload=context) if each.ledger_id == offloaded else each for each in info.ledgers]
+            await store.put(path, encode_managed_ledger_info(replace(info, ledgers=tuple(ledgers))), node.version)
+            other = BookKeeper(store)
+            await other.delete_ledger(offloaded)
+            await other.close()
+            cursor = await (await cluster.open_topic(topic)).open_cursor("sub")
+            assert [entry.payload for entry in await cursor.read(100)] == payloads(10)
+            with pytest.raises(mledger.LedgerOffloaded, match=f"ledger {offloaded} is offloaded"):
+                await cursor.read(100)
+            assert cursor.backlog == 25
+
+    run(main())
+
+
 def test_properties_of_topic_and_cursor_survive(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
@@ -304,7 +401,7 @@ def test_properties_of_topic_and_cursor_survive(topic_url, topic):
 
 
 async def lose_a_ledger(opened, cursor, positions):
-    cursor.lose_ledger(positions[12].ledger_id)
+    cursor.lose(positions[12].ledger_id, 0, 9, "its ledger does not exist")
     await cursor.flush()
 
 
