@@ -19,6 +19,7 @@ import org.apache.bookkeeper.meta.LedgerManagerFactory;
 import org.apache.bookkeeper.meta.LedgerUnderreplicationManager;
 import org.apache.bookkeeper.meta.MetadataBookieDriver;
 import org.apache.bookkeeper.meta.MetadataDrivers;
+import org.apache.bookkeeper.replication.AutoRecoveryMain;
 import org.apache.bookkeeper.server.EmbeddedServer;
 import org.apache.bookkeeper.server.conf.BookieConfiguration;
 import org.apache.bookkeeper.stats.NullStatsLogger;
@@ -44,6 +45,7 @@ final class Bookies implements Main.Family {
             case "mark" -> mark(request);
             case "audit" -> audit(request);
             case "replicate" -> replicate(request);
+            case "recover" -> recover(request);
             default -> throw Main.unknown("bookies", name);
         };
     }
@@ -150,6 +152,17 @@ final class Bookies implements Main.Family {
     private ObjectNode replicate(ObjectNode request) throws Exception {
         worker = factory(request).newLedgerUnderreplicationManager();
         return Main.JSON.createObjectNode().put("ledger", worker.pollLedgerToRereplicate());
+    }
+
+    /** {zookeeper, set?} → {}: AutoRecovery's auditor and replication worker, for as long as this process lives. */
+    private ObjectNode recover(ObjectNode request) throws Exception {
+        ServerConfiguration conf = new ServerConfiguration();
+        conf.setMetadataServiceUri("zk+hierarchical://" + request.get("zookeeper").asText() + "/ledgers");
+        conf.setAdvertisedAddress("127.0.0.1");
+        request.path("set").fields().forEachRemaining(
+                field -> conf.setProperty(field.getKey(), field.getValue().asText()));
+        new AutoRecoveryMain(conf).start();
+        return Main.JSON.createObjectNode();
     }
 
     private static LedgerManagerFactory factory(ObjectNode request) throws Exception {

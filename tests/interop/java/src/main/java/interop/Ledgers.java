@@ -10,13 +10,20 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.client.BookKeeper;
 import org.apache.bookkeeper.client.BookKeeper.DigestType;
+import org.apache.bookkeeper.client.BookKeeperAdmin;
 import org.apache.bookkeeper.client.LedgerEntry;
 import org.apache.bookkeeper.client.LedgerHandle;
+import org.apache.bookkeeper.client.api.LastConfirmedAndEntry;
 import org.apache.bookkeeper.client.api.LedgerMetadata;
+import org.apache.bookkeeper.client.api.WriteFlag;
 import org.apache.bookkeeper.conf.ClientConfiguration;
+import org.apache.bookkeeper.net.BookieId;
 
 /** BookKeeper's own client. A handle is named by the caller, so that two writers may hold one ledger. */
 final class Ledgers implements Main.Family {
@@ -36,6 +43,11 @@ final class Ledgers implements Main.Family {
             case "close" -> close(request);
             case "delete" -> delete(request);
             case "metadata" -> metadata(request);
+            case "poll" -> poll(request);
+            case "lac" -> lac(request);
+            case "force" -> force(request);
+            case "list" -> list(request);
+            case "measure" -> measure(request);
             default -> throw Main.unknown("ledger", name);
         };
     }
@@ -55,23 +67,116 @@ final class Ledgers implements Main.Family {
         return conf;
     }
 
-    /** {zookeeper} → {}. */
+    /** What a client of BookKeeper has by default, so protocol 3, with the settings that `set` names. */
+    static ClientConfiguration defaults(ObjectNode request) {
+        ClientConfiguration conf = new ClientConfiguration();
+        conf.setMetadataServiceUri("zk+hierarchical://" + request.get("zookeeper").asText() + "/ledgers");
+        request.path("set").fields().forEachRemaining(
+                field -> conf.setProperty(field.getKey(), field.getValue().asText()));
+        return conf;
+    }
+
+    /** {zookeeper, defaults?, set?} → {}. */
     private ObjectNode connect(ObjectNode request) throws Exception {
-        client = new BookKeeper(configuration(request));
+        client = new BookKeeper(request.path("defaults").asBoolean() ? defaults(request) : configuration(request));
         return Main.JSON.createObjectNode();
     }
 
-    /** {handle, ensemble, write_quorum, ack_quorum, digest, password, custom?} → {ledger}. */
+    /** {handle, ensemble, write_quorum, ack_quorum, digest, password, custom?, deferred_sync?} → {ledger}. */
     private ObjectNode create(ObjectNode request) throws Exception {
         Map<String, byte[]> custom = new HashMap<>();
         if (request.has("custom")) {
             request.get("custom").fields().forEachRemaining(
                     field -> custom.put(field.getKey(), field.getValue().asText().getBytes()));
         }
-        LedgerHandle handle = client.createLedger(request.get("ensemble").asInt(), request.get("write_quorum").asInt(),
+        LedgerHandle handle = request.path("deferred_sync").asBoolean()
+                ? deferred(request)
+                : client.createLedger(request.get("ensemble").asInt(), request.get("write_quorum").asInt(),
                 request.get("ack_quorum").asInt(), digest(request), password(request), custom);
         handles.put(request.get("handle").asText(), handle);
         return Main.JSON.createObjectNode().put("ledger", handle.getId());
+    }
+
+    /** A ledger whose adds need not be synced until it is forced. */
+    private LedgerHandle deferred(ObjectNode request) throws Exception {
+        return (LedgerHandle) client.newCreateLedgerOp()
+                .withEnsembleSize(request.get("ensemble").asInt())
+                .withWriteQuorumSize(request.get("write_quorum").asInt())
+                .withAckQuorumSize(request.get("ack_quorum").asInt())
+                .withDigestType(org.apache.bookkeeper.client.api.DigestType.CRC32C)
+                .withPassword(password(request))
+                .withWriteFlags(WriteFlag.DEFERRED_SYNC)
+                .execute().get();
+    }
+
+    /** {handle, entry, wait_ms} → {confirmed, entry}: hex, or null; waits until the entry is confirmed. */
+    private ObjectNode poll(ObjectNode request) throws Exception {
+        LastConfirmedAndEntry found = handle(request).readLastAddConfirmedAndEntryAsync(
+                request.get("entry").asLong(), request.get("wait_ms").asLong(), false).get();
+        String entry = found.hasEntry() ? HEX.formatHex(found.getEntry().getEntryBytes()) : null;
+        return Main.JSON.createObjectNode().put("confirmed", found.getLastAddConfirmed()).put("entry", entry);
+    }
+
+    /** {handle} → {explicit, confirmed}: the explicit last add confirmed, and what entries say of it. */
+    private ObjectNode lac(ObjectNode request) throws Exception {
+        LedgerHandle handle = handle(request);
+        return Main.JSON.createObjectNode()
+                .put("explicit", handle.readExplicitLastConfirmed())
+                .put("confirmed", handle.readLastConfirmed());
+    }
+
+    /** {handle} → {confirmed}: everything added is synced. */
+    private ObjectNode force(ObjectNode request) throws Exception {
+        LedgerHandle handle = handle(request);
+        handle.force().get();
+        return Main.JSON.createObjectNode().put("confirmed", handle.getLastAddConfirmed());
+    }
+
+    /** {ledger, bookie_id, last} → {entries}: the entries up to `last` that a bookie says it has, as a check asks. */
+    private ObjectNode list(ObjectNode request) throws Exception {
+        BookieId bookie = BookieId.parse(request.get("bookie_id").asText());
+        var available = new BookKeeperAdmin(client, new ClientConfiguration())
+                .asyncGetListOfEntriesOfLedger(bookie, request.get("ledger").asLong()).get();
+        ObjectNode result = Main.JSON.createObjectNode().put("total", available.getTotalNumOfAvailableEntries());
+        ArrayNode entries = result.putArray("entries");
+        for (long entry = 0; entry <= request.get("last").asLong(); entry++) {
+            if (available.isEntryAvailable(entry)) {
+                entries.add(entry);
+            }
+        }
+        return result;
+    }
+
+    /** {handle, count, size, window} → {write_s, read_s}: adds of one size, then reads of all, a window of each open. */
+    private ObjectNode measure(ObjectNode request) throws Exception {
+        LedgerHandle handle = handle(request);
+        int count = request.get("count").asInt();
+        byte[] payload = new byte[request.get("size").asInt()];
+        Semaphore window = new Semaphore(request.get("window").asInt());
+        AtomicInteger failed = new AtomicInteger();
+        CountDownLatch done = new CountDownLatch(count);
+        long start = System.nanoTime();
+        for (int i = 0; i < count; i++) {
+            window.acquire();
+            handle.asyncAddEntry(payload, (code, ledger, entry, context) -> {
+                failed.addAndGet(code == BKException.Code.OK ? 0 : 1);
+                window.release();
+                done.countDown();
+            }, null);
+        }
+        done.await();
+        long written = System.nanoTime();
+        long last = handle.getLastAddConfirmed();
+        for (long first = last - count + 1; first <= last; first += 100) {
+            var entries = handle.readEntries(first, Math.min(last, first + 99));
+            while (entries.hasMoreElements()) {
+                entries.nextElement().getEntryBuffer().release();
+            }
+        }
+        return Main.JSON.createObjectNode()
+                .put("failed", failed.get())
+                .put("write_s", (written - start) / 1e9)
+                .put("read_s", (System.nanoTime() - written) / 1e9);
     }
 
     /** {handle, ledger, digest, password, recovery} → {last_entry, length, closed}. */
