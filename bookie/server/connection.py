@@ -5,6 +5,8 @@ A connection speaks version 3 until its first version 2 frame, then version 2 fo
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from bookie import version3_wire, wire
@@ -25,6 +27,10 @@ FIRST_BUFFER = 64 << 10
 
 _UNSENT = 1 << 20
 _TOGETHER = 256 << 10
+_MOST_OWED = 4 << 20
+"""Bytes of answers that wait for a sync or the disk, beyond which a client's next requests wait too."""
+_COLD_TRIES = 3
+"""How often what a read needs is fetched; between fetch and read it may be moved, or pushed out of memory."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -48,7 +54,8 @@ class Connection(asyncio.BufferedProtocol):
         self._requests: list[wire.AddRun | wire.OtherFrame] = []
         self._next = 0
         self._error = ""
-        self._waiting = self._choked = self._paused = self._closed = False
+        self._waiting = self._choked = self._paused = self._closed = self._held = False
+        self._fetching = 0  # bytes of runs that reads wait for
         self._answering, self._unwritten = False, 0
         self._answers: Parts = []
         self._transport: asyncio.Transport
@@ -101,6 +108,9 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Go on."""
         self._choked = False
+        self._resume()
+
+    def _resume(self) -> None:
         if not self._waiting:
             self._go_on()
             self._make_room()
@@ -144,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers, self._unwritten = [], 0
 
     def _take_requests(self) -> None:
-        while not self._closed and not self._choked:
+        while not self._closed and not self._choked and not self._held:
             if self._next == len(self._requests):
                 if self._error:
                     self._close(self._error)
@@ -158,6 +168,9 @@ class Connection(asyncio.BufferedProtocol):
                     self._wait()
                     return
                 self._add(request)
+            elif self._turns.owed(self) > _MOST_OWED:
+                self._wait()
+                return
             else:
                 self._other(bytes(memoryview(self._buffer)[request.start : request.end]))
             self._next += 1
@@ -214,7 +227,8 @@ class Connection(asyncio.BufferedProtocol):
             self._version_2 = True
             op = frame[5]
             if op in (wire.Op.READ, wire.Op.BATCH_READ):
-                self._read(wire.decode_read(frame))
+                request = wire.decode_read(frame)
+                self._when_warm(request.ledger, request.entry, request.batch, partial(self._read, request))
             elif op == wire.Op.AUTH:
                 self._handshake(frame)
             elif op == wire.Op.ADD and len(frame) >= wire.ADD_HEAD.size:
@@ -230,6 +244,39 @@ class Connection(asyncio.BufferedProtocol):
             self._turns.read(self, request)
         else:
             self.send([request.refusal(Code.UNAUTHORIZED)])
+
+    def _when_warm(
+        self,
+        ledger: int,
+        entry: int,
+        batch: wire.BatchReadRequest | None,
+        serve: Callable[[], None],
+        tries: int = _COLD_TRIES,
+    ) -> None:
+        """Serve a read when what it needs is in memory; adds and other reads do not wait for the disk."""
+        turns = self._turns
+        rows = turns.reader.cold(turns.ledgers.get(ledger), entry, batch) if self._authenticated and tries else ()
+        if not rows:
+            serve()
+            return
+        fetching = sum(row.length for row in rows)
+        self._fetching += fetching
+        self._held = self._fetching > _MOST_OWED
+        again = partial(self._when_warm, ledger, entry, batch, serve, tries - 1)
+        turns.cold_reads.fetch(rows, partial(self._fetched, fetching, again))
+
+    def _fetched(self, size: int, serve: Callable[[], None]) -> None:
+        self._fetching -= size
+        if self._closed:
+            return
+        try:
+            serve()
+        except Exception as error:
+            log.exception("event=request_failed peer=%s", self._peer)
+            self._close(f"internal error: {error}")
+        if self._held and self._fetching <= _MOST_OWED:
+            self._held = False
+            self._resume()
 
     def _handshake(self, frame: bytes) -> None:
         answer = version3.answer_version_2(frame, self._auth, self._authenticated)
@@ -248,7 +295,12 @@ class Connection(asyncio.BufferedProtocol):
             if answer.close:
                 self._close("auth refused")
         elif self._authenticated:
-            self._service.serve(self, request)
+            serve = partial(self._service.serve, self, request)
+            entry = version3.entry_read(request)
+            if entry is None:
+                serve()
+            else:
+                self._when_warm(*entry, None, serve)
         else:
             self.send([version3.unauthenticated(request)])
 

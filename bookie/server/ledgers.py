@@ -6,6 +6,7 @@
 - An entry above all that the ledger holds belongs to a run; any other is a repeated add and is kept apart.
 """
 
+import itertools
 import struct
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from bookie.errors import Code
 from bookie.server.index import Index, LedgerRecord, Row
 from bookie.server.runs import StoredRun, parse_run
 
-_MOST_LEDGERS = 65_536
+MOST_LEDGERS = 65_536
+"""Ledgers that a bookie has in memory, unless more have turns under way."""
+
 NO_ENTRY = -1
 _LARGEST_DIGEST = 20
 _LAC = struct.Struct(">qq")
@@ -170,14 +173,16 @@ def _pieces(run: wire.AddRun, first: int, last: int) -> Iterator[Span]:
 class Ledgers:
     """The ledgers that were touched lately; the index has the rest."""
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    def __init__(self, index: Index, most: int | None = None) -> None:
+        """Keep `most` ledgers in memory, all if there is no such number: then the index may lack their last changes."""
+        self._index, self._most = index, most
         self._states: OrderedDict[int, LedgerState] = OrderedDict()
 
     def get(self, ledger: int) -> LedgerState:
         """The state of a ledger, read from the index when it is not in memory."""
         state = self._states.get(ledger)
         if state is None:
+            self.shrink()
             state = self._load(ledger)
             self._states[ledger] = state
         return state
@@ -188,9 +193,10 @@ class Ledgers:
 
     def shrink(self) -> None:
         """Drop the ledgers longest in memory when there are too many, but none that waits for a turn."""
-        if len(self._states) <= _MOST_LEDGERS:
+        most = self._most
+        if most is None or len(self._states) < most:
             return
-        for ledger in list(self._states)[: _MOST_LEDGERS // 4]:
+        for ledger in list(itertools.islice(self._states, max(most // 4, 1))):
             if self._states[ledger].durable:
                 del self._states[ledger]
 

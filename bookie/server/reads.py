@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bookie import wire
 from bookie.errors import Code
@@ -25,10 +25,12 @@ class JournalReader:
     """Fetches runs from the journal's files, the latest ones from memory."""
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory
+        self.directory = directory
         self._files: OrderedDict[int, int] = OrderedDict()
         self._runs: OrderedDict[tuple[int, int], StoredRun] = OrderedDict()
         self._cached = 0
+        self._gone: set[int] = set()
+        self._failed: dict[tuple[int, int], Exception] = {}
 
     def run(self, row: Row) -> StoredRun:
         """The run that a row of the index stands for. OSError, wire.MalformedFrame when the file does not hold it."""
@@ -37,12 +39,42 @@ class JournalReader:
         if run is not None:
             self._runs.move_to_end(key)
             return run
+        if key in self._failed:
+            raise self._failed[key]
         run = parse_run(self.frames(row))
+        self.keep(row, run)
+        return run
+
+    def keep(self, row: Row, run: StoredRun) -> None:
+        """Have a run in memory, unless its file is gone meanwhile."""
+        key = (row.file, row.offset)
+        if key in self._runs or row.file in self._gone:
+            return
         self._runs[key] = run
         self._cached += row.length
         while self._cached > _CACHE_BYTES and len(self._runs) > 1:
             self._cached -= len(self._runs.popitem(last=False)[1].value)
-        return run
+
+    def load(self, row: Row) -> bool:
+        """Whether the disk need not be waited for: the run is in memory, or the system's page cache, or has failed."""
+        if self.has(row) or (row.file, row.offset) in self._failed:
+            return True
+        buffer = bytearray(row.length)
+        try:
+            if os.preadv(self._open(row.file), [buffer], row.offset, os.RWF_NOWAIT) != row.length:
+                return False
+            self.keep(row, parse_run(bytes(buffer)))
+        except (OSError, wire.MalformedFrame):  # not there, or nothing that the system tells without the disk
+            return False
+        return True
+
+    def fail(self, row: Row, error: Exception) -> None:
+        """Have reads of a run fail, until `forgive`: the disk was asked already."""
+        self._failed[row.file, row.offset] = error
+
+    def forgive(self, row: Row) -> None:
+        """Have the disk asked again."""
+        self._failed.pop((row.file, row.offset), None)
 
     def has(self, row: Row) -> bool:
         """Whether the run is in memory."""
@@ -53,7 +85,8 @@ class JournalReader:
         return _read(self._open(row.file), row)
 
     def forget(self, file: int) -> None:
-        """Drop a file that is gone."""
+        """Drop a file that is gone. What is still read of it is not kept: numbers are not used again."""
+        self._gone.add(file)
         descriptor = self._files.pop(file, None)
         if descriptor is not None:
             os.close(descriptor)
@@ -73,7 +106,7 @@ class JournalReader:
             return descriptor
         if len(self._files) >= _MOST_FILES:
             os.close(self._files.popitem(last=False)[1])
-        descriptor = self._files[file] = os.open(file_path(self._directory, file), os.O_RDONLY)
+        descriptor = self._files[file] = os.open(file_path(self.directory, file), os.O_RDONLY)
         return descriptor
 
 
@@ -117,6 +150,34 @@ class Reader:
         if entry is None:
             return [request.refusal(missing(state))]
         return [wire.encode_response(request.op, Code.OK, request.ledger, request.entry, entry, request.version)]
+
+    def cold(self, state: LedgerState, entry: int, batch: wire.BatchReadRequest | None = None) -> list[Row]:
+        """What a read, or batch read, will look at and has to be read from the disk for it."""
+        if entry == wire.LAST_ENTRY:
+            entry, batch = state.highest, None
+        last = state.last_read
+        if batch is None and last is not None and last.first <= entry <= last.last and self._journal.has(last):
+            return []
+        if state.record is None or not 0 <= entry <= state.highest:
+            return []
+        if any(pending.first <= entry <= pending.last for pending in state.pending):
+            return []
+        rows = self._single(state, entry) if batch is None else self._wanted(state, entry, batch)
+        return [row for row in rows if not self._journal.load(row)]
+
+    def _single(self, state: LedgerState, entry: int) -> list[Row]:
+        row = (self._index.repeat(state.ledger, entry) if state.repeats else None) or self._row(state, entry)
+        return [row] if row is not None and row.last >= entry else []
+
+    def _wanted(self, state: LedgerState, entry: int, batch: wire.BatchReadRequest) -> list[Row]:
+        """The rows that a batch read may look at, until there are as many entries or bytes as it asks for."""
+        end = entry + batch.max_count if batch.max_count > 0 else state.highest + 1
+        size = min(batch.max_size, self._max_frame)
+        row = self._row(state, entry)
+        rows = list(_until(self._index.runs(state.ledger, entry if row is None else row.first), end, size))
+        if state.repeats:
+            rows += _until(self._index.repeats(state.ledger, entry), end, size)
+        return rows
 
     def entry(self, state: LedgerState, entry: int) -> bytes | None:
         """An entry as stored; wire.LAST_ENTRY is the highest one."""
@@ -186,6 +247,17 @@ def check_read(state: LedgerState, entry: int) -> Code:
     if state.record.limbo and entry == wire.LAST_ENTRY:
         return Code.UNKNOWN_LEDGER_STATE
     return Code.OK
+
+
+def _until(rows: Iterator[Row], end: int, size: int) -> Iterator[Row]:
+    """Rows with entries below `end`, as many as have `size` bytes."""
+    for row in rows:
+        if row.first >= end:
+            return
+        yield row
+        size -= row.length
+        if size <= 0:
+            return
 
 
 def missing(state: LedgerState) -> Code:

@@ -10,17 +10,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
 
 from bookie import wire
 from bookie.errors import Code
-from bookie.server.changes import Change, Kind, encode_changes, enter
+from bookie.server.changes import Kind, enter
+from bookie.server.cold_reads import ColdReads
 from bookie.server.counters import Counters
 from bookie.server.index import Index, LedgerRecord, Row
-from bookie.server.journal import FRAMES, MOVED, Journal, Place
+from bookie.server.journal import MOVED, Journal, Place
 from bookie.server.journal_thread import JournalThread, end_process
+from bookie.server.journal_turn import Client, Turn
 from bookie.server.ledgers import (
+    MOST_LEDGERS,
     NO_ENTRY,
     Commit,
     Ledgers,
@@ -42,75 +44,6 @@ LARGEST_TURN = 8 << 20
 _NO_ERROR = bytes(4)
 
 
-class Client(Protocol):
-    """Who gets answers: a connection."""
-
-    def send(self, parts: Parts) -> None:
-        """Write responses; nothing happens when the connection is gone."""
-
-    def take(self) -> None:
-        """Go on with the requests that waited for the turn."""
-
-
-@dataclass(eq=False, slots=True)
-class Turn:
-    """What one record of the journal will hold, whom to answer when it is synced, and what the index gets then.
-
-    `states` are the ledgers of its accepted runs, one for each, `changed` those whose records it changes.
-    """
-
-    kind: int = FRAMES
-    chunks: list[bytes] = field(default_factory=list)
-    size: int = 0
-    answers: dict[Client, Parts] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
-    states: list[LedgerState] = field(default_factory=list)
-    changed: dict[int, LedgerState] = field(default_factory=dict)
-    done: "asyncio.Future[None] | None" = None
-    sequence: int = 0
-    synced: bool = False
-    begun: float = 0.0
-    adds: int = 0
-    add_bytes: int = 0
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to write."""
-        return not self.changes and not self.changed
-
-    def answer(self, client: Client, parts: Parts) -> None:
-        """Have `parts` sent to `client` after the sync."""
-        waiting = self.answers.get(client)
-        if waiting is None:
-            self.answers[client] = parts
-        else:
-            waiting += parts
-
-    def keep(
-        self,
-        kind: Kind,
-        ledger: int,
-        first: int,
-        last: int,
-        chunk: bytes,
-        *,
-        record: LedgerRecord | None = None,
-        source: Place | None = None,
-    ) -> None:
-        """Have the bytes of a change written."""
-        self.changes.append(Change(kind, ledger, first, last, self.size, len(chunk), record, source))
-        self.chunks.append(chunk)
-        self.size += len(chunk)
-
-    def seal(self) -> None:
-        """Nothing more comes: keep the ledgers' records as they are now, and what the record's changes are."""
-        for ledger, state in self.changed.items():
-            if state.record is not None:
-                self.keep(Kind.LEDGER, ledger, 0, 0, state.record.encode(), record=state.record)
-        self.chunks.append(encode_changes(self.changes, moved=self.kind == MOVED))
-        self.size += len(self.chunks[-1])
-
-
 class Turns:
     """Accepts adds and fences, and answers them when they are durable. Lives on the loop."""
 
@@ -130,9 +63,10 @@ class Turns:
         """Bytes after which a turn takes no more adds."""
         self._journal = journal
         self._index, self._files = index, files
-        self.ledgers = Ledgers(index)
+        self.ledgers = Ledgers(index, MOST_LEDGERS)
         self.reader = Reader(index, files, max_frame)
         self.long_polls = LongPolls(self._loop)
+        self.cold_reads = ColdReads(files)
         self.read_only = False
         self.given_back: set[int] = set()
         """Files that the journal's thread was given; they may still be there. Numbers are never used again."""
@@ -174,6 +108,11 @@ class Turns:
     def file(self) -> int:
         """The journal file that was written last."""
         return self._file
+
+    def owed(self, client: Client) -> int:
+        """Bytes of answers that wait for a sync, for the open turn's or the one under way."""
+        flying = self._flying.owed.get(client, 0) if self._flying is not None else 0
+        return self._open.owed.get(client, 0) + flying
 
     def wait(self, client: Client) -> None:
         """Have `client.take()` called when adds are taken again."""
@@ -339,6 +278,7 @@ class Turns:
 
     async def close(self) -> None:
         """Drain, then end the journal's thread."""
+        self.cold_reads.close()
         await self.drain()
         self._thread.stop()
 
@@ -405,6 +345,7 @@ class Turns:
             self._start_flush()
         if turn.done is not None and not turn.done.done():
             turn.done.set_result(None)
+        turn.release()
         self._moved_last = turn.kind == MOVED
 
     def _go_on(self) -> None:

@@ -125,3 +125,10 @@ def answer_version_2(frame: bytes, auth: AuthProvider | None, authenticated: boo
         return Answer(b"", False, close=True)
     reply = pb.AuthMessage(authPluginName=auth.plugin, payload=step.answer)
     return Answer(wire.encode_auth(reply.SerializeToString(), version), step.authenticated)
+
+
+def entry_read(request: pb.Request) -> tuple[int, int] | None:
+    """Ledger and entry that a request reads; None for one of another kind."""
+    if request.header.operation != pb.READ_ENTRY or not request.HasField("readRequest"):
+        return None
+    return request.readRequest.ledgerId, request.readRequest.entryId

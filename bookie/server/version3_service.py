@@ -19,9 +19,10 @@ from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server import version3
 from bookie.server.disk import Disk
 from bookie.server.entry_lists import EntryLists
+from bookie.server.journal_turn import Client
 from bookie.server.ledgers import LedgerState, check_write_lac, explicit_confirmed, explicit_lac_of
 from bookie.server.reads import Parts, check_read, missing
-from bookie.server.turn import Client, Turns
+from bookie.server.turn import Turns
 
 log = logging.getLogger(__name__)
 
