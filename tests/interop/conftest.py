@@ -8,7 +8,7 @@ import pytest
 
 from metastore.launcher import ZooKeeperServer, free_port
 from tests.support import pulsar_broker
-from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
 from tests.support.originals import Original, build, missing_tools
 from tests.support.pulsar_cluster import PulsarCluster, pulsar_cluster
 
@@ -158,11 +158,13 @@ def java_on_ours(start_original, our_bookies):
     return original
 
 
-def start_our_bookies(directory: Path, count: int = BOOKIES) -> Callable[[ZooKeeperServer], BookieProcesses]:
+def start_our_bookies(
+    directory: Path, count: int = BOOKIES, arguments: tuple[str, ...] = SMALL
+) -> Callable[[ZooKeeperServer], BookieProcesses]:
     """What starts bookies of ours in a tree that Pulsar initialised, or that nobody has."""
 
     def start(zookeeper: ZooKeeperServer) -> BookieProcesses:
-        processes = BookieProcesses(zookeeper.url, directory)
+        processes = BookieProcesses(zookeeper.url, directory, arguments)
         processes.start(count)
         return processes
 

@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +146,17 @@ class PulsarBroker:
     """One broker of a cluster; killed or stopped it can be started again on the same ports."""
 
     def __init__(
-        self, class_path: str, directory: Path, zookeeper: str, settings: Mapping[str, object], *, heap_mb: int = 384
+        self,
+        class_path: str,
+        directory: Path,
+        zookeeper: str,
+        settings: Mapping[str, object],
+        arguments: Sequence[str] = (),
+        *,
+        heap_mb: int = 384,
     ) -> None:
+        """Write its configuration; `settings` are further lines of it, `arguments` further ones of its program."""
+        self._arguments = tuple(arguments)
         self.port, self.web_port = free_port(), free_port()
         self.process = PulsarProcess(class_path, directory, "broker", heap_mb=heap_mb)
         self._configuration = directory / "broker.conf"
@@ -171,9 +180,11 @@ class PulsarBroker:
         """Its name among the brokers of its cluster, which is that of its node in ZooKeeper."""
         return f"127.0.0.1:{self.web_port}"
 
-    def start(self, *arguments: str) -> None:
+    def start(self) -> None:
         """Start it and return when it serves namespaces; BrokerFailed when it ends instead."""
-        self.process.launch("org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", self._configuration, *arguments)
+        self.process.launch(
+            "org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", self._configuration, *self._arguments
+        )
         until = time.monotonic() + HANG_S
         while not self._serves():
             if not self.process.running or time.monotonic() > until:

@@ -70,13 +70,13 @@ def pulsar_cluster(
     settings: Mapping[str, object] | None = None,
     *arguments: str,
 ) -> Iterator[PulsarCluster]:
-    """A cluster on the bookies that `start_bookies` starts; `settings` are lines of `broker.conf`."""
+    """A cluster on the bookies that `start_bookies` starts; `settings`, `arguments` as `PulsarBroker` takes them."""
     with ZooKeeperServer.start(directory / "zookeeper", sync=False, settings=SETTINGS) as zookeeper:
-        broker = PulsarBroker(class_path, directory / "broker", zookeeper.connect_string, settings or {})
+        broker = PulsarBroker(class_path, directory / "broker", zookeeper.connect_string, settings or {}, arguments)
         set_up_cluster(class_path, directory / "setup", zookeeper.connect_string, broker)
         bookies = start_bookies(zookeeper)
         try:
-            broker.start(*arguments)
+            broker.start()
             yield PulsarCluster(zookeeper, broker, bookies)
         finally:
             broker.kill()

@@ -1,0 +1,149 @@
+"""Bookies of ours under a real Pulsar broker: kills, a bookie lost for good, all that it writes by protocol 2 and 3."""
+
+import random
+
+import pytest
+
+from metastore.launcher import free_port
+from metastore.ledgers import LedgerStoreReader
+from metastore.url import open_reader
+from tests.interop.conftest import BOOKIES, start_our_bookies
+from tests.support.aio import run
+from tests.support.bookies import SMALL
+from tests.support.cli import mledger
+from tests.support.pulsar_broker import PulsarProcess
+from tests.support.pulsar_cluster import eventually, pulsar_cluster
+from tests.support.pulsar_functions import SETTINGS, download, upload, wait_for_worker, worker_arguments
+from tests.support.pulsar_load import Producing, consume, delivered, produce, subscribe
+
+pytestmark = pytest.mark.interop
+
+PACKAGE = random.Random(1).randbytes(3_000_000)
+SMALL_LEDGERS = {"managedLedgerMaxEntriesPerLedger": 50}
+MISSED_SOON = (*SMALL, "--session-timeout", "15")
+"""Of bookies whose end others are to see."""
+
+
+def start_cluster(class_path, directory, start_bookies):
+    """A cluster whose broker runs functions."""
+    return pulsar_cluster(
+        class_path, directory, start_bookies, SETTINGS | SMALL_LEDGERS, *worker_arguments(directory / "functions")
+    )
+
+
+@pytest.fixture(scope="module")
+def ours(broker_class_path, tmp_path_factory):
+    """On bookies of ours, which the tests may kill, but not leave dead."""
+    directory = tmp_path_factory.mktemp("ours")
+    start = start_our_bookies(directory / "bookies", BOOKIES, MISSED_SOON)
+    with start_cluster(broker_class_path, directory, start) as cluster:
+        wait_for_worker(cluster.broker)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def theirs(broker_class_path, start_original, tmp_path_factory):
+    """On as many original bookies."""
+    directory = tmp_path_factory.mktemp("theirs")
+    process = start_original()
+
+    def start(zookeeper):
+        for number in range(BOOKIES):
+            place = str(directory / f"bookie-{number}")
+            process.call("bookies.start", zookeeper=zookeeper.connect_string, dir=place, port=free_port())
+
+    with start_cluster(broker_class_path, directory, start) as cluster:
+        wait_for_worker(cluster.broker)
+        yield cluster
+
+
+def test_the_package_of_a_function_is_stored_and_given_back(ours):
+    """Its writer, DistributedLog, speaks protocol 3."""
+    upload(ours.broker, "public/default/package", PACKAGE)
+    assert download(ours.broker, "public/default/package") == PACKAGE
+
+
+def test_the_same_load_writes_as_often_to_zookeeper_as_on_original_bookies(ours, theirs):
+    """Above all: no change of an ensemble that has no cause."""
+
+    def load(cluster):
+        before = cluster.zookeeper_writes()
+        for number in range(6):
+            topic = f"public/default/counted-{number}"
+            subscribe(cluster, topic)
+            produce(cluster, topic, [b"%d" % each for each in range(120)])
+            consume(cluster, topic, 120)
+            upload(cluster.broker, f"public/default/counted-{number}", PACKAGE)
+        return cluster.zookeeper_writes() - before
+
+    on_theirs, on_ours = load(theirs), load(ours)
+    assert on_ours <= 1.1 * on_theirs, f"{on_ours} writes on our bookies, {on_theirs} on the originals"
+
+
+def test_what_clients_were_acknowledged_is_delivered_after_kills_of_a_bookie_and_of_the_broker(ours):
+    topic = "public/default/killed"
+    subscribe(ours, topic)
+    with Producing(ours, topic) as load:
+        load.wait_for(100)
+        ours.bookies.kill(0)
+        load.wait_for(200)
+        ours.bookies.restart(0)
+        ours.broker.kill()
+        ours.broker.start()
+        load.wait_for(200)
+        ours.bookies.kill(1)
+        load.wait_for(100)
+    ours.bookies.restart(1)
+    assert delivered(ours, topic)[: len(load.acknowledged)] == load.acknowledged
+
+
+@pytest.fixture
+def auto_recovery(broker_class_path, ours, tmp_path):
+    """BookKeeper's AutoRecovery by its defaults, which speaks protocol 3."""
+    process = PulsarProcess(broker_class_path, tmp_path, "auto-recovery")
+    configuration = tmp_path / "bookkeeper.conf"
+    settings = {
+        "metadataServiceUri": f"zk+hierarchical://{ours.zookeeper.connect_string}/ledgers",
+        "bookiePort": free_port(),
+        "advertisedAddress": "127.0.0.1",
+        "allowLoopback": "true",
+    }
+    configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    process.launch("org.apache.bookkeeper.replication.AutoRecoveryMain", "--conf", configuration)
+    yield process
+    process.kill()
+
+
+async def ledgers_on(url, bookie_id):
+    """The ledgers that name the bookie in their last, or any, ensemble."""
+    async with await open_reader(url) as reader:
+        store = LedgerStoreReader(reader)
+        found = []
+        async for page in store.list():
+            for ledger_id, read in zip(page, await store.read_many(page), strict=True):
+                if read is not None and any(bookie_id in segment.bookies for segment in read[0].segments):
+                    found.append(ledger_id)
+        return found
+
+
+def test_every_ledger_is_at_its_write_quorum_again_after_a_bookie_is_lost_for_good(ours, auto_recovery):
+    topic = "public/default/lost"
+    sent = [b"%d" % each for each in range(220)]
+    subscribe(ours, topic)
+    produce(ours, topic, sent)
+    upload(ours.broker, "public/default/before", PACKAGE)
+    (added,) = ours.bookies.start(1)
+    lost = ours.bookies[2]
+    lost.kill()
+    ours.unload(topic)  # the ledgers that are open are closed
+
+    def mended():
+        assert auto_recovery.running, auto_recovery.log()[-4000:]
+        return not run(ledgers_on(ours.url, lost.bookie_id))
+
+    eventually(mended, f"no ledger is on {lost.bookie_id} any more")
+    checked = mledger("ledgers", "check", "--all", "--output", "json", url=ours.url)
+    assert checked.code == 0, checked.out
+    assert delivered(ours, topic) == sent
+    assert download(ours.broker, "public/default/before") == PACKAGE
+    assert added.running
