@@ -18,7 +18,7 @@ from cli.looking import Looking
 from cli.names import cursor_argument, topic_argument
 from cli.output import Record, fields, pairs
 from cli.parameters import Place, PlaceType, Properties, PropertyType, Time
-from cli.writing import WriteOptions, keeping, opened_topic, write_options
+from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.paths import TopicName, cursor_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
@@ -207,7 +207,7 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
         )
 
     async def act(_: Change) -> Facts:
-        opening = keeping(options)
+        opening = options
         async with opened_topic(session.url, str(target.topic), opening, on_step=changing.on_step) as opened:
             await opened.delete_cursor(cursor)
         return fields(deleted=True)
@@ -243,7 +243,7 @@ def _run(target: Target, decide: Decide, do: Do) -> None:
 
     async def act(_: Change) -> Facts:
         url, topic = target.session.url, str(target.topic)
-        async with opened_topic(url, topic, keeping(target.options), on_step=changing.on_step) as opened:
+        async with opened_topic(url, topic, target.options, on_step=changing.on_step) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
             await do(cursor)
             await cursor.flush()

@@ -13,7 +13,7 @@ from cli.names import cursor_argument, optional_cursor_argument, topic_argument
 from cli.output import Column, Output, Record, Table, Value, columns, fields, pairs, shorten, texts
 from cli.parameters import Properties, PropertyType, StartType
 from cli.topic_targets import find_targets
-from cli.writing import WriteOptions, keeping, opened_topic, write_options
+from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.paths import TopicName
 from metastore.position import Position
 from mledger.cursor_recovery import CursorRecoveryPlan, Start
@@ -287,13 +287,13 @@ async def _inspect(url: str, topic: TopicName, cursor: str | None) -> list[Found
 async def _create(
     url: str, topic: str, cursor: str, start: Start, properties: dict[str, str], options: WriteOptions
 ) -> Position:
-    async with opened_topic(url, topic, keeping(options)) as opened:
+    async with opened_topic(url, topic, options) as opened:
         created = await opened.open_cursor(cursor, initial=start, cursor_properties=properties, exclusive=True)
         return created.mark_delete
 
 
 async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions, timeline: Timeline) -> Table:
-    async with opened_topic(url, topic, keeping(options), timeline) as opened:
+    async with opened_topic(url, topic, options, timeline) as opened:
         await opened.initialized()
         rows: list[tuple[Value, ...]] = []
         for name in [cursor] if cursor else opened.cursors:

@@ -26,11 +26,10 @@ from cli.topic_targets import (
     states_kept_and_lost,
     with_pending_acks,
 )
-from cli.writing import WriteOptions, keeping, opened_topic, write_options
+from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.codec import decode_managed_ledger_info
 from metastore.errors import BadVersion, RecordError
 from metastore.paths import TopicName
-from metastore.policies import namespace_retention
 from metastore.records import LedgerInfo, ManagedLedgerInfo
 from metastore.url import open_store
 from mledger.attached_ledgers import Attachments, find_attached
@@ -39,13 +38,9 @@ from mledger.cursor_plans import plan_properties
 from mledger.events import Event, RemovingLedger
 from mledger.inspect import Inspector, OpeningView
 from mledger.references import Naming
-from mledger.topic_plans import (
-    lost_ledgers,
-    plan_topic_terminate,
-    plan_topic_trim,
-    plan_topic_truncate,
-    with_retention,
-)
+from mledger.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
+from mledger.topic_plans import lost_ledgers, plan_topic_terminate, plan_topic_trim, plan_topic_truncate
+from mledger.topic_policies import PolicyReader
 from mledger.topic_properties import mark_deleted, set_partitioned_properties, set_topic_properties
 from mledger.trim import TrimPlan
 from mledger.undo_file import ChangedRecord, SavedCursor
@@ -80,7 +75,8 @@ class Subject:
 def trim(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete the ledgers of TOPIC that every cursor is past and retention does not keep (rules R9, R10).
 
-    Retention is that of the namespace's policies, where Pulsar has one, else that of --config.
+    Retention is that of the topic's policies, else of its namespace's, where Pulsar has one, else that of --config
+    (rule M10). Where policies cannot be read nothing is deleted.
     """
     subject = Subject(session, "topics trim", TopicName.parse(topic), options, change)
     _shorten(subject, truncate=False)
@@ -126,7 +122,7 @@ def terminate(session: Session, topic: str, options: WriteOptions, change: Chang
         ends = {}
         for each in change.managed_ledgers:
             name = str(TopicName.of_managed_ledger(each))
-            async with opened_topic(session.url, name, keeping(options), on_step=changing.on_step) as opened:
+            async with opened_topic(session.url, name, options, on_step=changing.on_step) as opened:
                 ends[name] = str(await opened.terminate())
         return fields(terminated=ends)
 
@@ -238,23 +234,26 @@ def set_properties(
 def _shorten(subject: Subject, *, truncate: bool) -> None:
     """Trim or truncate, a topic after the other."""
     options = subject.options
-    configs: list[ManagedLedgerConfig] = []
 
     async def plan(cluster: Looking) -> Change:
         targets = await find_targets(cluster, subject.topic)
         before = await records_of(cluster, targets)
-        config = with_retention(options.config, await namespace_retention(cluster.metadata, subject.topic))
-        configs.append(config)
+        found = KEEP_ALL
+        if not truncate:
+            policies = PolicyReader(cluster.metadata, cluster.bookies, options.config.password)
+            named = await policies.policies(subject.topic.managed_ledger_name)  # all partitions have the same
+            found = retention_in_force(named, options.config)
         cursors: list[SavedCursor] = []
         planned = []
         for each in targets.topics:
             view = await subject.inspector(cluster).opening(str(each))
-            decide = plan_topic_truncate if truncate else plan_topic_trim
-            planned.append((each, view, decide(view, config, time.time_ns() // 1_000_000)))
+            now_ms = time.time_ns() // 1_000_000
+            plan = plan_topic_truncate(view, now_ms) if truncate else plan_topic_trim(view, found, now_ms)
+            planned.append((each, view, plan))
             cursors += saved_states(each, view.cursors, before)
-        lost = [line for each, _, found in planned for line in lost_ledgers(str(each), found.deletions)]
-        pending = any(_changes(view, found, truncate=truncate) for _, view, found in planned)
-        return _change(subject, targets, _shown(planned, config, truncate), before, cursors, lost, pending=pending)
+        lost = [line for each, _, plan in planned for line in lost_ledgers(str(each), plan.deletions)]
+        pending = any(_changes(view, plan, truncate=truncate) for _, view, plan in planned)
+        return _change(subject, targets, _shown(planned, found, truncate), before, cursors, lost, pending=pending)
 
     async def act(change: Change) -> Facts:
         removed: list[RemovingLedger] = []
@@ -263,10 +262,9 @@ def _shorten(subject: Subject, *, truncate: bool) -> None:
             if isinstance(event, RemovingLedger):
                 removed.append(event)
 
-        opening = keeping(options) if truncate else replace(options, config=configs[-1])
         for each in change.managed_ledgers:
             name = str(TopicName.of_managed_ledger(each))
-            async with opened_topic(subject.session.url, name, opening, note, changing.on_step) as opened:
+            async with opened_topic(subject.session.url, name, options, note, changing.on_step) as opened:
                 await (opened.truncate() if truncate else opened.trim())
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
@@ -281,7 +279,7 @@ def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:
 
 
 def _shown(
-    planned: Sequence[tuple[TopicName, OpeningView, TrimPlan]], config: ManagedLedgerConfig, truncate: bool
+    planned: Sequence[tuple[TopicName, OpeningView, TrimPlan]], retention: RetentionInForce, truncate: bool
 ) -> Record:
     ledgers = tuple(row for topic, _, plan in planned for row in _ledger_rows(topic, plan.deletions))
     moves = tuple(row for topic, view, plan in planned for row in _move_rows(topic, view, plan, truncate))
@@ -292,10 +290,14 @@ def _shown(
         bytes_deleted=_total(ledgers, 3),
         bytes_left=sum(plan.remaining_size for *_, plan in planned),
         kept_because=kept[0] if len(kept) == 1 else kept,
-        warnings=tuple(warning for _, view, _ in planned for warning in view.warnings),
+        warnings=tuple(warning for _, view, _ in planned for warning in view.warnings) + retention_warnings(retention),
     )
     if not truncate:
-        facts += fields(retention_ms=config.retention_time_ms, retention_mb=config.retention_size_in_mb)
+        facts += fields(
+            retention_ms=retention.retention_time_ms,
+            retention_mb=retention.retention_size_in_mb,
+            retention_origin=retention.origin.value,
+        )
     return Record(facts, (Table("ledgers", LEDGER_COLUMNS, ledgers), Table("cursors", MOVE_COLUMNS, moves)))
 
 

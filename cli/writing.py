@@ -14,13 +14,10 @@ import mledger
 from bookie.client.config import ClientConfig
 from cli.context import Session
 from cli.messages import messages
-from metastore.paths import TopicName
-from metastore.policies import namespace_retention
 from mledger.config import ManagedLedgerConfig
 from mledger.events import EventSink, ignore_events
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.settings import SESSION_TIMEOUT_S, OwnerSettings, read_owner_settings
-from mledger.topic_plans import with_retention
 
 QUORUMS = {
     "ensemble_size": "ensemble_size",
@@ -29,11 +26,7 @@ QUORUMS = {
 }
 """Fields of a topic's configuration that have an option of their own."""
 
-KEEP_ALL = -1  # of retention: ms, MiB
-
 log = logging.getLogger(__name__)
-
-KEEPS_ALL = (-1, -1)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -86,14 +79,6 @@ def write_options(command: Command) -> Command:
     return gather  # type: ignore[return-value]
 
 
-def keeping(options: WriteOptions) -> WriteOptions:
-    """The same options, with everything kept: a command that opens a topic for its cursors trims nothing.
-
-    What no cursor needs any more is its next owner's to remove, who knows the topic's retention.
-    """
-    return replace(options, config=replace(options.config, retention_time_ms=KEEP_ALL, retention_size_in_mb=KEEP_ALL))
-
-
 @asynccontextmanager
 async def opened_topic(
     url: str,
@@ -104,18 +89,15 @@ async def opened_topic(
 ) -> AsyncIterator[mledger.ManagedLedger]:
     """The topic, opened as its owner and closed cleanly in the end.
 
-    It is kept to its namespace's retention, where Pulsar has one for it, unless `options` keep everything.
+    Nothing of it is trimmed unless `trim` or `truncate` is called: what no cursor needs is its next owner's to remove.
 
     Raises:
         TopicNotFound: there is no such topic.
         OwnedElsewhere: another owner was seen and did not go within a session time-out.
     """
     async with options.open_cluster(url) as cluster:
-        config = options.config
-        if (config.retention_time_ms, config.retention_size_in_mb) != KEEPS_ALL:
-            config = with_retention(config, await namespace_retention(cluster.metadata, TopicName.parse(name)))
         topic = await cluster.open_topic(
-            name, config=config, take_over=options.take_over, create=False, events=events, on_step=on_step
+            name, take_over=options.take_over, create=False, trim=False, events=events, on_step=on_step
         )
         try:
             yield topic

@@ -18,6 +18,7 @@ KEPT = "/mledger/kept"
 OWNERS = "/mledger/owners"
 PARTITIONED_TOPICS = "/admin/partitioned-topics"
 NAMESPACE_POLICIES = "/admin/policies"
+LOCAL_POLICIES = "/admin/local-policies"
 
 PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
@@ -128,12 +129,12 @@ class TopicName:
         raise InvalidName(f"{name!r} is not a topic's managed ledger: tenant/namespace/persistent/topic is")
 
     def __str__(self) -> str:
-        return f"{self.domain}://{self._namespace}/{self.local_name}"
+        return f"{self.domain}://{self.namespace_name}/{self.local_name}"
 
     @property
     def managed_ledger_name(self) -> str:
         """The name of its managed ledger, the local name encoded."""
-        return f"{self._namespace}/{self.domain}/{encode_name(self.local_name)}"
+        return f"{self.namespace_name}/{self.domain}/{encode_name(self.local_name)}"
 
     @property
     def managed_ledger_path(self) -> str:
@@ -143,7 +144,7 @@ class TopicName:
     @property
     def partitioned_topic_path(self) -> str:
         """Where Pulsar keeps how many partitions it has, if it is partitioned."""
-        return f"{PARTITIONED_TOPICS}/{self._namespace}/{self.domain}/{encode_name(self.local_name)}"
+        return f"{PARTITIONED_TOPICS}/{self.namespace_name}/{self.domain}/{encode_name(self.local_name)}"
 
     @property
     def partition_index(self) -> int | None:
@@ -161,7 +162,8 @@ class TopicName:
         return replace(self, local_name=f"{self.local_name}{PARTITION}{index}")
 
     @property
-    def _namespace(self) -> str:
+    def namespace_name(self) -> str:
+        """Its namespace: `tenant/namespace`, or `tenant/cluster/namespace` in the old form."""
         return "/".join(part for part in (self.tenant, self.cluster, self.namespace) if part is not None)
 
 

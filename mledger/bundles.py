@@ -42,8 +42,7 @@ class Owner:
 
 def bundle_folders(topic: TopicName) -> tuple[str, str]:
     """Where the nodes of its namespace's bundles are: those of owners, and the channel's."""
-    namespace = "/".join(part for part in (topic.tenant, topic.cluster, topic.namespace) if part is not None)
-    return f"{NAMESPACES}/{namespace}", f"{CHANNEL}/{namespace}"
+    return f"{NAMESPACES}/{topic.namespace_name}", f"{CHANNEL}/{topic.namespace_name}"
 
 
 def has_topic(bundle: str, topic: TopicName) -> bool:

@@ -58,7 +58,7 @@ async def open_cluster(
     store = gathered(await open_store(url, session_timeout=session_timeout))
     async with store:
         bookkeeper = BookKeeper(store, client)
-        services = Services(store, bookkeeper, now_ms)
+        services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password)
         cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout)
         try:
             async with _metrics_served(cluster, metrics):
@@ -141,10 +141,14 @@ class Cluster:
         *,
         config: ManagedLedgerConfig | None = None,
         properties: Mapping[str, str] | None = None,
+        trim: bool | None = None,
         events: EventSink = ignore_events,
         on_step: StepHook = ignore_steps,
     ) -> ManagedLedger:
-        """Create the topic and open it; TopicExists, InvalidName, and what keeps its first ledger from being made."""
+        """Create the topic and open it; TopicExists, InvalidName, and what keeps its first ledger from being made.
+
+        `trim` as in `open_topic`.
+        """
         topic = TopicName.parse(name)
         info = ManagedLedgerInfo(properties=tuple((properties or {}).items()))
         try:
@@ -154,7 +158,7 @@ class Cluster:
         except NodeExists:
             raise TopicExists(f"{topic} exists already: open it") from None
         try:
-            return await self._open_now(topic, config, events, on_step)
+            return await self._open_now(topic, config, trim, events, on_step)
         except TopicExists:  # another call of this program opens it
             raise
         except BaseException:
@@ -168,30 +172,32 @@ class Cluster:
         *,
         config: ManagedLedgerConfig | None = None,
         create: bool = False,
-        take_over: bool = True,
+        take_over: bool = False,
+        trim: bool | None = None,
         events: EventSink = ignore_events,
         on_step: StepHook = ignore_steps,
     ) -> ManagedLedger:
-        """Open the topic as its owner, fencing whoever had it; entries can be appended on return (M3).
+        """Open the topic as its owner; entries can be appended on return (M3).
 
-        With `create` it is made where there is none. Without `take_over` a live owner is looked for first and waited
-        for, one session time-out long (M9). `events` gets what happens, in the order of R11; `on_step` the name of each
-        step that changes the cluster, before it is taken. Raises TopicNotFound, OwnedElsewhere, ManagedLedgerFenced
-        (others open it at the same time), TopicExists (it is open here already), and what keeps it from being opened.
+        With `create` it is made where there is none. A live owner, one of us or a Pulsar broker, is looked for first
+        and waited for, one session time-out long (M9); with `take_over` it is fenced. What cursors consumed and the
+        retention in force does not keep goes by itself, unless a Pulsar broker serves the cluster; `trim` True: also
+        then, False: never (M10). `config` is the default for what policies leave open. `events` gets what happens, in
+        the order of R11; `on_step` the name of each step that changes the cluster, before it is taken. Raises
+        TopicNotFound, OwnedElsewhere, ManagedLedgerFenced (others open it at the same time), TopicExists (it is open
+        here already), and what keeps it from being opened.
         """
         topic = TopicName.parse(name)
         if not await self._store.exists(topic.managed_ledger_path):
             if not create:
                 raise await no_such_topic(self._store, topic)
             with contextlib.suppress(TopicExists):
-                return await self.create_topic(name, config=config, events=events, on_step=on_step)
+                return await self.create_topic(name, config=config, trim=trim, events=events, on_step=on_step)
         self._check_not_open(topic)
         if already := self._open.get(topic.managed_ledger_name):
             await already.close()
-        await check_owner(
-            self._store, topic.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
-        )
-        return await self._open_now(topic, config, events, on_step)
+        await self._check_owner(topic, take_over)
+        return await self._open_now(topic, config, trim, events, on_step)
 
     async def open_topics(
         self,
@@ -199,7 +205,8 @@ class Cluster:
         *,
         config: ManagedLedgerConfig | None = None,
         create: bool = False,
-        take_over: bool = True,
+        take_over: bool = False,
+        trim: bool | None = None,
         events: EventSink = ignore_events,
     ) -> OpenedTopics:
         """Open many topics as their owner, some hundred at a time, with every cursor tried once; as `open_topic`.
@@ -214,7 +221,7 @@ class Cluster:
                 name = waiting.popleft()
                 try:
                     topic = await self.open_topic(
-                        name, config=config, create=create, take_over=take_over, events=events
+                        name, config=config, create=create, take_over=take_over, trim=trim, events=events
                     )
                     await topic.initialized()
                     opened[name] = topic
@@ -233,7 +240,7 @@ class Cluster:
         """
         return self._services.upkeep.run_due()
 
-    async def delete_topic(self, name: str, *, take_over: bool = True, on_step: StepHook = ignore_steps) -> None:
+    async def delete_topic(self, name: str, *, take_over: bool = False, on_step: StepHook = ignore_steps) -> None:
         """Delete the topic with its cursors and ledgers (M8); TopicNotFound, OwnedElsewhere without `take_over`.
 
         With it go the ledgers of its compaction and delayed delivery, and before it the topics with the
@@ -247,9 +254,7 @@ class Cluster:
             raise await no_such_topic(self._store, topic)
         doomed = [*await pending_ack_topics(self._store, topic), topic]
         for each in doomed:
-            await check_owner(
-                self._store, each.managed_ledger_name, take_over=take_over, session_timeout=self._session_timeout
-            )
+            await self._check_owner(each, take_over)
         for each in doomed:
             await delete_managed_ledger(self._store, self._bookkeeper, each.managed_ledger_name, on_step)
 
@@ -275,6 +280,15 @@ class Cluster:
         if errors:
             raise errors[0]
 
+    async def _check_owner(self, topic: TopicName, take_over: bool) -> None:
+        await check_owner(
+            self._store,
+            topic.managed_ledger_name,
+            take_over=take_over,
+            session_timeout=self._session_timeout,
+            own_session=self._store.session_id,
+        )
+
     def _check_not_open(self, topic: TopicName) -> None:
         name = topic.managed_ledger_name
         if name in self._opening:
@@ -284,18 +298,23 @@ class Cluster:
             raise TopicExists(f"{topic} is open here already: use that one, or close it first")
 
     async def _open_now(
-        self, topic: TopicName, config: ManagedLedgerConfig | None, events: EventSink, on_step: StepHook
+        self,
+        topic: TopicName,
+        config: ManagedLedgerConfig | None,
+        trim: bool | None,
+        events: EventSink,
+        on_step: StepHook,
     ) -> ManagedLedger:
         name = topic.managed_ledger_name
         self._check_not_open(topic)  # nor opened meanwhile
         self._opening.add(name)
         try:
-            return await self._open_alone(name, config, events, on_step)
+            return await self._open_alone(name, config, trim, events, on_step)
         finally:
             self._opening.discard(name)
 
     async def _open_alone(
-        self, name: str, config: ManagedLedgerConfig | None, events: EventSink, on_step: StepHook
+        self, name: str, config: ManagedLedgerConfig | None, trim: bool | None, events: EventSink, on_step: StepHook
     ) -> ManagedLedger:
         counters = self.counters.of(name)
 
@@ -306,7 +325,7 @@ class Cluster:
         began = time.perf_counter()
         try:
             managed_ledger = await open_managed_ledger(
-                self._services, name, config or self._config, emit=tell, on_step=on_step
+                self._services, name, config or self._config, trim=trim, emit=tell, on_step=on_step
             )
         except MledgerError:
             counters.opens_failed += 1

@@ -19,7 +19,8 @@ class ManagedLedgerConfig:
     """Settings of one managed ledger; InvalidConfiguration for what is out of range.
 
     Times end in their unit. Retention: -1 keeps all, 0 keeps nothing that is consumed; a consumed ledger goes
-    when its time has passed or when what remains is over the size. A time-out of 0 seconds means none.
+    when its time has passed or when what remains is over the size. It is the default for topics for which no policy
+    says otherwise (M10). A time-out of 0 seconds means none.
     """
 
     ensemble_size: int = 2
@@ -70,6 +71,13 @@ class ManagedLedgerConfig:
                 "managedLedgerMaxLedgerRolloverTimeMinutes)"
             )
 
+        if half := half_retention(self.retention_time_ms, self.retention_size_in_mb):
+            raise InvalidConfiguration(
+                f"a retention time of {self.retention_time_ms} ms and a retention size of {self.retention_size_in_mb} "
+                f"MB do not fit each other: {half}; both 0 keep nothing (defaultRetentionTimeInMinutes, "
+                "defaultRetentionSizeInMB)"
+            )
+
     @property
     def max_size_per_ledger(self) -> int:
         """Payload bytes after which a ledger is rolled over; 0: no limit."""
@@ -79,6 +87,14 @@ class ManagedLedgerConfig:
     def retention_size(self) -> int:
         """Payload bytes of the topic kept though consumed; -1: all."""
         return self.retention_size_in_mb * MIB if self.retention_size_in_mb >= 0 else -1
+
+
+def half_retention(time: int, size: int) -> str:
+    """Why retention with one limit of 0 and another that is not keeps nothing, as Pulsar's admin refuses it."""
+    if (time == 0) == (size == 0):
+        return ""
+    limit, other = ("time", "size") if time == 0 else ("size", "time")
+    return f"a {limit} of 0 keeps nothing, whatever the {other}: -1 leaves the {limit} without a limit"
 
 
 RANGES: dict[str, tuple[int, int]] = {

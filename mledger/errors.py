@@ -47,6 +47,10 @@ class CursorRecoveryFailed(ManagedLedgerError):
     """The cursor's state cannot be read now (R5): retriable, and never taken for lost."""
 
 
+class PoliciesUnavailable(ManagedLedgerError):
+    """The policies that say what of a topic is kept cannot be read now: nothing is trimmed (M10)."""
+
+
 class AckStateTooLarge(ManagedLedgerError):
     """The cursor's state does not fit one entry; it stays in memory, nothing is dropped (C5)."""
 

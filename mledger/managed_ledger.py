@@ -72,7 +72,13 @@ class ManagedLedger:
         )
         self._dropped = opened.dropped
         self._trimmer = Trimmer(
-            self, self._ledgers, self._factory, self.reader, self.config, self._background, opened.services.upkeep
+            self,
+            self._ledgers,
+            self._factory,
+            self.reader,
+            opened.trim_policy,
+            self._background,
+            opened.services.upkeep,
         )
         self._cursors = CursorSet(self, context, self._background, self._trimmer.trim_later)
         self._record.on_fenced(self._fenced)
@@ -94,6 +100,7 @@ class ManagedLedger:
             await self._replayer.replay(Claimant(self._record, self._factory.in_hand, self._factory.on_step))
         except MledgerError as error:
             log.warning("%s: what a crash left is not finished yet: %s", self.name, error)
+        await self._trimmer.read_retention()
         if self.can_trim:
             await self._trimmer.try_trim()
 
@@ -274,13 +281,14 @@ class ManagedLedger:
     # -- trim, terminate, truncate
 
     def plan_trim(self) -> TrimPlan:
-        """What `trim` would do now; nothing is changed."""
+        """What `trim` would do now, by the retention as it was read last (`initialized`); nothing is changed."""
         return self._trimmer.plan()
 
     async def trim(self) -> TrimPlan:
         """Move cursors off consumed ledgers and delete what may go, now (R9, R10); what was done.
 
-        Nothing is trimmed while a cursor's state is not known: then the plan has no deletions.
+        What policies keep stays (M10); PoliciesUnavailable where they cannot be read. Nothing is trimmed while a
+        cursor's state is not known: then the plan has no deletions.
         """
         self._check_open()
         await self.initialized()

@@ -18,6 +18,7 @@ from mledger.ownership import Ownership
 from mledger.services import Services
 from mledger.topic_record import RecordChange, TopicRecord
 from mledger.topic_state import OpenedTopic
+from mledger.trim_policy import TrimPolicy
 
 ATTEMPTS = 4
 
@@ -32,10 +33,13 @@ async def open_managed_ledger(
     name: str,
     config: ManagedLedgerConfig,
     *,
+    trim: bool | None = None,
     emit: EventSink = ignore_events,
     on_step: StepHook = ignore_steps,
 ) -> ManagedLedger:
     """Open the managed ledger `name`; entries can be appended on return, its cursors are recovered meanwhile.
+
+    `trim` as in `TrimPolicy`.
 
     Fences the last ledger's writer and takes the owner node. An owner that writes the record at the same time makes it
     begin again, a bounded number of times. Raises TopicNotFound, ManagedLedgerFenced, RecordError, InvalidLedgerList,
@@ -60,7 +64,8 @@ async def open_managed_ledger(
         with contextlib.suppress(MetadataError):
             await ownership.release()
         raise
-    opened = OpenedTopic(services, record, factory, ownership, config, ledgers, writer, dropped, emit)
+    policy = TrimPolicy(services.policies, store, name, config, trim)
+    opened = OpenedTopic(services, record, factory, ownership, config, ledgers, writer, dropped, emit, policy)
     managed_ledger = ManagedLedger(opened)
     try:
         await managed_ledger.start()

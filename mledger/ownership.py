@@ -78,13 +78,14 @@ class Ownership:
                 await self._store.delete(self.path, node.version)
 
 
-async def find_owner(reader: MetadataReader, managed_ledger: str) -> Owner | None:
+async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> Owner | None:
     """Who has the managed ledger open: one of us, or the Pulsar broker that serves the bundle of its topic.
 
-    A live broker of which can't be seen what it serves counts as its owner.
+    A live broker of which can't be seen what it serves counts as its owner; a node of `own_session`, which is this
+    program's own, does not.
     """
     node = await _get(reader, owner_path(managed_ledger))
-    if node is not None and node.stat.ephemeral_owner:
+    if node is not None and node.stat.ephemeral_owner not in (0, own_session):
         return Owner(owner_path(managed_ledger), _describe(node.data), node.stat.ephemeral_owner)
     return await find_broker(reader, managed_ledger)
 
@@ -107,18 +108,24 @@ async def find_broker(reader: MetadataReader, managed_ledger: str) -> Owner | No
 
 
 async def check_owner(
-    reader: MetadataReader, managed_ledger: str, *, take_over: bool = False, session_timeout: float = 10.0
+    reader: MetadataReader,
+    managed_ledger: str,
+    *,
+    take_over: bool = False,
+    session_timeout: float = 10.0,
+    own_session: int = 0,
 ) -> None:
     """Raise OwnedElsewhere if there is an owner and it does not go while its session lasts (M9).
 
     `session_timeout` is that of our own owners, s. A broker is waited for as long as sessions of brokers last by
-    default, unless it takes connections where its node says: then it is alive. With `take_over` nothing is refused.
+    default, unless it takes connections where its node says: then it is alive. With `take_over` nothing is refused; `own_session`
+    as of `find_owner`.
     """
     if take_over:
         return
     loop = asyncio.get_running_loop()
     began = loop.time()
-    while (owner := await find_owner(reader, managed_ledger)) is not None:
+    while (owner := await find_owner(reader, managed_ledger, own_session=own_session)) is not None:
         left = began + (max(session_timeout, BROKER_SESSION_S) if owner.address else session_timeout) - loop.time()
         if left <= 0 or (owner.address and await _takes_connections(owner.address)):
             raise OwnedElsewhere(

@@ -1,4 +1,4 @@
-"""What the topics that one process owns share: store, bookie client, clock, timer, brokers, replay, counts."""
+"""What the topics that one process owns share: store, clients, clock, timer, brokers, replay, policies, counts."""
 
 from collections.abc import Callable
 
@@ -8,19 +8,23 @@ from mledger.broker_watch import BrokerWatch
 from mledger.counters import OwnerCounters
 from mledger.ledger_records import ensure_folders
 from mledger.replaying import Replayer
+from mledger.topic_policies import PolicyReader
 from mledger.upkeep import Upkeep
 
 
 class Services:
-    """Made once for a cluster."""
+    """Made once for a cluster; `password` is the ledgers' (managedLedgerPassword)."""
 
-    def __init__(self, store: MetadataStore, bookkeeper: BookKeeper, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, store: MetadataStore, bookkeeper: BookKeeper, now_ms: Callable[[], int], password: bytes = b""
+    ) -> None:
         self.store = store
         self.bookkeeper = bookkeeper
         self.now_ms = now_ms
         self.upkeep = Upkeep(now_ms)
         self.brokers = BrokerWatch(store)
         self.replayer = Replayer(bookkeeper, store)
+        self.policies = PolicyReader(store, bookkeeper, password)
         self.counters = OwnerCounters()
         self._prepared = False
 

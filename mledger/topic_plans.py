@@ -1,17 +1,15 @@
 """What commands on whole topics would do, decided over a topic as opening it would make it; no I/O (M8, R10)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from metastore.policies import Retention
 from metastore.position import Position
 from metastore.records import LedgerInfo
-from mledger.config import ManagedLedgerConfig
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.inspect import OpeningView
+from mledger.retention import KEEP_ALL, RetentionLimits
 from mledger.trim import TrimPlan, plan_trim
 
-MINUTE_MS = 60_000
 LEDGERS_NAMED = 20
 
 
@@ -24,28 +22,16 @@ class TerminatePlan:
     already: Position | None
 
 
-def with_retention(config: ManagedLedgerConfig, retention: Retention | None) -> ManagedLedgerConfig:
-    """The settings with a namespace's own retention, which counts before the broker's."""
-    if retention is None:
-        return config
-    minutes = retention.minutes
-    return replace(
-        config,
-        retention_time_ms=minutes * MINUTE_MS if minutes >= 0 else -1,
-        retention_size_in_mb=retention.size_mb,
-    )
-
-
-def plan_topic_trim(view: OpeningView, config: ManagedLedgerConfig, now_ms: int) -> TrimPlan:
+def plan_topic_trim(view: OpeningView, retention: RetentionLimits, now_ms: int) -> TrimPlan:
     """What opening and trimming would delete. Raises what keeps a cursor's state from being read: then nothing is."""
     positions = {name: plan.mark_delete for name, plan in readable_cursors(view).items()}
-    return plan_trim(view.ledgers, positions, config, now_ms)
+    return plan_trim(view.ledgers, positions, retention, now_ms)
 
 
-def plan_topic_truncate(view: OpeningView, config: ManagedLedgerConfig, now_ms: int) -> TrimPlan:
+def plan_topic_truncate(view: OpeningView, now_ms: int) -> TrimPlan:
     """What acknowledging everything on every cursor and deleting every ledger that is closed would delete (M8)."""
     end = view.ledgers.last_confirmed
-    return plan_trim(view.ledgers, dict.fromkeys(readable_cursors(view), end), config, now_ms, all_closed=True)
+    return plan_trim(view.ledgers, dict.fromkeys(readable_cursors(view), end), KEEP_ALL, now_ms, all_closed=True)
 
 
 def plan_topic_terminate(view: OpeningView) -> TerminatePlan:

@@ -11,6 +11,7 @@ from mledger.ledger_list import LedgerList
 from mledger.ownership import Ownership
 from mledger.services import Services
 from mledger.topic_record import TopicRecord
+from mledger.trim_policy import TrimPolicy
 
 
 class TopicState(enum.Enum):
@@ -35,3 +36,4 @@ class OpenedTopic:
     writer: LedgerWriter | None
     dropped: tuple[int, ...]
     emit: EventSink
+    trim_policy: TrimPolicy

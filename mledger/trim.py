@@ -7,13 +7,13 @@ copy stays, and all after it, until both copies can be deleted together.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from metastore.position import NO_ENTRY, Position
 from metastore.records import LedgerInfo
-from mledger.config import ManagedLedgerConfig
 from mledger.events import EndTrim, Event, LastConfirmedLedgerDeletion, RemovingLedger
 from mledger.ledger_list import LedgerList
+from mledger.retention import KEEP_ALL, RetentionLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,15 @@ def plan_moves(ledgers: LedgerList, cursors: Mapping[str, Position]) -> tuple[Cu
 def plan_trim(
     ledgers: LedgerList,
     cursors: Mapping[str, Position],
-    config: ManagedLedgerConfig,
+    retention: RetentionLimits,
     now_ms: int,
     *,
     all_closed: bool = False,
 ) -> TrimPlan:
     """Decide moves and deletions from the durable cursors' durable mark-deletes (R9, R10).
 
-    `all_closed`: every ledger but the current one goes, whatever cursors and retention say (truncate). Retention is
-    `config.retention_time_ms` and `retention_size_in_mb`: -1 keeps all, and a ledger goes when its time has passed or
-    the ledgers after it alone reach the size.
+    `all_closed`: every ledger but the current one goes, whatever cursors and `retention` say (truncate). A ledger goes
+    when its retention time has passed or the ledgers after it alone reach the size.
     """
     moves = plan_moves(ledgers, cursors)
     positions = [*{**cursors, **{move.cursor: move.new for move in moves}}.values()]
@@ -107,7 +106,7 @@ def plan_trim(
         elif info.offload is not None:
             reason = f"ledger {info.ledger_id} has an offloaded copy"
         elif not all_closed:
-            reason = _kept(info, ledgers.total_size - deleted_size - info.size, needed_from, config, now_ms)
+            reason = _kept(info, ledgers.total_size - deleted_size - info.size, needed_from, retention, now_ms)
         if reason is not None:
             kept_because = reason
             break
@@ -124,14 +123,19 @@ def plan_trim(
     )
 
 
+def plan_no_trim(ledgers: LedgerList, cursors: Mapping[str, Position], why: str) -> TrimPlan:
+    """The moves only: `why` says why no ledger goes though no cursor needs it."""
+    return replace(plan_trim(ledgers, cursors, KEEP_ALL, 0), kept_because=why)
+
+
 def _kept(
-    info: LedgerInfo, size_after: int, needed_from: int | None, config: ManagedLedgerConfig, now_ms: int
+    info: LedgerInfo, size_after: int, needed_from: int | None, retention: RetentionLimits, now_ms: int
 ) -> str | None:
     """Why a closed ledger stays, None if it can go; `size_after` is what the topic would have left without it."""
     if needed_from is not None and info.ledger_id >= needed_from:
         return f"ledger {info.ledger_id} is not consumed by every durable cursor"
-    expired = config.retention_time_ms >= 0 and now_ms - info.timestamp > config.retention_time_ms
-    over_size = config.retention_size >= 0 and size_after >= config.retention_size
+    expired = retention.retention_time_ms >= 0 and now_ms - info.timestamp > retention.retention_time_ms
+    over_size = retention.retention_size >= 0 and size_after >= retention.retention_size
     if expired or over_size:
         return None
     return f"ledger {info.ledger_id} is kept by retention"

@@ -2,6 +2,8 @@
 
 First the moves of R9, durably; then one update drops the ledgers and records each for deletion; then they are deleted,
 in order; then the records go. What could not be deleted stays recorded and is tried again with the next trim.
+
+Retention is looked up when something could go, right before it goes (M10); where it cannot be, nothing does.
 """
 
 import asyncio
@@ -12,19 +14,21 @@ from bookie.errors import BookieError
 from metastore.errors import MetadataError, MledgerError
 from metastore.position import NO_ENTRY, Position
 from mledger.background import Background, log
-from mledger.config import ManagedLedgerConfig
 from mledger.cursor import Cursor
 from mledger.errors import CursorNotFound, ManagedLedgerClosed
 from mledger.events import Event
 from mledger.ledger_factory import LedgerFactory
 from mledger.ledger_list import LedgerList
 from mledger.reading import EntryReader
+from mledger.retention import KEEP_NOTHING, RetentionLimits
 from mledger.topic_ledgers import TopicLedgers
-from mledger.trim import TrimPlan, plan_moves, plan_trim
+from mledger.trim import TrimPlan, plan_moves, plan_no_trim, plan_trim
+from mledger.trim_policy import RECENT_S, TrimPolicy
 from mledger.upkeep import Upkeep
 
 RETRY_MS = 60_000
 SOONEST_MS = 500
+FOLLOW_MS = 15 * 60_000  # policies that keep something are looked at again
 GONE = (CursorNotFound, ManagedLedgerClosed)  # a cursor that was deleted or closed meanwhile
 
 
@@ -68,7 +72,7 @@ class Trimmer:
         ledgers: TopicLedgers,
         factory: LedgerFactory,
         reader: EntryReader,
-        config: ManagedLedgerConfig,
+        policy: TrimPolicy,
         background: Background,
         upkeep: Upkeep,
     ) -> None:
@@ -76,7 +80,7 @@ class Trimmer:
         self._ledgers = ledgers
         self._factory = factory
         self._reader = reader
-        self._config = config
+        self._policy = policy
         self._background = background
         self._now_ms = upkeep.now_ms
         self._wanted = False
@@ -91,20 +95,28 @@ class Trimmer:
         return self._dropping
 
     def plan(self) -> TrimPlan:
-        """What a trim would do now; nothing is changed."""
-        return plan_trim(self._topic.ledger_list, self._positions() | self._held(), self._config, self._now_ms())
+        """What a trim would do now, by the retention as it was read last; nothing is changed."""
+        return plan_trim(self._topic.ledger_list, self._positions() | self._held(), self._policy.known, self._now_ms())
 
-    async def trim(self, *, all_closed: bool = False) -> TrimPlan:
-        """Carry out what `plan` says, and finish earlier deletions that failed; the plan carried out.
+    async def read_retention(self) -> None:
+        """Read the retention in force, for `plan`; a failure is logged."""
+        try:
+            await self._policy.retention(RECENT_S)
+        except MledgerError as error:
+            log.warning("%s: %s", self._topic.name, error)
 
-        Raises what kept a cursor's move or the list from being written; a failed deletion is logged and tried again.
+    async def trim(self, *, all_closed: bool = False, asked: bool = True) -> TrimPlan:
+        """Move cursors off consumed ledgers and delete what may go, and finish earlier deletions that failed.
+
+        Returns the plan carried out. `asked`: somebody wants it now; else nothing goes where trimming by itself is off
+        (M10). Raises what kept retention from being read (PoliciesUnavailable), a cursor's move or the list from being
+        written; a failed deletion is logged and tried again.
         """
         async with self._topic.trim_lock:
             await self._settle_drop()
             await self._move_cursors()
+            plan = await self._decide(all_closed=all_closed, asked=asked)
             now_ms = self._now_ms()
-            ledgers = self._topic.ledger_list
-            plan = plan_trim(ledgers, self._settled_positions(), self._config, now_ms, all_closed=all_closed)
             if plan.deletions:
                 await self._drop(plan)
             await self._delete()
@@ -125,7 +137,7 @@ class Trimmer:
     async def try_trim(self) -> None:
         """Trim; a failure is logged, and tried again by and by."""
         try:
-            await self.trim()
+            await self.trim(asked=False)
         except MledgerError as error:
             log.warning("%s: trim failed: %s", self._topic.name, error)
             if self._topic.can_trim:
@@ -138,6 +150,20 @@ class Trimmer:
                 await self.try_trim()
         finally:
             self._running = False
+
+    async def _decide(self, *, all_closed: bool, asked: bool) -> TrimPlan:
+        """The plan by what retention and policies are now; what is looked up is only what something depends on."""
+        if all_closed or not (plan := self._plan(KEEP_NOTHING)).deletions:
+            return self._plan(KEEP_NOTHING, all_closed=all_closed)
+        if not asked:
+            if why := await self._policy.why_not():
+                return plan_no_trim(self._topic.ledger_list, self._settled_positions(), why)
+            plan = self._plan(await self._policy.retention(RECENT_S))
+        return self._plan(await self._policy.retention()) if plan.deletions else plan
+
+    def _plan(self, retention: RetentionLimits, *, all_closed: bool = False) -> TrimPlan:
+        ledgers, positions = self._topic.ledger_list, self._settled_positions()
+        return plan_trim(ledgers, positions, retention, self._now_ms(), all_closed=all_closed)
 
     def _positions(self) -> dict[str, Position]:
         return {name: cursor.held_from for name, cursor in self._topic.open_cursors.items()}
@@ -198,14 +224,17 @@ class Trimmer:
                 self._undeleted.remove(ledger_id)
 
     def _schedule(self, plan: TrimPlan, planned_ms: int) -> None:
-        """Look again when the first ledger's retention ends, or a deletion is to be tried again."""
+        """Look again when the first ledger's retention ends, for a deletion that failed, and at the policies."""
         self.stop()
         if not self._topic.can_trim:
             return
         delays = [RETRY_MS] if self._undeleted else []
-        if self._config.retention_time_ms > 0 and plan.remaining and plan.remaining[0].timestamp:
-            left_ms = plan.remaining[0].timestamp + self._config.retention_time_ms + 1 - planned_ms
-            if left_ms > 0:  # else a cursor keeps it, and its acknowledgements ask for a trim
-                delays.append(max(SOONEST_MS, left_ms))
+        if self._plan(KEEP_NOTHING).deletions:  # only retention keeps it, or that trimming is off
+            delays.append(FOLLOW_MS)
+            kept_ms = self._policy.known.retention_time_ms
+            if kept_ms > 0 and plan.remaining[0].timestamp:
+                left_ms = plan.remaining[0].timestamp + kept_ms + 1 - planned_ms
+                if left_ms > 0:
+                    delays.append(max(SOONEST_MS, left_ms))
         if delays:
             self._later.set(planned_ms + min(delays))

@@ -48,6 +48,7 @@ CHECKED = (
     Checked("zookeeper-files/*.json", (_ZOOKEEPER_FILES,)),
     Checked("zookeeper-files/*/version-2/*", (_ZOOKEEPER_FILES,)),
     Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/test_golden_ack_sets.py",)),
+    Checked("topic-policies/change-events.json", ("tests/unit/mledger/test_policy_events.py",)),
 )
 
 WAITING = (

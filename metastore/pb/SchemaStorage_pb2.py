@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n metastore/pb/SchemaStorage.proto\x12\x1cmledger.metastore.pb.schemas\"3\n\x0eSchemaPosition\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"q\n\x10SchemaIndexEntry\x12\x0f\n\x07version\x18\x01 \x02(\x03\x12>\n\x08position\x18\x02 \x02(\x0b\x32,.mledger.metastore.pb.schemas.SchemaPosition\x12\x0c\n\x04hash\x18\x03 \x02(\x0c\"\x8c\x01\n\rSchemaLocator\x12<\n\x04info\x18\x01 \x02(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry\x12=\n\x05index\x18\x02 \x03(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n metastore/pb/SchemaStorage.proto\x12\x1cmledger.metastore.pb.schemas\"3\n\x0eSchemaPosition\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"q\n\x10SchemaIndexEntry\x12\x0f\n\x07version\x18\x01 \x02(\x03\x12>\n\x08position\x18\x02 \x02(\x0b\x32,.mledger.metastore.pb.schemas.SchemaPosition\x12\x0c\n\x04hash\x18\x03 \x02(\x0c\"\x8c\x01\n\rSchemaLocator\x12<\n\x04info\x18\x01 \x02(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry\x12=\n\x05index\x18\x02 \x03(\x0b\x32..mledger.metastore.pb.schemas.SchemaIndexEntry\"\"\n\x0bSchemaEntry\x12\x13\n\x0bschema_data\x18\x02 \x01(\x0c\"@\n\nSchemaInfo\x12\x11\n\tschema_id\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x04 \x01(\x0c\x12\x0f\n\x07\x64\x65leted\x18\x06 \x01(\x08')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,4 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCHEMAINDEXENTRY']._serialized_end=232
   _globals['_SCHEMALOCATOR']._serialized_start=235
   _globals['_SCHEMALOCATOR']._serialized_end=375
+  _globals['_SCHEMAENTRY']._serialized_start=377
+  _globals['_SCHEMAENTRY']._serialized_end=411
+  _globals['_SCHEMAINFO']._serialized_start=413
+  _globals['_SCHEMAINFO']._serialized_end=477
 # @@protoc_insertion_point(module_scope)

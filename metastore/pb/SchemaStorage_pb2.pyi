@@ -89,3 +89,49 @@ class SchemaLocator(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SchemaLocator: _TypeAlias = SchemaLocator  # noqa: Y015
+
+@_typing.final
+class SchemaEntry(_message.Message):
+    """An entry of a schema's ledger: of what it holds, the schema as it was registered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEMA_DATA_FIELD_NUMBER: _builtins.int
+    schema_data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        schema_data: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["schema_data", b"schema_data"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["schema_data", b"schema_data"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SchemaEntry: _TypeAlias = SchemaEntry  # noqa: Y015
+
+@_typing.final
+class SchemaInfo(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEMA_ID_FIELD_NUMBER: _builtins.int
+    SCHEMA_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
+    schema_id: _builtins.str
+    schema: _builtins.bytes
+    deleted: _builtins.bool
+    def __init__(
+        self,
+        *,
+        schema_id: _builtins.str | None = ...,
+        schema: _builtins.bytes | None = ...,
+        deleted: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "schema", b"schema", "schema_id", b"schema_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "schema", b"schema", "schema_id", b"schema_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SchemaInfo: _TypeAlias = SchemaInfo  # noqa: Y015

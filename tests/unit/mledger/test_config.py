@@ -49,7 +49,7 @@ def test_a_minimum_above_the_maximum_rollover_time_is_refused():
 
 
 def test_minus_one_is_unlimited_retention():
-    assert ManagedLedgerConfig(retention_size_in_mb=-1).retention_size == -1
+    assert ManagedLedgerConfig(retention_time_ms=-1, retention_size_in_mb=-1).retention_size == -1
 
 
 def test_every_field_has_a_setting_and_every_number_a_range():
@@ -69,6 +69,7 @@ def test_settings_are_read_under_pulsar_s_names_and_units():
             "managedLedgerDigestType": "MAC",
             "managedLedgerPassword": "secret",
             "defaultRetentionTimeInMinutes": "-1",
+            "defaultRetentionSizeInMB": "-1",
             "autoSkipNonRecoverableData": "true",
             "someOtherSetting": "whatever",
         }
@@ -81,6 +82,7 @@ def test_settings_are_read_under_pulsar_s_names_and_units():
         digest_type=DigestType.HMAC,
         password=b"secret",
         retention_time_ms=-1,
+        retention_size_in_mb=-1,
         auto_skip_non_recoverable_data=True,
     )
 
@@ -106,3 +108,9 @@ def test_every_field_has_an_effect_somewhere():
     derived = {"max_size_per_ledger_mb": "max_size_per_ledger", "retention_size_in_mb": "retention_size"}
     fields = [item.name for item in dataclasses.fields(ManagedLedgerConfig)]
     assert [name for name in fields if not {name, derived.get(name)} & read] == []
+
+
+@pytest.mark.parametrize(("time_ms", "size_mb"), [(60_000, 0), (-1, 0), (0, 5), (0, -1)])
+def test_retention_with_one_limit_of_zero_is_refused_with_what_to_do(time_ms, size_mb):
+    with pytest.raises(InvalidConfiguration, match=r"-1 leaves the (time|size) without a limit"):
+        ManagedLedgerConfig(retention_time_ms=time_ms, retention_size_in_mb=size_mb)

@@ -26,6 +26,7 @@ managedLedgerPassword=a\\u00e9
 managedLedgerMaxEntriesPerLedger=
 managedLedgerMaxUnackedRangesToPersistInZooKeeper=7
 defaultRetentionTimeInMinutes=-1
+defaultRetentionSizeInMB=-1
 exposeTopicLevelMetricsInPrometheus=false
 """
 

@@ -3,7 +3,6 @@
 import pytest
 
 from metastore.errors import RecordError
-from metastore.policies import Retention
 from metastore.position import Position
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.config import ManagedLedgerConfig
@@ -15,7 +14,6 @@ from mledger.topic_plans import (
     plan_topic_terminate,
     plan_topic_trim,
     plan_topic_truncate,
-    with_retention,
 )
 
 NOW = 1_000_000
@@ -57,22 +55,14 @@ def test_trim_is_refused_while_a_cursor_cannot_be_read() -> None:
 
 
 def test_truncate_deletes_all_that_is_closed_whatever_retention_says() -> None:
-    keep = with_retention(CONFIG, Retention(-1, -1))
-    assert deleted(plan_topic_truncate(view({"a": Position(4, 0)}), keep, NOW)) == [4, 7]
-    assert deleted(plan_topic_truncate(view({}, terminated=Position(7, 4)), keep, NOW)) == [4, 7]
+    assert deleted(plan_topic_truncate(view({"a": Position(4, 0)}), NOW)) == [4, 7]
+    assert deleted(plan_topic_truncate(view({}, terminated=Position(7, 4)), NOW)) == [4, 7]
 
 
 def test_terminate_ends_after_the_last_entry_or_where_it_ended_before() -> None:
     assert plan_topic_terminate(view({})).last_entry == Position(7, 4)
     assert plan_topic_terminate(view({})).already is None
     assert plan_topic_terminate(view({}, terminated=Position(7, 4))).already == Position(7, 4)
-
-
-def test_a_namespaces_retention_counts_before_the_settings() -> None:
-    config = with_retention(CONFIG, Retention(2, 3))
-    assert (config.retention_time_ms, config.retention_size_in_mb) == (120_000, 3)
-    assert with_retention(CONFIG, None) == CONFIG
-    assert with_retention(CONFIG, Retention(-1, 0)).retention_time_ms == -1
 
 
 def test_what_is_lost_is_counted_and_long_lists_are_cut() -> None:

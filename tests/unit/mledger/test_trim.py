@@ -7,6 +7,7 @@ from metastore.records import LedgerInfo, OffloadContext
 from mledger.config import MIB, ManagedLedgerConfig
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger
 from mledger.ledger_list import LedgerList
+from mledger.retention import RetentionInForce, RetentionOrigin
 from mledger.trim import CursorMove, plan_trim
 
 NOW = 100_000
@@ -103,7 +104,7 @@ def test_minus_one_keeps_all():
 
 @pytest.mark.parametrize(("time_ms", "size_mb"), [(0, -1), (-1, 0), (0, 0)])
 def test_zero_keeps_nothing_that_is_consumed(time_ms, size_mb):
-    config = ManagedLedgerConfig(retention_time_ms=time_ms, retention_size_in_mb=size_mb)
+    config = RetentionInForce(time_ms, size_mb, RetentionOrigin.TOPIC)
     assert deleted(trim(THREE, config)) == [10, 20, 30]
 
 
@@ -149,7 +150,7 @@ def test_deletions_are_a_prefix_and_no_cursor_needs_them(ages, marks, time_ms, s
     infos = [LedgerInfo(index, 4, size, timestamp) for index, (timestamp, size) in enumerate(ages)]
     ledgers = LedgerList([*infos, LedgerInfo(len(infos))], current=len(infos), live_entries=4)
     cursors = {f"c{index}": Position(*mark) for index, mark in enumerate(marks)}
-    config = ManagedLedgerConfig(retention_time_ms=time_ms, retention_size_in_mb=size_mb)
+    config = RetentionInForce(time_ms, size_mb, RetentionOrigin.TOPIC)
     plan = plan_trim(ledgers, cursors, config, 4)
     assert (*plan.deletions, *plan.remaining) == ledgers.infos
     assert plan.remaining[-1].ledger_id == ledgers.current
