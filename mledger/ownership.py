@@ -118,8 +118,8 @@ async def check_owner(
     """Raise OwnedElsewhere if there is an owner and it does not go while its session lasts (M9).
 
     `session_timeout` is that of our own owners, s. A broker is waited for as long as sessions of brokers last by
-    default, unless it takes connections where its node says: then it is alive. With `take_over` nothing is refused; `own_session`
-    as of `find_owner`.
+    default, unless it takes connections where its node says: then it is alive. With `take_over` nothing is refused;
+    `own_session` as of `find_owner`.
     """
     if take_over:
         return
