@@ -51,7 +51,7 @@ async def reopen(url: str, told: dict[str, Any]) -> int:
     published = RowMap(mledger.AppendedRange(*each) for each in told["ranges"])
     async with mledger.open_cluster(url) as cluster:
         console.print("\n[bold]Recovery in a new process[/bold]")
-        topic = await cluster.open_topic(TOPIC, config=CONFIG, events=Timeline())
+        topic = await cluster.open_topic(TOPIC, config=CONFIG, take_over=True, events=Timeline())
         await topic.initialized()
         cursors = {each.name: await topic.open_cursor(each.name) for each in SUBSCRIPTIONS}
         show_cursors(cursors, {each["cursor"]: each for each in told["dry_run"]})

@@ -6,7 +6,7 @@ import time
 
 from bookie.client.writer import LedgerWriter
 from bookie.errors import BookieError, NoSuchLedger
-from metastore.errors import MetadataError
+from metastore.errors import MetadataError, NodeTooLarge
 from metastore.store import Operation
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerFenced
@@ -93,7 +93,7 @@ async def _take_over(
     try:
         await record.update(lambda _: RecordChange(plan.info(new_id), tuple(also)))
     except BaseException as error:
-        if writer is not None and isinstance(error, ManagedLedgerFenced) and not record.session_ended:
+        if writer is not None and isinstance(error, ManagedLedgerFenced | NodeTooLarge) and not record.session_ended:
             with contextlib.suppress(BookieError, MetadataError):
                 await factory.discard(writer)
         elif writer is not None:  # it may be listed: the next open finds out

@@ -23,6 +23,8 @@ POLL_S = 0.2
 BROKER_SESSION_S = 30.0
 """A broker's own default (`metadataStoreSessionTimeoutMillis`): its nodes outlive a crash by that."""
 KNOCK_S = 1.0
+EXPIRY_S = 3.0
+"""A server ends a session at its next tick, not the moment that it has timed out."""
 
 
 class Ownership:
@@ -126,7 +128,8 @@ async def check_owner(
     loop = asyncio.get_running_loop()
     began = loop.time()
     while (owner := await find_owner(reader, managed_ledger, own_session=own_session)) is not None:
-        left = began + (max(session_timeout, BROKER_SESSION_S) if owner.address else session_timeout) - loop.time()
+        session_s = max(session_timeout, BROKER_SESSION_S) if owner.address else session_timeout
+        left = began + session_s + min(EXPIRY_S, session_s / 2) - loop.time()
         if left <= 0 or (owner.address and await _takes_connections(owner.address)):
             raise OwnedElsewhere(
                 f"{managed_ledger} has an owner: {owner}; stop that one, or take over (--take-over) if it is dead"

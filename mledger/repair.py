@@ -60,7 +60,7 @@ class LedgerFacts:
 class CursorFacts:
     """A cursor's record as it is, and what was found in the cursor ledger that it names (None: it names none).
 
-    `record` is an error where it does not parse.
+    `record` is an error where it does not parse; `compression` is how it is stored.
     """
 
     name: str
@@ -68,6 +68,7 @@ class CursorFacts:
     version: int
     record: ManagedCursorInfo | RecordError
     finding: CursorLedgerFinding | None = None
+    compression: str = "NONE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class TopicFacts:
     managed_ledger: str
     info: ManagedLedgerInfo | None
     version: int = 0
+    compression: str = "NONE"
     ledgers: Mapping[int, LedgerFacts | None] = field(default_factory=dict)
     cursors: tuple[CursorFacts, ...] = ()
     orphans: tuple[int, ...] = ()

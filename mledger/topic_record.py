@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.errors import BadVersion, NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
+from metastore.errors import BadVersion, NodeExists, NodeNotFound, NodeTooLarge, SessionExpired, StoreUnavailable
 from metastore.own_writes import changed_since
 from metastore.paths import managed_ledger_path
 from metastore.records import ManagedLedgerInfo
@@ -111,17 +111,18 @@ class TopicRecord:
         """Whether that fenced it: what became of the write under way then is not known."""
 
     @classmethod
-    async def read(
-        cls, store: MetadataStore, name: str, *, compression: str = "NONE", timeout_s: float | None = None
-    ) -> "TopicRecord":
-        """The record as it is now; its writes take `timeout_s` at most. TopicNotFound, RecordError."""
+    async def read(cls, store: MetadataStore, name: str, *, timeout_s: float | None = None) -> "TopicRecord":
+        """The record as it is now; its writes take `timeout_s` at most, and compress it as it is compressed now.
+
+        Raises TopicNotFound, RecordError.
+        """
         path = managed_ledger_path(name)
         try:
             node = await store.get(path)
         except NodeNotFound:
             raise TopicNotFound(f"there is no managed ledger {name}; create the topic first") from None
-        info = decode_managed_ledger_info(node.data, path).value
-        return cls(store, name, info, node.version, compression=compression, timeout_s=timeout_s)
+        decoded = decode_managed_ledger_info(node.data, path)
+        return cls(store, name, decoded.value, node.version, compression=decoded.compression, timeout_s=timeout_s)
 
     def on_fenced(self, listener: Callable[[ManagedLedgerFenced], None]) -> None:
         """Call `listener` once, when another owner is seen."""
@@ -179,6 +180,9 @@ class TopicRecord:
                 await commit(self._store, Put(self.path, data, self.version), changed.also, self._timeout_s)
             except SessionExpired:
                 raise self.end_session() from None
+            except NodeTooLarge:
+                self._uncertain = None  # it was not sent
+                raise
             except CONFLICTS as conflict:
                 self._uncertain = None
                 raise self.fence(

@@ -51,7 +51,7 @@ async def check_everything(
     violations: list[Violation] = []
     checked = Checked(acknowledged=sum(owner.acked_entries for owner in books.owners), backlogs={})
     async with mledger.open_cluster(url, config=config, client=replace(CLIENT, read_timeout_s=60.0)) as cluster:
-        topic = await cluster.open_topic(TOPIC)
+        topic = await cluster.open_topic(TOPIC, take_over=True)
         await topic.initialized()
         ledgers = [(ledger.ledger_id, ledger.entries) for ledger in topic.ledgers if ledger.entries]
         for name in books.cursors:

@@ -135,7 +135,7 @@ class Owner:
             async with mledger.open_cluster(
                 url, config=config, client=client, session_timeout=self.load.session_s, now_ms=self.now_ms
             ) as cluster:
-                topic = await cluster.open_topic(TOPIC, create=True, on_step=self.step)
+                topic = await cluster.open_topic(TOPIC, create=True, take_over=True, on_step=self.step)
                 cursors = [await topic.open_cursor(name, initial="earliest") for name in (CUMULATIVE, HOLES)]
                 await topic.initialized()
                 self.say("ledgers", [(each.ledger_id, each.entries) for each in topic.ledgers if each.entries])

@@ -49,7 +49,7 @@ def test_acknowledgements_survive_restarts_of_bookies_and_owner(bookies, topic):
 
     async def reopened(close):
         async with mledger.open_cluster(url, config=KEEP) as cluster:
-            opened = await cluster.open_topic(topic)
+            opened = await cluster.open_topic(topic, take_over=True)
             cursor = await opened.open_cursor("sub")
             found = await delivered(cursor)
             assert cursor.backlog == len(found)
@@ -77,7 +77,7 @@ def test_a_million_holes_survive_a_restart(field_url, topic):
     async def main():
         said = await play("holes", field_url, topic)
         async with mledger.open_cluster(field_url, config=MANY) as cluster:
-            opened = await cluster.open_topic(topic)
+            opened = await cluster.open_topic(topic, take_over=True)
             cursor = await opened.open_cursor("sub")
             assert (cursor.mark_delete, cursor.backlog) == (mledger.Position(said["ledger"], -1), HOLES)
             (bits,) = cursor.acks.ledger_bits()
@@ -112,7 +112,7 @@ def test_properties_outlive_an_unreadable_cursor_ledger(field_url, topic, how):
         await spoil(said["cursor_ledger"])
         for _ in range(2):  # the second owner finds what the first one wrote
             async with mledger.open_cluster(field_url, config=KEEP) as cluster:
-                opened = await cluster.open_topic(topic)
+                opened = await cluster.open_topic(topic, take_over=True)
                 cursor = await opened.open_cursor("sub")
                 assert cursor.properties == {"CompactedTopicLedger": 4711}
                 assert cursor.cursor_properties == {"who": "me"}
@@ -130,7 +130,7 @@ def test_what_is_acknowledged_is_not_read_again_after_a_reload(bookies, topic):
     async def main():
         said = await play("first missed", url, topic)
         async with mledger.open_cluster(url, config=SCENES["first missed"][1]) as cluster:
-            opened = await cluster.open_topic(topic)
+            opened = await cluster.open_topic(topic, take_over=True)
             cursor = await opened.open_cursor("sub")
             before = sum([read_bytes(bookie) for bookie in bookies])
             found = await delivered(cursor)
@@ -153,7 +153,7 @@ def test_a_cleared_backlog_is_not_delivered_again(field_url, topic):
         said = await play("cleared", field_url, topic)
         assert (said["delivered"], said["after_clearing"]) == (25, 0)
         async with mledger.open_cluster(field_url, config=KEEP) as cluster:
-            opened = await cluster.open_topic(topic)
+            opened = await cluster.open_topic(topic, take_over=True)
             cursor = await opened.open_cursor("sub")
             cursor.rewind()
             assert (await delivered(cursor), cursor.backlog) == ([], 0)
@@ -175,7 +175,7 @@ def test_the_backlog_is_a_recount_after_unload_and_death(field_url, topic):
         await play("scattered", field_url, topic)
         async with mledger.open_cluster(field_url, config=KEEP) as cluster:
             for step in range(6):
-                opened = await cluster.open_topic(topic)
+                opened = await cluster.open_topic(topic, take_over=True)
                 cursor = await check(opened)
                 positions = await fill(opened, 7 + step)
                 await cursor.acknowledge(positions[step % 3 :: 2])

@@ -20,7 +20,7 @@ OWNER = "tests.support.owner"
 async def next_owner(url, topic):
     """The owner after a crash finishes what the crash left."""
     async with mledger.open_cluster(url, config=OWNER_CONFIG) as cluster:
-        opened = await cluster.open_topic(topic)
+        opened = await cluster.open_topic(topic, take_over=True)
         await opened.initialized()
         await opened.trim()
         name = opened.name
@@ -178,7 +178,7 @@ def test_the_first_append_does_not_wait_for_cursors(bookies, topic):
             try:
                 await unregister(cluster.metadata, frozen.bookie_id)  # as when its session ends
                 cluster._bookkeeper._pool._registrations_at = float("-inf")
-                opened = await cluster.open_topic(topic, events=events)
+                opened = await cluster.open_topic(topic, take_over=True, events=events)
                 await opened.append(payloads(3, 5))
                 assert not events.of(Initialized)
                 assert not {event.cursor for event in events.of(CursorRecovered)} & set(slow)

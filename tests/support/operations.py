@@ -92,13 +92,13 @@ async def operate(url: str, operation: str, topic: str, steps: Steps) -> None:
         deleting.CURSORS_AT_ONCE = 1
         async with mledger.open_cluster(url, config=KEEP) as cluster:
             steps.arm()
-            await cluster.delete_topic(topic, on_step=steps)
+            await cluster.delete_topic(topic, take_over=True, on_step=steps)
         return
     config, work = OPERATIONS.get(operation, (CONFIG, None))
     async with mledger.open_cluster(url, config=config) as cluster:
         if work is None:
             steps.arm()
-        opened = await cluster.open_topic(topic, on_step=steps)
+        opened = await cluster.open_topic(topic, take_over=True, on_step=steps)
         await opened.initialized()
         if work is not None:
             steps.arm()

@@ -40,7 +40,7 @@ def dying_at(step: str, nth: int):
 
 async def own(url: str, topic: str, step: str, nth: int) -> None:
     async with mledger.open_cluster(url, config=OWNER_CONFIG) as cluster:
-        opened = await cluster.open_topic(topic, create=True, on_step=dying_at(step, nth))
+        opened = await cluster.open_topic(topic, create=True, take_over=True, on_step=dying_at(step, nth))
         one, two = await opened.open_cursor("one"), await opened.open_cursor("two")
         say(cursors=["one", "two"])
         positions: list[mledger.Position] = []

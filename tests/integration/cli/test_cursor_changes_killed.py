@@ -36,7 +36,7 @@ async def _prepare(url: str, topic: str, holes: int) -> None:
 async def _open_and_close(url: str, topic: str) -> None:
     """Be the next owner, who finishes what others left."""
     async with public.open_cluster(url, config=ONE) as cluster:
-        opened = await cluster.open_topic(topic)
+        opened = await cluster.open_topic(topic, take_over=True)
         await opened.initialized()
         await opened.close()
 

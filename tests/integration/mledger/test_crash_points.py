@@ -66,7 +66,7 @@ def test_the_next_owner_finds_everything_and_cleans_up(topic_url, topic, step, n
         known = await owner_until_death(topic_url, topic, step, nth)
         assert ("deleted" in known) == (step == "never"), f"the owner never came to {step}, time {nth}"
         async with mledger.open_cluster(topic_url, config=OWNER_CONFIG) as cluster:
-            opened = await cluster.open_topic(topic)
+            opened = await cluster.open_topic(topic, take_over=True)
             await opened.initialized()
             found = await everything(opened)
             appended = known.get("appended", [0])[-1]
@@ -98,7 +98,7 @@ def test_two_crashes_in_a_row_leave_no_more_than_one(topic_url, topic):
         for step, nth in (("ledger created, not listed", 2), ("list ledger", 1), ("drop ledgers", 1)):
             await owner_until_death(topic_url, topic, step, nth)
         async with mledger.open_cluster(topic_url, config=OWNER_CONFIG) as cluster:
-            opened = await cluster.open_topic(topic)
+            opened = await cluster.open_topic(topic, take_over=True)
             await opened.initialized()
             name = opened.name
         await assert_nothing_orphaned(topic_url, name)

@@ -89,7 +89,7 @@ async def check(cluster, operation, topic, positions):
     """What the next owner finds: nothing acknowledged lost, every backlog exact, nothing orphaned."""
     all_payloads = payloads(ENTRIES + MORE)
     try:
-        opened = await cluster.open_topic(topic)
+        opened = await cluster.open_topic(topic, take_over=True)
     except mledger.TopicNotFound:
         assert operation == "delete-topic"
         return
@@ -114,7 +114,7 @@ async def check(cluster, operation, topic, positions):
 async def finish(cluster, topic):
     """Delete the topic; what a deletion that was cut off left is finished by whoever opens any topic."""
     try:
-        await cluster.delete_topic(topic)
+        await cluster.delete_topic(topic, take_over=True)
     except mledger.TopicNotFound:
         other = await cluster.create_topic(f"{topic}-other")
         await other.initialized()

@@ -144,9 +144,9 @@ def test_an_earlier_owner_of_a_terminated_topic_is_fenced_too(topic_url, topic):
             await created.terminate()
             await created.close()
 
-            first = await one.open_topic(topic)
+            first = await one.open_topic(topic, take_over=True)
             earlier = await first.open_cursor("sub")
-            second = await two.open_topic(topic)
+            second = await two.open_topic(topic, take_over=True)
             later = await second.open_cursor("sub")
             with pytest.raises(mledger.ManagedLedgerFenced):
                 await earlier.acknowledge(positions[:1])

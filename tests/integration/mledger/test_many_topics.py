@@ -97,7 +97,7 @@ def test_topics_of_a_killed_owner_are_opened_together(topic_url, topic):
             for opened in made.topics.values():
                 await opened.abandon()
             async with mledger.open_cluster(topic_url, config=CONFIG) as elsewhere:
-                found = await elsewhere.open_topics(names)
+                found = await elsewhere.open_topics(names, take_over=True)
                 assert found.failed == {}
                 for opened in found.topics.values():
                     (cursor,) = opened.open_cursors.values()
@@ -133,7 +133,9 @@ def test_of_two_owners_that_open_the_same_topics_at_once_each_topic_has_one(topi
             mledger.open_cluster(topic_url, config=CONFIG) as one,
             mledger.open_cluster(topic_url, config=CONFIG) as other,
         ):
-            both = await asyncio.gather(one.open_topics(names), other.open_topics(names))
+            both = await asyncio.gather(
+                one.open_topics(names, take_over=True), other.open_topics(names, take_over=True)
+            )
             for name in names:
                 written = 0
                 for found in both:

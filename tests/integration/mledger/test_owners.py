@@ -31,7 +31,7 @@ def test_an_earlier_owner_is_fenced_and_its_cursors_with_it(topic_url, topic):
             quiet = await first.open_cursor("quiet")
             await cursor.acknowledge(positions[:2])
 
-            second = await two.open_topic(topic)
+            second = await two.open_topic(topic, take_over=True)
             taken = await second.open_cursor("sub")
             assert (taken.mark_delete, taken.backlog) == (positions[1], 4)
             before = await versions(two, second)
@@ -68,7 +68,7 @@ def test_a_cursor_of_an_earlier_owner_does_not_move_though_nothing_else_told_it(
             positions = await fill(first, 6)
             idle, active = await first.open_cursor("quiet"), await first.open_cursor("sub")
             await active.acknowledge(positions[:1])
-            second = await two.open_topic(topic)
+            second = await two.open_topic(topic, take_over=True)
             await second.initialized()
             for cursor, durable in ((idle, 6), (active, 5)):
                 with pytest.raises(mledger.ManagedLedgerFenced):
@@ -99,7 +99,7 @@ def test_taking_over_under_writes_loses_and_doubles_nothing(topic_url, topic):
             for _ in range(3):
                 await asyncio.sleep(0.05)
                 async with mledger.open_cluster(topic_url, config=KEEP) as two:
-                    second = await two.open_topic(topic)
+                    second = await two.open_topic(topic, take_over=True)
                     with pytest.raises(mledger.ManagedLedgerFenced):
                         await writing
                     found = await everything(second)
@@ -107,7 +107,7 @@ def test_taking_over_under_writes_loses_and_doubles_nothing(topic_url, topic):
                     assert found == payloads(len(found))
                     acknowledged[:] = found
                 await first.close()
-                first = await one.open_topic(topic)
+                first = await one.open_topic(topic, take_over=True)
                 base = len(acknowledged)
 
                 async def write_on(opened=first, number=base):
@@ -132,7 +132,9 @@ def test_one_of_two_that_open_at_once_has_the_topic(topic_url, topic):
             mledger.open_cluster(topic_url, config=KEEP) as two,
         ):
             await (await one.create_topic(topic)).close()
-            results = await asyncio.gather(one.open_topic(topic), two.open_topic(topic), return_exceptions=True)
+            results = await asyncio.gather(
+                one.open_topic(topic, take_over=True), two.open_topic(topic, take_over=True), return_exceptions=True
+            )
             opened = [each for each in results if isinstance(each, mledger.ManagedLedger)]
             refused = [each for each in results if not isinstance(each, mledger.ManagedLedger)]
             assert all(isinstance(each, mledger.ManagedLedgerFenced) for each in refused)

@@ -173,7 +173,7 @@ def test_a_deleted_topic_leaves_nothing(topic_url, topic, state):
                 await opened.terminate()
             if state == "closed":
                 await opened.close()
-            await cluster.delete_topic(topic)
+            await cluster.delete_topic(topic, take_over=True)
             with pytest.raises(NodeNotFound):
                 await cluster.metadata.get(managed_ledger_path(opened.name))
             assert await ledgers_naming(topic_url, opened.name) == set()
