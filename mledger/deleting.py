@@ -6,10 +6,10 @@ from bookie.client.client import BookKeeper
 from metastore.codec import decode_managed_cursor_info
 from metastore.errors import BadVersion, NodeExists, NodeNotFound
 from metastore.records import NO_CURSOR_LEDGER
-from metastore.store import Check, Delete, MetadataStore, Operation
+from metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.attached_ledgers import find_attached
 from mledger.errors import ManagedLedgerFenced
-from mledger.ledger_records import deletion_record, ensure_folders, give_up_kept
+from mledger.ledger_records import deletion_record, ensure_folders, fits_one_write, give_up_kept, write_ahead
 from mledger.replaying import StepHook, ignore_steps, replay
 from mledger.topic_record import TopicRecord
 
@@ -22,9 +22,10 @@ async def delete_managed_ledger(
     """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
 
     The ledgers that its cursors name beside their own go too: the compacted topic's, and delayed delivery's index.
-    Cursors go first, some at a time; then, in one multi, the record goes and each ledger is recorded for deletion; then
-    the ledgers are deleted. Cut off in between, the next call, or any topic's opening, finishes it. Raises
-    TopicNotFound, RecordError (a cursor whose ledger cannot be told), ManagedLedgerFenced (an owner changed it).
+    Where its ledgers are many, each is recorded for deletion first, in pieces (M11). Cursors go next, some at a time;
+    then, in one multi, the record goes and what ledgers are not recorded yet are; then the ledgers are deleted. Cut off
+    in between, the next call finishes it, or any topic's opening once the record is gone. Raises TopicNotFound,
+    RecordError (a cursor whose ledger cannot be told), ManagedLedgerFenced (an owner changed it).
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
@@ -42,12 +43,17 @@ async def delete_managed_ledger(
         group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
         operations.append(group)
     await give_up_kept(store, name)
+    ledgers = await _unrecorded(store, record)
+    guard = Check(record.path, record.version)
     try:
+        if not fits_one_write(b"", ledgers):
+            on_step("record ledgers")
+            await write_ahead(store, [(each,) for each in ledgers], guard)
+            ledgers = []
         while len(operations) > CURSORS_AT_ONCE:
             now, operations = operations[:CURSORS_AT_ONCE], operations[CURSORS_AT_ONCE:]
             on_step("delete cursors")
-            await store.multi([Check(record.path, record.version), *_flat(now)])
-        ledgers = [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]
+            await store.multi([guard, *_flat(now)])
         on_step("delete topic")
         await store.multi([*_flat(operations), Delete(record.path, record.version), *ledgers])
     except (BadVersion, NodeNotFound, NodeExists) as conflict:
@@ -56,6 +62,13 @@ async def delete_managed_ledger(
         ) from None
     on_step("topic deleted")
     await replay(bookkeeper, store, {}, on_step=on_step)
+
+
+async def _unrecorded(store: MetadataStore, record: TopicRecord) -> list[Create]:
+    """The deletion records of its ledgers that an earlier try did not make already."""
+    wanted = [deletion_record(ledger.ledger_id, record.name) for ledger in record.info.ledgers]
+    nodes = await store.get_many([each.path for each in wanted])
+    return [each for each, node in zip(wanted, nodes, strict=True) if node is None]
 
 
 def _flat(groups: Sequence[Sequence[Operation]]) -> list[Operation]:

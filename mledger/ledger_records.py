@@ -5,6 +5,8 @@
 - `replaying` finishes what a crash leaves recorded.
 - `/mledger/kept/<id>` is created by the update after which no cursor names a cursor ledger whose last state could not
   be read (R4, M12). It keeps the ledger from being an orphan, until its topic is deleted or somebody deletes it.
+- Records of more ledgers than fit one write are written ahead of the update that they belong to, in pieces (M11): until
+  it comes, a replay finds their ledgers listed and removes them.
 """
 
 import contextlib
@@ -13,6 +15,8 @@ from dataclasses import dataclass
 
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from metastore.errors import NodeExists, NodeNotFound
+from metastore.gathered import MOST_OPERATIONS, NODE_BYTES, plan_multis
+from metastore.own_writes import multi_own
 from metastore.paths import (
     DELETIONS,
     KEPT,
@@ -23,9 +27,21 @@ from metastore.paths import (
     managed_ledger_path,
     pending_path,
 )
-from metastore.store import Create, Delete, MetadataReader, MetadataStore
+from metastore.store import (
+    MAX_REQUEST_BYTES,
+    Check,
+    Create,
+    Delete,
+    MetadataReader,
+    MetadataStore,
+    Node,
+    Operation,
+)
 
 RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
+ONE_WRITE_BYTES = MAX_REQUEST_BYTES * 3 // 4
+"""Of a record's data, with the records of ledgers beside it: paths and access control lists come on top."""
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,37 @@ def deletion_record(ledger_id: int, managed_ledger: str) -> Create:
 def kept_record(ledger_id: int, managed_ledger: str) -> Create:
     """The operation that records a cursor ledger to keep, in the multi after which no cursor names it."""
     return Create(kept_path(ledger_id), managed_ledger.encode())
+
+
+def fits_one_write(data: bytes, beside: Sequence[Operation]) -> bool:
+    """Whether these records of ledgers go into the write of a record of `data`; else they are written ahead of it."""
+    return len(beside) <= MOST_OPERATIONS and len(data) + 2 * NODE_BYTES * len(beside) <= ONE_WRITE_BYTES
+
+
+async def write_ahead(store: MetadataStore, groups: Sequence[Sequence[Operation]], guard: Check | None) -> None:
+    """Make and remove records of ledgers, in pieces of which each is carried out if `guard` holds; no group is split.
+
+    What an earlier try has done already is left out. Raises the conflict (BadVersion of `guard`; NodeExists,
+    NodeNotFound: somebody else changes them) and StoreUnavailable; pieces before have been carried out then.
+    """
+    for part in plan_multis(groups):
+        operations = [operation for index in part for operation in groups[index]]
+        for attempt in range(1, _TRIES + 1):
+            nodes = await store.get_many([operation.path for operation in operations])
+            left = [each for each, node in zip(operations, nodes, strict=True) if not _is_done(each, node)]
+            try:
+                if left:
+                    await multi_own(store, left if guard is None else [*left, guard])
+                break
+            except (NodeExists, NodeNotFound) as conflict:
+                if attempt == _TRIES or (guard is not None and conflict.path == guard.path):
+                    raise
+
+
+def _is_done(operation: Operation, node: Node | None) -> bool:
+    if isinstance(operation, Create):
+        return node is not None and node.data == operation.data
+    return isinstance(operation, Delete) and node is None
 
 
 async def ensure_folders(store: MetadataStore) -> None:

@@ -86,12 +86,11 @@ async def _take_over(
     _tell(record.name, plan, ends, emit)
     writer = await factory.create_data_ledger(plan.above) if plan.create else None
     new_id = None if writer is None else writer.ledger_id
-    also: list[Operation] = [factory.deletion(ledger.ledger_id) for ledger in plan.dropped]
-    if writer is not None:
-        also.append(factory.listed(writer.ledger_id))
+    deletions = tuple(factory.deletion(ledger.ledger_id) for ledger in plan.dropped)
+    also: tuple[Operation, ...] = () if writer is None else (factory.listed(writer.ledger_id),)
     factory.on_step("list ledger")
     try:
-        await record.update(lambda _: RecordChange(plan.info(new_id), tuple(also)))
+        await record.update(lambda _: RecordChange(plan.info(new_id), also, deletions))
     except BaseException as error:
         if writer is not None and isinstance(error, ManagedLedgerFenced | NodeTooLarge) and not record.session_ended:
             with contextlib.suppress(BookieError, MetadataError):

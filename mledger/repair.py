@@ -77,7 +77,8 @@ class TopicFacts:
 
     `info` is None where there is no such topic (orphans may still name it). `ledgers` has what is known of each ledger
     of the list, None for one that does not exist; those that may be gone need not be in it. `orphans` are ledgers of
-    the managed ledger that nothing names; `records` its pending and deletion records.
+    the managed ledger that nothing names; `records` its pending and deletion records. `compression` is how its own
+    record is stored.
     """
 
     managed_ledger: str
@@ -116,6 +117,7 @@ class CursorMend:
     drops: int | None
     recovered: CursorRecoveryPlan
     keeps: int | None = None
+    compression: str = "NONE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class RepairPlan:
     to_record: tuple[int, ...]
     done_with: tuple[LedgerRecord, ...]
     mends: tuple[Mend, ...]
+    compression: str = "NONE"
 
     @property
     def pending(self) -> bool:
@@ -176,6 +179,7 @@ def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
         to_record=rest.to_record,
         done_with=rest.done_with,
         mends=(*mends, *rest.mends),
+        compression=facts.compression,
     )
 
 
@@ -335,6 +339,7 @@ def _mend_cursor(
         drops,
         plan,
         cursor_ledger if plan.keeps_cursor_ledger else None,
+        cursor.compression,
     )
 
 

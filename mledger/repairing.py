@@ -18,12 +18,21 @@ from metastore.ledger_codec import decode_ledger_metadata
 from metastore.ledger_metadata import LedgerState
 from metastore.own_writes import multi_own
 from metastore.paths import deletion_path, ledger_path, managed_ledger_path
-from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
+from metastore.records import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
 from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.cursor_set import cursor_name
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.ledger_list import LedgerEnd
-from mledger.ledger_records import LedgerRecord, deletion_record, ensure_folders, kept_record, read_kept, remove_record
+from mledger.ledger_records import (
+    LedgerRecord,
+    deletion_record,
+    ensure_folders,
+    fits_one_write,
+    kept_record,
+    read_kept,
+    remove_record,
+    write_ahead,
+)
 from mledger.repair import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
 from mledger.state_reading import StateLedger, find_state
 
@@ -93,14 +102,15 @@ class FactsReader:
         """The cursors' states are read before the ends of the ledgers: a live one's cursors are never past its end."""
         paths = [managed_ledger_path(name) for name in managed_ledgers]
         nodes = await self._store.get_many(paths)
-        infos = [_info(path, node) for path, node in zip(paths, nodes, strict=True)]
+        decoded = [_info(path, node) for path, node in zip(paths, nodes, strict=True)]
+        infos = [each.value if isinstance(each, Decoded) else each for each in decoded]
         cursors = await self._cursor_nodes(paths)
         ledger_ids = sorted({ledger for info in infos for ledger in _ledger_ids(info)})
         found = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ledger_ids])
         ledgers = dict(zip(ledger_ids, found, strict=True))
 
         async def facts(at: int) -> TopicFacts | MledgerError:
-            name, info, node = managed_ledgers[at], infos[at], nodes[at]
+            name, info, node, stored = managed_ledgers[at], infos[at], nodes[at], decoded[at]
             if isinstance(info, MledgerError):
                 return info
             if info is None or node is None:
@@ -110,7 +120,8 @@ class FactsReader:
                 known = {each: await self._ledger(each, ledgers[each]) for each in _ledger_ids(info)}
             except MledgerError as error:
                 return error
-            return TopicFacts(name, info, version=node.version, ledgers=known, cursors=read)
+            compression = stored.compression if isinstance(stored, Decoded) else "NONE"
+            return TopicFacts(name, info, version=node.version, compression=compression, ledgers=known, cursors=read)
 
         return await asyncio.gather(*map(facts, range(len(managed_ledgers))))
 
@@ -139,25 +150,25 @@ class FactsReader:
 
     async def _cursor(self, path: str, node: Node) -> CursorFacts:
         name = cursor_name(path.rpartition("/")[2])
-        record: ManagedCursorInfo | RecordError
         try:
-            record = decode_managed_cursor_info(node.data, path).value
+            decoded = decode_managed_cursor_info(node.data, path)
         except RecordError as error:
             return CursorFacts(name, path, node.version, error)
+        record = decoded.value
         finding = None
         if record.cursors_ledger_id != NO_CURSOR_LEDGER:
             async with self._at_once:
                 finding = await find_state(self._open_peeked, record.cursors_ledger_id)
-        return CursorFacts(name, path, node.version, record, finding)
+        return CursorFacts(name, path, node.version, record, finding, decoded.compression)
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
         metadata = await self._bookkeeper.metadata(ledger_id)
         return (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).reader
 
 
-def _info(path: str, node: Node | None) -> ManagedLedgerInfo | RecordError | None:
+def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:
     try:
-        return None if node is None else decode_managed_ledger_info(node.data, path).value
+        return None if node is None else decode_managed_ledger_info(node.data, path)
     except RecordError as error:
         return error
 
@@ -171,9 +182,9 @@ async def repair(
 ) -> None:
     """Carry `plan` out. Whether there is an owner is to be looked at before (M9).
 
-    Ledgers before the last are recovered first. Then the records are written, with a check of every version: the
-    topic's with the first cursors, then further cursors some at a time. Last, ledgers recorded for deletion go; cut off
-    before, the next opening finishes it (R10).
+    Ledgers before the last are recovered first. Then what goes is recorded for deletion, in pieces where it is much
+    (M11). Then the records are written, with a check of every version: the topic's with the first cursors, then further
+    cursors some at a time. Last, ledgers recorded for deletion go; cut off before, the next opening finishes it (R10).
 
     Raises BadVersion: a record was changed since, or a ledger's end turned out to be another: run it again.
     """
@@ -184,18 +195,23 @@ async def repair(
     path = managed_ledger_path(plan.managed_ledger)
     topic: list[Operation] = []
     if plan.info is not None and plan.version is not None:
-        topic = [Put(path, encode_managed_ledger_info(plan.info), plan.version)]
+        data = encode_managed_ledger_info(plan.info, compression=plan.compression)
+        topic = [Put(path, data, plan.version)]
     elif plan.version is not None:
         topic = [Check(path, plan.version)]
     cursors: list[Operation] = [
-        Put(each.path, encode_managed_cursor_info(each.record), each.version) for each in plan.cursors
+        Put(each.path, encode_managed_cursor_info(each.record, compression=each.compression), each.version)
+        for each in plan.cursors
     ]
-    others: list[Operation] = [Delete(record.path) for record in plan.done_with]
-    others += [deletion_record(ledger_id, plan.managed_ledger) for ledger_id in plan.to_record]
+    records = _records_of_ledgers(plan)
     kept = {each.keeps for each in plan.cursors if each.keeps is not None}
     recorded = {record.ledger_id for record in await read_kept(store)} if kept else set()
-    others += [kept_record(ledger_id, plan.managed_ledger) for ledger_id in sorted(kept - recorded)]
+    records += [[kept_record(ledger_id, plan.managed_ledger)] for ledger_id in sorted(kept - recorded)]
     on_step("write records")
+    others = [operation for group in records for operation in group]
+    if not fits_one_write(b"".join(each.data for each in topic if isinstance(each, Put)), others):
+        await write_ahead(store, records, None if plan.version is None else Check(path, plan.version))
+        others = []
     first = [*topic, *cursors[:CURSORS_AT_ONCE], *others]
     if any(not isinstance(operation, Check) for operation in first):
         await multi_own(store, first)
@@ -210,6 +226,16 @@ async def repair(
             await bookkeeper.delete_ledger(ledger_id)
         on_step("ledger deleted, still recorded")
         await remove_record(store, deletion_path(ledger_id))
+
+
+def _records_of_ledgers(plan: RepairPlan) -> list[list[Operation]]:
+    """What becomes of pending and deletion records, what is of one ledger together."""
+    groups: dict[int, list[Operation]] = {
+        ledger_id: [deletion_record(ledger_id, plan.managed_ledger)] for ledger_id in plan.to_record
+    }
+    for record in plan.done_with:
+        groups.setdefault(record.ledger_id, []).append(Delete(record.path))
+    return list(groups.values())
 
 
 async def _recover(bookkeeper: BookKeeper, ledger_id: int, end: LedgerEnd) -> None:

@@ -82,7 +82,7 @@ class TopicLedgers:
             planned = plan_rollover(info, ended.end if is_last else NOTHING, self._now_ms(), writer.ledger_id)
             dropped[:] = [ledger.ledger_id for ledger in planned.dropped]
             return RecordChange(
-                planned.info, (self._factory.listed(writer.ledger_id), *map(self._factory.deletion, dropped))
+                planned.info, (self._factory.listed(writer.ledger_id),), tuple(map(self._factory.deletion, dropped))
             )
 
         await self._record.update(plan)
@@ -99,14 +99,19 @@ class TopicLedgers:
         log.warning("%s: no switch to another ledger: %s", self._record.name, reason)
 
     async def drop(self, gone: Sequence[int]) -> None:
-        """Take ledgers off the list, recording each for deletion, in one update (R10)."""
+        """Take ledgers off the list in one update, each recorded for deletion (R10)."""
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
             # an earlier update of unknown outcome may have dropped, and recorded, some
             listed = [ledger.ledger_id for ledger in info.ledgers if ledger.ledger_id in gone]
-            return RecordChange(_without(info, frozenset(gone)), tuple(map(self._factory.deletion, listed)))
+            deletions = tuple(map(self._factory.deletion, listed))
+            return RecordChange(_without(info, frozenset(gone)), deletions=deletions)
 
-        await self._record.update(plan)
+        self._factory.in_hand.update(gone)  # a replay under way finds records of ledgers that are still listed
+        try:
+            await self._record.update(plan)
+        finally:
+            self._factory.in_hand.difference_update(gone)
         self._take_over()
 
     async def terminate(self, ended: EndedLedger) -> Position:

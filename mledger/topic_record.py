@@ -16,6 +16,7 @@ from metastore.paths import managed_ledger_path
 from metastore.records import ManagedLedgerInfo
 from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
+from mledger.ledger_records import fits_one_write, write_ahead
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0, 3.0)
 
@@ -76,10 +77,14 @@ async def _was_ours(store: MetadataStore, first: Put | Create | Delete, *, uncer
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """The record to write, and what goes into the same multi."""
+    """The record to write, and what goes into the same multi.
+
+    `deletions` record ledgers that it lists no more; where they are many they are written ahead of it (M11).
+    """
 
     info: ManagedLedgerInfo
     also: tuple[Operation, ...] = ()
+    deletions: tuple[Create, ...] = ()
 
 
 class TopicRecord:
@@ -177,7 +182,7 @@ class TopicRecord:
             data = encode_managed_ledger_info(info, compression=self._compression)
             self._uncertain = (info, data)
             try:
-                await commit(self._store, Put(self.path, data, self.version), changed.also, self._timeout_s)
+                await self._write(data, changed)
             except SessionExpired:
                 raise self.end_session() from None
             except NodeTooLarge:
@@ -191,6 +196,18 @@ class TopicRecord:
             self._uncertain = None
             self.info, self.version = info, self.version + 1
             return info
+
+    async def _write(self, data: bytes, changed: RecordChange) -> None:
+        put = Put(self.path, data, self.version)
+        if fits_one_write(data, changed.deletions):
+            try:
+                await commit(self._store, put, [*changed.also, *changed.deletions], self._timeout_s)
+                return
+            except NodeExists as conflict:  # an earlier owner may have died between such a record and its list
+                if conflict.path not in {each.path for each in changed.deletions}:
+                    raise
+        await write_ahead(self._store, [(each,) for each in changed.deletions], Check(self.path, self.version))
+        await commit(self._store, put, changed.also, self._timeout_s)
 
     async def guarded(self, first: Put | Create | Delete, others: Sequence[Operation] = ()) -> None:
         """Carry out `first` (on a cursor's record) and `others`, if this record is still ours.

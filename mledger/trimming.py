@@ -7,6 +7,7 @@ Retention is looked up when something could go, right before it goes (M10); wher
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
@@ -28,6 +29,7 @@ from mledger.upkeep import Upkeep
 
 RETRY_MS = 60_000
 SOONEST_MS = 500
+DELETED_AT_ONCE = 50
 FOLLOW_MS = 15 * 60_000  # policies that keep something are looked at again
 GONE = (CursorNotFound, ManagedLedgerClosed)  # a cursor that was deleted or closed meanwhile
 
@@ -87,7 +89,7 @@ class Trimmer:
         self._running = False
         self._later = upkeep.alarm(self.trim_later)
         self._dropping: list[int] = []  # on their way off the list
-        self._undeleted: list[int] = []  # off the list
+        self._undeleted: dict[int, None] = {}  # off the list, in order
 
     @property
     def dropping(self) -> Collection[int]:
@@ -200,7 +202,7 @@ class Trimmer:
         self._factory.on_step("drop ledgers")
         await self._ledgers.drop(gone)
         self._dropping = []
-        self._undeleted += gone
+        self._undeleted |= dict.fromkeys(gone)
         self._factory.on_step("ledgers dropped")
         for ledger_id in gone:
             self._reader.forget(ledger_id)
@@ -212,16 +214,24 @@ class Trimmer:
         if self._dropping:
             await self._ledgers.verify_owner()
             gone, self._dropping = self._dropping, []
-            self._undeleted += [ledger_id for ledger_id in gone if ledger_id not in self._ledgers.list]
+            self._undeleted |= dict.fromkeys(ledger_id for ledger_id in gone if ledger_id not in self._ledgers.list)
 
     async def _delete(self) -> None:
-        for ledger_id in list(self._undeleted):
-            try:
-                await self._factory.delete(ledger_id)
-            except (BookieError, MetadataError) as error:
-                log.warning("%s: ledger %d is off the list and not deleted yet: %s", self._topic.name, ledger_id, error)
-            else:
-                self._undeleted.remove(ledger_id)
+        waiting = deque(self._undeleted)
+
+        async def work() -> None:
+            while waiting:
+                ledger_id = waiting.popleft()
+                try:
+                    await self._factory.delete(ledger_id)
+                except (BookieError, MetadataError) as error:
+                    log.warning(
+                        "%s: ledger %d is off the list, not deleted yet: %s", self._topic.name, ledger_id, error
+                    )
+                else:
+                    del self._undeleted[ledger_id]
+
+        await asyncio.gather(*(work() for _ in range(min(DELETED_AT_ONCE, len(waiting)))))
 
     def _schedule(self, plan: TrimPlan, planned_ms: int) -> None:
         """Look again when the first ledger's retention ends, for a deletion that failed, and at the policies."""

@@ -25,7 +25,7 @@ from metastore.codec import (
 )
 from metastore.errors import RecordError
 from metastore.paths import managed_ledger_path
-from metastore.records import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
+from metastore.records import NO_CURSOR_LEDGER, Decoded, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
 from metastore.store import Check, Create, Delete, Operation, Put
 from mledger.ack_records import state_record
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
@@ -52,6 +52,7 @@ class CursorLedger:
 
     record: ManagedCursorInfo
     state: bytes
+    compression: str = "NONE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ class Restoration:
         """The write, `cursor_ledger` being the one written for it; None to leave it."""
         data = self.data
         if self.cursor_ledger is not None and cursor_ledger is not None:
-            data = encode_managed_cursor_info(replace(self.cursor_ledger.record, cursors_ledger_id=cursor_ledger))
+            naming = replace(self.cursor_ledger.record, cursors_ledger_id=cursor_ledger)
+            data = encode_managed_cursor_info(naming, compression=self.cursor_ledger.compression)
         if self.action is Action.CREATE:
             return Create(self.path, data)
         if self.version is None or self.action is Action.LEAVE:
@@ -252,13 +254,14 @@ class _Planner:
         return replace(found, version=now.version, drops=drops if topic and drops != named else None)
 
     def _cursor(self, path: str, before: NodeState, topic: str) -> Restoration:
-        record = decode_managed_cursor_info(before.data, path).value
+        decoded = decode_managed_cursor_info(before.data, path)
+        record = decoded.value
         found = Restoration(path, Action.SET, before.data, managed_ledger=topic)
         if record.cursors_ledger_id == NO_CURSOR_LEDGER:
             return found
         saved = self._saved.get(path)
         if saved is not None:
-            return self._cursor_from_state(found, record, saved)
+            return self._cursor_from_state(found, decoded, saved)
         if record.cursors_ledger_id in self._existing:
             return found
         raise UndoConflict(
@@ -266,8 +269,9 @@ class _Planner:
             "and is not in the undo file"
         )
 
-    def _cursor_from_state(self, found: Restoration, record: ManagedCursorInfo, saved: bytes) -> Restoration:
+    def _cursor_from_state(self, found: Restoration, stored: Decoded[ManagedCursorInfo], saved: bytes) -> Restoration:
         """The state goes where a clean close puts it (C3)."""
+        record, compression = stored.value, stored.compression
         state = decode_position_info(saved, found.path).value
         rewritten = replace(
             record,
@@ -278,7 +282,7 @@ class _Planner:
             batch_deletions=(),
             last_checkpoint=None,
         )
-        data = encode_managed_cursor_info(rewritten)
+        data = encode_managed_cursor_info(rewritten, compression=compression)
         small = not state.batch_deletions and not state.ledger_bits and len(state.ranges) <= MAX_RANGES
         if small and len(data) < CURSOR_ZNODE_LIMIT:
             return replace(found, data=data, note=f"its state at {state.position} goes into its record")
@@ -286,12 +290,13 @@ class _Planner:
         return replace(
             found,
             data=b"",
-            cursor_ledger=CursorLedger(naming, saved),
+            cursor_ledger=CursorLedger(naming, saved, compression),
             note=f"its state at {state.position} goes into a new cursor ledger",
         )
 
     def _topic(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
-        old = decode_managed_ledger_info(before.data, path).value
+        stored = decode_managed_ledger_info(before.data, path)
+        old = stored.value
         new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
         kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing]
         added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
@@ -304,7 +309,8 @@ class _Planner:
         if now is None and gone and self._file.lost:
             self.hollow.append(path)
         merged = replace(old, ledgers=tuple(ledgers[ledger_id] for ledger_id in sorted(ledgers)))
-        return Restoration(path, Action.SET, encode_managed_ledger_info(merged), note=_ledgers_note(gone, added))
+        data = encode_managed_ledger_info(merged, compression=stored.compression)
+        return Restoration(path, Action.SET, data, note=_ledgers_note(gone, added))
 
     def _cursor_ledger(self, path: str, state: NodeState | None) -> int | None:
         """The cursor ledger that a cursor's record names."""

@@ -1,0 +1,159 @@
+"""Topics of many thousand ledgers are dropped from, deleted and repaired on a real ZooKeeper (M11)."""
+
+import itertools
+
+import pytest
+
+from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.errors import NodeNotFound
+from metastore.paths import deletion_path
+from metastore.records import LedgerInfo, ManagedLedgerInfo
+from metastore.store import MAX_REQUEST_BYTES, Check
+from metastore.url import open_store
+from mledger.deleting import delete_managed_ledger
+from mledger.ledger_records import deletion_record, ensure_folders, read_records, write_ahead
+from mledger.repair import TopicFacts, plan_repair
+from mledger.repairing import repair
+from mledger.replaying import Claimant, replay
+from mledger.topic_record import RecordChange, TopicRecord
+from tests.support.aio import run
+from tests.support.ledgers import client
+from tests.support.topics import managed_ledger_of
+
+MANY = 8_000  # with the records of their deletion more than fits one request
+VERY_MANY = 20_000
+_firsts = itertools.count(900_000_000, 100_000)
+"""No ledger of these ids exists: what is judged here are the records."""
+
+
+def long_list(count: int = MANY) -> ManagedLedgerInfo:
+    first = next(_firsts)
+    return ManagedLedgerInfo(
+        tuple(LedgerInfo(ledger_id, 50_000, 1 << 30, 1_700_000_000_000) for ledger_id in range(first, first + count))
+    )
+
+
+async def put_topic(store, topic, info, compression="NONE"):
+    """Lay down the topic's record; its managed ledger's name and its path."""
+    name = managed_ledger_of(topic)
+    await ensure_folders(store)
+    path = f"/managed-ledgers/{name}"
+    await store.create(path, encode_managed_ledger_info(info, compression=compression), parents=True)
+    return name, path
+
+
+def drop(name, info, count):
+    """The change that takes the first `count` ledgers off the list."""
+    gone, kept = info.ledgers[:count], info.ledgers[count:]
+    return RecordChange(
+        ManagedLedgerInfo(kept), deletions=tuple(deletion_record(each.ledger_id, name) for each in gone)
+    )
+
+
+async def recorded(store, name):
+    return [record.ledger_id for record in await read_records(store) if record.managed_ledger == name]
+
+
+@pytest.mark.parametrize("compression", ["NONE", "ZSTD"])
+def test_almost_all_of_a_long_list_is_dropped_and_recorded_for_deletion(topic_url, topic, compression):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            info = long_list()
+            name, path = await put_topic(store, topic, info, compression)
+            record = await TopicRecord.read(store, name)
+            await record.update(lambda found: drop(name, found, MANY - 1))
+            now = decode_managed_ledger_info((await store.get(path)).data, path)
+            assert (len(now.value.ledgers), now.compression) == (1, compression)
+            assert len(await recorded(store, name)) == MANY - 1
+            await replay(bookkeeper, store, {name: Claimant(record, ())})
+            assert await recorded(store, name) == []
+
+    run(main())
+
+
+def test_a_record_near_the_limit_is_still_dropped_from(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store:
+            info = long_list(10)
+            properties = (("filler", "x" * (MAX_REQUEST_BYTES - 2_000)),)
+            info = ManagedLedgerInfo(info.ledgers, properties=properties)
+            name, _ = await put_topic(store, topic, info)
+            record = await TopicRecord.read(store, name)
+
+            def change(found):
+                dropped = drop(name, found, 9)
+                return RecordChange(
+                    ManagedLedgerInfo(dropped.info.ledgers, properties=properties), (), dropped.deletions
+                )
+
+            await record.update(change)
+            assert len(await recorded(store, name)) == 9
+
+    run(main())
+
+
+def test_records_that_were_written_ahead_of_a_drop_that_never_came_do_no_harm(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            info = long_list(1_000)
+            name, path = await put_topic(store, topic, info)
+            record = await TopicRecord.read(store, name)
+            ahead = drop(name, info, 600).deletions
+            await write_ahead(store, [(each,) for each in ahead], Check(path, record.version))
+            # the next owner drops some of the same ledgers, before its replay or after it
+            second = await TopicRecord.read(store, name)
+            await second.update(lambda found: drop(name, found, 3))
+            await replay(bookkeeper, store, {name: Claimant(second, ())})
+            assert await recorded(store, name) == []
+            listed = decode_managed_ledger_info((await store.get(path)).data, path).value.ledgers
+            assert [each.ledger_id for each in listed] == [each.ledger_id for each in info.ledgers[3:]]
+
+    run(main())
+
+
+def test_a_long_topic_is_deleted_also_when_cut_off(topic_url, topic):
+    class CutOff(Exception):
+        pass
+
+    def cut_off(step):
+        if step == "delete topic":
+            raise CutOff
+
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            name, path = await put_topic(store, topic, long_list(VERY_MANY))
+            with pytest.raises(CutOff):
+                await delete_managed_ledger(store, bookkeeper, name, cut_off)
+            assert len(decode_managed_ledger_info((await store.get(path)).data, path).value.ledgers) == VERY_MANY
+            await delete_managed_ledger(store, bookkeeper, name)
+            with pytest.raises(NodeNotFound):
+                await store.get(path)
+            assert await recorded(store, name) == []
+
+    run(main())
+
+
+def test_a_long_list_of_lost_ledgers_and_orphans_is_repaired(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            info = long_list()
+            name, path = await put_topic(store, topic, info, "LZ4")
+            orphans = tuple(each.ledger_id for each in long_list(5_000).ledgers)
+            lost = dict.fromkeys(each.ledger_id for each in info.ledgers)
+            facts = TopicFacts(name, info, 0, compression="LZ4", ledgers=lost, orphans=orphans)
+            steps = []
+
+            def stop_before_deleting(step):
+                steps.append(step)
+                if step == "delete ledger":
+                    raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt):
+                await repair(plan_repair(facts, 1), store, bookkeeper, stop_before_deleting)
+            assert await recorded(store, name) == list(orphans)
+            now = decode_managed_ledger_info((await store.get(path)).data, path)
+            assert now.value.ledgers == ()
+            for ledger_id in orphans:
+                await store.delete(deletion_path(ledger_id))
+
+    run(main())
