@@ -191,6 +191,7 @@ class Cluster:
         if not await self._store.exists(topic.managed_ledger_path):
             if not create:
                 raise await no_such_topic(self._store, topic)
+            await self._check_owner(topic, take_over)
             with contextlib.suppress(TopicExists):
                 return await self.create_topic(name, config=config, trim=trim, events=events, on_step=on_step)
         self._check_not_open(topic)

@@ -71,15 +71,8 @@ class ManagedLedger:
             opened.services.now_ms,
         )
         self._dropped = opened.dropped
-        self._trimmer = Trimmer(
-            self,
-            self._ledgers,
-            self._factory,
-            self.reader,
-            opened.trim_policy,
-            self._background,
-            opened.services.upkeep,
-        )
+        policy, upkeep = opened.trim_policy, opened.services.upkeep
+        self._trimmer = Trimmer(self, self._ledgers, self._factory, self.reader, policy, self._background, upkeep)
         self._cursors = CursorSet(self, context, self._background, self._trimmer.trim_later)
         self._record.on_fenced(self._fenced)
 
@@ -287,8 +280,8 @@ class ManagedLedger:
     async def trim(self) -> TrimPlan:
         """Move cursors off consumed ledgers and delete what may go, now (R9, R10); what was done.
 
-        What policies keep stays (M10); PoliciesUnavailable where they cannot be read. Nothing is trimmed while a
-        cursor's state is not known: then the plan has no deletions.
+        What policies keep stays (M10), PoliciesUnavailable if they cannot be read; all does while a cursor's state is not
+        known: then the plan has no deletions.
         """
         self._check_open()
         await self.initialized()
