@@ -280,8 +280,8 @@ class ManagedLedger:
     async def trim(self) -> TrimPlan:
         """Move cursors off consumed ledgers and delete what may go, now (R9, R10); what was done.
 
-        What policies keep stays (M10), PoliciesUnavailable if they cannot be read; all does while a cursor's state is not
-        known: then the plan has no deletions.
+        What policies keep stays (M10); PoliciesUnavailable if they cannot be read. With a cursor's state not known
+        nothing goes: then the plan has no deletions.
         """
         self._check_open()
         await self.initialized()
