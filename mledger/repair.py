@@ -84,11 +84,11 @@ class TopicFacts:
     managed_ledger: str
     info: ManagedLedgerInfo | None
     version: int = 0
-    compression: str = "NONE"
     ledgers: Mapping[int, LedgerFacts | None] = field(default_factory=dict)
     cursors: tuple[CursorFacts, ...] = ()
     orphans: tuple[int, ...] = ()
     records: tuple[LedgerRecord, ...] = ()
+    compression: str = "NONE"
 
 
 @dataclass(frozen=True, slots=True)
