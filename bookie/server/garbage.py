@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import struct
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,13 +21,14 @@ from bookie.errors import CorruptJournal
 from bookie.server.bookie import Bookie
 from bookie.server.index import Index, Row
 from bookie.server.journal import file_numbers, file_path, read_records
+from bookie.server.overreplicated import OverreplicatedLedgers
 from bookie.server.reads import read_frames
 from bookie.server.replay import ledger_spans
 from metastore.errors import MetadataError
 from metastore.layout import check_layout, instance_id
 from metastore.ledgers import LedgerStoreReader
 from metastore.paths import LEDGERS, ledger_path
-from metastore.store import MetadataReader
+from metastore.store import MetadataReader, MetadataStore
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +113,13 @@ class GarbageCollector:
         root: str = LEDGERS,
         compactions: Sequence[Compaction] = EVERY_TIME,
         grace_s: float = GRACE_S,
+        bookie_id: str = "",
+        overreplicated_every_s: float = 0.0,
     ) -> None:
-        """`instance` is the instance id of the cluster that the bookie's ledgers belong to."""
+        """`instance` is the instance id of the cluster that the bookie's ledgers belong to.
+
+        Each `overreplicated_every_s` seconds those are looked for whose ensembles `bookie_id` has left; 0: never.
+        """
         self._bookie, self._instance, self._root = bookie, instance, root
         self._compactions, self._grace_s = compactions, grace_s
         self._loop = asyncio.get_running_loop()
@@ -122,11 +128,19 @@ class GarbageCollector:
         self._damaged: set[int] = set()
         self._live_before: dict[int, int] = {}
         self._counts = bookie.counters.garbage
+        self.overreplicated = OverreplicatedLedgers(
+            self, bookie_id, root, self._counts, grace_s, overreplicated_every_s
+        )
 
-    async def run(self, reader: MetadataReader) -> None:
+    async def run(self, store: MetadataStore) -> None:
         """Collect and reclaim. What goes wrong is logged and counted: a bookie goes on without."""
         began, failures = self._loop.time(), self._counts.failures
-        for step in (partial(self.collect, reader), self.reclaim):
+        steps: Sequence[Callable[[], Awaitable[object]]] = (
+            partial(self.collect, store),
+            partial(self.collect_overreplicated, store),
+            self.reclaim,
+        )
+        for step in steps:
             try:
                 await step()
             except MetadataError as error:
@@ -141,7 +155,7 @@ class GarbageCollector:
     async def collect(self, reader: MetadataReader) -> list[int]:
         """Delete what the metadata store has not had for the grace period; the ids. Its errors come out."""
         held, deleted, absent_since = 0, [], dict[int, float]()
-        async for local in self._local():
+        async for local in self.pages():
             if not held and not await self._is_ours(reader):
                 return []
             held += len(local)
@@ -160,15 +174,27 @@ class GarbageCollector:
         self._counts.ledgers_deleted += len(deleted)
         return deleted
 
-    async def delete(self, ledger: int) -> bool:
-        """Forget a ledger that nobody needs; False when something is added to it now. Its rows are counted aside."""
-        turns, index = self._bookie.turns, self._bookie.index
+    async def collect_overreplicated(self, store: MetadataStore) -> list[int]:
+        """Delete what is closed and whose ensembles the bookie has left; the ids. Its errors come out."""
+        if not self.overreplicated.due or not await self._is_ours(store):
+            return []
+        return await self.overreplicated.collect(store)
+
+    async def delete(self, ledger: int, expected: Mapping[int, int] | None = None) -> bool:
+        """Forget a ledger that nobody needs; False when something is added to it now, or was since `expected`."""
+        turns = self._bookie.turns
         seen = turns.ledgers.get(ledger)
         commit = seen.commit
-        needed = await self._loop.run_in_executor(None, index.needed_bytes, ledger)
+        needed = await self.needed(ledger)
+        if expected is not None and needed != expected:
+            return False
         return turns.delete(ledger, seen, commit, needed)
 
-    async def _local(self) -> AsyncIterator[list[int]]:
+    async def needed(self, ledger: int) -> dict[int, int]:
+        """Bytes of each journal file that a ledger's rows name."""
+        return await self._loop.run_in_executor(None, self._bookie.index.needed_bytes, ledger)
+
+    async def pages(self) -> AsyncIterator[list[int]]:
         """The ledgers that are here, rising, in pages."""
         first = 0
         while page := await self._loop.run_in_executor(None, self._bookie.index.ledger_ids, first, _PAGE):

@@ -11,6 +11,7 @@ from bookie.server.bookie import BookieConfig
 from bookie.server.disk import FREE_MIB, DiskLimits
 from bookie.server.garbage import EVERY_TIME, GRACE_S, Compaction
 from bookie.server.index import IndexConfig
+from bookie.server.overreplicated import EVERY_S
 from bookie.server.settings import LOOPBACK, BookieSettings
 from metastore.errors import InvalidSetting
 from metastore.paths import LEDGERS
@@ -40,6 +41,7 @@ class Options:
     session_timeout: float = 10.0
     garbage_interval: float = 20.0
     garbage_grace: float = GRACE_S
+    overreplicated_interval: float = EVERY_S
     compactions: tuple[Compaction, ...] = EVERY_TIME
     read_only: bool = False
     disk: DiskLimits = DiskLimits()  # noqa: RUF009 - frozen
@@ -95,6 +97,7 @@ def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings
         session_timeout=_chosen(args.session_timeout, given.seconds("zkTimeout", 10.0)),
         garbage_interval=_chosen(args.gc_interval, given.seconds("gcWaitTime", 20.0)),
         garbage_grace=_chosen(args.gc_grace, given.seconds("mledgerGcGraceTime", GRACE_S, low=0)),
+        overreplicated_interval=given.seconds("gcOverreplicatedLedgerWaitTime", EVERY_S, low=-1),
         compactions=_compactions(settings),
         read_only=given.flag("forceReadOnlyBookie", False) or args.read_only,
         disk=_disk_limits(args, settings, given),

@@ -85,7 +85,13 @@ class Process:
             await self._register()
             self._announce()
             garbage = GarbageCollector(
-                self._bookie, instance, options.ledgers_root, options.compactions, options.garbage_grace
+                self._bookie,
+                instance,
+                options.ledgers_root,
+                options.compactions,
+                options.garbage_grace,
+                self._bookie_id,
+                options.overreplicated_interval,
             )
             works = [self._keep_registered(), self._collect_garbage(garbage)]
             if not options.read_only:

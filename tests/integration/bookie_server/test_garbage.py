@@ -440,3 +440,32 @@ def test_whatever_a_collection_fails_with_is_counted_and_not_raised(tmp_path):
         assert await cluster.errors() == [0, 0, 0]
 
     in_cluster(tmp_path, test)
+
+
+def test_adds_go_on_while_a_file_s_runs_are_read_and_a_piece_is_moved_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(garbage, "_MOVE_ROWS", 2)
+    asked, go_on, pieces, read = threading.Event(), threading.Event(), [], garbage.read_frames
+
+    def late(directory, file, rows):
+        pieces.append(len(rows))
+        asked.set()
+        go_on.wait(HANG_S)
+        return read(directory, file, rows)
+
+    monkeypatch.setattr(garbage, "read_frames", late)
+
+    async def test(cluster):
+        for ledger in (1, 2):
+            await cluster.ledgers.delete(ledger)
+        await cluster.collector.collect(cluster.store)
+        reclaiming = asyncio.create_task(cluster.collector.reclaim())
+        await asyncio.to_thread(asked.wait, HANG_S)
+        async with RawClient(cluster.local) as client:
+            assert (await client.ask(wire.encode_add(KEY, entry(4, 0, b"x")))).error == 0
+        go_on.set()
+        await reclaiming
+        assert max(pieces) == 2
+        assert len(pieces) > 2
+        assert await cluster.errors() == [Code.NO_LEDGER, Code.NO_LEDGER, 0]
+
+    in_cluster(tmp_path, test)
