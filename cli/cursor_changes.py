@@ -1,4 +1,4 @@
-"""`mledger cursors skip|reset|clear|set-properties|delete`: cursors changed by hand, planned first, with an undo file.
+"""`mledger cursors skip|reset|repair|clear|set-properties|delete`: cursors changed by hand, with an undo file.
 
 The plan is made by looking only. Carrying it out opens the topic as its owner, moves the cursor, and closes cleanly.
 The topic is opened with everything kept: what the cursor leaves behind is trimmed by its next owner, not here, so that
@@ -18,17 +18,28 @@ from cli.looking import Looking
 from cli.names import cursor_argument, topic_argument
 from cli.output import Record, fields, pairs
 from cli.parameters import Place, PlaceType, Properties, PropertyType, Time
+from cli.unreadable_cursors import LEDGER_LEFT, UnreadableCursor, delete_record, find_unreadable, make_anew
 from cli.writing import WriteOptions, opened_topic, write_options
 from metastore.paths import TopicName, cursor_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
-from mledger.cursor_plans import CursorMovePlan, plan_clear_backlog, plan_properties, plan_reset_to, plan_skip
+from mledger.acks import AckState
+from mledger.cursor_plans import (
+    CursorMovePlan,
+    plan_clear_backlog,
+    plan_new_record,
+    plan_properties,
+    plan_reset_to,
+    plan_skip,
+)
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.cursor_set import cursor_name
 from mledger.entry_time import find_by_time
 from mledger.inspect import CursorInspection, Inspector, TopicView
+from mledger.ledger_list import LedgerList
 from mledger.undo import saved_cursor
-from mledger.walk import next_valid
+from mledger.undo_file import ChangedRecord
+from mledger.walk import backlog, next_valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,15 @@ class Target:
     cursor: str
     options: WriteOptions
     change: ChangeOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """What makes a cursor anew whose record does not parse: the record as it was read, the ledgers, where to."""
+
+    cursor: UnreadableCursor
+    ledgers: LedgerList
+    to: Position | str
 
 
 Decide = Callable[[TopicView, CursorRecoveryPlan], Awaitable[tuple[Facts, bool]]]
@@ -94,7 +114,10 @@ def skip(
 def reset(
     session: Session, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
 ) -> None:
-    """Move CURSOR, back or forth; nothing from there on counts as acknowledged."""
+    """Move CURSOR, back or forth; nothing from there on counts as acknowledged.
+
+    One whose record does not parse is made anew there, without properties; the undo file keeps the record.
+    """
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         to = await _place_of_time(view, place) if isinstance(place, Time) else place
@@ -107,7 +130,40 @@ def reset(
         else:
             await opened.reset(place)
 
-    _run(Target(session, "cursors reset", TopicName.parse(topic), cursor, options, change), decide, do)
+    _run(Target(session, "cursors reset", TopicName.parse(topic), cursor, options, change), decide, do, place)
+
+
+@click.command(epilog="Example: mledger cursors repair orders billing --dry-run")
+@topic_argument
+@cursor_argument
+@click.option(
+    "--to",
+    "place",
+    type=PlaceType(),
+    default="earliest",
+    show_default=True,
+    help="The first entry to be read, as of `cursors reset`.",
+)
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def repair(
+    session: Session, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
+) -> None:
+    """Make CURSOR anew if its record does not parse, and do nothing if it does.
+
+    Shows the record's bytes; the undo file keeps them. Until then the cursor cannot be opened and its topic is not
+    trimmed. `cursors delete` deletes it instead.
+    """
+
+    async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        return fields(unreadable=None, mark_delete=str(found.mark_delete), backlog=found.backlog), False
+
+    async def do(opened: mledger.Cursor) -> None:
+        raise AssertionError("a record that parses is left alone")
+
+    _run(Target(session, "cursors repair", TopicName.parse(topic), cursor, options, change), decide, do, place)
 
 
 @click.command(epilog="Example: mledger cursors clear orders billing --yes")
@@ -176,7 +232,10 @@ def set_properties(
 @session_options
 @click.pass_obj
 def delete(session: Session, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
-    """Delete CURSOR of TOPIC, its record and its cursor ledger. Undoing creates it again where it stood."""
+    """Delete CURSOR of TOPIC, its record and its cursor ledger. Undoing creates it again where it stood.
+
+    A record that does not parse is deleted, too; the undo file keeps it.
+    """
     target = Target(session, "cursors delete", TopicName.parse(topic), cursor, options, change)
     managed_ledger = target.topic.managed_ledger_name
 
@@ -188,6 +247,7 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
         found = inspected.plan
         in_ledger = inspected.record is None or inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
         unreadable = "" if found is not None else f"where the cursor stands, which cannot be read: {inspected.error}"
+        damaged = find_unreadable(before[0])
         return Change(
             command=target.command,
             subject=f"{target.topic} {inspected.name}",
@@ -199,6 +259,7 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
                     backlog=None if found is None else found.backlog,
                     holes=None if found is None else found.acks.range_count,
                 )
+                + ((*damaged.facts, *fields(warnings=(LEDGER_LEFT,))) if damaged is not None else ())
             ),
             before=before,
             managed_ledgers=(managed_ledger,),
@@ -206,23 +267,33 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
             lost=(unreadable,) if unreadable and in_ledger else (),
         )
 
-    async def act(_: Change) -> Facts:
-        opening = options
-        async with opened_topic(session.url, str(target.topic), opening, on_step=changing.on_step) as opened:
+    async def act(planned: Change) -> Facts:
+        damaged = find_unreadable(planned.before[0])
+        if damaged is not None:
+            await delete_record(session.url, damaged)
+            return fields(deleted=True)
+        async with opened_topic(session.url, str(target.topic), options, on_step=changing.on_step) as opened:
             await opened.delete_cursor(cursor)
         return fields(deleted=True)
 
     run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
-def _run(target: Target, decide: Decide, do: Do) -> None:
+def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -> None:
+    """`anew_at` is where a cursor is made anew whose record does not parse; None: that is an error."""
     managed_ledger = target.topic.managed_ledger_name
+    anew: list[Anew] = []
 
     async def plan(cluster: Looking) -> Change:
         path = await _path(cluster, target)
         before = await read_before(cluster.metadata, [path])
         inspector = Inspector(cluster.metadata, cluster.bookies, target.options.config.password)
         inspected, view = await inspector.cursor_on(str(target.topic), target.cursor)
+        damaged = find_unreadable(before[0])
+        if damaged is not None and anew_at is not None:
+            to = await _place_of_time(view, anew_at) if isinstance(anew_at, Time) else anew_at
+            anew[:] = [Anew(damaged, view.ledgers, to)]
+            return _made_anew(target, inspected.name, before, anew[0])
         found = _readable(inspected)
         facts, pending = await decide(view, found)
         in_ledger = inspected.record is not None and inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
@@ -243,6 +314,9 @@ def _run(target: Target, decide: Decide, do: Do) -> None:
 
     async def act(_: Change) -> Facts:
         url, topic = target.session.url, str(target.topic)
+        if anew:
+            mark_delete = await make_anew(url, anew[0].cursor, anew[0].ledgers, anew[0].to)
+            return fields(mark_delete=str(mark_delete))
         async with opened_topic(url, topic, target.options, on_step=changing.on_step) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
             await do(cursor)
@@ -261,6 +335,28 @@ def _run(target: Target, decide: Decide, do: Do) -> None:
         act,
         take_over=target.options.take_over,
         session_timeout=target.options.session_timeout,
+    )
+
+
+def _made_anew(target: Target, cursor: str, before: tuple[ChangedRecord, ...], anew: Anew) -> Change:
+    record = plan_new_record(anew.ledgers, anew.to, 0)
+    assert record.mark_delete is not None
+    return Change(
+        command=target.command,
+        subject=f"{target.topic} {cursor}",
+        plan=Record(
+            fields(topic=str(target.topic), cursor=cursor)
+            + anew.cursor.facts
+            + fields(
+                to=str(anew.to),
+                mark_delete_after=str(record.mark_delete),
+                backlog_after=backlog(anew.ledgers, AckState(record.mark_delete)),
+                warnings=(LEDGER_LEFT,),
+            )
+        ),
+        before=before,
+        managed_ledgers=(target.topic.managed_ledger_name,),
+        lost=("where the cursor stands, which cannot be read",),
     )
 
 

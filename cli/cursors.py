@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from cli.context import Session, session_options
-from cli.cursor_changes import clear, delete, reset, set_properties, skip
+from cli.cursor_changes import clear, delete, repair, reset, set_properties, skip
 from cli.looking import looking
 from cli.names import cursor_argument, optional_cursor_argument, topic_argument
 from cli.output import Column, Output, Record, Table, Value, columns, fields, pairs, shorten, texts
@@ -22,7 +22,7 @@ from mledger.errors import CursorNotFound
 from mledger.events import Event
 from mledger.inspect import CursorInspection, Inspector
 
-CHANGING = (skip, reset, clear, set_properties, delete)
+CHANGING = (skip, reset, repair, clear, set_properties, delete)
 HOLES_SHOWN = 5
 LIST_COLUMNS = columns("cursor", "found_in", "rules", "position", "holes", "backlog", "warnings")
 PARTITION_COLUMNS = columns("partition", *(column.key for column in LIST_COLUMNS))

@@ -392,7 +392,7 @@ async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:
     async with options.open_cluster(url) as cluster:
         for topic in targets.topics:
             changing.on_step("delete topic")
-            await cluster.delete_topic(str(topic), take_over=options.take_over)
+            await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True)
     if targets.partitioned is not None:
         changing.on_step("delete partitioned topic")
         async with await open_store(url) as store:

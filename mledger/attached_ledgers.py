@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bookie.client.client import BookKeeperReader
 from metastore.codec import decode_managed_cursor_info
-from metastore.errors import InvalidName
+from metastore.errors import InvalidName, RecordError
 from metastore.ledger_metadata import LedgerMetadata, LedgerState
 from metastore.ledgers import LedgerStoreReader
 from metastore.paths import TopicName, cursor_name_from_path
@@ -56,7 +56,7 @@ class Attachments:
 async def find_attached(
     reader: MetadataReader, bookkeeper: BookKeeperReader, managed_ledger: str, cursor_paths: Iterable[str]
 ) -> Attachments:
-    """The ledgers that the cursors at `cursor_paths` name beside their cursor ledgers; RecordError."""
+    """The ledgers that the cursors at `cursor_paths` name beside their cursor ledgers."""
     paths = list(cursor_paths)
     named: list[Reference] = []
     unknown: list[str] = []
@@ -68,7 +68,11 @@ async def find_attached(
     for path, node in zip(paths, await reader.get_many(paths), strict=True):
         if node is None:
             continue
-        record = decode_managed_cursor_info(node.data, path).value
+        try:
+            record = decode_managed_cursor_info(node.data, path).value
+        except RecordError as error:
+            unknown.append(f"what {path} names: {error}")
+            continue
         named += [each for each in references_in_cursor(path, record) if each.naming in _COMPONENT]
         if not (is_compaction(path) and names_in_state(record)):
             continue

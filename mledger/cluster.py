@@ -241,11 +241,19 @@ class Cluster:
         """
         return self._services.upkeep.run_due()
 
-    async def delete_topic(self, name: str, *, take_over: bool = False, on_step: StepHook = ignore_steps) -> None:
+    async def delete_topic(
+        self,
+        name: str,
+        *,
+        take_over: bool = False,
+        unreadable_cursors: bool = False,
+        on_step: StepHook = ignore_steps,
+    ) -> None:
         """Delete the topic with its cursors and ledgers (M8); TopicNotFound, OwnedElsewhere without `take_over`.
 
         With it go the ledgers of its compaction and delayed delivery, and before it the topics with the
-        acknowledgements of transactions on its subscriptions.
+        acknowledgements of transactions on its subscriptions. A cursor whose record does not parse is a RecordError,
+        but with `unreadable_cursors`: give that once you have a copy of the record (M12).
         """
         topic = TopicName.parse(name)
         managed_ledger = self._open.pop(topic.managed_ledger_name, None)
@@ -257,7 +265,13 @@ class Cluster:
         for each in doomed:
             await self._check_owner(each, take_over)
         for each in doomed:
-            await delete_managed_ledger(self._store, self._bookkeeper, each.managed_ledger_name, on_step)
+            await delete_managed_ledger(
+                self._store,
+                self._bookkeeper,
+                each.managed_ledger_name,
+                on_step,
+                unreadable_cursors=unreadable_cursors,
+            )
 
     async def topics(self, prefix: str = "") -> list[str]:
         """Names of all topics, sorted; with `prefix` those of a tenant or tenant/namespace."""

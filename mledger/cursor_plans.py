@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metastore.position import Position
+from metastore.records import ManagedCursorInfo
 from mledger.acks import AckState
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.errors import InvalidPosition
@@ -60,12 +61,14 @@ def plan_clear_backlog(ledgers: LedgerList, cursor: CursorRecoveryPlan) -> Curso
 
 def plan_reset_to(ledgers: LedgerList, cursor: CursorRecoveryPlan, to: Position | str) -> CursorMovePlan:
     """What `Cursor.reset` would do: `to` ("earliest", "latest" or a position) is the first entry to be read."""
-    place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
-    if not isinstance(place, Position):
-        raise InvalidPosition(f"{to!r} is no place to reset to: give earliest, latest or a position")
     acks = cursor.acks.copy()
-    acks.reset(mark_delete_after(plan_reset(ledgers, place), cursor.cursor, cursor.mark_delete))
+    acks.reset(mark_delete_after(plan_reset(ledgers, _place(to)), cursor.cursor, cursor.mark_delete))
     return _plan(ledgers, cursor, acks)
+
+
+def plan_new_record(ledgers: LedgerList, to: Position | str, now_ms: int) -> ManagedCursorInfo:
+    """The record of a cursor made anew that reads from `to` on, a place as `plan_reset_to` takes it (M12)."""
+    return ManagedCursorInfo(mark_delete=plan_reset(ledgers, _place(to)).mark_delete, last_active=now_ms)
 
 
 def plan_properties(
@@ -73,6 +76,13 @@ def plan_properties(
 ) -> dict[str, str]:
     """The cursor's properties with `new` ones set and those called `removed` gone; the order of the old ones stays."""
     return {key: value for key, value in (dict(current) | dict(new)).items() if key not in removed}
+
+
+def _place(to: Position | str) -> Position:
+    place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
+    if not isinstance(place, Position):
+        raise InvalidPosition(f"{to!r} is no place to reset to: give earliest, latest or a position")
+    return place
 
 
 def _acknowledged_to(ledgers: LedgerList, cursor: CursorRecoveryPlan, position: Position) -> CursorMovePlan:

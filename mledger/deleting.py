@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bookie.client.client import BookKeeper
 from metastore.codec import decode_managed_cursor_info
-from metastore.errors import BadVersion, NodeExists, NodeNotFound
+from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.attached_ledgers import find_attached
@@ -17,7 +17,12 @@ CURSORS_AT_ONCE = 300
 
 
 async def delete_managed_ledger(
-    store: MetadataStore, bookkeeper: BookKeeper, name: str, on_step: StepHook = ignore_steps
+    store: MetadataStore,
+    bookkeeper: BookKeeper,
+    name: str,
+    on_step: StepHook = ignore_steps,
+    *,
+    unreadable_cursors: bool = False,
 ) -> None:
     """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
 
@@ -25,7 +30,8 @@ async def delete_managed_ledger(
     Where its ledgers are many, each is recorded for deletion first, in pieces (M11). Cursors go next, some at a time;
     then, in one multi, the record goes and what ledgers are not recorded yet are; then the ledgers are deleted. Cut off
     in between, the next call finishes it, or any topic's opening once the record is gone. Raises TopicNotFound,
-    RecordError (a cursor whose ledger cannot be told), ManagedLedgerFenced (an owner changed it).
+    RecordError (a cursor whose record does not parse, but with `unreadable_cursors`: whoever gives that has a copy,
+    M12), ManagedLedgerFenced (an owner changed it).
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
@@ -36,7 +42,12 @@ async def delete_managed_ledger(
     for path, node in zip(paths, nodes, strict=True):
         if node is None:
             continue
-        cursor_ledger = decode_managed_cursor_info(node.data, path).value.cursors_ledger_id
+        try:
+            cursor_ledger = decode_managed_cursor_info(node.data, path).value.cursors_ledger_id
+        except RecordError:
+            if not unreadable_cursors:
+                raise
+            cursor_ledger = NO_CURSOR_LEDGER
         group: list[Operation] = [Delete(path, node.version)]
         if cursor_ledger != NO_CURSOR_LEDGER:
             group.append(deletion_record(cursor_ledger, name))

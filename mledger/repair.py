@@ -308,7 +308,9 @@ def _mend_cursor(
 ) -> tuple[list[Mend], CursorMend | None]:
     record = cursor.record
     if isinstance(record, RecordError):
-        return [Mend(Wrong.UNREADABLE, None, cursor.name, f"{record}: left as it is", mended=False)], None
+        return [
+            Mend(Wrong.UNREADABLE, None, cursor.name, f"{record}: `cursors repair` makes it anew", mended=False)
+        ], None
     try:
         plan = plan_cursor_recovery(cursor.name, record, cursor.finding, ledgers)
     except CursorRecoveryFailed as error:

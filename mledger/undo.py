@@ -11,6 +11,7 @@
 - A topic that was deleted with entries comes back without them, and only where that is accepted (`accept_loss`).
 """
 
+import contextlib
 import enum
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -141,7 +142,8 @@ def ledgers_to_look_for(file: UndoFile) -> list[int]:
             info = decode_managed_ledger_info(record.before.data, record.path).value
             found.update(ledger.ledger_id for ledger in info.ledgers)
         elif _topic_of_cursor(file, record.path):
-            found.add(decode_managed_cursor_info(record.before.data, record.path).value.cursors_ledger_id)
+            with contextlib.suppress(RecordError):  # one that does not parse is put back as it is (M12)
+                found.add(decode_managed_cursor_info(record.before.data, record.path).value.cursors_ledger_id)
     return sorted(found - {NO_CURSOR_LEDGER})
 
 
@@ -254,9 +256,12 @@ class _Planner:
         return replace(found, version=now.version, drops=drops if topic and drops != named else None)
 
     def _cursor(self, path: str, before: NodeState, topic: str) -> Restoration:
-        decoded = decode_managed_cursor_info(before.data, path)
-        record = decoded.value
         found = Restoration(path, Action.SET, before.data, managed_ledger=topic)
+        try:
+            decoded = decode_managed_cursor_info(before.data, path)
+        except RecordError:
+            return replace(found, note="as it was, a record that does not parse")
+        record = decoded.value
         if record.cursors_ledger_id == NO_CURSOR_LEDGER:
             return found
         saved = self._saved.get(path)
