@@ -4,7 +4,9 @@ A frame is a 4-byte length and a protobuf message. A receive buffer is read as a
 neighbouring adds of one ledger become one `TransactionRun`, whose frames are version 2's: that is what a bookie stores.
 """
 
+import functools
 import itertools
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,10 +39,20 @@ STATUS = {
 """The statuses that stand for version 2's error codes."""
 
 _OPERATION_FIELD = b"\x08\x03\x10"
-OPERATION_AT = wire.LENGTH.size + 7
+OPERATION_AT = wire.LENGTH.size + 5
 """Where a request that clients write says its operation, counted from its length field."""
+_OPERATION = numpy.frombuffer(_OPERATION_FIELD, numpy.uint8)
 _ADD = bytes((ADD_ENTRY,))
+_HEADER_AT = wire.LENGTH.size + 2
+_HEAD = OPERATION_AT + 1
 _IDS = struct.Struct(">qq")
+_VARINT = rb"([\x80-\xff]{0,8}[\x00-\x7f])"
+_READ = re.compile(
+    rb"....\n(.)\x08\x03\x10\x01\x18" + _VARINT + rb"\xa2\x06(.)\x08" + _VARINT + rb"\x10" + _VARINT, re.DOTALL
+)
+_READ_HEADER = b"\x08\x03\x10\x01\x18"
+short_varint = functools.lru_cache(4096)(varint)
+"""The varints of sizes and positions, most of which come again and again."""
 _FEWEST_AS_BLOCK = 8
 _MOST_LAYOUTS = 16
 _FIRST_BYTE = wire.LENGTH.size
@@ -121,6 +133,43 @@ def _write_varints(into: NDArray[numpy.uint8], numbers: Numbers) -> None:
     last = into.shape[1] - 1
     for place in range(last + 1):
         into[:, place] = numbers >> 7 * place & 0x7F | (0x80 if place < last else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """A read of one entry that asks for nothing more; each number also as the varint that the answer has again."""
+
+    ledger: int
+    entry: int
+    transaction_bytes: bytes
+    ledger_bytes: bytes
+    entry_bytes: bytes
+
+    def response(self, entry: bytes, last_confirmed: int) -> list[bytes | memoryview]:
+        """The response with the entry."""
+        transaction, tail = self.transaction_bytes, b"\x28" + short_varint(last_confirmed)
+        body = b"\x08\x00\x10" + self.ledger_bytes + b"\x18" + self.entry_bytes + b"\x22" + short_varint(len(entry))
+        size = len(body) + len(entry) + len(tail)
+        head = bytes((10, 5 + len(transaction))) + _READ_HEADER + transaction + b"\x10\x00\xa2\x06" + short_varint(size)
+        return [wire.LENGTH.pack(len(head) + size) + head + body, entry, tail]
+
+
+def decode_read(frame: bytes) -> ReadRequest | None:
+    """A read as clients write the most of theirs, from its frame; None for any other request, or way to write it."""
+    match = _READ.fullmatch(frame)
+    if match is None:
+        return None
+    head, transaction, size, ledger, entry = match.groups()
+    if head[0] != 5 + len(transaction) or size[0] != 2 + len(ledger) + len(entry):
+        return None
+    return ReadRequest(_number(ledger), _number(entry), transaction, ledger, entry)
+
+
+def _number(varint_bytes: bytes) -> int:
+    value = 0
+    for byte in reversed(varint_bytes):
+        value = value << 7 | byte & 0x7F
+    return value
 
 
 def is_add(buffer: bytes | bytearray, at: int) -> bool:
@@ -223,6 +272,11 @@ class _Block:
         self._buffer = buffer
         self._places = numpy.array(starts, numpy.int64)
         count = len(starts) - 1
+        heads = numpy.ndarray((len(buffer) - _HEAD + 1, _HEAD), numpy.uint8, buffer, 0, (1, 1))
+        heads = heads[numpy.minimum(self._places[:-1], len(buffer) - _HEAD)]
+        self._other = (heads[:, _HEADER_AT:OPERATION_AT] == _OPERATION).all(axis=1) & (
+            heads[:, OPERATION_AT] != ADD_ENTRY
+        )
         self._layouts: list[AddLayout] = []
         self._layout = numpy.full(count, -1, numpy.int64)  # which layout each frame has
         self._transactions, self._ledgers, self._entries, self._bodies, self._body_sizes = numpy.zeros(
@@ -241,16 +295,19 @@ class _Block:
         same &= (self._keys[1:] == self._keys[:-1]).all(axis=1)
         bounds = [0, *(numpy.flatnonzero(~same) + 1).tolist(), len(known)]
         requests: list[wire.AddRun | wire.OtherFrame] = []
+        places, runs, other = self._places.tolist(), known.tolist(), self._other.tolist()
         for first, last in itertools.pairwise(bounds):
-            if known[first]:
+            if runs[first]:
                 requests.append(self._run(first, last))
+            elif other[first]:
+                requests.append(wire.OtherFrame(places[first], places[last]))
             else:
-                requests += _one_by_one(self._buffer, self._places[first : last + 1].tolist())
+                requests += _one_by_one(self._buffer, places[first : last + 1])
         return requests
 
     def _find(self) -> None:
         """Sort the frames by layout: that of the first, then that of the first still unknown, and so on."""
-        rows = numpy.arange(len(self._layout))
+        rows = numpy.flatnonzero(~self._other)
         for _ in range(_MOST_LAYOUTS):
             if not len(rows):
                 return

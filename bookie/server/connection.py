@@ -287,6 +287,9 @@ class Connection(asyncio.BufferedProtocol):
             self.send([answer.frame])
 
     def _version_3(self, frame: bytes) -> None:
+        read = version3_wire.decode_read(frame) if self._authenticated else None
+        if read is not None and self._service.read(self, read):
+            return
         request = version3.open_request(frame[wire.LENGTH.size :])
         if version3.is_handshake(request) and (not self._authenticated or self._auth is None):
             answer = version3.handshake(request, self._auth)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from bookie import wire
+from bookie import version3_wire, wire
 from bookie.entries_available import encode_available
 from bookie.errors import Code
 from bookie.pb import BookkeeperProtocol_pb2 as pb
@@ -71,6 +71,20 @@ class Version3Service:
             task.cancel()
 
     # Reads.
+
+    def read(self, client: Client, request: version3_wire.ReadRequest) -> bool:
+        """Answer a read of an entry that is here; False where there is more to say."""
+        turns = self._turns
+        state = turns.ledgers.get(request.ledger)
+        if state.record is None or state.record.limbo:
+            return False
+        code, entry = self._entry(state, request.entry)
+        if code or entry is None:
+            return False
+        parts = request.response(entry, turns.confirmed(state))
+        turns.counters.read(sum(map(len, parts)), refused=False)
+        client.send(parts)
+        return True
 
     def _read(self, client: Client, request: pb.Request) -> None:
         read = request.readRequest

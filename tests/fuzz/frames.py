@@ -74,6 +74,18 @@ def _answer_version_3(request: pb.Request) -> None:
             raise Disagreement("an answer without a header")
 
 
+def _check_read(frame: bytes, request: pb.Request) -> None:
+    read = version3_wire.decode_read(frame)
+    if read is None:
+        return
+    asked = pb.ReadRequest(ledgerId=read.ledger, entryId=read.entry)
+    if (request.header.operation, request.readRequest) != (pb.READ_ENTRY, asked):
+        raise Disagreement(f"read as one of ledger {read.ledger} entry {read.entry}, it is {request}")
+    answer = pb.Response.FromString(b"".join(read.response(b"entry", 5))[wire.LENGTH.size :])
+    if (answer.header.txnId, answer.readResponse.ledgerId) != (request.header.txnId, read.ledger):
+        raise Disagreement("the answer is another request's")
+
+
 def scan_version_3(data: bytes) -> None:
     """A bookie's receive buffer in version 3: its adds are those that protobuf's parser finds, one by one."""
     found = version3_wire.scan(bytearray(data), 0, len(data), _MOST_FRAME)
@@ -98,7 +110,9 @@ def scan_version_3(data: bytes) -> None:
         raise Disagreement(f"found {seen} to {found.end}, there are {expected} to {at}")
     for request in found.requests:
         if isinstance(request, wire.OtherFrame):
-            _answer_version_3(version3.open_request(data[request.start + 4 : request.end]))
+            opened = version3.open_request(data[request.start + 4 : request.end])
+            _check_read(data[request.start : request.end], opened)
+            _answer_version_3(opened)
 
 
 def plain_scan(data: bytes) -> tuple[Spans, int, bool]:

@@ -110,6 +110,21 @@ def test_a_frame_that_is_not_whole_is_left(cut):
     assert scan.next_frame in (0, len(add(7, 1)))
 
 
+@given(st.integers(0, 1 << 62), st.integers(0, 1 << 62), st.integers(0, 1 << 62), st.integers(-1, 1 << 62), st.binary())
+def test_a_plain_read_is_read_and_answered_as_protobuf_writes_it(transaction, ledger, number, confirmed, body):
+    read = version3_wire.decode_read(request(pb.READ_ENTRY, transaction, ledgerId=ledger, entryId=number))
+    assert (read.ledger, read.entry) == (ledger, number)
+    header = pb.BKPacketHeader(version=3, operation=pb.READ_ENTRY, txnId=transaction)
+    found = pb.ReadResponse(status=0, ledgerId=ledger, entryId=number, body=body, maxLAC=confirmed)
+    answer = pb.Response(header=header, status=0, readResponse=found).SerializeToString()
+    assert b"".join(read.response(body, confirmed)) == wire.LENGTH.pack(len(answer)) + answer
+
+
+@pytest.mark.parametrize("fields", [{"entryId": -1}, {"flag": pb.ReadRequest.FENCE_LEDGER}, {"previousLAC": 0}])
+def test_a_read_that_asks_for_more_is_no_plain_one(fields):
+    assert version3_wire.decode_read(request(pb.READ_ENTRY, ledgerId=1, **{"entryId": 0, **fields})) is None
+
+
 def test_it_ends_where_version_2_begins():
     data = add(7, 0) + wire.encode_read(7, 0)
     assert version3_wire.scan(data, 0, len(data)).end == len(add(7, 0))
