@@ -28,11 +28,12 @@ def decode_node(path: str, data: bytes) -> NodeContent:
     if not data:
         return NodeContent("empty", None)
     parts = path.strip("/").split("/")
-    if parts[0] == "managed-ledgers" and "persistent" in parts[3:5]:
-        depth = len(parts) - parts.index("persistent", 3)
-        if depth == 2:
+    named_by = paths.managed_ledger_depth(parts[1:]) if parts[0] == "managed-ledgers" else None
+    if named_by is not None:
+        below = len(parts) - 1 - named_by
+        if below == 0:
             return _record("managed ledger", decode_managed_ledger_info(data, path))
-        if depth == 3:
+        if below == 1:
             return _record("cursor", decode_managed_cursor_info(data, path))
     if _is_ledger(path):
         return NodeContent("ledger", plain(decode_ledger_metadata(data, path)))

@@ -5,6 +5,7 @@ Topic and cursor names stand in paths as Java's URLEncoder writes them. A manage
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote_plus, unquote_plus
 
@@ -21,6 +22,9 @@ NAMESPACE_POLICIES = "/admin/policies"
 LOCAL_POLICIES = "/admin/local-policies"
 
 PERSISTENT = "persistent"
+SEGMENT = "segment"
+"""The domain of the topics that a scalable topic of Pulsar 5 consists of (`topic://`, which itself stores nothing)."""
+SCALABLE = "topic"
 NON_PERSISTENT = "non-persistent"
 PARTITION = "-partition-"
 MAX_PARTITION = (1 << 31) - 1
@@ -28,6 +32,9 @@ MAX_PARTITION = (1 << 31) - 1
 MAX_LEDGER_ID = (1 << 63) - 1
 FIRST_LONG_ID = (1 << 31) - 1
 """From this id on a ledger's path has five levels instead of three."""
+
+SEGMENT_DESCRIPTOR = re.compile(r"[0-9a-f]{4}-[0-9a-f]{4}-\d{1,19}", re.ASCII)
+"""Which segment: its hash range and number, the last element of a segment's path."""
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN = re.compile(r"[a-zA-Z0-9*_\-][a-zA-Z0-9*._\-]*")
@@ -83,34 +90,55 @@ def split_partition(local_name: str) -> tuple[str, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic as Pulsar names it; `cluster` only in the old form with five levels."""
+    """A topic as Pulsar names it; `cluster` only in the old form with five levels, `descriptor` of a segment."""
 
     tenant: str
     namespace: str
     local_name: str
     cluster: str | None = None
     domain: str = PERSISTENT
+    descriptor: str | None = None
 
     def __post_init__(self) -> None:
         for what, value in (("tenant", self.tenant), ("cluster", self.cluster), ("namespace", self.namespace)):
             if value is not None and (not _ENTITY.fullmatch(value) or value in {".", ".."}):
                 raise InvalidName(f"{value!r} is not a {what}'s name: use letters, digits and -=:._")
-        if self.domain != PERSISTENT:
-            raise InvalidName(f"{self.domain!r} is not a domain with storage: only persistent:// topics are kept")
+        if self.domain not in (PERSISTENT, SEGMENT):
+            raise InvalidName(
+                f"{self.domain!r} is not a domain with storage: only persistent:// and segment:// topics are kept"
+            )
+        if self.domain == SEGMENT and (self.cluster is not None or not _is_descriptor(self.descriptor)):
+            raise InvalidName(
+                f"{self.descriptor!r} is not a segment of a topic: write it as segment://tenant/namespace/topic/0000-7fff-1"
+            )
         _element(encode_name(self.local_name), f"the topic {self.local_name!r}")
 
     @classmethod
     def parse(cls, text: str) -> "TopicName":
         """The topic that `text` names to Pulsar.
 
-        Takes `persistent://tenant/namespace/topic`, the old `persistent://tenant/cluster/namespace/topic`, and the
-        short forms `tenant/namespace/topic` and `topic` (in `public/default`). InvalidName says which forms there are.
+        Takes `persistent://tenant/namespace/topic`, the old `persistent://tenant/cluster/namespace/topic`, the short
+        forms `tenant/namespace/topic` and `topic` (in `public/default`), and a segment of a scalable topic,
+        `segment://tenant/namespace/topic/0000-7fff-1`. InvalidName says which forms there are.
         """
         domain, separator, rest = text.partition("://")
         if not separator:
             domain, rest = PERSISTENT, text if "/" in text else f"public/default/{text}"
         if domain == NON_PERSISTENT:
             raise InvalidName(f"{text!r} is a non-persistent topic: nothing of it is stored")
+        if domain == SCALABLE:
+            raise InvalidName(
+                f"{text!r} is a scalable topic, which itself stores nothing: name one of its segments, as "
+                f"segment://{rest}/0000-ffff-0"
+            )
+        if domain == SEGMENT:
+            whole, _, descriptor = rest.rpartition("/")
+            parts = whole.split("/", 2)
+            if len(parts) == 3:
+                return cls(parts[0], parts[1], parts[2], domain=SEGMENT, descriptor=descriptor)
+            raise InvalidName(
+                f"{text!r} is not a segment's name: write it as segment://tenant/namespace/topic/0000-7fff-1"
+            )
         parts = rest.split("/", 3)
         if len(parts) == 3 and domain == PERSISTENT:
             return cls(parts[0], parts[1], parts[2])
@@ -124,17 +152,21 @@ class TopicName:
         parts = name.split("/")
         if len(parts) == 4:
             return cls(parts[0], parts[1], decode_name(parts[3]), domain=parts[2])
+        if len(parts) == 5 and parts[2] == SEGMENT and parts[3] != PERSISTENT:
+            return cls(parts[0], parts[1], decode_name(parts[3]), domain=SEGMENT, descriptor=parts[4])
         if len(parts) == 5:
             return cls(parts[0], parts[2], decode_name(parts[4]), cluster=parts[1], domain=parts[3])
         raise InvalidName(f"{name!r} is not a topic's managed ledger: tenant/namespace/persistent/topic is")
 
     def __str__(self) -> str:
-        return f"{self.domain}://{self.namespace_name}/{self.local_name}"
+        segment = f"/{self.descriptor}" if self.domain == SEGMENT else ""
+        return f"{self.domain}://{self.namespace_name}/{self.local_name}{segment}"
 
     @property
     def managed_ledger_name(self) -> str:
         """The name of its managed ledger, the local name encoded."""
-        return f"{self.namespace_name}/{self.domain}/{encode_name(self.local_name)}"
+        segment = f"/{self.descriptor}" if self.domain == SEGMENT else ""
+        return f"{self.namespace_name}/{self.domain}/{encode_name(self.local_name)}{segment}"
 
     @property
     def managed_ledger_path(self) -> str:
@@ -148,14 +180,14 @@ class TopicName:
 
     @property
     def partition_index(self) -> int | None:
-        """Which partition of `partitioned` it is by its name, None if by its name it is none."""
-        return split_partition(self.local_name)[1]
+        """Which partition of `partitioned` it is by its name, None if by its name it is none; a segment never is."""
+        return None if self.domain == SEGMENT else split_partition(self.local_name)[1]
 
     @property
     def partitioned(self) -> "TopicName":
         """The topic that it is a partition of by its name, else itself."""
         base, index = split_partition(self.local_name)
-        return self if index is None else replace(self, local_name=base)
+        return self if index is None or self.domain == SEGMENT else replace(self, local_name=base)
 
     def partition(self, index: int) -> "TopicName":
         """Its partition `index`, from 0."""
@@ -173,6 +205,23 @@ def _element(text: str, what: str) -> str:
             f"{what} cannot be the name of a node: empty, . and .., slashes and control characters cannot"
         )
     return text
+
+
+def _is_descriptor(text: str | None) -> bool:
+    return text is not None and SEGMENT_DESCRIPTOR.fullmatch(text) is not None
+
+
+def managed_ledger_depth(elements: Sequence[str]) -> int | None:
+    """How many of a path's elements below `/managed-ledgers` name the managed ledger; None where they name none.
+
+    Those are tenant/namespace/persistent/topic, tenant/cluster/namespace/persistent/topic and
+    tenant/namespace/segment/topic/descriptor.
+    """
+    if len(elements) > 3 and elements[2] == PERSISTENT:
+        return 4
+    if len(elements) > 4 and (elements[3] == PERSISTENT or (elements[2] == SEGMENT and _is_descriptor(elements[4]))):
+        return 5
+    return None
 
 
 def managed_ledger_path(name: str) -> str:

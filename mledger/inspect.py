@@ -13,7 +13,7 @@ from bookie.errors import NoSuchLedger
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from metastore.errors import InvalidName, MledgerError, NodeNotFound
 from metastore.partitioned import PartitionedTopic
-from metastore.paths import MANAGED_LEDGERS, PERSISTENT, TopicName, encode_name, managed_ledger_path
+from metastore.paths import MANAGED_LEDGERS, TopicName, encode_name, managed_ledger_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import MetadataReader, Node
@@ -25,6 +25,7 @@ from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_reco
 from mledger.ownership import find_owner
 from mledger.partitions import no_such_topic, read_partitioned
 from mledger.reading import Entry
+from mledger.reference_reading import managed_ledger_paths
 from mledger.references import deleted_after_offload
 from mledger.state_reading import StateLedger, find_state
 
@@ -161,16 +162,9 @@ class Inspector:
 
     async def topics(self, prefix: str = "") -> list[TopicName]:
         """All topics, sorted by managed ledger; with `prefix` those of a tenant or tenant/namespace."""
-        start = "/".join([MANAGED_LEDGERS, *filter(None, prefix.split("/"))])
-        level = [start]
         found: list[TopicName] = []
-        for _ in range(4):
-            children = await self._store.children_many(level)
-            below = [f"{path}/{name}" for path, names in zip(level, children, strict=True) for name in names or ()]
-            folders = [path for path in below if path.endswith(f"/{PERSISTENT}")]
-            for folder, names in zip(folders, await self._store.children_many(folders), strict=True):
-                found += [topic for name in names or () if (topic := _topic_name(f"{folder}/{name}")) is not None]
-            level = [path for path in below if not path.endswith(f"/{PERSISTENT}") and path.count("/") < 5]
+        async for page in managed_ledger_paths(self._store, prefix):
+            found += [topic for path in page if (topic := _topic_name(path)) is not None]
         return sorted(found, key=lambda topic: topic.managed_ledger_name)
 
     async def topic(self, name: str) -> TopicInspection:

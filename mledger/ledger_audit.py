@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bookie.client.client import BookKeeperReader
 from metastore.codec import decode_managed_cursor_info
 from metastore.errors import InvalidName, NodeNotFound, RecordError
-from metastore.paths import managed_ledger_path
+from metastore.paths import managed_ledger_depth, managed_ledger_path
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import MetadataReader
 from mledger.compaction import compacted_ledger
@@ -206,8 +206,5 @@ def managed_ledger_of(path: str) -> str:
     parts = path.split("/")
     if parts[1:2] != ["managed-ledgers"]:
         return ""
-    if len(parts) > 5 and parts[4] == "persistent":
-        return "/".join(parts[2:6])
-    if len(parts) > 6 and parts[5] == "persistent":
-        return "/".join(parts[2:7])
-    return ""
+    depth = managed_ledger_depth(parts[2:])
+    return "" if depth is None else "/".join(parts[2 : 2 + depth])

@@ -9,7 +9,14 @@ from metastore.errors import RecordError
 from metastore.ledger_codec import decode_ledger_metadata
 from metastore.ledger_metadata import LedgerMetadata, LedgerState
 from metastore.ledgers import LedgerStoreReader
-from metastore.paths import MANAGED_LEDGERS, PERSISTENT, ledger_path, managed_ledger_path
+from metastore.paths import (
+    MANAGED_LEDGERS,
+    PERSISTENT,
+    SEGMENT,
+    ledger_path,
+    managed_ledger_depth,
+    managed_ledger_path,
+)
 from metastore.records import ManagedCursorInfo
 from metastore.store import MetadataReader, Node
 from mledger.compaction import is_compaction, names_in_state
@@ -27,6 +34,7 @@ from mledger.references import (
 )
 
 PAGE = 500
+FOLDERS_AT_ONCE = 100
 
 Counted = Callable[[int], None]
 
@@ -141,26 +149,31 @@ async def read_references_of(reader: MetadataReader, managed_ledger: str) -> Ref
 async def managed_ledger_paths(reader: MetadataReader, prefix: str = "") -> AsyncIterator[list[str]]:
     """Where the records of managed ledgers are, in pages; below `prefix`, tenant or tenant/namespace, if given.
 
-    Any name is taken, also one that no topic can have. The node `persistent` is looked for where both forms have it.
+    Any name is taken, also one that no topic can have. The node `persistent` is looked for where both forms have it;
+    below `segment` are topics, and below each of them its segments.
     """
-    start = "/".join([MANAGED_LEDGERS, *filter(None, prefix.split("/"))])
-    level = [start]
+    level = ["/".join([MANAGED_LEDGERS, *filter(None, prefix.split("/"))])]
     for _ in range(4):
         below = await _children_of(reader, level)
         folders = [path for path in below if _is_folder(path)]
-        for folder in folders:
-            names = await _children_of(reader, [folder])
-            for first in range(0, len(names), PAGE):
-                yield names[first : first + PAGE]
+        for first in range(0, len(folders), FOLDERS_AT_ONCE):
+            names = await _children_of(reader, folders[first : first + FOLDERS_AT_ONCE])
+            names = [path for path in names if managed_ledger_depth(path.split("/")[2:]) is not None]
+            for start in range(0, len(names), PAGE):
+                yield names[start : start + PAGE]
         level = [path for path in below if not _is_folder(path) and path.count("/") < 5]
 
 
 def _is_folder(path: str) -> bool:
-    """Whether the children of `path` are topics: tenant/namespace/persistent, or tenant/cluster/namespace/persistent.
+    """Whether the children of `path` are managed ledgers: those of tenant/namespace/persistent, of
+    tenant/cluster/namespace/persistent, and of tenant/namespace/segment/topic.
 
-    A namespace of that name in the old form cannot be told from the folder; it is taken for one.
+    A namespace called `persistent` in the old form cannot be told from the folder; it is taken for one.
     """
-    return path.endswith(f"/{PERSISTENT}") and path.count("/") in (4, 5)
+    elements = path.split("/")[2:]
+    if elements[-1] == PERSISTENT and len(elements) in (3, 4):
+        return True
+    return len(elements) == 4 and elements[2] == SEGMENT
 
 
 async def _children_of(reader: MetadataReader, paths: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from typing import TypeVar
 
 from metastore.errors import NodeNotFound
-from metastore.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT
+from metastore.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, SEGMENT
 from metastore.store import MetadataReader, Node
 from snapshot.found import Found
 from snapshot.places import BOOKIE_KINDS, DOMAINS, FLAT_LEDGER, RACKS, Kind
@@ -92,12 +92,16 @@ class LiveNodes:
 
     async def topic_folders(self) -> list[tuple[str, list[str]]]:
         """The folders of topics, and the sorted names of the nodes wanted in each."""
-        folders = await self._namespaces(MANAGED_LEDGERS, (PERSISTENT,))
+        found_folders = await self._namespaces(MANAGED_LEDGERS, (PERSISTENT, SEGMENT))
+        folders = [path for path in found_folders if path.endswith(f"/{PERSISTENT}")]
+        # below `segment` are topics with their segments, or the folder of an old namespace that is called so
+        segments = [path for path in found_folders if path.endswith(f"/{SEGMENT}") and path.count("/") == 4]
+        folders += sorted(await self._below(segments))
         listed = await self._children_many(folders)
         found = []
         for folder, names in zip(folders, listed, strict=True):
-            namespace = folder[len(MANAGED_LEDGERS) + 1 : -len(PERSISTENT) - 1]
-            wanted = [name for name in names or () if self._scope.admits_node(namespace, name)]
+            below = folder[len(MANAGED_LEDGERS) + 1 :]
+            wanted = [name for name in names or () if self._scope.admits_node(below, name)]
             if wanted:
                 found.append((folder, wanted))
         return found
@@ -159,11 +163,11 @@ class LiveNodes:
             )
 
     async def _topics_in(self, part: TopicRange) -> list[str]:
-        namespace = part.folder[len(MANAGED_LEDGERS) + 1 : -len(PERSISTENT) - 1]
+        below = part.folder[len(MANAGED_LEDGERS) + 1 :]
         return [
             f"{part.folder}/{name}"
             for name in await self._children(part.folder)
-            if part.first <= name <= part.last and self._scope.admits_node(namespace, name)
+            if part.first <= name <= part.last and self._scope.admits_node(below, name)
         ]
 
     async def _paths_of(self, kind: Kind) -> list[str]:

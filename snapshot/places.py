@@ -14,8 +14,10 @@ from metastore.errors import InvalidName
 from metastore.paths import (
     MANAGED_LEDGERS,
     PERSISTENT,
+    SEGMENT,
     TopicName,
     decode_name,
+    managed_ledger_depth,
     split_partition,
     topic_of_element,
 )
@@ -69,7 +71,7 @@ def kind_of(path: str, ledgers_root: str) -> Kind | None:
         depth = len(parts)
         if depth > 5 and parts[4] == PERSISTENT:
             return Kind.TOPIC if depth == 6 else Kind.CURSOR if depth == 7 else None
-        if depth > 6 and parts[5] == PERSISTENT:
+        if depth > 6 and (parts[5] == PERSISTENT or managed_ledger_depth(parts[2:]) == 5):
             return Kind.TOPIC if depth == 7 else Kind.CURSOR if depth == 8 else None
         return None
     if parts[1:3] == ["admin", "partitioned-topics"]:
@@ -104,6 +106,10 @@ def topic_key(path: str) -> TopicKey:
 @lru_cache(maxsize=1024)
 def key_of_managed_ledger(name: str) -> TopicKey:
     """Whose managed ledger is called so; InvalidName."""
+    if f"/{SEGMENT}/" in name:
+        topic = TopicName.of_managed_ledger(name)
+        if topic.domain == SEGMENT:
+            return TopicKey(topic.tenant, f"{topic.tenant}/{topic.namespace}", str(topic), name, None, None)
     folder, _, element = name.rpartition("/")
     try:
         tenant, namespace, prefix = _namespace_of(folder)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from metastore.errors import InvalidName
-from metastore.paths import PERSISTENT, TopicName
+from metastore.paths import TopicName
 from snapshot.errors import InvalidOption
 from snapshot.found import Cursor, Ledger, PartitionedTopic, Topic, Unreadable
 from snapshot.places import TopicKey, partitioned_of
@@ -48,12 +48,12 @@ class Scope:
         """Whether a topic is wanted."""
         return self._admits(key.tenant, key.namespace, key.topic, key.partitioned_topic)
 
-    def admits_node(self, namespace: str, name: str) -> bool:
-        """Whether the topic whose node in `tenant/namespace` is called so may be wanted; one without a name may."""
+    def admits_node(self, folder: str, name: str) -> bool:
+        """Whether the topic whose node in `folder`, below `/managed-ledgers`, is called so may be wanted."""
         if self.topics is None:
             return True
         try:
-            topic = TopicName.of_managed_ledger(f"{namespace}/{PERSISTENT}/{name}")
+            topic = TopicName.of_managed_ledger(f"{folder}/{name}")
         except InvalidName:
             return False
         return self.admits_topic(str(topic), partitioned_of(topic))

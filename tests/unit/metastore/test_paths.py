@@ -18,6 +18,7 @@ from metastore.paths import (
     encode_name,
     ledger_id_from_path,
     ledger_path,
+    managed_ledger_depth,
     managed_ledger_path,
     namespace_path,
     owner_path,
@@ -191,3 +192,57 @@ def test_our_own_records_and_a_namespace():
     assert deletion_path(7) == "/mledger/deletions/7"
     assert owner_path("t/ns/persistent/x") == "/mledger/owners/t%2Fns%2Fpersistent%2Fx"
     assert namespace_path("t", "ns") == "/managed-ledgers/t/ns/persistent"
+
+
+SEGMENT_NAMES = [
+    ("segment://t/n/orders/0000-ffff-0", "t/n/segment/orders/0000-ffff-0"),
+    ("segment://t/n/a:b/8000-ffff-12", "t/n/segment/a%3Ab/8000-ffff-12"),
+    ("segment://t/n/x-partition-3/0000-7fff-1", "t/n/segment/x-partition-3/0000-7fff-1"),
+]
+
+
+@pytest.mark.parametrize(("name", "managed_ledger"), SEGMENT_NAMES)
+def test_a_segment_of_a_scalable_topic_is_a_topic_with_a_managed_ledger(name, managed_ledger):
+    topic = TopicName.parse(name)
+    assert (str(topic), topic.managed_ledger_name) == (name, managed_ledger)
+    assert TopicName.of_managed_ledger(managed_ledger) == topic
+    assert (topic.partition_index, topic.partitioned) == (None, topic)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "segment://t/n/orders",
+        "segment://t/n/orders/bad-descriptor",
+        "segment://t/n/orders/0000-FFFF-0",
+        "segment://t/n",
+        "topic://t/n/orders",
+    ],
+)
+def test_what_is_no_segment_is_refused_and_says_how_one_is_written(text):
+    with pytest.raises(InvalidName, match="segment://t"):
+        TopicName.parse(text)
+
+
+def test_an_old_namespace_that_is_called_segment_is_none():
+    topic = TopicName.of_managed_ledger("t/cluster/segment/persistent/x")
+    assert (topic.cluster, topic.namespace, topic.domain) == ("cluster", "segment", "persistent")
+
+
+@pytest.mark.parametrize(
+    ("path", "depth"),
+    [
+        ("t/n/persistent/x", 4),
+        ("t/n/persistent/x/cursor", 4),
+        ("t/c/n/persistent/x", 5),
+        ("t/c/segment/persistent/x", 5),
+        ("t/n/segment/x/0000-ffff-0", 5),
+        ("t/n/segment/x/0000-ffff-0/cursor", 5),
+        ("t/n/segment/x/other", None),
+        ("t/n/segment/x", None),
+        ("t/n/persistent", None),
+        ("t", None),
+    ],
+)
+def test_a_managed_ledger_is_told_by_its_path_s_elements(path, depth):
+    assert managed_ledger_depth(path.split("/")) == depth

@@ -139,7 +139,7 @@ def test_a_topic_is_wanted_with_its_partitions():
     wanted = [
         name
         for name in ("x", "x-partition-0", "x-partition-10", "y", "x-partition-y")
-        if scope.admits_node("t/n", name)
+        if scope.admits_node("t/n/persistent", name)
     ]
     assert wanted == ["x", "x-partition-0", "x-partition-10"]
 
