@@ -77,6 +77,10 @@ class BookieRefused(BookieError):
     """A bookie answered with an error that has no class of its own; the message holds code and bookie."""
 
 
+class DiskFull(BookieError):
+    """A bookie's disk has no room for what is to be written; make room."""
+
+
 class InvalidBookieDirectory(BookieError):
     """A bookie's directory belongs to another bookie, has an unknown format, or is damaged."""
 

@@ -12,11 +12,12 @@ from bookie.server.auth import AuthFactory
 from bookie.server.connection import Connection
 from bookie.server.counters import Counters
 from bookie.server.directory import Directory
-from bookie.server.disk import fullest
+from bookie.server.disk import Reserve, fullest
 from bookie.server.entry_lists import EntryLists
 from bookie.server.gate import Gate
 from bookie.server.index import Index, IndexConfig, damage_named
 from bookie.server.journal import Journal, ReplayPlan, file_numbers, make_durable, plan_replay, scan_file
+from bookie.server.journal_files import free_bytes
 from bookie.server.parts import missing_files, plan_missing_files
 from bookie.server.reads import JournalReader
 from bookie.server.replay import replay
@@ -54,8 +55,11 @@ class Bookie:
         self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
         directory.check_parts()
         directory.make_journal()
+        self._reserve = Reserve(directory.path, config.index.reserve_bytes)
+        self._reserve.tend()
         with damage_named(directory.path):
             self.index = Index(directory.index, config.index, make=not directory.complete)
+            self.index.make_room = self._reserve.tend
             try:
                 plan, records, unused = self._replay(directory)
                 directory.finish()
@@ -70,6 +74,7 @@ class Bookie:
         )
         self.counters.replayed_records, self.counters.replay_s = records, time.monotonic() - started
         self.turns.recycle(unused)
+        self.tend_reserves()
         log.info("event=storage_open seconds=%.3f next_sequence=%d", time.monotonic() - started, plan.last + 1)
 
     def _replay(self, directory: Directory) -> tuple[ReplayPlan, int, list[int]]:
@@ -91,12 +96,14 @@ class Bookie:
             log.info("event=journal_replayed first=%d last=%d records=%d", plan.first, plan.last, records)
         if not directory.complete:
             index.recount()  # former versions counted repeats that were replaced
-        self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0))
-        self._journal.open()
+        needed = partial(self._reserve.needed_of, path)
+        self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0), needed)
+        self._journal.open(max(scans, key=lambda scan: scan.file, default=None))
         index.commit(plan.last + 1, self._journal.current)
         index.flush()  # from here on no file before the current one is needed for its records' order
-        live = index.live
-        return plan, records, [scan.file for scan in scans if not scan.first and live.get(scan.file, 0) <= 0]
+        live, current = index.live, self._journal.current
+        empty = [scan.file for scan in scans if not scan.first and scan.file < current]
+        return plan, records, [file for file in empty if live.get(file, 0) <= 0]
 
     @property
     def counters(self) -> Counters:
@@ -116,6 +123,17 @@ class Bookie:
     def connection(self) -> Connection:
         """The protocol of a new connection."""
         return Connection(self.turns, self._service, self._config.max_frame, self._auth, self._gate)
+
+    @property
+    def missing_reserve(self) -> int:
+        """Bytes of what is free that are held back for the index when there is room again."""
+        return self._reserve.missing
+
+    def tend_reserves(self) -> None:
+        """Have room held back for when a disk is full, where there is room; and given up where it is full."""
+        self._reserve.tend()
+        if free_bytes(self.journal_path) >= 3 * self.journal_file_bytes:
+            self.turns.keep_reserve()
 
     async def serve(self, host: str, port: int) -> asyncio.Server:
         """Listen; OSError when the port is taken."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bookie import wire
-from bookie.errors import CorruptJournal
+from bookie.errors import CorruptJournal, DiskFull
 from bookie.server.bookie import Bookie
 from bookie.server.index import Index, Row
 from bookie.server.journal import file_numbers, file_path, read_records
@@ -270,6 +270,9 @@ class GarbageCollector:
             return
         try:
             moved = [await self._move(number, group) for group in _groups(rows)]
+        except DiskFull as error:  # it is tried again: what goes by itself makes room
+            log.warning("event=journal_file_not_emptied file=%d error=%r", number, str(error))
+            return
         except _UNREADABLE as error:
             self._mark(number, error)
             return

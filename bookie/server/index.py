@@ -7,7 +7,7 @@ every batch says from which record on a restart has to replay; atomic flush keep
 import contextlib
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rocksdict import (
@@ -21,7 +21,8 @@ from rocksdict import (
     WriteOptions,
 )
 
-from bookie.errors import InvalidBookieDirectory
+from bookie.errors import DiskFull, InvalidBookieDirectory
+from bookie.server.disk import says_full
 
 ENTRIES = "entries"
 REPEATS = "repeats"
@@ -35,6 +36,7 @@ _NUMBER = struct.Struct(">Q")
 _ROW = struct.Struct(">QQIq")
 _KEY_MAX = (1 << 63) - 1
 _ERRORS = "rocksdb.background-errors"
+_FILES_BYTES = 8 << 20
 
 MOST_TOMBSTONES = 65_536
 """Deleted ledgers whose fence is remembered, those with the highest ids."""
@@ -87,6 +89,11 @@ class IndexConfig:
     memtables: int = 3
     block_cache_bytes: int = 16 << 20
 
+    @property
+    def reserve_bytes(self) -> int:
+        """Disk that opening the index and writing it out may take."""
+        return self.memtables * self.memtable_bytes + _FILES_BYTES
+
 
 def ledger_key(ledger: int) -> bytes:
     """The key of a ledger, and what the keys of its entries begin with."""
@@ -100,15 +107,20 @@ def entry_key(ledger: int, entry: int) -> bytes:
 
 @contextlib.contextmanager
 def damage_named(path: str) -> Iterator[None]:
-    """What is found while a directory is opened and keeps it from being used, as InvalidBookieDirectory.
+    """What is found while a directory is opened and keeps it from being used, as InvalidBookieDirectory or DiskFull.
 
     rocksdict raises nothing more specific than Exception for blocks that fail their checksum.
     """
     try:
         yield
-    except OSError as error:
-        raise InvalidBookieDirectory(f"{path}: cannot be opened: {error}; see to the disk and start again") from error
     except Exception as error:
+        if says_full(error):
+            raise DiskFull(
+                f"{path}: disk full, the bookie cannot start: {error}. Make room and start it again"
+            ) from error
+        if isinstance(error, OSError):
+            what = f"{path}: cannot be opened: {error}; see to the disk and start again"
+            raise InvalidBookieDirectory(what) from error
         if type(error) is not Exception:
             raise
         what = f"{path}: the index is damaged: {error}"
@@ -126,6 +138,8 @@ class Index:
         try:
             self._db = Rdict(path, options, column_families=families)
         except Exception as error:
+            if says_full(error):
+                raise
             raise InvalidBookieDirectory(f"{path}: RocksDB cannot open it: {error}; restore the directory") from error
         self._entries, self._in_entries = self._family(ENTRIES)
         self._repeats, self._in_repeats = self._family(REPEATS)
@@ -139,6 +153,8 @@ class Index:
         self.live = self._live()
         self._changed_files: set[int] = set()
         self._put_repeats: dict[bytes, Row] = {}
+        self.make_room: Callable[[], None] | None = None
+        """Asked before everything is written out."""
 
     def _family(self, name: str) -> tuple[Rdict, object]:
         return self._db.get_column_family(name), self._db.get_column_family_handle(name)
@@ -304,6 +320,8 @@ class Index:
         A compaction tells of no error. Where one was counted, or the position on disk is from before, it is asked for
         in the way that tells. OSError when not everything that was committed is on disk.
         """
+        if self.make_room is not None:
+            self.make_room()
         wanted = self.sequence
         self._bookie.compact_range(None, None)
         if self._flushed_sequence() >= wanted and not self._entries.property_int_value(_ERRORS):

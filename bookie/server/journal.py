@@ -8,21 +8,19 @@ and are kept for as long as the index names anything in them.
 
 import contextlib
 import errno
-import itertools
 import logging
-import mmap
 import os
 import re
 import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import google_crc32c
 import numpy
 
 from bookie.errors import CorruptJournal
+from bookie.server.journal_files import JournalFiles, sync_directory
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +41,8 @@ LENGTH = (1 << _KIND_SHIFT) - 1
 _COVERED = struct.Struct(">QI")
 _FARTHEST_LATER = 1 << 32
 _MOST_CHUNKS = 512
-_FILL_BYTES = 1 << 20
 _READ_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9]{8}\.journal")
-_FREE = re.compile(r"free-[0-9]+\.journal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +74,8 @@ class FileScan:
     first: int
     last: int
     stray: tuple[int, ...]
+    end: int = 0
+    """Where the next record would begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ def make_durable(directory: str, numbers: Iterable[int]) -> None:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(file)
-    _sync_directory(directory)
+    sync_directory(directory)
 
 
 def scan_file(directory: str, number: int, salt: bytes) -> FileScan:
@@ -156,7 +154,7 @@ def scan_file(directory: str, number: int, salt: bytes) -> FileScan:
         for record in _chain(file, salt):
             first, last = first or record.sequence, record.sequence
             end = padded(record.place.offset + len(record.payload))
-        return FileScan(number, first, last, tuple(_stray(file, salt, end, last)))
+        return FileScan(number, first, last, tuple(_stray(file, salt, end, last)), end)
 
 
 def read_records(directory: str, number: int, salt: bytes) -> Iterator[Record]:
@@ -239,15 +237,16 @@ def _stray(file: _File, salt: bytes, start: int, last: int) -> Iterator[int]:
 class Journal:
     """The files of one directory, written by one thread. What `append` was given is durable when it returns."""
 
-    def __init__(self, directory: str, salt: bytes, file_bytes: int, number: int) -> None:
-        """Write behind file `number`. Fresh files get `file_bytes` bytes; files called free are used first."""
-        self._directory, self._salt, self._file_bytes = directory, salt, file_bytes
+    def __init__(
+        self, directory: str, salt: bytes, file_bytes: int, number: int, needed: Callable[[], int] | None = None
+    ) -> None:
+        """Write behind file `number`. Fresh files get `file_bytes` bytes; files called free are used first.
+
+        `needed` says how many bytes of the disk are needed for something else.
+        """
+        self._directory, self._salt = directory, salt
         self._number = number
-        self._free = [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if _FREE.fullmatch(name)]
-        made = max((int(os.path.basename(path)[5:-8]) for path in self._free), default=0)
-        self._names = itertools.count(made + 1)
-        self._spare: Future[str] | None = None
-        self._maker = ThreadPoolExecutor(1, "journal-spare")
+        self._files = JournalFiles(directory, file_bytes, needed)
         self._file = -1
         self._at = self._size = 0
         self.write_s = self.sync_s = 0.0
@@ -258,9 +257,28 @@ class Journal:
         """The number of the file that is written."""
         return self._number
 
-    def open(self) -> None:
-        """Have a file ready to write to."""
-        self._next_file()
+    @property
+    def last_room(self) -> int | None:
+        """Bytes left in the current file where the disk has no room for another one; None where it has."""
+        return self._size - self._at if self._files.last else None
+
+    def open(self, last: FileScan | None = None) -> None:
+        """Have a file ready to write to. OSError, ENOSPC when there is no room for one.
+
+        Where there is no room for another, `last`, the highest file, is gone on with behind its last record: a torn one
+        behind that is written over.
+        """
+        try:
+            self._next_file()
+        except OSError as error:
+            if error.errno != errno.ENOSPC or last is None:
+                raise
+            path = file_path(self._directory, last.file)
+            size = os.stat(path).st_size
+            if size - last.end < BLOCK:
+                raise
+            self._file, self._at, self._size = os.open(path, os.O_RDWR), last.end, size
+            log.error("event=journal_file_continued file=%d at=%d: the disk is full, make room", last.file, last.end)
 
     def append(self, sequence: int, kind: int, chunks: list[bytes]) -> Place:
         """Write one record and sync it. OSError: nothing is known of this record and the process must end."""
@@ -284,89 +302,29 @@ class Journal:
         self.write_s, self.sync_s = at - began, time.perf_counter() - at
         place = Place(self._number, self._at + RECORD.size)
         self._at += room
-        if not self._free and self._spare is None and self._at * 2 > self._size:
-            self._spare = self._maker.submit(self._make)
+        if self._at * 2 > self._size:
+            self._files.prepare()
         return place
 
     def recycle(self, number: int) -> None:
         """Have a file of which nothing is needed any more be written again."""
-        used = file_path(self._directory, number)
-        if self._free or self._spare is not None:
-            os.unlink(used)
-            return
-        path = os.path.join(self._directory, f"free-{next(self._names)}.journal")
-        os.rename(used, path)
-        self._free.append(path)
+        self._files.recycle(file_path(self._directory, number))
+
+    def keep_reserve(self) -> None:
+        """Have a file held back for the time when the disk is full, if there is room for one now."""
+        self._files.keep_reserve()
 
     def close(self) -> None:
         """Close the file in use; nothing is written."""
-        self._maker.shutdown()
+        self._files.close()
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def _next_file(self) -> None:
+        path = file_path(self._directory, self._number + 1)
+        size = self._files.take(path)
         if self._file >= 0:
             os.close(self._file)
-        if self._spare is not None:
-            spare, self._spare = self._spare, None
-            try:
-                self._free.append(spare.result())
-            except OSError as error:  # the disk may have been full then: it is tried again now
-                log.warning("event=journal_spare_failed error=%r", str(error))
-        source = self._free.pop(0) if self._free else self._make()
         self._number += 1
-        path = file_path(self._directory, self._number)
-        os.rename(source, path)
-        _sync_directory(self._directory)
-        self._file = os.open(path, os.O_RDWR)
-        self._at, self._size = 0, _fill(path, self._file_bytes)
-
-    def _make(self) -> str:
-        """A fresh file under a name that says it holds nothing."""
-        path = os.path.join(self._directory, f"free-{next(self._names)}.journal")
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        try:
-            _fill(path, self._file_bytes)
-        except OSError:
-            os.unlink(path)
-            raise
-        return path
-
-
-def _sync_directory(path: str) -> None:
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _fill(path: str, wanted: int) -> int:
-    """Bring a file up to `wanted` bytes, zeros written out, so that later syncs change no metadata; its size.
-
-    The zeros go past the page cache where the file system can do that: they would only push out what is read.
-    """
-    size = os.stat(path).st_size
-    if size >= wanted:
-        return size
-    start = size // _FILL_BYTES * _FILL_BYTES
-    try:
-        _write_zeros(path, start, wanted, os.O_RDWR | os.O_DIRECT)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        _write_zeros(path, start, wanted, os.O_RDWR)
-    return os.stat(path).st_size
-
-
-def _write_zeros(path: str, start: int, end: int, flags: int) -> None:
-    file = os.open(path, flags)
-    try:
-        os.posix_fallocate(file, 0, end)
-        with mmap.mmap(-1, _FILL_BYTES) as zeros:
-            for at in range(start, end, _FILL_BYTES):
-                os.pwrite(file, zeros, at)
-        os.fsync(file)
-    finally:
-        os.close(file)
+        self._file, self._at, self._size = os.open(path, os.O_RDWR), 0, size

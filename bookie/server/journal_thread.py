@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn, Protocol
 
+from bookie.server.disk import says_full
 from bookie.server.journal import Journal, Place
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,10 @@ class JournalThread(threading.Thread):
         except OSError as error:
             log.error("event=journal_file_not_given_back file=%d error=%r: it takes up space", file, str(error))
 
+    def keep_reserve(self) -> None:
+        """Have a file held back for when the disk is full."""
+        self._work.put(self._journal.keep_reserve)
+
     def stop(self) -> None:
         """End after what was submitted is done."""
         self._work.put(None)
@@ -62,6 +67,7 @@ class JournalThread(threading.Thread):
 
 def end_process(event: str, error: BaseException) -> NoReturn:
     """What is durable, or what can be read, is not known any more: end at once, for a restart to find out."""
-    log.critical("event=%s error=%r", event, str(error), exc_info=error)
+    said = f"disk full: {error}: make room and start the bookie again" if says_full(error) else str(error)
+    log.critical("event=%s error=%r", event, said, exc_info=error)
     logging.shutdown()
     os._exit(EXIT_STORAGE_FAILED)

@@ -13,10 +13,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
-from bookie.errors import BookieError
+from bookie.errors import BookieError, DiskFull
 from bookie.server.auth import AuthFactory
 from bookie.server.bookie import Bookie
 from bookie.server.directory import Directory
@@ -57,6 +58,7 @@ class Process:
         self._registered = False
         self._read_only_told: bool | None = None  # what others were told; None: not sure
         self._gate = Gate(options.max_connections)
+        self._disk_warned = False
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. MledgerError when it cannot start; OSError when the port is taken."""
@@ -79,10 +81,16 @@ class Process:
             self._bookie = Bookie(directory, options.storage, _auth_factory(options.auth), self._gate)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
+            disks = [directory.path, directory.journal]
+            if not options.read_only:
+                self._look_at_disk(disks, options.disk)
             server = await loop.create_server(self._bookie.connection, sock=listener, backlog=_BACKLOG)
             if options.metrics is not None:
                 stack.push_async_callback(await self._serve_metrics(directory, options.metrics))
-            await self._register()
+            if self._bookie.turns.read_only == options.read_only:
+                await self._register()
+            else:
+                await self._tell_read_only()
             self._announce()
             garbage = GarbageCollector(
                 self._bookie,
@@ -95,7 +103,7 @@ class Process:
             )
             works = [self._keep_registered(), self._collect_garbage(garbage)]
             if not options.read_only:
-                works.append(self._watch_disk([directory.path, directory.journal], options.disk))
+                works.append(self._watch_disk(disks, options.disk))
             tasks = [loop.create_task(work) for work in works]
             await self._stop_or_failure(tasks)
             log.info("event=stopping bookie=%s", self._bookie_id)
@@ -214,24 +222,30 @@ class Process:
 
     async def _watch_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
         """Become read-only while a disk is nearly full, or end, as `limits` say."""
-        warned = False
         while True:
-            disk, turns = fullest(paths), self._bookie.turns
-            if warned != (disk.used_share > limits.warn_share):
-                warned = not warned
-                log.warning("event=disk_nearly_full value=%s used_share=%.3f", warned, disk.used_share)
-            wanted = plan_read_only(turns.read_only, disk, limits)
-            if wanted and limits.stop_when_full:
-                raise BookieError(
-                    f"the disk of {paths[0]} is full ({disk.free} bytes free) and readOnlyModeEnabled is false: make "
-                    "room and start the bookie again"
-                )
-            if wanted != turns.read_only:
-                turns.read_only = wanted
-                log.warning("event=read_only value=%s free_bytes=%d", wanted, disk.free)
-            if self._read_only_told != turns.read_only:
+            self._look_at_disk(paths, limits)
+            if self._read_only_told != self._bookie.turns.read_only:
                 await self._tell_read_only()
             await asyncio.sleep(limits.look_s)
+
+    def _look_at_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
+        """Take entries or not, by what is free now. DiskFull when the bookie is to end then."""
+        self._bookie.tend_reserves()
+        disk, turns = fullest(paths), self._bookie.turns
+        if self._disk_warned != (disk.used_share > limits.warn_share):
+            self._disk_warned = not self._disk_warned
+            log.warning("event=disk_nearly_full value=%s used_share=%.3f", self._disk_warned, disk.used_share)
+        left = replace(disk, free=max(disk.free - self._bookie.missing_reserve, 0))
+        wanted = plan_read_only(turns.read_only, left, limits) or turns.full
+        if wanted and limits.stop_when_full:
+            raise DiskFull(
+                f"disk full: the disk of {paths[0]} has {disk.free} bytes free and readOnlyModeEnabled is false: make "
+                "room and start the bookie again"
+            )
+        if wanted != turns.read_only:
+            turns.read_only = wanted
+            why = "disk full, make room" if wanted else "there is room"
+            log.warning("event=read_only value=%s free_bytes=%d: %s", wanted, disk.free, why)
 
 
 def _program_version() -> str:

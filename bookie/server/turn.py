@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bookie import wire
-from bookie.errors import Code
+from bookie.errors import Code, DiskFull
 from bookie.server.changes import Kind, enter
 from bookie.server.cold_reads import ColdReads
 from bookie.server.counters import Counters
 from bookie.server.index import Index, LedgerRecord, Row
-from bookie.server.journal import MOVED, Journal, Place
+from bookie.server.journal import BLOCK, MOVED, Journal, Place
 from bookie.server.journal_thread import JournalThread, end_process
 from bookie.server.journal_turn import Client, Turn
 from bookie.server.ledgers import (
@@ -42,6 +42,7 @@ LARGEST_TURN = 8 << 20
 """Bytes after which a turn takes from no further connection: what is accepted and not synced is bounded by it."""
 
 _NO_ERROR = bytes(4)
+_LEAST_ROOM = 8 * BLOCK
 
 
 class Turns:
@@ -114,6 +115,22 @@ class Turns:
         flying = self._flying.owed.get(client, 0) if self._flying is not None else 0
         return self._open.owed.get(client, 0) + flying
 
+    @property
+    def full(self) -> bool:
+        """Whether the disk has no room for another journal file: what is left of this one is for fences."""
+        return self._journal.last_room is not None
+
+    def _change_refused(self) -> Code:
+        """Why no ledger's record can be changed now: on a full disk, and nothing is left of what is held back."""
+        room = self._journal.last_room
+        if room is None or self.unsynced_bytes + _LEAST_ROOM <= room:
+            return Code.OK
+        return Code.IO_ERROR
+
+    def keep_reserve(self) -> None:
+        """Have a journal file held back for when the disk is full."""
+        self._thread.keep_reserve()
+
     def wait(self, client: Client) -> None:
         """Have `client.take()` called when adds are taken again."""
         self._waiting.append(client)
@@ -124,7 +141,7 @@ class Turns:
             self._add_one_by_one(client, buffer, run)
             return
         state = self.ledgers.get(run.ledger)
-        code = check_add(state, run, read_only=self.read_only)
+        code = Code.READ_ONLY if self.full else check_add(state, run, read_only=self.read_only)
         if code:
             self._refuse(client, run, code)
             return
@@ -214,11 +231,14 @@ class Turns:
     def fence(self, state: LedgerState, master_key: bytes) -> Code:
         """Fence a ledger, durable with all that is accepted of it, or say why not."""
         code = check_master_key(state, master_key)
+        fenced = state.record is not None and state.record.fenced
+        if not code and not fenced:
+            code = self._change_refused()
         if code:
             self.counters.fences_refused += 1
             log.warning("event=fence_refused ledger=%d code=%d", state.ledger, code)
             return code
-        if state.record is None or not state.record.fenced:
+        if not fenced:
             self.change(state, replace(state.record or LedgerRecord(master_key), fenced=True))
             self.counters.fences += 1
             log.info("event=ledger_fenced ledger=%d highest=%d", state.ledger, state.highest)
@@ -251,7 +271,13 @@ class Turns:
         return self._index.found(row.ledger, row.first, repeated=repeated) == row
 
     def move(self, runs: Sequence[tuple[bool, Row, bytes]]) -> "asyncio.Future[None]":
-        """Write runs anew at the journal's end; done when the index names their new place. All must be current."""
+        """Write runs anew at the journal's end; done when the index names their new place. All must be current.
+
+        DiskFull when that would take more than half of what is left on a full disk.
+        """
+        room = self._journal.last_room
+        if room is not None and 2 * (sum(len(frames) for _, _, frames in runs) + _LEAST_ROOM) > room:
+            raise DiskFull("there is no room for another journal file: make room")
         turn = Turn(MOVED, done=self._loop.create_future())
         for repeated, row, frames in runs:
             kind, source = Kind.REPEAT if repeated else Kind.RUN, Place(row.file, row.offset)

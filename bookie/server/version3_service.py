@@ -230,7 +230,7 @@ class Version3Service:
         elif asked.ledgerId < 0 or not explicit_lac_of(asked.ledgerId, asked.body):
             code = Code.BAD_REQUEST
         state = turns.ledgers.get(asked.ledgerId)
-        code = code or check_write_lac(state, asked.masterKey, read_only=turns.read_only)
+        code = code or check_write_lac(state, asked.masterKey, read_only=turns.read_only or turns.full)
         answer = version3.answer(request, code, field)
         if code:
             log.warning("event=write_lac_refused ledger=%d code=%d", asked.ledgerId, code)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bookie import wire
 from bookie.errors import InvalidBookieDirectory
 from bookie.server.directory import FORMAT_VERSION, DirectoryFormat, decode_format, encode_format, plan_completion
-from bookie.server.disk import Disk, DiskLimits, plan_read_only
+from bookie.server.disk import Disk, DiskLimits, plan_read_only, plan_reserve
 from bookie.server.garbage import Compaction, plan_absent, plan_due, plan_emptying, plan_freeing
 from bookie.server.identity import default_port, plan_identity
 from bookie.server.ledgers import LARGEST_RUN, plan_spans
@@ -121,6 +121,11 @@ def test_files_of_which_little_is_needed_are_emptied_the_least_needed_first():
     assert plan_emptying(sizes, live, 5, [Compaction(0.2), Compaction(0.5)]) == [3, 2]
     assert plan_emptying(sizes, live, 5, []) == []
     assert plan_freeing(sorted(sizes), live, current=5) == [4]
+
+
+def test_room_is_held_back_while_half_of_it_is_free_beside_it_and_again_when_three_times_is():
+    assert [plan_reserve(True, free, 100) for free in (49, 50)] == [False, True]
+    assert [plan_reserve(False, free, 100) for free in (299, 300)] == [False, True]
 
 
 def test_a_bookie_is_read_only_until_twice_the_least_is_free():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bookie.errors import CorruptJournal
 from bookie.server import journal as journal_module
+from bookie.server import journal_files
 from bookie.server.journal import (
     BLOCK,
     FRAMES,
@@ -179,15 +180,63 @@ def test_a_recycled_file_gets_a_new_number_and_its_old_records_are_not_replayed(
 def test_a_disk_that_was_full_in_between_does_not_end_the_journal_later(directory, monkeypatch):
     journal = Journal(directory, SALT, FILE, 0)
     journal.open()
-    fill = journal_module._fill
     with monkeypatch.context() as full_disk:
-        full_disk.setattr(journal_module, "_fill", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
+        full_disk.setattr(journal_files, "fill", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
         journal.append(1, FRAMES, [bytes(FILE * 2 // 3)])
-        journal._maker.submit(fill, file_path(directory, 1), 0).result()  # the spare was tried by then
+        journal._files._maker.submit(bool).result()  # the spare was tried by then
     assert os.listdir(directory) == ["00000001.journal"]
     journal.append(2, FRAMES, [bytes(FILE * 2 // 3)])
     journal.close()
     assert [scan.last for scan in (scan_file(directory, number, SALT) for number in file_numbers(directory))] == [1, 2]
+
+
+def full_disk(monkeypatch):
+    """From now on no file can be made."""
+    monkeypatch.setattr(journal_files, "fill", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
+
+
+def test_on_a_full_disk_the_file_that_is_held_back_is_written_and_then_none(directory, monkeypatch):
+    journal = Journal(directory, SALT, FILE, 0)
+    journal.open()
+    journal.keep_reserve()
+    full_disk(monkeypatch)
+    journal.append(1, FRAMES, [bytes(FILE // 4)])
+    assert journal.last_room is None
+    assert journal.append(2, FRAMES, [bytes(FILE - BLOCK)]).file == 2
+    assert journal.last_room == 0
+    with pytest.raises(OSError, match="disk full: there is no room for another journal file"):
+        journal.append(3, FRAMES, [b"more"])
+    journal.close()
+    assert [sequence for sequence, _ in found(directory)] == [1, 2]
+
+
+def test_a_file_that_is_given_back_on_a_full_disk_is_held_back_in_its_turn(directory, monkeypatch):
+    journal = Journal(directory, SALT, FILE, 0)
+    journal.open()
+    journal.keep_reserve()
+    full_disk(monkeypatch)
+    for sequence in (1, 2):
+        journal.append(sequence, FRAMES, [bytes(FILE - BLOCK)])
+    journal.recycle(1)
+    assert journal.last_room is None
+    assert journal.append(3, FRAMES, [b"three"]).file == 3
+    journal.close()
+
+
+def test_a_start_on_a_full_disk_goes_on_behind_the_last_record(directory, monkeypatch):
+    write(directory, [(b"one",), (bytes(3 * BLOCK),)])
+    overwrite(directory, 1, 2 * BLOCK, b"torn")
+    full_disk(monkeypatch)
+    for name in os.listdir(directory):
+        if name.startswith("free"):
+            os.unlink(os.path.join(directory, name))
+    (last,) = scans(directory)
+    journal = Journal(directory, SALT, FILE, 1)
+    journal.open(last)
+    assert journal.append(2, FRAMES, [b"two"]).offset == BLOCK + RECORD.size
+    assert journal.last_room == FILE - 2 * BLOCK
+    journal.close()
+    assert found(directory) == [(1, b"one"), (2, b"two")]
 
 
 def test_a_sector_that_cannot_be_read_is_an_error_that_names_the_file(directory, monkeypatch):

@@ -1,0 +1,192 @@
+"""Preallocated files for the journal to be written to, one of them held back for the time when the disk is full."""
+
+import contextlib
+import errno
+import itertools
+import logging
+import mmap
+import os
+import re
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+log = logging.getLogger(__name__)
+
+RESERVE = "reserve.journal"
+
+_FILL_BYTES = 1 << 20
+_FREE = re.compile(r"free-([0-9]+)\.journal")
+
+
+class JournalFiles:
+    """The files of a journal's directory that hold nothing. Used by the thread that writes the journal.
+
+    When no more can be made for want of room the reserve is given out, and then nothing: `last` says that what was
+    given out last is all that there is.
+    """
+
+    def __init__(self, directory: str, file_bytes: int, needed: Callable[[], int] | None = None) -> None:
+        """Fresh files get `file_bytes` bytes; those of former processes are used first.
+
+        `needed` says how many bytes of the disk are needed for something else, and not taken.
+        """
+        self._directory, self._file_bytes, self._needed = directory, file_bytes, needed
+        found = {name: match for name in sorted(os.listdir(directory)) if (match := _FREE.fullmatch(name))}
+        self._free = [os.path.join(directory, name) for name in found]
+        self._names = itertools.count(max((int(match[1]) for match in found.values()), default=0) + 1)
+        self._spare: Future[str] | None = None
+        self._maker = ThreadPoolExecutor(1, "journal-spare")
+        self._reserve = os.path.join(directory, RESERVE)
+        self._reserved = os.path.exists(self._reserve)
+        self._short = False
+
+    @property
+    def last(self) -> bool:
+        """Whether there is no file behind the one that was given out last, and no room for one."""
+        return self._short and not self._free and not self._reserved
+
+    def take(self, path: str) -> int:
+        """Have a file at `path`, filled up to its size; its bytes. OSError, ENOSPC when there is no room for one."""
+        source = self._take_free() or self._make_or_reserved()
+        os.rename(source, path)
+        sync_directory(self._directory)
+        return os.stat(path).st_size
+
+    def _take_free(self) -> str:
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            try:
+                self._free.append(spare.result())
+            except OSError as error:  # the disk may have been full then: it is tried again now
+                log.warning("event=journal_spare_failed error=%r", str(error))
+        while self._free:
+            path = self._free.pop(0)
+            try:
+                fill(path, self._file_bytes)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                os.unlink(path)
+                continue
+            return path
+        return ""
+
+    def _make_or_reserved(self) -> str:
+        try:
+            path, self._short = self._make(), False
+            return path
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self._short = True
+            if not self._reserved:
+                what = f"disk full: there is no room for another journal file in {self._directory}: make room"
+                raise OSError(errno.ENOSPC, what) from error
+        log.error("event=journal_reserve_used directory=%s: the disk is full, make room", self._directory)
+        self._reserved = False
+        return self._reserve
+
+    def prepare(self) -> None:
+        """Have a file made in the background, unless there is one."""
+        if not self._free and self._spare is None:
+            self._spare = self._maker.submit(self._make)
+
+    def recycle(self, used: str) -> None:
+        """Take a file back of which nothing is needed any more: to use it again, or to remove it."""
+        if self._short and not self._reserved and os.stat(used).st_size >= self._file_bytes:
+            os.rename(used, self._reserve)
+            self._reserved = True
+        elif self._free or self._spare is not None:
+            os.unlink(used)
+        else:
+            path = os.path.join(self._directory, f"free-{next(self._names)}.journal")
+            os.rename(used, path)
+            self._free.append(path)
+
+    def keep_reserve(self) -> None:
+        """Hold room back for the time when the disk is full. Without room now there is none."""
+        if self._reserved:
+            return
+        try:
+            hold_room(self._reserve, self._file_bytes)
+        except OSError as error:
+            log.warning("event=journal_reserve_missing directory=%s error=%r", self._directory, str(error))
+        else:
+            self._reserved = True
+
+    def close(self) -> None:
+        """Wait for what is being made."""
+        self._maker.shutdown()
+
+    def _make(self) -> str:
+        """A fresh file under a name that says it holds nothing."""
+        path = os.path.join(self._directory, f"free-{next(self._names)}.journal")
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            if self._needed is not None and free_bytes(self._directory) < self._file_bytes + self._needed():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            fill(path, self._file_bytes)
+        except OSError:
+            os.unlink(path)
+            raise
+        return path
+
+
+def free_bytes(directory: str) -> int:
+    """What is free on a directory's disk. OSError."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def hold_room(path: str, size: int) -> None:
+    """Have a file of `size` bytes that nothing is written to: its blocks are its own. OSError, and then no file."""
+    temporary = path + ".new"
+    file = os.open(temporary, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        os.posix_fallocate(file, 0, size)
+        os.fsync(file)
+        os.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    finally:
+        os.close(file)
+
+
+def sync_directory(path: str) -> None:
+    """Have a directory's names outlive a power loss."""
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def fill(path: str, wanted: int) -> None:
+    """Bring a file up to `wanted` bytes, zeros written out, so that later syncs change no metadata.
+
+    The zeros go past the page cache where the file system can do that: they would only push out what is read.
+    """
+    size = os.stat(path).st_size
+    if size >= wanted:
+        return
+    start = size // _FILL_BYTES * _FILL_BYTES
+    try:
+        _write_zeros(path, start, wanted, os.O_RDWR | os.O_DIRECT)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        _write_zeros(path, start, wanted, os.O_RDWR)
+
+
+def _write_zeros(path: str, start: int, end: int, flags: int) -> None:
+    file = os.open(path, flags)
+    try:
+        os.posix_fallocate(file, 0, end)
+        with mmap.mmap(-1, _FILL_BYTES) as zeros:
+            for at in range(start, end, _FILL_BYTES):
+                os.pwrite(file, zeros, at)
+        os.fsync(file)
+    finally:
+        os.close(file)
