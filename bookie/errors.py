@@ -53,6 +53,10 @@ class NotEnoughBookies(BookieError):
     """Fewer bookies than the ensemble or a quorum needs; retriable (R5)."""
 
 
+class NotEnoughRacks(NotEnoughBookies):
+    """The bookies are on fewer racks than each write quorum is to span; retriable (R5)."""
+
+
 class BookieUnavailable(BookieError):
     """A bookie cannot be reached or did not answer in time; retriable (R5)."""
 

@@ -110,6 +110,8 @@ def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
     found = read_owner_settings(None if path is None else str(path), assignments)
     if found.unknown:
         messages.warning(f"unknown settings: {', '.join(found.unknown)}")
+    if found.not_honoured:
+        messages.warning(f"settings without effect, bookies are placed by racks alone: {', '.join(found.not_honoured)}")
     if found.without_effect:
         log.debug("event=settings_without_effect keys=%s", ",".join(found.without_effect))
     context = click.get_current_context()

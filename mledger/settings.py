@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bookie.client.config import ClientConfig
-from metastore.errors import InvalidMetadataUrl
+from bookie.client.topology import PlacementPolicy
+from metastore.errors import InvalidMetadataUrl, InvalidSetting
 from metastore.service.settings import Settings, boolean, integer, read_settings
 from metastore.url import parse_url
 from mledger.config import SETTINGS, ManagedLedgerConfig, config_from_settings
@@ -15,6 +16,22 @@ SESSION_TIMEOUT_S = 10.0
 _MAX_INT = 2**31 - 1
 _SESSION_KEYS = ("zooKeeperSessionTimeoutMillis", "metadataStoreSessionTimeoutMillis")
 _OPERATION_KEYS = ("zooKeeperOperationTimeoutSeconds", "metadataStoreOperationTimeoutSeconds")
+_ENFORCE_RACKS = "bookkeeperClientEnforceMinNumRacksPerWriteQuorum"
+_PLACEMENT_SWITCHES = ("bookkeeperDiskWeightBasedPlacementEnabled", "strictBookieAffinityEnabled")
+_PLACEMENT_TEXTS = frozenset(
+    f"bookkeeper_{key}"
+    for key in (
+        "diskWeightBasedPlacementEnabled",
+        "enforceMinNumFaultDomainsForWrite",
+        "enforceMinNumRacksPerWriteQuorum",
+        "enforceStrictZoneawarePlacement",
+        "ensemblePlacementPolicy",
+        "minNumRacksPerWriteQuorum",
+        "minNumZonesPerWriteQuorum",
+        "networkTopologyScriptFileName",
+        "reppDnsResolverClass",
+    )
+)
 _OLD_KEYS = {
     "managedLedgerMaxUnackedRangesToPersistInZooKeeper": "managedLedgerMaxUnackedRangesToPersistInMetadataStore"
 }
@@ -32,6 +49,8 @@ class OwnerSettings:
     topic_metrics: bool = True
     unknown: tuple[str, ...] = ()
     """Keys that no broker knows."""
+    not_honoured: tuple[str, ...] = ()
+    """Keys that ask for a placement of bookies that nobody gets here: whoever starts is to be told."""
     without_effect: tuple[str, ...] = ()
     """Keys of a broker that mean nothing here."""
 
@@ -54,6 +73,7 @@ def owner_settings(settings: Settings) -> OwnerSettings:
         url=_url(settings),
         cluster_name=settings.take("clusterName", str, ""),
         topic_metrics=settings.take("exposeTopicLevelMetricsInPrometheus", boolean, True),
+        not_honoured=_not_honoured(settings),
     )
     left = settings.without_effect
     return replace(
@@ -87,8 +107,40 @@ def _client(settings: Settings) -> ClientConfig:
             "bookkeeperClientSpeculativeReadTimeoutInMillis", _speculative, default.speculative_read_s
         ),
         quarantine_s=quarantine if checked else 0.0,
+        placement=_placement(settings),
         metadata_timeout_s=_seconds(settings, _OPERATION_KEYS, default.metadata_timeout_s),
     )
+
+
+def _placement(settings: Settings) -> PlacementPolicy:
+    """What the settings ask of racks. InvalidSetting: what they demand and switch off at the same time."""
+    default = PlacementPolicy()
+    policy = PlacementPolicy(
+        rack_aware=settings.take("bookkeeperClientRackawarePolicyEnabled", boolean, default.rack_aware),
+        region_aware=settings.take("bookkeeperClientRegionawarePolicyEnabled", boolean, default.region_aware),
+        min_racks=settings.take("bookkeeperClientMinNumRacksPerWriteQuorum", integer(1, _MAX_INT), default.min_racks),
+        enforce_min_racks=settings.take(_ENFORCE_RACKS, boolean, default.enforce_min_racks),
+        isolation_groups=settings.take("bookkeeperClientIsolationGroups", _names, default.isolation_groups),
+        secondary_isolation_groups=settings.take(
+            "bookkeeperClientSecondaryIsolationGroups", _names, default.secondary_isolation_groups
+        ),
+    )
+    if policy.enforce_min_racks and not (policy.rack_aware or policy.region_aware):
+        raise InvalidSetting(
+            f"{settings.where(_ENFORCE_RACKS)}: {_ENFORCE_RACKS} is true while no policy looks at racks: set "
+            "bookkeeperClientRackawarePolicyEnabled or bookkeeperClientRegionawarePolicyEnabled to true"
+        )
+    return policy
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name for part in text.split(",") if (name := part.strip()))
+
+
+def _not_honoured(settings: Settings) -> tuple[str, ...]:
+    """Keys that demand a placement of bookies that there is none of here."""
+    demanded = [key for key in _PLACEMENT_SWITCHES if settings.take(key, boolean, False)]
+    return (*demanded, *sorted(key for key in settings.given if key in _PLACEMENT_TEXTS))
 
 
 def _speculative(text: str) -> float:

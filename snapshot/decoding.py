@@ -1,6 +1,5 @@
 """Records of nodes as the values that rows are made of; pure. What does not decode becomes `Unreadable`."""
 
-import json
 from collections.abc import Callable, Mapping
 
 from metastore.bookies import decode_registration
@@ -10,7 +9,7 @@ from metastore.errors import InvalidName, RecordError
 from metastore.ledger_codec import decode_ledger_metadata
 from metastore.partitioned import decode_partitioned_topic
 from metastore.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
-from metastore.protobuf import record_error
+from metastore.racks import decode_racks
 from metastore.underreplication import NOT_KEPT, decode_underreplicated_ledger
 from snapshot.found import (
     Bookie,
@@ -37,7 +36,6 @@ Item = Topic | Cursor | Ledger | PartitionedTopic | Underreplicated
 MANAGED_LEDGER = "pulsar/managed-ledger"
 CURSOR = "pulsar/cursor"
 NO_RACK = "/default-rack"
-_RACKS = "record of racks"
 
 
 def decode(kind: Kind, node: Found, ledgers_root: str) -> Item | Unreadable:
@@ -149,20 +147,6 @@ def _with(bookie: Bookie, kind: Kind, node: Found) -> Bookie:
 
 
 def _racks(node: Found) -> dict[str, str]:
-    """The rack of each bookie in `/bookies`: JSON, a group's name to bookie ids to what is known of each."""
-    racks: dict[str, str] = {}
-    if not node.data:
-        return racks
-    try:
-        groups = json.loads(node.data)
-    except ValueError as error:
-        raise record_error(_RACKS, node.path, f"it is not JSON: {error}") from None
-    if not isinstance(groups, dict):
-        raise record_error(_RACKS, node.path, "it is not a JSON object")
-    for group in groups.values():
-        if not isinstance(group, dict):
-            raise record_error(_RACKS, node.path, "a group in it is not a JSON object")
-        for bookie_id, known in group.items():
-            if isinstance(known, dict):
-                racks[bookie_id] = str(known.get("rack") or NO_RACK)
-    return racks
+    """The rack of each bookie in `/bookies`."""
+    groups = decode_racks(node.data, node.path)
+    return {bookie_id: rack or NO_RACK for group in groups.values() for bookie_id, rack in group.items()}

@@ -230,15 +230,15 @@ class BookKeeper(BookKeeperReader):
             above: an id not above this one is passed over and another drawn (M1).
 
         Raises:
-            InvalidQuorum, NotEnoughBookies, LedgerConflict (the id counter is far behind `above`), StoreUnavailable,
-            and what `also` makes fail.
+            InvalidQuorum, NotEnoughBookies, NotEnoughRacks (where racks are enforced), StoreUnavailable, LedgerConflict
+            (the id counter is far behind `above`), and what `also` makes fail.
         """
         check_quorums(ensemble_size, write_quorum, ack_quorum)
         metadata = LedgerMetadata(
             ensemble_size=ensemble_size,
             write_quorum=write_quorum,
             ack_quorum=ack_quorum,
-            segments=(Segment(0, await self._reachable_ensemble(ensemble_size)),),
+            segments=(Segment(0, await self._reachable_ensemble(ensemble_size, write_quorum)),),
             digest_type=digest_type,
             password=password,
             ctime=time.time_ns() // 1_000_000,
@@ -295,16 +295,23 @@ class BookKeeper(BookKeeperReader):
                 raise
         return await super()._read_metadata(ledger_id)
 
-    async def _reachable_ensemble(self, size: int) -> tuple[str, ...]:
+    async def _reachable_ensemble(self, size: int, write_quorum: int) -> tuple[str, ...]:
         """An ensemble whose bookies all take connections."""
         unreachable: set[str] = set()
         for _ in range(_MOST_ENSEMBLES):
-            writable = set(await self._pool.writable()) - unreachable
+            usable, topology = await self._pool.usable(size)
             try:
-                ensemble = plan_ensemble(size, writable, self._pool.quarantine.failed(), self._chance)
+                ensemble = plan_ensemble(
+                    size,
+                    usable - unreachable,
+                    self._pool.quarantine.failed(),
+                    self._chance,
+                    write_quorum=write_quorum,
+                    topology=topology,
+                )
             except NotEnoughBookies as error:
                 if unreachable:
-                    raise NotEnoughBookies(f"{error}; registered and unreachable: {sorted(unreachable)}") from error
+                    raise type(error)(f"{error}; registered and unreachable: {sorted(unreachable)}") from error
                 raise
             found = await self._pool.connections(ensemble)
             failed = {bookie for bookie, got in found.items() if isinstance(got, BookieUnavailable)}

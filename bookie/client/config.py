@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bookie.client.topology import PlacementPolicy
 from bookie.wire import MAX_FRAME
 
 
@@ -25,6 +26,8 @@ class ClientConfig:
     """A bookie that failed is taken for new ensembles only where there is no other, for so long."""
     metadata_timeout_s: float = 60.0
     """How long an update of ledger metadata is tried again while the metadata store does not answer."""
+    placement: PlacementPolicy = PlacementPolicy()  # noqa: RUF009 - frozen
+    """On which racks the bookies of an ensemble are to stand."""
     max_frame: int = MAX_FRAME
     """Bytes that an add request or an answer may have."""
     ledgers_root: str = "/ledgers"

@@ -2,15 +2,19 @@
 
 - An ensemble is E distinct bookies, all of them writable, E >= Wq >= Aq >= 1 (M6).
 - Bookies that failed lately are taken only when there are too few others.
+- The bookies of each write set stand on as many racks as there are (`rack_places`).
 - A replacement is not in the ensemble yet and not among the failed (Q2).
 - Chance comes from the `random.Random` that the caller hands in: with a seed the choice is always the same.
 """
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from bookie.errors import InvalidQuorum, LedgerConflict, NotEnoughBookies
+from bookie.client.rack_places import plan_places
+from bookie.client.topology import ONE_RACK, Topology
+from bookie.errors import InvalidQuorum, LedgerConflict, NotEnoughBookies, NotEnoughRacks
 from metastore.ledger_metadata import LedgerMetadata, Segment
 
 
@@ -24,20 +28,43 @@ def check_quorums(ensemble_size: int, write_quorum: int, ack_quorum: int) -> Non
 
 
 def plan_ensemble(
-    size: int, writable: Collection[str], failed: Collection[str], chance: random.Random
+    size: int,
+    writable: Collection[str],
+    failed: Collection[str],
+    chance: random.Random,
+    *,
+    write_quorum: int = 1,
+    topology: Topology = ONE_RACK,
 ) -> tuple[str, ...]:
-    """`size` distinct bookies of `writable` in random order, those in `failed` only where the others do not suffice.
+    """`size` distinct bookies of `writable`, those in `failed` only where the others do not suffice.
+
+    Every write set spans as many racks as there are (`rack_places`); apart from that the order is random.
 
     Raises:
-        NotEnoughBookies: fewer than `size` bookies are writable.
+        NotEnoughBookies: fewer than `size` bookies are writable. NotEnoughRacks: they are on too few racks.
     """
-    ordered = _preferred(writable, failed, chance)
-    if len(ordered) < size:
+    good, doubtful = _preferred(writable, failed, chance)
+    if len(good) + len(doubtful) < size:
         raise NotEnoughBookies(
-            f"an ensemble of {size} bookies is asked for and {len(ordered)} are registered and writable: "
+            f"an ensemble of {size} bookies is asked for and {len(good) + len(doubtful)} are registered and writable: "
             "start more bookies or choose a smaller ensemble"
         )
-    return tuple(ordered[:size])
+    for candidates in (good, good + doubtful):
+        places = plan_places([None] * size, candidates, write_quorum, topology)
+        if places is not None:
+            return places
+    raise NotEnoughRacks(_why_not_enough_racks(size, write_quorum, writable, topology))
+
+
+def _why_not_enough_racks(size: int, write_quorum: int, writable: Collection[str], topology: Topology) -> str:
+    racks = Counter(map(topology.rack_of, writable))
+    without = racks.pop(topology.default_rack, 0)
+    found = ", ".join(f"{rack} ({count})" for rack, count in sorted(racks.items())) or "none"
+    return (
+        f"an ensemble of {size} bookies is asked for, with {min(topology.policy.min_racks, write_quorum)} racks in "
+        f"each write quorum of {write_quorum}; the racks of writable bookies are {found}, and {without} have "
+        "none: start bookies on other racks, or name their racks in /bookies"
+    )
 
 
 def plan_replacements(
@@ -46,14 +73,31 @@ def plan_replacements(
     writable: Collection[str],
     failed: Collection[str],
     chance: random.Random,
+    *,
+    write_quorum: int = 1,
+    topology: Topology = ONE_RACK,
 ) -> dict[int, str]:
     """A bookie for as many of the indexes `failing` of `ensemble` as there are bookies to take their place.
 
-    Bookies in `failed` come last, and none is taken that is in the ensemble already. Indexes without a replacement
-    are absent from the result.
+    Bookies in `failed` come last, and none is taken that is in the ensemble already. Racks as of `plan_ensemble`, those
+    of the members that stay given. Indexes without a replacement are absent from the result.
     """
-    candidates = _preferred(set(writable) - set(ensemble), failed, chance)
-    return dict(zip(sorted(failing), candidates, strict=False))
+    good, doubtful = _preferred(set(writable) - set(ensemble), failed, chance)
+    for indexes in _subsets(sorted(failing), len(good) + len(doubtful)):
+        members = [None if index in indexes else bookie for index, bookie in enumerate(ensemble)]
+        for candidates in (good, good + doubtful):
+            places = plan_places(members, candidates, write_quorum, topology)
+            if places is not None:
+                return {index: places[index] for index in indexes}
+    return {}
+
+
+def _subsets(indexes: Sequence[int], most: int) -> Iterator[Sequence[int]]:
+    """What to try: as many of `indexes` at once as there are bookies for, then each alone."""
+    if most and indexes:
+        yield indexes[:most]
+        if len(indexes) > 1:
+            yield from ([index] for index in indexes)
 
 
 def replace_members(ensemble: Sequence[str], replacements: Mapping[int, str]) -> tuple[str, ...]:
@@ -61,12 +105,14 @@ def replace_members(ensemble: Sequence[str], replacements: Mapping[int, str]) ->
     return tuple(replacements.get(index, bookie) for index, bookie in enumerate(ensemble))
 
 
-def _preferred(writable: Collection[str], failed: Collection[str], chance: random.Random) -> list[str]:
+def _preferred(
+    writable: Collection[str], failed: Collection[str], chance: random.Random
+) -> tuple[list[str], list[str]]:
     good = sorted(set(writable) - set(failed))
     doubtful = sorted(set(writable) & set(failed))
     chance.shuffle(good)
     chance.shuffle(doubtful)
-    return good + doubtful
+    return good, doubtful
 
 
 def with_ensemble(metadata: LedgerMetadata, first_entry: int, ensemble: tuple[str, ...]) -> LedgerMetadata:

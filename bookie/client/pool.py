@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterable
 from bookie.client.config import ClientConfig
 from bookie.client.connection import TOLD_AFTER_S, BookieConnection, WaitingSink
 from bookie.client.quarantine import Quarantine
+from bookie.client.rack_mapping import RackMapping
+from bookie.client.topology import Topology, plan_isolated, plan_topology
 from bookie.errors import BookieUnavailable
 from metastore.bookies import BookieRegistration, list_bookies, resolve
 from metastore.errors import InvalidName
@@ -35,6 +37,7 @@ class BookiePool:
         self._refused: dict[str, tuple[float, str]] = {}
         self._registrations: list[BookieRegistration] = []
         self._registrations_at = float("-inf")
+        self._racks = RackMapping(reader, config.placement)
         self.speculative_read_s = config.speculative_read_s
         self.on_waiting: WaitingSink | None = None
         """Called each second with a bookie that is waited for and for how long, in seconds."""
@@ -69,6 +72,16 @@ class BookiePool:
     async def writable(self, *, fresh: bool = False) -> list[str]:
         """Ids of the bookies that take new entries; `fresh` as of `registrations`."""
         return [found.bookie_id for found in await self.registrations(fresh=fresh) if not found.read_only]
+
+    async def usable(self, ensemble_size: int, *, fresh: bool = False) -> tuple[set[str], Topology]:
+        """The bookies that an ensemble may have, by their isolation groups, and where they stand (Q1).
+
+        `fresh` as of `registrations`. StoreUnavailable, RecordError: they cannot be known.
+        """
+        writable = await self.writable(fresh=fresh)
+        groups, policy = await self._racks.groups(), self._config.placement
+        isolated = plan_isolated(policy, groups, ensemble_size, writable)
+        return set(writable) - isolated, plan_topology(policy, groups, self._registrations)
 
     def opened(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection | None:
         """The connection to `bookie_id` that is open already, if there is one."""

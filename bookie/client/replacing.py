@@ -5,10 +5,10 @@ import random
 from collections.abc import Collection, Mapping
 
 from bookie.client.connection import BookieConnection
-from bookie.client.placement import plan_replacements
+from bookie.client.placement import plan_replacements, replace_members
 from bookie.client.pool import BookiePool, Lane
 from bookie.errors import BookieUnavailable
-from metastore.errors import StoreUnavailable
+from metastore.errors import RecordError, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -22,20 +22,22 @@ async def find_replacements(
     pool: BookiePool,
     lane: Lane,
     chance: random.Random,
+    *,
+    write_quorum: int,
 ) -> Found:
     """Connections to other bookies for as many of the indexes `failed` as there are bookies that can be reached.
 
     Where there is no other, the failed bookie itself is taken if it is among `may_return` and can be reached: better
-    that one again than none. A bookie that was silent lately is not taken at all. Nothing is found while the metadata
-    store does not say who is there.
+    that one again than none. New members stand on other racks than those that they share write sets with (Q1). A bookie
+    that was silent lately is not taken at all. Nothing is found while the metadata store does not say who is there.
     """
     found: Found = {}
     try:
-        await _take_others(found, ensemble, failed, pool, lane, chance)
+        await _take_others(found, ensemble, failed, pool, lane, chance, write_quorum)
         back = {index: ensemble[index] for index in failed if index in may_return and index not in found}
         writable = set(await pool.writable()) - pool.quarantine.silent() if back else ()
         found |= await take_back({index: bookie for index, bookie in back.items() if bookie in writable}, pool, lane)
-    except StoreUnavailable as error:
+    except (StoreUnavailable, RecordError) as error:
         logger.warning("bookies_unknown reason=%s", error)
     return found
 
@@ -58,14 +60,24 @@ async def _take_others(
     pool: BookiePool,
     lane: Lane,
     chance: random.Random,
+    write_quorum: int,
 ) -> None:
     unreachable: set[str] = set()
     missing = set(failed)
     fresh = False
     while missing:
-        taken = (*ensemble, *(connection.bookie_id for connection in found.values()))
-        writable = set(await pool.writable(fresh=fresh)) - unreachable - pool.quarantine.silent()
-        plan = plan_replacements(taken, missing, writable, pool.quarantine.failed(), chance)
+        members = replace_members(ensemble, {index: connection.bookie_id for index, connection in found.items()})
+        usable, topology = await pool.usable(len(ensemble), fresh=fresh)
+        candidates = usable - set(ensemble) - unreachable - pool.quarantine.silent()
+        plan = plan_replacements(
+            members,
+            missing,
+            candidates,
+            pool.quarantine.failed(),
+            chance,
+            write_quorum=write_quorum,
+            topology=topology,
+        )
         if not plan:
             if fresh:
                 return

@@ -348,7 +348,13 @@ class Replication:
         since = self._loop.time() - self._config.replace_retry_s
         may_return = [index for index in self.quorum.down if self._failed_at[index] <= since]
         return await find_replacements(
-            self.ensemble, self.quorum.down, may_return, self._pool, self._lane, self._chance
+            self.ensemble,
+            self.quorum.down,
+            may_return,
+            self._pool,
+            self._lane,
+            self._chance,
+            write_quorum=self.quorum.write_quorum,
         )
 
     # Sending

@@ -3,6 +3,7 @@
 import pytest
 
 from bookie.client.config import ClientConfig
+from bookie.client.topology import PlacementPolicy
 from metastore.errors import InvalidSetting
 from mledger.config import SETTINGS, ManagedLedgerConfig
 from mledger.errors import InvalidConfiguration
@@ -62,6 +63,38 @@ def test_an_assignment_wins_and_unknown_keys_are_told(broker_conf):
     found = read_owner_settings(broker_conf, ["managedLedgerDefaultAckQuorum=3", "noSuch=1", "bookkeeper_x=1"])
     assert found.config.ack_quorum_size == 3
     assert (found.unknown, found.without_effect) == (("noSuch",), ("bookkeeper_x", "brokerServicePort"))
+
+
+def test_racks_are_asked_for_by_pulsars_keys():
+    assert read_owner_settings(None).client.placement == PlacementPolicy()
+    prefix = "bookkeeperClient"
+    found = read_owner_settings(
+        None,
+        [
+            f"{prefix}RegionawarePolicyEnabled=true",
+            f"{prefix}MinNumRacksPerWriteQuorum=3",
+            f"{prefix}EnforceMinNumRacksPerWriteQuorum=true",
+            f"{prefix}IsolationGroups=gold, silver",
+            f"{prefix}SecondaryIsolationGroups=bronze",
+        ],
+    )
+    wanted = PlacementPolicy(True, True, 3, True, frozenset({"gold", "silver"}), frozenset({"bronze"}))
+    assert found.client.placement == wanted
+
+
+def test_racks_that_are_enforced_and_switched_off_are_refused():
+    settings = ["bookkeeperClientEnforceMinNumRacksPerWriteQuorum=true", "bookkeeperClientRackawarePolicyEnabled=false"]
+    with pytest.raises(InvalidSetting, match="no policy looks at racks"):
+        read_owner_settings(None, settings)
+
+
+def test_a_placement_that_nobody_gets_is_told():
+    settings = ["bookkeeperDiskWeightBasedPlacementEnabled=true", "bookkeeper_reppDnsResolverClass=x"]
+    assert read_owner_settings(None, settings).not_honoured == (
+        "bookkeeperDiskWeightBasedPlacementEnabled",
+        "bookkeeper_reppDnsResolverClass",
+    )
+    assert read_owner_settings(None, ["bookkeeperDiskWeightBasedPlacementEnabled=false"]).not_honoured == ()
 
 
 def test_a_speculative_read_time_of_zero_means_never():
