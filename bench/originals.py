@@ -39,6 +39,12 @@ class OriginalCluster:
             self._zookeeper.stop()
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    @property
+    def zookeeper(self) -> str:
+        """Its metadata, for the originals."""
+        assert self._zookeeper is not None
+        return self._zookeeper.connect_string
+
     def client(self) -> Original:
         """A new process with Pulsar's managed-ledger factory, connected."""
         assert self._zookeeper is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,10 +47,11 @@ class Bookie:
         config: BookieConfig | None = None,
         auth: AuthFactory | None = None,
         gate: Gate | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Open the directory and replay its journal. CorruptJournal, InvalidBookieDirectory."""
         config = config or BookieConfig()
-        self._config, self._auth, self._gate = config, auth, gate
+        self._config, self._auth, self._gate, self._tls = config, auth, gate, tls
         if directory.format is None:
             raise InvalidBookieDirectory(f"{directory.path}: not begun")
         self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
@@ -122,7 +124,7 @@ class Bookie:
 
     def connection(self) -> Connection:
         """The protocol of a new connection."""
-        return Connection(self.turns, self._service, self._config.max_frame, self._auth, self._gate)
+        return Connection(self.turns, self._service, self._config.max_frame, self._auth, self._gate, self._tls)
 
     @property
     def missing_reserve(self) -> int:

@@ -5,12 +5,14 @@ A connection speaks version 3 until its first version 2 frame, then version 2 fo
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import cast
 
 from bookie import version3_wire, wire
 from bookie.errors import Code
+from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server import version3
 from bookie.server.auth import AuthFactory
 from bookie.server.gate import Gate
@@ -24,6 +26,9 @@ BUFFER = 1 << 20
 """Bytes of a receive buffer of a busy connection; one that has to hold a larger frame grows for it."""
 FIRST_BUFFER = 64 << 10
 """Bytes of a receive buffer until one receive fills it: most connections are never busy."""
+
+HANDSHAKE_S = 30.0
+"""How long a client may take for the handshake of TLS."""
 
 _UNSENT = 1 << 20
 _TOGETHER = 256 << 10
@@ -43,9 +48,12 @@ class Connection(asyncio.BufferedProtocol):
         max_frame: int = wire.MAX_FRAME,
         auth: AuthFactory | None = None,
         gate: Gate | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._turns, self._service, self._max_frame = turns, service, max_frame
         self._gate, self._admitted = gate, False
+        self._tls = tls  # None as soon as the connection is encrypted, or cannot be
+        self._encrypting: asyncio.Task[None] | None = None
         self._auth = auth() if auth is not None else None
         self._authenticated = auth is None
         self._version_2 = False
@@ -85,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._service.forget(self)
         if self._gate is not None and self._admitted:
             self._gate.leave()
+            self._admitted = False
         log.debug("event=disconnected peer=%s error=%r", self._peer, str(exc or ""))
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -121,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         """Write responses; those to requests of one receive buffer go together."""
         if self._closed:
             return
-        if not self._answering:
+        if not self._answering and self._encrypting is None:
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
             return
         self._answers += parts
@@ -149,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
             self._write_answers()
 
     def _write_answers(self) -> None:
+        if self._encrypting is not None:
+            return
         if self._answers and not self._transport.is_closing():
             self._transport.write(b"".join(self._answers))
         self._answers, self._unwritten = [], 0
@@ -288,10 +299,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _version_3(self, frame: bytes) -> None:
         read = version3_wire.decode_read(frame) if self._authenticated else None
-        if read is not None and self._service.read(self, read):
+        if read is not None and self._is_warm(read) and self._service.read(self, read):
             return
         request = version3.open_request(frame[wire.LENGTH.size :])
-        if version3.is_handshake(request) and (not self._authenticated or self._auth is None):
+        if self._tls is not None and version3.starts_tls(request):
+            self._start_tls(request, self._tls)
+        elif version3.is_handshake(request) and (not self._authenticated or self._auth is None):
             answer = version3.handshake(request, self._auth)
             self._authenticated = answer.authenticated
             self.send([answer.frame])
@@ -306,6 +319,38 @@ class Connection(asyncio.BufferedProtocol):
                 self._when_warm(*entry, None, serve)
         else:
             self.send([version3.unauthenticated(request)])
+
+    def _is_warm(self, read: version3_wire.ReadRequest) -> bool:
+        turns = self._turns
+        return not turns.reader.cold(turns.ledgers.get(read.ledger), read.entry)
+
+    def _start_tls(self, request: pb.Request, context: ssl.SSLContext) -> None:
+        """Agree, and go on encrypted. What the client sent behind its request is nothing that could be trusted."""
+        if self._next + 1 < len(self._requests) or self._start < self._filled:
+            self._close("bytes behind the request to start TLS")
+            return
+        self._tls = None
+        self._transport.pause_reading()  # what comes next is the handshake's
+        self.send([version3.tls_agreed(request)])
+        self._write_answers()
+        self._encrypting = asyncio.get_running_loop().create_task(self._encrypt(context))
+
+    async def _encrypt(self, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            encrypted = await loop.start_tls(
+                self._transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError is one
+            log.warning("event=tls_handshake_failed peer=%s error=%r", self._peer, str(error))
+            self._transport.abort()
+            self.connection_lost(error if isinstance(error, Exception) else None)
+            return
+        self._transport = cast("asyncio.Transport", encrypted)
+        self._transport.set_write_buffer_limits(high=_UNSENT)
+        self._encrypting = None
+        self._write_answers()
+        log.debug("event=tls_started peer=%s cipher=%r", self._peer, self._transport.get_extra_info("cipher"))
 
     def _close(self, reason: str) -> None:
         log.warning("event=connection_closed peer=%s reason=%r", self._peer, reason)

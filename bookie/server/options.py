@@ -13,6 +13,7 @@ from bookie.server.garbage import EVERY_TIME, GRACE_S, Compaction
 from bookie.server.index import IndexConfig
 from bookie.server.overreplicated import EVERY_S
 from bookie.server.settings import LOOPBACK, BookieSettings
+from bookie.server.tls import TlsSettings
 from metastore.errors import InvalidSetting
 from metastore.paths import LEDGERS
 from metastore.service.logs import FORMATS, TEXT
@@ -47,6 +48,7 @@ class Options:
     disk: DiskLimits = DiskLimits()  # noqa: RUF009 - frozen
     max_connections: int = MOST_CONNECTIONS
     auth: str = ""
+    tls: TlsSettings | None = None
     metrics: tuple[str, int] | None = None
     log_level: str = "info"
     log_format: str = TEXT
@@ -103,6 +105,7 @@ def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings
         disk=_disk_limits(args, settings, given),
         max_connections=_chosen(args.max_connections, given.integer("mledgerMaxConnections", MOST_CONNECTIONS)),
         auth=_chosen(args.auth_provider, given.auth),
+        tls=given.tls,
         metrics=metrics,
         log_level=args.log_level,
         log_format=args.log_format,

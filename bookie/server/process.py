@@ -27,6 +27,7 @@ from bookie.server.gate import Gate
 from bookie.server.identity import default_port, establish
 from bookie.server.options import Options, parse_options
 from bookie.server.settings import KNOWN_KEYS
+from bookie.server.tls import server_context
 from metastore.bookies import register, unregister
 from metastore.errors import MetadataError, MledgerError, NodeExists
 from metastore.layout import instance_id
@@ -66,6 +67,7 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        tls = None if options.tls is None else server_context(options.tls)
         self._gate.most = _allow_connections(options.max_connections)
         directory = Directory(options.directory, options.journal)
         async with contextlib.AsyncExitStack() as stack:
@@ -78,7 +80,7 @@ class Process:
             stack.push_async_callback(self._close_metadata)
             instance = await instance_id(self._metadata, options.ledgers_root)
             await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
-            self._bookie = Bookie(directory, options.storage, _auth_factory(options.auth), self._gate)
+            self._bookie = Bookie(directory, options.storage, _auth_factory(options.auth), self._gate, tls)
             stack.push_async_callback(self._bookie.close)
             self._bookie.turns.read_only = options.read_only
             disks = [directory.path, directory.journal]

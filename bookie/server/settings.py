@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from bookie import wire
 from bookie.server.known_settings import KNOWN
+from bookie.server.tls import PEM, TlsSettings
 from metastore.errors import InvalidMetadataUrl, InvalidSetting
 from metastore.service.settings import Settings, boolean, integer, number
 from metastore.url import JoinedUrl, parse_url
@@ -18,6 +19,7 @@ OWN_KEYS = frozenset({"mledgerGcGraceTime", "mledgerMaxConnections"})
 KNOWN_KEYS = KNOWN | OWN_KEYS
 
 _PROMETHEUS = "PrometheusMetricsProvider"
+_TLS_PROVIDER = "TLSContextFactory"
 _HTTP_PORT = 8080
 _MAX_INT = 2**31 - 1
 _MIB = 1 << 20
@@ -33,7 +35,6 @@ class BookieSettings:
         """InvalidSetting for what a bookie cannot be started with."""
         self._settings = settings
         for key, instead in (
-            ("tlsProviderFactoryClass", "this bookie does not encrypt: leave it out, or put a TLS proxy before it"),
             ("httpServerTlsEnable", "this bookie serves HTTP without TLS: leave it out"),
             (
                 "zkEnableSecurity",
@@ -127,6 +128,37 @@ class BookieSettings:
         return self._optional("bookieAuthProviderFactoryClass", _auth_factory) or ""
 
     @property
+    def tls(self) -> TlsSettings | None:
+        """How connections are encrypted where clients ask for it; None if they cannot be."""
+        if self._optional("tlsProviderFactoryClass", _tls_provider) is None:
+            return None
+        kind = self._settings.take("tlsKeyStoreType", _pem, "")
+        trusted = self.text("tlsTrustStore")
+        if trusted:
+            self._settings.take("tlsTrustStoreType", _pem, "")
+        key, certificate = self.text("tlsKeyStore"), self.text("tlsCertificatePath")
+        wanted = {"tlsKeyStoreType": kind, "tlsKeyStore": key, "tlsCertificatePath": certificate}
+        missing = [name for name, value in wanted.items() if not value]
+        if self.flag("tlsClientAuthentication", False) and not trusted:
+            missing.append("tlsTrustStore")
+        if missing:
+            raise InvalidSetting(
+                f"{self._settings.where('tlsProviderFactoryClass')}: tlsProviderFactoryClass is set, and "
+                f"{', '.join(missing)} not: encrypted connections need tlsKeyStoreType=PEM, the PEM file of the "
+                "bookie's key (tlsKeyStore) and of its certificate (tlsCertificatePath), and to authenticate clients "
+                "that of their authorities (tlsTrustStore)"
+            )
+        return TlsSettings(
+            certificate,
+            key,
+            self.text("tlsKeyStorePasswordPath"),
+            trusted,
+            self.flag("tlsClientAuthentication", False),
+            tuple(filter(None, self.text("tlsEnabledProtocols").split(","))),
+            self.text("tlsEnabledCipherSuites").replace(",", ":"),
+        )
+
+    @property
     def max_frame(self) -> int | None:
         """The largest request in bytes."""
         found: int | None = self._optional("nettyMaxFrameSizeBytes", integer(wire.ADD_HEAD.size, 1 << 30))
@@ -159,6 +191,20 @@ def _auth_factory(text: str) -> str:
     if not (module and separator and factory):
         raise ValueError("this bookie is no Java program: write MODULE:FACTORY of a Python one, or leave it out")
     return text
+
+
+def _tls_provider(text: str) -> str | None:
+    if text.lower() in ("null", "false"):
+        return None
+    if not text.endswith(_TLS_PROVIDER):
+        raise ValueError("this bookie has BookKeeper's own TLS only: write org.apache.bookkeeper.tls.TLSContextFactory")
+    return text
+
+
+def _pem(text: str) -> str:
+    if text.upper() != PEM:
+        raise ValueError("this bookie reads PEM files only: convert the key store (openssl pkcs12), and say PEM")
+    return PEM
 
 
 def _metadata_of_servers(text: str) -> str:

@@ -68,10 +68,20 @@ def refusal(request: pb.Request, code: Code) -> bytes:
     return frame(pb.Response(header=request.header, status=pb.StatusCode.ValueType(STATUS[code])))
 
 
+def starts_tls(request: pb.Request) -> bool:
+    """Whether a request asks to go on encrypted."""
+    return request.header.operation == pb.START_TLS and request.HasField("startTLSRequest")
+
+
+def tls_agreed(request: pb.Request) -> bytes:
+    """The response after which the handshake follows."""
+    header = pb.BKPacketHeader(version=pb.VERSION_THREE, operation=pb.START_TLS, txnId=request.header.txnId)
+    return frame(pb.Response(header=header, status=pb.EOK, startTLSResponse=pb.StartTLSResponse()))
+
+
 def unauthenticated(request: pb.Request) -> bytes:
     """The response to whatever comes before its connection is authenticated."""
-    starts_tls = request.header.operation == pb.START_TLS and request.HasField("startTLSRequest")
-    return refusal(request, Code.BAD_REQUEST if starts_tls else Code.UNAUTHORIZED)
+    return refusal(request, Code.BAD_REQUEST if starts_tls(request) else Code.UNAUTHORIZED)
 
 
 def _with_message(request: pb.Request, message: pb.AuthMessage) -> bytes:
@@ -131,4 +141,5 @@ def entry_read(request: pb.Request) -> tuple[int, int] | None:
     """Ledger and entry that a request reads; None for one of another kind."""
     if request.header.operation != pb.READ_ENTRY or not request.HasField("readRequest"):
         return None
-    return request.readRequest.ledgerId, request.readRequest.entryId
+    read = request.readRequest
+    return read.ledgerId, read.previousLAC + 1 if read.HasField("previousLAC") else read.entryId

@@ -15,11 +15,14 @@ from tests.interop.test_java_client import (
     java_open,
     java_read,
 )
+from tests.support.bookies import BookieProcesses
+from tests.support.certificates import certify
 from tests.support.originals import OriginalError
 
 pytestmark = pytest.mark.interop
 
 FOLLOWED_S = 60
+TLS = "org.apache.bookkeeper.tls.TLSContextFactory"
 
 
 @pytest.fixture(scope="module")
@@ -219,3 +222,36 @@ def test_autorecovery_by_its_defaults_brings_every_ledger_back_to_its_write_quor
     finally:
         auto.kill()
         our_bookies.start(lost)
+
+
+def test_java_speaks_encrypted(start_original, new_tree, tmp_path):
+    tree, certified = new_tree(), certify(tmp_path / "certificates")
+    settings = {
+        "tlsProviderFactoryClass": TLS,
+        "tlsKeyStoreType": "PEM",
+        "tlsKeyStore": certified.key,
+        "tlsCertificatePath": certified.certificate,
+    }
+    processes = BookieProcesses(tree.url, tmp_path / "bookies")
+    try:
+        processes.start(3, "--log-level", "debug", *(f"--set={key}={value}" for key, value in settings.items()))
+        java = start_original()
+        java.call(
+            "ledger.connect",
+            zookeeper=tree.zookeeper,
+            defaults=True,
+            set={
+                "tlsProviderFactoryClass": TLS,
+                "tlsProvider": "JDK",
+                "clientTrustStoreType": "PEM",
+                "clientTrustStore": str(certified.authority),
+            },
+        )
+        ledger = java_create(java)
+        assert java_append(java, PAYLOADS) == list(range(len(PAYLOADS)))
+        java.call("ledger.close", handle="writer")
+        java_open(java, ledger)
+        assert java_read(java, len(PAYLOADS) - 1) == PAYLOADS
+        assert all("event=tls_started" in bookie.log() for bookie in processes)
+    finally:
+        processes.close()
