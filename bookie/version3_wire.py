@@ -43,6 +43,7 @@ OPERATION_AT = wire.LENGTH.size + 5
 """Where a request that clients write says its operation, counted from its length field."""
 _OPERATION = numpy.frombuffer(_OPERATION_FIELD, numpy.uint8)
 _ADD = bytes((ADD_ENTRY,))
+_READ_OPERATION = _OPERATION_FIELD + b"\x01"
 _HEADER_AT = wire.LENGTH.size + 2
 _HEAD = OPERATION_AT + 1
 _IDS = struct.Struct(">qq")
@@ -203,7 +204,8 @@ def scan(
 
 
 def _requests(buffer: bytes | bytearray, starts: list[int]) -> list[wire.AddRun | wire.OtherFrame]:
-    if len(starts) <= _FEWEST_AS_BLOCK:
+    adds = [buffer[start + OPERATION_AT : start + _HEAD] for start in starts[:-1]].count(_ADD)
+    if adds < _FEWEST_AS_BLOCK:
         return _one_by_one(buffer, starts)
     return _Block(buffer, starts).requests()
 
@@ -212,7 +214,10 @@ def _one_by_one(buffer: bytes | bytearray, starts: list[int]) -> list[wire.AddRu
     requests: list[wire.AddRun | wire.OtherFrame] = []
     gathered: list[Add] = []
     for start, end in itertools.pairwise(starts):
-        add = read_add(bytes(memoryview(buffer)[start + wire.LENGTH.size : end]))
+        if buffer[start + _HEADER_AT : start + _HEAD] == _READ_OPERATION:
+            add = None
+        else:
+            add = read_add(bytes(memoryview(buffer)[start + wire.LENGTH.size : end]))
         if gathered and (add is None or not _neighbours(gathered[0], add)):
             requests.append(run_of(gathered))
             gathered = []

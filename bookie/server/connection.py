@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _version_3(self, frame: bytes) -> None:
         read = version3_wire.decode_read(frame) if self._authenticated else None
-        if read is not None and self._is_warm(read) and self._service.read(self, read):
+        if read is not None and self._service.read(self, read):
             return
         request = version3.open_request(frame[wire.LENGTH.size :])
         if self._tls is not None and version3.starts_tls(request):
@@ -319,10 +319,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._when_warm(*entry, None, serve)
         else:
             self.send([version3.unauthenticated(request)])
-
-    def _is_warm(self, read: version3_wire.ReadRequest) -> bool:
-        turns = self._turns
-        return not turns.reader.cold(turns.ledgers.get(read.ledger), read.entry)
 
     def _start_tls(self, request: pb.Request, context: ssl.SSLContext) -> None:
         """Agree, and go on encrypted. What the client sent behind its request is nothing that could be trusted."""

@@ -73,15 +73,16 @@ class Version3Service:
     # Reads.
 
     def read(self, client: Client, request: version3_wire.ReadRequest) -> bool:
-        """Answer a read of an entry that is here; False where there is more to say."""
+        """Answer a read of an entry that is in memory; False where there is more to do."""
         turns = self._turns
         state = turns.ledgers.get(request.ledger)
-        if state.record is None or state.record.limbo:
+        if state.record is None or state.record.limbo or turns.reader.cold(state, request.entry):
             return False
         code, entry = self._entry(state, request.entry)
         if code or entry is None:
             return False
-        parts = request.response(entry, turns.confirmed(state))
+        confirmed = state.confirmed
+        parts = request.response(entry, turns.confirmed(state) if confirmed is None else confirmed)
         turns.counters.read(sum(map(len, parts)), refused=False)
         client.send(parts)
         return True
