@@ -79,7 +79,7 @@ class AddLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class AddsFound:
     """The adds of one layout: which of the frames asked about they are, and what they say."""
 
     rows: Numbers
@@ -136,7 +136,7 @@ def layout_of(add: Add) -> AddLayout | None:
     )
 
 
-def find(layout: AddLayout, buffer: bytes | bytearray, starts: Numbers, ends: Numbers) -> Found:
+def find(layout: AddLayout, buffer: bytes | bytearray, starts: Numbers, ends: Numbers) -> AddsFound:
     """Which of the frames between `starts` and `ends` are adds of a layout that name the entry in their body."""
     head, tail = len(layout.head), len(layout.tail)
     rows = numpy.flatnonzero(ends - starts >= head + tail + wire.ENTRY_HEAD.size)
@@ -152,7 +152,7 @@ def find(layout: AddLayout, buffer: bytes | bytearray, starts: Numbers, ends: Nu
     right = (sizes == ends[rows] - starts[rows] - layout.size.stop) & (body_sizes == ends[rows] - bodies - tail)
     right &= (ids[:, 0] == ledgers) & (ids[:, 1] == entries)
     transactions = _numbers(heads[:, layout.transaction])
-    return Found(
+    return AddsFound(
         rows[right],
         transactions[right],
         ledgers[right],

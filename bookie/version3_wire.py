@@ -137,7 +137,7 @@ def _write_varints(into: NDArray[numpy.uint8], numbers: Numbers) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRequest:
+class PlainRead:
     """A read of one entry that asks for nothing more; each number also as the varint that the answer has again."""
 
     ledger: int
@@ -155,7 +155,7 @@ class ReadRequest:
         return [wire.LENGTH.pack(len(head) + size) + head + body, entry, tail]
 
 
-def decode_read(frame: bytes) -> ReadRequest | None:
+def decode_read(frame: bytes) -> PlainRead | None:
     """A read as clients write the most of theirs, from its frame; None for any other request, or way to write it."""
     match = _READ.fullmatch(frame)
     if match is None:
@@ -163,7 +163,7 @@ def decode_read(frame: bytes) -> ReadRequest | None:
     head, transaction, size, ledger, entry = match.groups()
     if head[0] != 5 + len(transaction) or size[0] != 2 + len(ledger) + len(entry):
         return None
-    return ReadRequest(_number(ledger), _number(entry), transaction, ledger, entry)
+    return PlainRead(_number(ledger), _number(entry), transaction, ledger, entry)
 
 
 def _number(varint_bytes: bytes) -> int:

@@ -72,7 +72,7 @@ class Version3Service:
 
     # Reads.
 
-    def read(self, client: Client, request: version3_wire.ReadRequest) -> bool:
+    def read(self, client: Client, request: version3_wire.PlainRead) -> bool:
         """Answer a read of an entry that is in memory; False where there is more to do."""
         turns = self._turns
         state = turns.ledgers.get(request.ledger)
