@@ -15,7 +15,8 @@ from metastore.errors import MetadataError, MledgerError, NodeExists
 from metastore.gathered import gathered
 from metastore.paths import TopicName, managed_ledger_path
 from metastore.records import ManagedLedgerInfo
-from metastore.store import MetadataReader
+from metastore.renewed import RenewedStore
+from metastore.store import MetadataReader, MetadataStore
 from metastore.url import open_store
 from mledger.attached_ledgers import pending_ack_topics
 from mledger.collecting import collect_again, lasting_objects
@@ -55,11 +56,17 @@ async def open_cluster(
     seconds; `now_ms` is the clock, ms since 1970; with `metrics` they are served over HTTP as long as the cluster is
     open. Raises InvalidMetadataUrl, StoreUnavailable, OSError when the port of the metrics is taken.
     """
-    store = gathered(await open_store(url, session_timeout=session_timeout))
+
+    async def open_session() -> MetadataStore:
+        return await open_store(url, session_timeout=session_timeout)
+
+    renewed = RenewedStore(await open_session(), open_session, session_timeout)
+    store = gathered(renewed)
     async with store:
         bookkeeper = BookKeeper(store, client)
         services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password)
         cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout)
+        renewed.on_renewed(cluster.session_renewed)
         try:
             async with _metrics_served(cluster, metrics):
                 yield cluster
@@ -240,6 +247,11 @@ class Cluster:
         The cluster's timer does this by itself; it is for programs that move the clock.
         """
         return self._services.upkeep.run_due()
+
+    def session_renewed(self) -> None:
+        """Have every topic show its owner again: its node went with the session before."""
+        for opened in self._open.values():
+            opened.session_renewed()
 
     async def delete_topic(
         self,

@@ -327,6 +327,11 @@ class ManagedLedger:
         wanted = tuple(properties.items())
         await self._record.update(lambda info: RecordChange(replace(info, properties=wanted)))
 
+    def session_renewed(self) -> None:
+        """The session with the metadata store ended, and there is another: show the owner again, or be fenced (M7)."""
+        if self._stopped is None and self._record.fenced is None:
+            self._background.spawn(self._ownership.reclaim(self._record), "owner node")
+
     # -- ending
 
     async def close(self) -> None:

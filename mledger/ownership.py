@@ -12,14 +12,18 @@ import socket
 import uuid
 from urllib.parse import urlsplit
 
-from metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound
+from metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from metastore.paths import TopicName, owner_path
-from metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation
+from metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation
+from mledger.background import log
 from mledger.bundles import LIVE_BROKERS, Owner, bundle_folders, live, serving, unseen
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
+from mledger.topic_record import TopicRecord
 
 CLAIM_ATTEMPTS = 5
 POLL_S = 0.2
+RECLAIM_FIRST_S = 0.5
+RECLAIM_LAST_S = 30.0
 BROKER_SESSION_S = 30.0
 """A broker's own default (`metadataStoreSessionTimeoutMillis`): its nodes outlive a crash by that."""
 KNOCK_S = 1.0
@@ -62,6 +66,38 @@ class Ownership:
                 raise
             return claimed
         raise ManagedLedgerFenced(f"{managed_ledger}: others are opening it at the same time; try again")
+
+    async def reclaim(self, record: TopicRecord) -> None:
+        """Show again who owns the topic, after the session that held the node has ended.
+
+        Tries until the store is there. Raises ManagedLedgerFenced where another came meanwhile, by its node or by the
+        topic's record.
+        """
+        delay = RECLAIM_FIRST_S
+        while True:
+            try:
+                return await self._reclaim(record)
+            except StoreUnavailable as error:
+                log.warning("%s: its owner node is not there again yet: %s", record.name, error)
+                await asyncio.sleep(delay)
+                delay = min(RECLAIM_LAST_S, 2 * delay)
+
+    async def _reclaim(self, record: TopicRecord) -> None:
+        for _ in range(CLAIM_ATTEMPTS):
+            await record.verify()
+            node = await _get(self._store, self.path)
+            if node is not None and node.data != self._data:
+                raise record.fence(f"another owner has it: {Owner(self.path, _describe(node.data))}")
+            if node is not None and node.stat.ephemeral_owner == self._store.session_id:
+                return
+            operations: list[Operation] = [Delete(self.path, node.version)] if node is not None else []
+            operations += [Create(self.path, self._data, ephemeral=True), Check(record.path, record.version)]
+            try:
+                await self._store.multi(operations)
+                return
+            except (NodeExists, NodeNotFound, BadVersion):
+                continue
+        raise record.fence("its session with the metadata store had ended, and others are opening it")
 
     async def lost_to(self) -> Owner | None:
         """Who claimed it after us; None while nobody has."""

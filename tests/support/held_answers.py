@@ -31,13 +31,17 @@ class HeldAnswers:
         async with await open_store(self.direct_url) as store:
             yield store
 
-    async def lose_session(self, ephemeral: str) -> None:
-        """Cut the link until the session that owns the node `ephemeral` has expired."""
+    async def lose_session(self, ephemeral: str, *, back: bool = True) -> None:
+        """Cut the link until the session that owns the node `ephemeral` has expired; `back`: then mend it."""
         async with self.direct() as store:
             self._proxy.set(Link.CUT)
-            while await store.exists(ephemeral) is not None:
+            owner = await store.exists(ephemeral)
+            while owner is not None and (now := await store.exists(ephemeral)) is not None:
+                if now.ephemeral_owner != owner.ephemeral_owner:
+                    break
                 await asyncio.sleep(0.05)
-            self._proxy.set(Link.GOOD)
+            if back:
+                self._proxy.set(Link.GOOD)
 
     def hold(self, step: str) -> None:
         """Hold answers from `step` on."""

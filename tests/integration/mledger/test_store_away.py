@@ -8,9 +8,29 @@ import pytest
 
 import mledger
 from metastore.paths import owner_path
+from mledger.events import Fenced
 from tests.support.aio import run
 from tests.support.bookies import ROOT, BookieProcesses, initialize_cluster
-from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, managed_ledger_of, payloads, recount
+from tests.support.held_answers import held_answers
+from tests.support.topics import (
+    KEEP,
+    Events,
+    assert_nothing_orphaned,
+    everything,
+    fill,
+    managed_ledger_of,
+    payloads,
+    recount,
+)
+from tests.support.zookeeper import SHORT_SESSION_S
+
+
+@pytest.fixture
+def held(topic_url):
+    """A link to the cluster's ZooKeeper that can be cut."""
+    with held_answers(topic_url) as held:
+        yield held
+
 
 TOPIC = "persistent://tests/ns/away"
 
@@ -70,7 +90,8 @@ def test_a_restarted_store_finds_the_owner_still_owner(own_cluster):
     run(main())
 
 
-def test_an_owner_whose_session_has_ended_stops(topic_url, topic):
+@pytest.mark.parametrize("taken", [False, True])
+def test_an_owner_whose_session_has_ended_goes_on_unless_another_took_the_topic(topic_url, topic, taken):
     async def main():
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.support.frozen_owner", topic_url, topic),
@@ -85,14 +106,67 @@ def test_an_owner_whose_session_has_ended_stops(topic_url, topic):
             async with cluster.metadata.watch(path) as changes:
                 if await cluster.metadata.exists(path):
                     await anext(changes)
+            if taken:
+                opened = await cluster.open_topic(topic)
+                await opened.initialized()
             process.send_signal(signal.SIGCONT)
             out, _ = await process.communicate(b"go on\n")
-            appended, acknowledged, last = out.decode().splitlines()
-            assert "session with the metadata store has ended" in appended
-            assert "session with the metadata store has ended" in acknowledged
-            assert last.startswith("fenced fenced ")
-            opened = await cluster.open_topic(topic)
+            *errors, last = out.decode().splitlines()
+            if taken:
+                assert len(errors) == 2
+                assert all("this owner has stopped" in error for error in errors)
+                assert last.startswith("fenced fenced ")
+            else:
+                assert errors == []
+                assert last == "open open 13"
+                opened = await cluster.open_topic(topic)
+                assert await everything(opened) == payloads(14)
             assert (await everything(opened))[:9] == payloads(9)
-            assert (await opened.open_cursor("sub")).backlog == opened.number_of_entries
+            acknowledged = 0 if taken else 1
+            assert (await opened.open_cursor("sub")).backlog == opened.number_of_entries - acknowledged
+
+    run(main())
+
+
+def test_the_owner_node_is_made_again_in_the_next_session(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            path = owner_path(opened.name)
+            async with held.direct() as store:
+                claim = (await store.get(path)).data
+                await held.lose_session(path)
+                while await store.exists(path) is None:
+                    await asyncio.sleep(0.05)
+                assert (await store.get(path)).data == claim
+                assert (await store.get(path)).stat.ephemeral_owner == cluster.metadata.session_id
+            await opened.append(payloads(12, 9))  # to another ledger, too
+            await cursor.acknowledge(positions[:3])
+            assert (opened.state, cursor.durable_mark_delete) == (mledger.TopicState.OPEN, positions[2])
+            assert await everything(opened) == payloads(21)
+            name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
+
+
+def test_an_owner_whose_node_another_made_meanwhile_stops(held, topic):
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
+            events = Events()
+            opened = await cluster.create_topic(topic, events=events)
+            path = owner_path(opened.name)
+            async with held.direct() as store:
+                fenced = asyncio.ensure_future(events.next(Fenced))
+                async with store.watch(path) as changes:
+                    losing = asyncio.ensure_future(held.lose_session(path, back=False))
+                    await anext(changes)
+                    await store.create(path, b"{}", ephemeral=True)
+                    await losing
+                    held.release()
+                    assert "another owner has it" in (await fenced).reason
+            assert opened.state is mledger.TopicState.FENCED
 
     run(main())
