@@ -35,6 +35,10 @@ MOVED = 3
 OLD_FRAMES, OLD_MOVED = 0, 2
 """What directories of versions 1 and 2 have: no boundaries of runs, no places from which they were moved."""
 
+LARGEST_FRAME = 1 << 29
+MOST_TURN_BYTES = 1 << 28
+"""What a request and a turn may have so that their record never has more than a record may."""
+
 _KIND_SHIFT = 30
 LENGTH = (1 << _KIND_SHIFT) - 1
 """The bits of a record's length, and the most bytes that a payload may have."""

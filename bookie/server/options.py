@@ -11,6 +11,7 @@ from bookie.server.bookie import BookieConfig
 from bookie.server.disk import FREE_MIB, DiskLimits
 from bookie.server.garbage import EVERY_TIME, GRACE_S, Compaction
 from bookie.server.index import IndexConfig
+from bookie.server.journal import LARGEST_FRAME, MOST_TURN_BYTES
 from bookie.server.overreplicated import EVERY_S
 from bookie.server.settings import LOOPBACK, BookieSettings
 from bookie.server.tls import TlsSettings
@@ -64,6 +65,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
         value = getattr(args, name)
         if value is not None and value <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0")
+    if args.max_frame is not None and args.max_frame > LARGEST_FRAME:
+        parser.error(f"--max-frame is at most {LARGEST_FRAME}")
     if args.gc_grace is not None and args.gc_grace < 0:
         parser.error("--gc-grace must not be below 0")
     try:
@@ -127,7 +130,7 @@ def _storage(args: argparse.Namespace, given: BookieSettings) -> BookieConfig:
         journal_file_bytes=args.journal_mb * _MIB if args.journal_mb else min(largest, _DEFAULTS.journal_file_bytes),
         max_frame=_chosen(args.max_frame, given.max_frame or wire.MAX_FRAME),
         index=IndexConfig(memtable_bytes=memtable),
-        turn_bytes=given.integer("journalMaxMemorySizeMb", _DEFAULTS.turn_bytes, unit=_MIB),
+        turn_bytes=min(given.integer("journalMaxMemorySizeMb", _DEFAULTS.turn_bytes, unit=_MIB), MOST_TURN_BYTES),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from bookie import wire
+from bookie.server.journal import LARGEST_FRAME
 from bookie.server.known_settings import KNOWN
 from bookie.server.tls import PEM, TlsSettings
 from metastore.errors import InvalidMetadataUrl, InvalidSetting
@@ -161,7 +162,7 @@ class BookieSettings:
     @property
     def max_frame(self) -> int | None:
         """The largest request in bytes."""
-        found: int | None = self._optional("nettyMaxFrameSizeBytes", integer(wire.ADD_HEAD.size, 1 << 30))
+        found: int | None = self._optional("nettyMaxFrameSizeBytes", integer(wire.ADD_HEAD.size, LARGEST_FRAME))
         return found
 
     @property

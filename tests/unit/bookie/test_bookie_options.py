@@ -54,6 +54,12 @@ def refused(capsys, *arguments: str) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
+def test_no_request_and_no_turn_may_have_more_bytes_than_a_record_of_the_journal(capsys):
+    assert "--max-frame is at most 536870912" in refused(capsys, *BASE, "--max-frame", str((1 << 29) + 1))
+    assert "nettyMaxFrameSizeBytes" in refused(capsys, *BASE, "--set", f"nettyMaxFrameSizeBytes={(1 << 29) + 1}")
+    assert options("--set", "journalMaxMemorySizeMb=4096").storage.turn_bytes == 1 << 28
+
+
 def test_without_settings_a_bookie_serves_on_loopback_and_no_metrics():
     found = options()
     assert (found.host, found.announced, found.port, found.metrics) == ("127.0.0.1", "127.0.0.1", 0, None)
