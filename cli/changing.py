@@ -32,6 +32,7 @@ from mledger.inspect import Inspector
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.ownership import check_owner
 from mledger.settings import SESSION_TIMEOUT_S
+from mledger.shadow_topics import refuse_shadows
 from mledger.undo import saved_cursor
 from mledger.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 
@@ -167,6 +168,7 @@ async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | No
     """The plan; owners are waited for so long, or with None not looked for."""
     async with looking(url) as cluster:
         change = await plan(cluster)
+        await refuse_shadows(cluster.metadata, change.managed_ledgers)
         if change.pending and not options.dry_run and wait_s is not None:
             for name in change.managed_ledgers:
                 await check_owner(cluster.metadata, name, session_timeout=wait_s)

@@ -60,6 +60,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 mledger.ManagedLedgerFenced,
                 mledger.OwnedElsewhere,
                 mledger.LedgerNamed,
+                mledger.ShadowTopic,
                 mledger.UndoConflict,
                 exports.ExportBusy,
                 exports.SnapshotExists,

@@ -11,6 +11,7 @@ from mledger.attached_ledgers import find_attached
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledger_records import deletion_record, ensure_folders, fits_one_write, give_up_kept, write_ahead
 from mledger.replaying import StepHook, ignore_steps, replay
+from mledger.shadow_topics import refuse_shadow
 from mledger.topic_record import TopicRecord
 
 CURSORS_AT_ONCE = 300
@@ -35,6 +36,7 @@ async def delete_managed_ledger(
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
+    refuse_shadow(name, record.info)
     paths = [f"{record.path}/{child}" for child in await store.children(record.path)]
     nodes = await store.get_many(paths)
     attached = (await find_attached(store, bookkeeper, name, paths)).by_cursor()

@@ -7,6 +7,10 @@ class ManagedLedgerError(MledgerError):
     """Root of the errors of topics and cursors."""
 
 
+class ShadowTopic(MledgerError):
+    """The topic shows another one's ledgers, and is not to be changed here."""
+
+
 class NamespaceNotFound(MledgerError):
     """Neither Pulsar nor any topic knows the tenant or namespace."""
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bookie.client.client import BookKeeperReader
@@ -27,6 +27,7 @@ from mledger.partitions import no_such_topic, read_partitioned
 from mledger.reading import Entry
 from mledger.reference_reading import managed_ledger_paths
 from mledger.references import deleted_after_offload
+from mledger.shadow_topics import shadow_source, source_record
 from mledger.state_reading import StateLedger, find_state
 
 READ_ENTRIES = 1000
@@ -173,6 +174,9 @@ class Inspector:
         cursors, owner = await asyncio.gather(self._store.children(topic.path), find_owner(self._store, topic.name))
         ledger_list, warnings = topic.ledger_list()
         ledgers = tuple(self._ledgers(topic))
+        source = shadow_source(topic.info)
+        if source is not None:
+            warnings = (f"it is a shadow of {source}: the ledgers are those of its source", *warnings)
         return TopicInspection(
             managed_ledger=topic.name,
             version=topic.node.version,
@@ -294,6 +298,10 @@ class Inspector:
 
     async def _seen(self, path: str, node: Node, *, peek: bool = True) -> _Topic:
         info = decode_managed_ledger_info(node.data, path).value
+        source = shadow_source(info)
+        found = await source_record(self._store, path[len(MANAGED_LEDGERS) + 1 :], source) if source else None
+        if found is not None:
+            info = replace(decode_managed_ledger_info(found[1].data, found[0]).value, properties=info.properties)
         wanted = ledgers_to_recover(info) if peek else ()
         peeks = await asyncio.gather(*(self._peek(ledger_id) for ledger_id in wanted))
         return _Topic(path, node, info, dict(zip(wanted, peeks, strict=True)))

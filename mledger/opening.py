@@ -16,6 +16,7 @@ from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_reco
 from mledger.managed_ledger import ManagedLedger
 from mledger.ownership import Ownership
 from mledger.services import Services
+from mledger.shadow_topics import refuse_shadow
 from mledger.topic_record import RecordChange, TopicRecord
 from mledger.topic_state import OpenedTopic
 from mledger.trim_policy import TrimPolicy
@@ -42,14 +43,15 @@ async def open_managed_ledger(
     `trim` as in `TrimPolicy`.
 
     Fences the last ledger's writer and takes the owner node. An owner that writes the record at the same time makes it
-    begin again, a bounded number of times. Raises TopicNotFound, ManagedLedgerFenced, RecordError, InvalidLedgerList,
-    and what keeps the last ledger from being recovered or a new one from being made.
+    begin again, a bounded number of times. Raises TopicNotFound, ShadowTopic, ManagedLedgerFenced, RecordError,
+    InvalidLedgerList, and what keeps the last ledger from being recovered or a new one from being made.
     """
     emit(Opening(name))
     await services.prepare()
     store = services.store
     factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
     record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
+    refuse_shadow(name, record.info)
     ownership = await Ownership.claim(store, name)
     try:
         for attempt in range(ATTEMPTS):

@@ -22,6 +22,7 @@ from metastore.pb.SchemaStorage_pb2 import SchemaLocator
 from metastore.protobuf import parse_binary
 from metastore.records import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.ledger_records import LedgerRecord
+from mledger.shadow_topics import shadow_source
 
 MANAGED_LEDGER = "managed-ledger"
 SCHEMA = "schema"
@@ -87,9 +88,10 @@ class Orphans:
 
 
 def references_in_topic(path: str, info: ManagedLedgerInfo) -> list[Reference]:
-    """The data ledgers that a topic's record names."""
+    """The data ledgers that a topic's record names; a shadow's are its source's, as they were when it was opened."""
+    shadow = shadow_source(info) is not None
     return [
-        Reference(ledger.ledger_id, Naming.DATA, path, may_be_gone=deleted_after_offload(ledger, path))
+        Reference(ledger.ledger_id, Naming.DATA, path, may_be_gone=shadow or deleted_after_offload(ledger, path))
         for ledger in info.ledgers
     ]
 

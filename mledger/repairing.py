@@ -21,6 +21,7 @@ from metastore.paths import deletion_path, ledger_path, managed_ledger_path
 from metastore.records import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
 from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.cursor_set import cursor_name
+from mledger.errors import ShadowTopic
 from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.ledger_list import LedgerEnd
 from mledger.ledger_records import (
@@ -34,6 +35,7 @@ from mledger.ledger_records import (
     write_ahead,
 )
 from mledger.repair import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
+from mledger.shadow_topics import shadow_source
 from mledger.state_reading import StateLedger, find_state
 
 AT_ONCE = 64
@@ -113,6 +115,8 @@ class FactsReader:
             name, info, node, stored = managed_ledgers[at], infos[at], nodes[at], decoded[at]
             if isinstance(info, MledgerError):
                 return info
+            if info is not None and shadow_source(info) is not None:
+                return ShadowTopic(f"it is a shadow of {shadow_source(info)}, whose ledgers it lists")
             if info is None or node is None:
                 return TopicFacts(name, None)
             read = tuple(await self._cursors(cursors[at]))
