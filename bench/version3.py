@@ -20,8 +20,9 @@ WARM_UP = 2
 
 
 def connect(original: Original, zookeeper: str) -> None:
-    """Make it a client with BookKeeper's defaults, but without its own limit on adds."""
-    original.call("ledger.connect", zookeeper=zookeeper, defaults=True, set={"throttle": "0"})
+    """Make it a client with BookKeeper's defaults, but without a limit on adds, and patient with a busy machine."""
+    patient = {"addEntryTimeoutSec": "60", "readEntryTimeoutSec": "60"}
+    original.call("ledger.connect", zookeeper=zookeeper, defaults=True, set={"throttle": "0", **patient})
 
 
 def measure(client: Original, entries: int, size: int, window: int) -> tuple[float, float]:

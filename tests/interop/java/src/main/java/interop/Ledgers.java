@@ -166,6 +166,9 @@ final class Ledgers implements Main.Family {
         }
         done.await();
         long written = System.nanoTime();
+        if (failed.get() > 0) {
+            return Main.JSON.createObjectNode().put("failed", failed.get());
+        }
         long last = handle.getLastAddConfirmed();
         for (long first = last - count + 1; first <= last; first += 100) {
             var entries = handle.readEntries(first, Math.min(last, first + 99));
