@@ -84,6 +84,14 @@ class CursorSet:
         return self.open.keys() >= self._found.keys()
 
     @property
+    def why_not_known(self) -> str:
+        """Which cursors' states are not known, in one line; for when `all_recovered` is false."""
+        unknown = sorted(self._found.keys() - self.open.keys())
+        damaged = [name for name in unknown if name in self._unreadable]
+        text = f"the state of {', '.join(unknown)} is not known yet"
+        return text + (f"; `mledger cursors repair` mends {', '.join(damaged)}" if damaged else "")
+
+    @property
     def names(self) -> list[str]:
         """Names of all cursors, recovered or not, sorted."""
         return sorted(self._found.keys() | self.open.keys())

@@ -286,7 +286,7 @@ class ManagedLedger:
         self._check_open()
         await self.initialized()
         if not self.can_trim:
-            return replace(self._trimmer.plan(), moves=(), deletions=())
+            return replace(self._trimmer.plan(), moves=(), deletions=(), kept_because=self._cursors.why_not_known)
         return await self._trimmer.trim()
 
     async def truncate(self) -> TrimPlan:

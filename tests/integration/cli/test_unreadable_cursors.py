@@ -112,7 +112,9 @@ def test_an_owner_opens_the_others_trims_nothing_and_takes_the_repaired_one_up(
             await opened.initialized()
             good = opened.open_cursors["good"]
             await good.clear_backlog()
-            assert (await opened.trim()).deletions == ()
+            plan = await opened.trim()
+            assert plan.deletions == ()
+            assert plan.kept_because == "the state of bad is not known yet; `mledger cursors repair` mends bad"
             assert "cursors repair" in caplog.text
             with pytest.raises(RecordError, match="bad"):
                 await opened.delete_cursor("bad")
