@@ -141,7 +141,7 @@ def test_every_ledger_is_at_its_write_quorum_again_after_a_bookie_is_lost_for_go
         assert auto_recovery.running, auto_recovery.log()[-4000:]
         return not run(ledgers_on(ours.url, lost.bookie_id))
 
-    eventually(mended, f"no ledger is on {lost.bookie_id} any more")
+    eventually(mended, lambda: f"no ledger is on {lost.bookie_id} any more")
     checked = mledger("ledgers", "check", "--all", "--output", "json", url=ours.url)
     assert checked.code == 0, checked.out
     assert delivered(ours, topic) == sent

@@ -52,6 +52,13 @@ class PulsarCluster:
         stats: dict[str, Any] = self.broker.get(f"v2/persistent/{topic}/internalStats")
         return stats
 
+    def settle(self, topic: str) -> None:
+        """Return when no cursor is between two ledgers: closed there, the broker forgets the cursor's last moves."""
+        eventually(
+            lambda: all(each["state"] != "SwitchingLedger" for each in self.internal_stats(topic)["cursors"].values()),
+            lambda: f"the cursors of {topic} are settled",
+        )
+
     def unload(self, topic: str) -> None:
         """Have the broker close a topic; the next client has it loaded again."""
         self.broker.ask("PUT", f"v2/persistent/{topic}/unload")
@@ -84,9 +91,9 @@ def pulsar_cluster(
                 bookies.close()
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Return once `condition` holds; an error naming `what` when it never does."""
-    until = time.monotonic() + HANG_S
+def eventually(condition: Callable[[], bool], what: Callable[[], str], limit_s: float = HANG_S) -> None:
+    """Return once `condition` holds; an error that says `what` when it does not within `limit_s`."""
+    until = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < until, f"never came true: {what}"
+        assert time.monotonic() < until, f"never came true: {what()}"
         time.sleep(0.1)

@@ -48,7 +48,7 @@ def wait_for_worker(broker: PulsarBroker) -> None:
         except (AdminError, OSError):
             return False
 
-    eventually(serves, "the functions worker serves")
+    eventually(serves, lambda: "the functions worker serves")
 
 
 def upload(broker: PulsarBroker, path: str, package: bytes) -> None:

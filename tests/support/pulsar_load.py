@@ -83,6 +83,8 @@ def consume(cluster: PulsarCluster, topic: str, count: int, subscription: str = 
             message = consumer.receive(int(HANG_S * 1000))
             consumer.acknowledge(message)
             found.append(message.data())
+        consumer.close()  # sends the acknowledgements that wait to be sent
+    cluster.settle(topic)
     return found
 
 
