@@ -57,7 +57,7 @@ _MOST_ABSENT = 100_000
 """Ledgers without metadata that are remembered; others have their turn when these are gone."""
 _MOST_FILES = 8  # emptied before those that became free are given back
 _MOVE_BYTES = 1 << 20
-_MOVE_ROWS = 512  # each is looked up on the loop
+_MOVE_ROWS = 256  # each is looked up on the loop
 _UNREADABLE = (OSError, CorruptJournal, wire.MalformedFrame, struct.error, ValueError)
 """What reading a file raises that is damaged, or lies on a bad disk."""
 

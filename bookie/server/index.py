@@ -301,8 +301,11 @@ class Index:
         return None if value is None else _decode(ledger, entry, value)
 
     def found(self, ledger: int, first: int, *, repeated: bool) -> Row | None:
-        """The row of a repeated add, or of the run that may hold `first`."""
-        return self.repeat(ledger, first) if repeated else self.run_at(ledger, first)
+        """The row of a repeated add, or of the run that begins with `first`."""
+        if repeated:
+            return self.repeat(ledger, first)
+        value = self._entries.get(entry_key(ledger, first))
+        return None if value is None else _decode(ledger, first, value)
 
     def runs(self, ledger: int, first: int = 0) -> Iterator[Row]:
         """A ledger's runs, rising, from the one that begins at or above `first`."""
