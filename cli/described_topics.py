@@ -1,7 +1,9 @@
 """What `mledger topics describe` shows of a topic and of a partitioned one."""
 
-from cli.output import Record, Table, columns, fields, pairs
+from cli.output import Record, Table, Value, columns, fields, pairs
+from mledger.errors import PoliciesUnavailable
 from mledger.inspect import PartitionedInspection, TopicInspection
+from mledger.retention import RetentionInForce, RetentionOrigin, retention_warnings
 
 LEDGER_COLUMNS = columns("ledger_id", "entries", "size", "state", "closed_ms")
 PARTITION_COLUMNS = columns(
@@ -9,8 +11,8 @@ PARTITION_COLUMNS = columns(
 )
 
 
-def described_topic(topic: str, found: TopicInspection) -> Record:
-    """A topic's facts and its ledgers; `topic` as it was asked for."""
+def described_topic(topic: str, found: TopicInspection, retention: RetentionInForce | PoliciesUnavailable) -> Record:
+    """A topic's facts, the retention in force and its ledgers; `topic` as it was asked for."""
     ledgers = tuple(
         (each.ledger_id, each.entries, each.size, _ledger_state(each.closed, each.unconfirmed), each.timestamp or None)
         for each in found.ledgers
@@ -25,10 +27,28 @@ def described_topic(topic: str, found: TopicInspection) -> Record:
         owner=str(found.owner) if found.owner else None,
         properties=pairs(found.properties),
         cursors=tuple(found.cursors),
+        **_retention(retention),
         metadata_version=found.version,
-        warnings=tuple(found.warnings),
+        warnings=tuple(found.warnings) + _retention_warnings(retention),
     )
     return Record(facts, (Table("ledgers", LEDGER_COLUMNS, ledgers),))
+
+
+def _retention(found: RetentionInForce | PoliciesUnavailable) -> dict[str, Value]:
+    """Figures and origin; without figures where they cannot be read, or are a broker's own, which is in no node."""
+    if isinstance(found, PoliciesUnavailable):
+        return {"retention_ms": None, "retention_mb": None, "retention_origin": None}
+    if found.origin is RetentionOrigin.DEFAULT:
+        return {"retention_ms": None, "retention_mb": None, "retention_origin": "the broker's default"}
+    return {
+        "retention_ms": found.retention_time_ms,
+        "retention_mb": found.retention_size_in_mb,
+        "retention_origin": found.origin.value,
+    }
+
+
+def _retention_warnings(found: RetentionInForce | PoliciesUnavailable) -> tuple[str, ...]:
+    return (str(found),) if isinstance(found, PoliciesUnavailable) else retention_warnings(found)
 
 
 def described_partitions(topic: str, found: PartitionedInspection) -> Record:

@@ -19,6 +19,8 @@ from cli.writing import WriteOptions, write_options
 from metastore.errors import MetadataAccessDenied
 from metastore.paths import TopicName
 from metastore.url import open_store
+from mledger.config import ManagedLedgerConfig
+from mledger.errors import PoliciesUnavailable
 from mledger.inspect import Inspector
 from mledger.namespaces import check_namespace
 from mledger.partitions import (
@@ -30,6 +32,8 @@ from mledger.partitions import (
     present_partitions,
     read_partitioned,
 )
+from mledger.retention import RetentionInForce, retention_in_force
+from mledger.topic_policies import PolicyReader
 
 MAX_PARTITIONS = 100_000
 
@@ -175,4 +179,11 @@ async def _describe(url: str, topic: str) -> Record:
         plain = await cluster.metadata.exists(name.managed_ledger_path) is not None
         if not plain and await read_partitioned(cluster.metadata, name) is not None:
             return described_partitions(topic, await inspector.partitioned(str(name)))
-        return described_topic(topic, await inspector.topic(str(name)))
+        found = await inspector.topic(str(name))
+        retention: RetentionInForce | PoliciesUnavailable
+        try:
+            policies = await PolicyReader(cluster.metadata, cluster.bookies).policies(name.managed_ledger_name)
+            retention = retention_in_force(policies, ManagedLedgerConfig())
+        except PoliciesUnavailable as error:
+            retention = error
+        return described_topic(topic, found, retention)

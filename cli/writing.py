@@ -39,10 +39,17 @@ class WriteOptions:
     take_over: bool
     client: ClientConfig = ClientConfig()  # noqa: RUF009 - frozen
     session_timeout: float = SESSION_TIMEOUT_S
+    cluster_quorums: bool = False  # those of the cluster for the topic, not the configuration's
 
     def open_cluster(self, url: str) -> AbstractAsyncContextManager[mledger.Cluster]:
         """The cluster at `url`, with these options."""
-        return mledger.open_cluster(url, config=self.config, client=self.client, session_timeout=self.session_timeout)
+        return mledger.open_cluster(
+            url,
+            config=self.config,
+            cluster_quorums=self.cluster_quorums,
+            client=self.client,
+            session_timeout=self.session_timeout,
+        )
 
 
 def write_options(command: Command) -> Command:
@@ -51,9 +58,14 @@ def write_options(command: Command) -> Command:
     @functools.wraps(command)
     def gather(*args: Any, **named: Any) -> Any:
         settings = _settings(named.pop("config_file"), named.pop("assignments"))
-        quorums = {name: named.pop(option) for name, option in QUORUMS.items()}
-        config = replace(settings.config, **{name: value for name, value in quorums.items() if value is not None})
-        options = WriteOptions(config, named.pop("take_over"), settings.client, settings.session_timeout)
+        quorums = {name: value for name, option in QUORUMS.items() if (value := named.pop(option)) is not None}
+        options = WriteOptions(
+            replace(settings.config, **quorums),
+            named.pop("take_over"),
+            settings.client,
+            settings.session_timeout,
+            cluster_quorums=not quorums and not settings.quorums_given,
+        )
         return command(*args, options=options, **named)
 
     for option in (

@@ -45,6 +45,7 @@ async def open_cluster(
     url: str,
     *,
     config: ManagedLedgerConfig | None = None,
+    cluster_quorums: bool | None = None,
     client: ClientConfig | None = None,
     session_timeout: float = SESSION_TIMEOUT_S,
     now_ms: Callable[[], int] = wall_clock_ms,
@@ -52,9 +53,10 @@ async def open_cluster(
 ) -> AsyncIterator["Cluster"]:
     """The cluster whose metadata is at `url` (`zk://host:port,…/chroot`); topics still open are closed on leaving.
 
-    `config` is that of topics opened without one of their own, `client` that of the bookie client; `session_timeout` in
-    seconds; `now_ms` is the clock, ms since 1970; with `metrics` they are served over HTTP as long as the cluster is
-    open. Raises InvalidMetadataUrl, StoreUnavailable, OSError when the port of the metrics is taken.
+    `config` is that of topics opened without one of their own. Without it, or with `cluster_quorums`, their new ledgers
+    have the quorums that policies say, else those of the topic's last ledger. `client` is for the bookie client;
+    `session_timeout` in seconds; `now_ms` is the clock, ms since 1970; with `metrics` they are served over HTTP as long
+    as the cluster is open. Raises InvalidMetadataUrl, StoreUnavailable, OSError when the port of the metrics is taken.
     """
 
     async def open_session() -> MetadataStore:
@@ -65,7 +67,8 @@ async def open_cluster(
     async with store:
         bookkeeper = BookKeeper(store, client)
         services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password)
-        cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout)
+        follow = config is None if cluster_quorums is None else cluster_quorums
+        cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout, cluster_quorums=follow)
         renewed.on_renewed(cluster.session_renewed)
         try:
             async with _metrics_served(cluster, metrics):
@@ -110,7 +113,10 @@ class Cluster:
         services: Services,
         config: ManagedLedgerConfig,
         session_timeout: float,
+        *,
+        cluster_quorums: bool = False,
     ) -> None:
+        self._cluster_quorums = cluster_quorums
         self._services = services
         self._store = services.store
         self._bookkeeper = services.bookkeeper
@@ -352,7 +358,13 @@ class Cluster:
         began = time.perf_counter()
         try:
             managed_ledger = await open_managed_ledger(
-                self._services, name, config or self._config, trim=trim, emit=tell, on_step=on_step
+                self._services,
+                name,
+                config or self._config,
+                trim=trim,
+                cluster_quorums=config is None and self._cluster_quorums,
+                emit=tell,
+                on_step=on_step,
             )
         except MledgerError:
             counters.opens_failed += 1

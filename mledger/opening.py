@@ -15,6 +15,7 @@ from mledger.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
 from mledger.managed_ledger import ManagedLedger
 from mledger.ownership import Ownership
+from mledger.quorums import with_cluster_quorums
 from mledger.services import Services
 from mledger.shadow_topics import refuse_shadow
 from mledger.topic_record import RecordChange, TopicRecord
@@ -35,12 +36,13 @@ async def open_managed_ledger(
     config: ManagedLedgerConfig,
     *,
     trim: bool | None = None,
+    cluster_quorums: bool = False,
     emit: EventSink = ignore_events,
     on_step: StepHook = ignore_steps,
 ) -> ManagedLedger:
     """Open the managed ledger `name`; entries can be appended on return, its cursors are recovered meanwhile.
 
-    `trim` as in `TrimPolicy`.
+    `trim` as in `TrimPolicy`; `cluster_quorums`: new ledgers have the quorums that the cluster has for it (M6).
 
     Fences the last ledger's writer and takes the owner node. An owner that writes the record at the same time makes it
     begin again, a bounded number of times. Raises TopicNotFound, ShadowTopic, ManagedLedgerFenced, RecordError,
@@ -49,9 +51,11 @@ async def open_managed_ledger(
     emit(Opening(name))
     await services.prepare()
     store = services.store
-    factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
     record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     refuse_shadow(name, record.info)
+    if cluster_quorums:
+        config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
+    factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
     ownership = await Ownership.claim(store, name)
     try:
         for attempt in range(ATTEMPTS):

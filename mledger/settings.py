@@ -32,6 +32,11 @@ _PLACEMENT_TEXTS = frozenset(
         "reppDnsResolverClass",
     )
 )
+_QUORUM_KEYS = (
+    "managedLedgerDefaultEnsembleSize",
+    "managedLedgerDefaultWriteQuorum",
+    "managedLedgerDefaultAckQuorum",
+)
 _OLD_KEYS = {
     "managedLedgerMaxUnackedRangesToPersistInZooKeeper": "managedLedgerMaxUnackedRangesToPersistInMetadataStore"
 }
@@ -47,6 +52,8 @@ class OwnerSettings:
     url: str = ""
     cluster_name: str = ""
     topic_metrics: bool = True
+    quorums_given: bool = False
+    """Whether they say how many bookies hold what; else it is as the cluster has it."""
     unknown: tuple[str, ...] = ()
     """Keys that no broker knows."""
     not_honoured: tuple[str, ...] = ()
@@ -74,6 +81,7 @@ def owner_settings(settings: Settings) -> OwnerSettings:
         cluster_name=settings.take("clusterName", str, ""),
         topic_metrics=settings.take("exposeTopicLevelMetricsInPrometheus", boolean, True),
         not_honoured=_not_honoured(settings),
+        quorums_given=bool(settings.texts(_QUORUM_KEYS)),
     )
     left = settings.without_effect
     return replace(

@@ -13,6 +13,7 @@ from metastore.position import Position
 from metastore.url import open_store
 from mledger.events import LedgerClosed, LedgerCreated
 from tests.support.aio import run
+from tests.support.policies import put_namespace_policies
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads
 
 
@@ -316,5 +317,38 @@ def test_empty_ledgers_of_earlier_owners_are_deleted_at_open(topic_url, topic):
                 assert len(opened.ledgers) == 1
             name = opened.name
         await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_new_ledgers_have_the_quorums_of_those_before_unless_settings_say_others(topic_url, topic):
+    async def quorums(opened):
+        metadata = await opened._factory._bookkeeper.metadata(opened.ledgers[-1].ledger_id)
+        return metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 1)
+            made = await quorums(opened)
+        async with mledger.open_cluster(topic_url) as cluster:
+            opened = await cluster.open_topic(topic, trim=False)
+            assert await quorums(opened) == made == (3, 3, 2)
+            await opened.close()
+            opened = await cluster.open_topic(topic, config=mledger.ManagedLedgerConfig(), trim=False)
+            assert await quorums(opened) == (2, 2, 2)
+
+    run(main())
+
+
+def test_new_ledgers_have_the_quorums_that_the_namespace_s_policies_say(topic_url):
+    async def main():
+        policies = b'{"persistence":{"bookkeeperEnsemble":4,"bookkeeperWriteQuorum":3,"bookkeeperAckQuorum":2}}'
+        async with await open_store(topic_url) as store:
+            await put_namespace_policies(store, "public/quorums", policies)
+        async with mledger.open_cluster(topic_url) as cluster:
+            opened = await cluster.create_topic("persistent://public/quorums/t")
+            metadata = await opened._factory._bookkeeper.metadata(opened.ledgers[-1].ledger_id)
+            assert (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum) == (4, 3, 2)
 
     run(main())
