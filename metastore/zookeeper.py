@@ -82,6 +82,8 @@ _PERMISSIONS = {
 }
 EPHEMERAL = 1
 SEQUENTIAL = 2
+RAISED_REQUEST_BYTES = 10_485_760
+"""What Pulsar's scripts start servers and brokers with: a node above ZooKeeper's own limit shows that it was raised."""
 SINGLE_READS = 1_000  # asked for at once where the server has no multiRead
 
 # Kazoo's error, ours, and what to say of the path.
@@ -127,6 +129,8 @@ class ZooKeeperReader(SessionReader):
     def __init__(self, connection: ZooKeeperConnection, chroot: str, timeout: float, security: Security) -> None:
         """Use `open`."""
         self._acl = [_acl(entry) for entry in security.acl]
+        self._most_bytes = security.max_request_bytes or MAX_REQUEST_BYTES
+        self._learns = not security.max_request_bytes
         self._connection = connection
         self._session = connection.session
         self._chroot = chroot
@@ -165,11 +169,20 @@ class ZooKeeperReader(SessionReader):
     async def get(self, path: str) -> Node:
         """The node at `path`; NodeNotFound."""
         data, stat = await self._read(GetData(self._full(path), None), path)
-        return Node(data or b"", _stat(stat))
+        node = Node(data or b"", _stat(stat))
+        self._learn([node])
+        return node
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """The nodes at `paths`, None where there is none; some hundred in a request."""
-        return await self._read_many(multiread.GET_DATA, paths, self._get_or_none)
+        found: list[Node | None] = await self._read_many(multiread.GET_DATA, paths, self._get_or_none)
+        self._learn(found)
+        return found
+
+    def _learn(self, nodes: Sequence[Node | None]) -> None:
+        """A node above the default limit on requests shows that the servers have a higher one."""
+        if self._learns and any(node is not None and len(node.data) > MAX_REQUEST_BYTES for node in nodes):
+            self._most_bytes, self._learns = RAISED_REQUEST_BYTES, False
 
     async def exists(self, path: str) -> Stat | None:
         """The stat of `path`, None if there is no such node."""
@@ -400,9 +413,11 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
     async def _write(self, request: Any, path: str) -> Any:
         """The result of a request that is sent at most once."""
         size = len(request.serialize()) + 8  # transaction and operation come before it
-        if size > MAX_REQUEST_BYTES:
+        if size > self._most_bytes:
             raise NodeTooLarge(
-                f"{path}: a write of {size} bytes passes ZooKeeper's limit of {MAX_REQUEST_BYTES} on one request", path
+                f"{path}: a write of {size} bytes passes ZooKeeper's limit of {self._most_bytes} on one request "
+                "(jute.maxbuffer; where the servers have another, say so in the file that ?config= names)",
+                path,
             )
         try:
             async with asyncio.timeout(self._timeout):

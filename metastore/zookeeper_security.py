@@ -15,6 +15,7 @@ them.
 | `zookeeper.ssl.hostnameVerification` | `false`: take a certificate of any name |
 | `acl` | for nodes created, as zkCli writes it: `scheme:id:cdrwa,…`, or `creator`: whoever logged in may do all |
 | `zkEnableSecurity` | `true`: as `acl = creator` (BookKeeper's key) |
+| `jute.maxbuffer` | bytes that the servers take in one request, if that is not ZooKeeper's own limit |
 """
 
 import os
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 from metastore.errors import InvalidMetadataUrl
 
+MIN_REQUEST_BYTES = 65_536  # with less no topic of some hundred ledgers could be written
 MECHANISMS = ("DIGEST-MD5", "GSSAPI")
 _PERMISSIONS = "crwda"
 _TRUTHS = {"true": True, "false": False}
@@ -38,6 +40,7 @@ _KEYS = (
     "zookeeper.ssl.hostnameVerification",
     "acl",
     "zkEnableSecurity",
+    "jute.maxbuffer",
 )
 
 
@@ -97,6 +100,7 @@ class Security:
     sasl: SaslLogin | None = None
     tls: Tls | None = None
     acl: tuple[AclEntry, ...] = WORLD
+    max_request_bytes: int = 0  # 0: not said
 
     def __repr__(self) -> str:
         return f"Security(digests={len(self.digests)}, sasl={self.sasl}, tls={self.tls}, acl={self.acl})"
@@ -133,10 +137,22 @@ def parse_security(text: str, path: str = "") -> Security:
     digests = tuple(values.get("digest", ()))
     if any(":" not in digest for digest in digests):
         raise _wrong(path, "digest is not user:password")
-    security = Security(digests, _sasl(first, path), _tls(first, path), _acl(first, path))
+    most = _bytes(first, "jute.maxbuffer", path)
+    security = Security(digests, _sasl(first, path), _tls(first, path), _acl(first, path), most)
     if security.acl == CREATOR and not security.logs_in:
         raise _wrong(path, "nodes are to belong to their creator, who does not log in: add digest or sasl.mechanism")
     return security
+
+
+def _bytes(values: dict[str, str], key: str, path: str) -> int:
+    text = values.get(key, "0")
+    try:
+        found = int(text, 0)  # ZooKeeper takes 0xfffff, too
+    except ValueError:
+        found = -1
+    if found < 0 or (key in values and found < MIN_REQUEST_BYTES):
+        raise _wrong(path, f"{key} {text!r} is not a number of bytes from {MIN_REQUEST_BYTES} on")
+    return found
 
 
 def _sasl(values: dict[str, str], path: str) -> SaslLogin | None:
