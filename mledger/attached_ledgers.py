@@ -6,9 +6,10 @@
 - Topics with the acknowledgements of transactions that are under way, one for each subscription that has had any.
 """
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bookie.client.client import BookKeeperReader
 from metastore.codec import decode_managed_cursor_info
@@ -94,16 +95,39 @@ async def find_attached(
 
 
 async def pending_ack_topics(reader: MetadataReader, topic: TopicName) -> list[TopicName]:
-    """The topics there are with the acknowledgements of transactions on the subscriptions of `topic`."""
+    """The topics there are with the acknowledgements of transactions on the subscriptions of `topic`, and of no other.
+
+    `a-b-c__transaction_pending_ack` is the name for subscription `b-c` of `a` and for `c` of `a-b`. While both
+    subscriptions are there it cannot be told whose it is: it goes with the last of them.
+    """
+    named = []
+    for subscription in await _subscriptions(reader, topic):
+        with contextlib.suppress(InvalidName):
+            named.append(pending_ack_topic(topic, subscription))
+    there = await reader.get_many([each.managed_ledger_path for each in named])
+    found = [each for each, node in zip(named, there, strict=True) if node is not None]
+    return [each for each in found if not await _is_shared(reader, each, topic)]
+
+
+async def _subscriptions(reader: MetadataReader, topic: TopicName) -> list[str]:
     (children,) = await reader.children_many([topic.managed_ledger_path])
     names = []
     for child in sorted(children or ()):
-        try:
-            names.append(pending_ack_topic(topic, cursor_name_from_path(child)))
-        except InvalidName:
+        with contextlib.suppress(InvalidName):
+            names.append(cursor_name_from_path(child))
+    return names
+
+
+async def _is_shared(reader: MetadataReader, acks: TopicName, topic: TopicName) -> bool:
+    """Whether a topic other than `topic` has a subscription for which `acks` is the name."""
+    stem = acks.local_name.removesuffix(PENDING_ACK_SUFFIX)
+    for at, character in enumerate(stem):
+        if character != "-" or stem[:at] in ("", topic.local_name):
             continue
-    there = await reader.get_many([each.managed_ledger_path for each in names])
-    return [each for each, node in zip(names, there, strict=True) if node is not None]
+        other = replace(topic, local_name=stem[:at])
+        if stem[at + 1 :] in await _subscriptions(reader, other):
+            return True
+    return False
 
 
 def pending_ack_topic(topic: TopicName, subscription: str) -> TopicName:
