@@ -1,10 +1,11 @@
 """Deletes a topic: cursors, record and every ledger, nothing orphaned wherever it is cut off (M8, R10)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bookie.client.client import BookKeeper
 from metastore.codec import decode_managed_cursor_info
 from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from metastore.gathered import plan_multis
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.attached_ledgers import find_attached
@@ -28,7 +29,7 @@ async def delete_managed_ledger(
     """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
 
     The ledgers that its cursors name beside their own go too: the compacted topic's, and delayed delivery's index.
-    Where its ledgers are many, each is recorded for deletion first, in pieces (M11). Cursors go next, some at a time;
+    Where its ledgers are many, each is recorded for deletion first, in pieces (M11). Cursors go next, in pieces too;
     then, in one multi, the record goes and what ledgers are not recorded yet are; then the ledgers are deleted. Cut off
     in between, the next call finishes it, or any topic's opening once the record is gone. Raises TopicNotFound,
     RecordError (a cursor whose record does not parse, but with `unreadable_cursors`: whoever gives that has a copy,
@@ -56,19 +57,22 @@ async def delete_managed_ledger(
         group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
         operations.append(group)
     await give_up_kept(store, name)
-    ledgers = await _unrecorded(store, record)
+    *operations, ledgers = await _unrecorded(
+        store, [*operations, [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]]
+    )
     guard = Check(record.path, record.version)
     try:
         if not fits_one_write(b"", ledgers):
             on_step("record ledgers")
             await write_ahead(store, [(each,) for each in ledgers], guard)
             ledgers = []
-        while len(operations) > CURSORS_AT_ONCE:
-            now, operations = operations[:CURSORS_AT_ONCE], operations[CURSORS_AT_ONCE:]
+        pieces = list(_pieces(operations))
+        last = pieces.pop() if pieces and fits_one_write(b"", [*pieces[-1], *ledgers]) else []
+        for piece in pieces:
             on_step("delete cursors")
-            await store.multi([guard, *_flat(now)])
+            await store.multi([guard, *piece])
         on_step("delete topic")
-        await store.multi([*_flat(operations), Delete(record.path, record.version), *ledgers])
+        await store.multi([*last, Delete(record.path, record.version), *ledgers])
     except (BadVersion, NodeNotFound, NodeExists) as conflict:
         raise ManagedLedgerFenced(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"
@@ -77,12 +81,17 @@ async def delete_managed_ledger(
     await replay(bookkeeper, store, {}, on_step=on_step)
 
 
-async def _unrecorded(store: MetadataStore, record: TopicRecord) -> list[Create]:
-    """The deletion records of its ledgers that an earlier try did not make already."""
-    wanted = [deletion_record(ledger.ledger_id, record.name) for ledger in record.info.ledgers]
-    nodes = await store.get_many([each.path for each in wanted])
-    return [each for each, node in zip(wanted, nodes, strict=True) if node is None]
+async def _unrecorded(store: MetadataStore, groups: Sequence[Sequence[Operation]]) -> list[list[Operation]]:
+    """The groups without the records that an earlier try, or a repair that was cut off, made already."""
+    wanted = [each.path for group in groups for each in group if isinstance(each, Create)]
+    nodes = await store.get_many(wanted)
+    made = {path for path, node in zip(wanted, nodes, strict=True) if node is not None}
+    return [[each for each in group if each.path not in made] for group in groups]
 
 
-def _flat(groups: Sequence[Sequence[Operation]]) -> list[Operation]:
-    return [operation for group in groups for operation in group]
+def _pieces(cursors: Sequence[Sequence[Operation]]) -> Iterator[list[Operation]]:
+    """What of the cursors goes in one write each; what is of one cursor stays together."""
+    for part in plan_multis(cursors):
+        for start in range(part.start, part.stop, CURSORS_AT_ONCE):
+            end = min(part.stop, start + CURSORS_AT_ONCE)
+            yield [operation for group in cursors[start:end] for operation in group]

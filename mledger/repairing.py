@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from bookie.client.client import BookKeeper, BookKeeperReader
@@ -14,6 +14,7 @@ from metastore.codec import (
     encode_managed_ledger_info,
 )
 from metastore.errors import BadVersion, MledgerError, RecordError
+from metastore.gathered import plan_multis
 from metastore.ledger_codec import decode_ledger_metadata
 from metastore.ledger_metadata import LedgerState
 from metastore.own_writes import multi_own
@@ -40,7 +41,6 @@ from mledger.state_reading import StateLedger, find_state
 
 AT_ONCE = 64
 TRIES = 3
-CURSORS_AT_ONCE = 300
 NOTHING: Mapping[str, Sequence[int]] = {}
 
 
@@ -188,7 +188,8 @@ async def repair(
 
     Ledgers before the last are recovered first. Then what goes is recorded for deletion, in pieces where it is much
     (M11). Then the records are written, with a check of every version: the topic's with the first cursors, then further
-    cursors some at a time. Last, ledgers recorded for deletion go; cut off before, the next opening finishes it (R10).
+    cursors in pieces, each with the record of the cursor ledger that it no longer names. Last, ledgers recorded for
+    deletion go; cut off before, the next opening finishes it (R10).
 
     Raises BadVersion: a record was changed since, or a ledger's end turned out to be another: run it again.
     """
@@ -203,26 +204,26 @@ async def repair(
         topic = [Put(path, data, plan.version)]
     elif plan.version is not None:
         topic = [Check(path, plan.version)]
-    cursors: list[Operation] = [
-        Put(each.path, encode_managed_cursor_info(each.record, compression=each.compression), each.version)
-        for each in plan.cursors
-    ]
     records = _records_of_ledgers(plan)
-    kept = {each.keeps for each in plan.cursors if each.keeps is not None}
-    recorded = {record.ledger_id for record in await read_kept(store)} if kept else set()
-    records += [[kept_record(ledger_id, plan.managed_ledger)] for ledger_id in sorted(kept - recorded)]
-    on_step("write records")
-    others = [operation for group in records for operation in group]
-    if not fits_one_write(b"".join(each.data for each in topic if isinstance(each, Put)), others):
-        await write_ahead(store, records, None if plan.version is None else Check(path, plan.version))
+    cursors = _writes_of_cursors(plan, records, {record.ledger_id for record in await read_kept(store)})
+    others = [operation for group in records.values() for operation in group]
+    written = _data_of(topic)
+    if not fits_one_write(written, others):
+        on_step("record ledgers")
+        await write_ahead(store, [*records.values()], None if plan.version is None else Check(path, plan.version))
         others = []
-    first = [*topic, *cursors[:CURSORS_AT_ONCE], *others]
+    pieces = [[each for at in part for each in cursors[at]] for part in plan_multis(cursors)]
+    first = [*topic, *others]
+    if pieces and fits_one_write(written + _data_of(pieces[0]), [*others, *pieces[0]]):
+        first += pieces.pop(0)
+    on_step("write records")
     if any(not isinstance(operation, Check) for operation in first):
         await multi_own(store, first)
     version = plan.version if plan.info is None or plan.version is None else plan.version + 1
-    for start in range(CURSORS_AT_ONCE, len(cursors), CURSORS_AT_ONCE):
+    for piece in pieces:
         assert version is not None
-        await multi_own(store, [*cursors[start : start + CURSORS_AT_ONCE], Check(path, version)])
+        on_step("write cursors' records")
+        await multi_own(store, [*piece, Check(path, version)])
     on_step("records written")
     for ledger_id in plan.delete:
         on_step("delete ledger")
@@ -232,14 +233,38 @@ async def repair(
         await remove_record(store, deletion_path(ledger_id))
 
 
-def _records_of_ledgers(plan: RepairPlan) -> list[list[Operation]]:
-    """What becomes of pending and deletion records, what is of one ledger together."""
+def _records_of_ledgers(plan: RepairPlan) -> dict[int, list[Operation]]:
+    """What becomes of pending and deletion records, by ledger."""
     groups: dict[int, list[Operation]] = {
         ledger_id: [deletion_record(ledger_id, plan.managed_ledger)] for ledger_id in plan.to_record
     }
     for record in plan.done_with:
         groups.setdefault(record.ledger_id, []).append(Delete(record.path))
-    return list(groups.values())
+    return groups
+
+
+def _writes_of_cursors(
+    plan: RepairPlan, records: dict[int, list[Operation]], kept: Collection[int]
+) -> list[list[Operation]]:
+    """Each cursor's record with the one of the cursor ledger that it no longer names, which is taken out of `records`.
+
+    Written ahead, that would be in the way of an owner that lets the cursor ledger go. `kept` are recorded already.
+    """
+    found, keeps = list[list[Operation]](), set(kept)
+    for each in plan.cursors:
+        data = encode_managed_cursor_info(each.record, compression=each.compression)
+        group: list[Operation] = [Put(each.path, data, each.version)]
+        if each.drops is not None:
+            group += records.pop(each.drops, [])
+        if each.keeps is not None and each.keeps not in keeps:
+            keeps.add(each.keeps)
+            group.append(kept_record(each.keeps, plan.managed_ledger))
+        found.append(group)
+    return found
+
+
+def _data_of(operations: Sequence[Operation]) -> bytes:
+    return b"".join(each.data for each in operations if isinstance(each, Put))
 
 
 async def _recover(bookkeeper: BookKeeper, ledger_id: int, end: LedgerEnd) -> None:

@@ -17,6 +17,7 @@ from mledger.ledger_records import read_records
 from mledger.repair import TopicFacts, plan_repair
 from mledger.repairing import FactsReader, repair
 from tests.support.aio import run
+from tests.support.ledgers import client
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
 CONFIG = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)
@@ -105,5 +106,32 @@ def test_a_record_that_was_changed_meanwhile_is_not_written(topic_url, topic):
                 assert (await plan(store, bookkeeper, name)).mends == planned.mends
             finally:
                 await bookkeeper.close()
+
+    run(main())
+
+
+def test_a_cursor_ledger_is_not_recorded_for_deletion_while_its_cursor_names_it(topic_url, topic):
+    """What is recorded ahead of a long repair that is cut off: an owner that lets such a ledger go would be refused."""
+    url, name = topic_url, managed_ledger_of(topic)
+
+    async def main():
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("one")
+            positions = await fill(opened, 25)
+            await cursor.acknowledge(positions[10:20:2])
+            cursor_ledger, (first, *_) = cursor.cursor_ledger, opened.ledgers
+        async with await open_store(url) as store, client(url) as bookkeeper:
+            await LedgerStore(store).delete(first.ledger_id)  # where the cursor stands
+            found = await plan(store, bookkeeper, name)
+            assert [mend.drops for mend in found.cursors] == [cursor_ledger]
+            leftovers = tuple(range(800_000_000, 800_001_000))
+            much = replace(found, delete=(*found.delete, *leftovers), to_record=(*found.to_record, *leftovers))
+            with pytest.raises(CutOff):
+                await repair(much, store, bookkeeper, cut_at("write records"))
+            recorded = {record.ledger_id for record in await read_records(store) if record.managed_ledger == name}
+            assert recorded == set(leftovers)
+            await repair(await plan(store, bookkeeper, name), store, bookkeeper)
+            assert not [record for record in await read_records(store) if record.managed_ledger == name]
 
     run(main())

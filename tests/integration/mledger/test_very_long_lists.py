@@ -1,19 +1,28 @@
 """Topics of many thousand ledgers are dropped from, deleted and repaired on a real ZooKeeper (M11)."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+)
 from metastore.errors import NodeNotFound
+from metastore.ledger_metadata import LedgerState
 from metastore.paths import deletion_path
-from metastore.records import LedgerInfo, ManagedLedgerInfo
+from metastore.position import Position, PositionRange
+from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import MAX_REQUEST_BYTES, Check
 from metastore.url import open_store
 from mledger.deleting import delete_managed_ledger
+from mledger.ledger_list import LedgerEnd
 from mledger.ledger_records import deletion_record, ensure_folders, read_records, write_ahead
-from mledger.repair import TopicFacts, plan_repair
-from mledger.repairing import repair
+from mledger.repair import LedgerFacts, TopicFacts, plan_repair
+from mledger.repairing import FactsReader, repair
 from mledger.replaying import Claimant, replay
 from mledger.topic_record import RecordChange, TopicRecord
 from tests.support.aio import run
@@ -155,5 +164,32 @@ def test_a_long_list_of_lost_ledgers_and_orphans_is_repaired(topic_url, topic):
             assert now.value.ledgers == ()
             for ledger_id in orphans:
                 await store.delete(deletion_path(ledger_id))
+
+    run(main())
+
+
+def test_cursors_whose_records_do_not_fit_one_request_are_repaired(topic_url, topic):
+    """Ninety cursors with many ranges stand in a ledger that is lost."""
+
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            info = long_list(3)
+            before, lost, after = (each.ledger_id for each in info.ledgers)
+            name, path = await put_topic(store, topic, info)
+            ranges = tuple(
+                PositionRange(Position(after, entry), Position(after, entry + 1)) for entry in range(0, 1800, 2)
+            )
+            record = ManagedCursorInfo(mark_delete=Position(lost, 7), ranges=ranges)
+            for number in range(90):
+                await store.create(f"{path}/cursor-{number}", encode_managed_cursor_info(record))
+            (facts,) = await FactsReader(store, bookkeeper).read([name])
+            there = LedgerFacts(LedgerState.CLOSED, LedgerEnd(50_000, 1 << 30))
+            facts = replace(facts, ledgers={before: there, lost: None, after: there})
+            plan = plan_repair(facts, 0)
+            assert sum(len(encode_managed_cursor_info(each.record)) for each in plan.cursors) > MAX_REQUEST_BYTES
+            await repair(plan, store, bookkeeper)
+            for number in range(90):
+                data = (await store.get(f"{path}/cursor-{number}")).data
+                assert decode_managed_cursor_info(data).value.mark_delete == Position(after, -1)
 
     run(main())
