@@ -44,7 +44,8 @@ def undo(
     """Put back the records that a command changed, as its undo FILE has them.
 
     Every record must still be as the command left it; else it is named and nothing is written. All are put back or
-    none. What the file says is lost does not come back: the entries of deleted ledgers.
+    none; many hundred in pieces, after which the same undo goes on should it be cut off. What the file says is lost
+    does not come back: the entries of deleted ledgers.
     """
     undone = undo_files.load(file)
     plans: list[UndoPlan] = []
@@ -69,7 +70,14 @@ def undo(
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = tell_waiting()
             try:
-                await put_back(plans[0], store, bookkeeper, options.config, changing.on_step)
+                await put_back(
+                    plans[0],
+                    store,
+                    bookkeeper,
+                    options.config,
+                    changing.on_step,
+                    cluster_quorums=options.cluster_quorums,
+                )
             finally:
                 await bookkeeper.close()
         return fields(restored=len(plans[0].changes))

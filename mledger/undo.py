@@ -3,12 +3,16 @@
 - A record is put back only if it is as the command left it, to the version and the byte; all of them or none.
 - A file that was not completed does not say what the command left: a record that is as it was before needs nothing, any
   other is refused, unless what is there now is taken for what the command left (`incomplete`).
-- Everything is one multi with version checks, the topics' versions included: who opened a topic in between wins.
+- Everything is one multi with version checks, the topics' versions included: who opened a topic in between wins. What
+  no request can hold goes in pieces (M11, `undo_pieces`); there a record that is put back already is taken as it is, so
+  that an undo that was cut off goes on.
 - A node that was deleted is created again; it starts at version 0.
 - A cursor whose state was in a cursor ledger gets that state back: in its record where it fits there (C3), else in a
   cursor ledger that is written first. A cursor ledger that no record names any more is recorded for deletion (R10).
 - A topic's list never names a ledger that is gone, and never drops one that came to it since: those are kept.
 - A topic that was deleted with entries comes back without them, and only where that is accepted (`accept_loss`).
+- A cursor does not name again what is gone beside its cursor ledger: the compacted topic's ledger, delayed delivery's.
+- A shadow topic is not changed: the ledgers in its record are its source's.
 """
 
 import contextlib
@@ -33,7 +37,9 @@ from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerCo
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
 from mledger.ledger_records import deletion_record, listed
+from mledger.shadow_topics import refuse_shadow
 from mledger.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
+from mledger.undo_references import ledgers_beside, plan_record, plan_state
 
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
 
@@ -60,7 +66,8 @@ class CursorLedger:
 class Restoration:
     """What becomes of one record: its `data`, or `cursor_ledger` when it has to name one that is written first.
 
-    `version` is the version it is at now, None where there is no node.
+    `version` is the version it is at now, None where there is no node. `begins_as`: what a deleted topic holds while
+    its cursors are put back in pieces: no ledgers, which whoever opened it then would trim.
     """
 
     path: str
@@ -71,6 +78,7 @@ class Restoration:
     drops: int | None = None  # a cursor ledger that no record names afterwards
     managed_ledger: str = ""
     note: str = ""
+    begins_as: bytes | None = None
 
     def operation(self, cursor_ledger: int | None) -> Operation | None:
         """The write, `cursor_ledger` being the one written for it; None to leave it."""
@@ -87,16 +95,29 @@ class Restoration:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """What undoing does to each record, checked against those of `checks`; `lost` is what does not come back."""
+    """What undoing does to each record, checked against those of `checks`; `lost` is what does not come back.
+
+    `topics` are the managed ledgers; `in_pieces`: one request may not hold it (M11).
+    """
 
     restorations: tuple[Restoration, ...]
     checks: tuple[Check, ...]
     lost: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    in_pieces: bool = False
 
     @property
     def changes(self) -> tuple[Restoration, ...]:
         """Those that write something."""
         return tuple(each for each in self.restorations if each.action is not Action.LEAVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The changes that one multi makes, if `checks` hold."""
+
+    changes: tuple[Restoration, ...]
+    checks: tuple[Check, ...]
 
     @property
     def drops(self) -> tuple[tuple[int, str], ...]:
@@ -104,7 +125,7 @@ class UndoPlan:
         return tuple((each.drops, each.managed_ledger) for each in self.changes if each.drops is not None)
 
     def operations(self, cursor_ledgers: Mapping[str, int]) -> list[Operation]:
-        """The one multi; `cursor_ledgers` are those that were written, by the path of the record to name them."""
+        """The multi; `cursor_ledgers` are those that were written, by the path of the record to name them."""
         writes = [each.operation(cursor_ledgers.get(each.path)) for each in self.changes]
         found = sorted((write for write in writes if write is not None), key=lambda write: write.path)
         return [
@@ -135,6 +156,7 @@ def paths_to_read(file: UndoFile) -> tuple[str, ...]:
 def ledgers_to_look_for(file: UndoFile) -> list[int]:
     """The ledgers, rising, of which `plan_undo` has to be told whether they exist."""
     found: set[int] = set()
+    states = {cursor.path: cursor.state for cursor in file.cursors}
     for record in file.records:
         if record.before is None:
             continue
@@ -143,7 +165,11 @@ def ledgers_to_look_for(file: UndoFile) -> list[int]:
             found.update(ledger.ledger_id for ledger in info.ledgers)
         elif _topic_of_cursor(file, record.path):
             with contextlib.suppress(RecordError):  # one that does not parse is put back as it is (M12)
-                found.add(decode_managed_cursor_info(record.before.data, record.path).value.cursors_ledger_id)
+                cursor = decode_managed_cursor_info(record.before.data, record.path).value
+                found.add(cursor.cursors_ledger_id)
+                saved = states.get(record.path)
+                state = None if saved is None else decode_position_info(saved, record.path).value
+                found |= ledgers_beside(cursor, state)
     return sorted(found - {NO_CURSOR_LEDGER})
 
 
@@ -161,10 +187,14 @@ def plan_undo(
     deleted topic whose ledgers are gone is put back without them. Raises UndoConflict, which names every record that is
     in the way, or what would be lost, and RecordError.
     """
-    conflicts = [_conflict(file, record, current[record.path], incomplete) for record in file.records]
-    if any(conflicts):
-        raise UndoConflict(f"nothing was written: {'; '.join(filter(None, conflicts))}")
     planner = _Planner(file, current, frozenset(existing))
+    conflicts = []
+    for record in file.records:
+        conflict = _conflict(file, record, current[record.path], incomplete)
+        if conflict is not None and not (file.in_pieces and planner.goes_on(record)):
+            conflicts.append(conflict)
+    if conflicts:
+        raise UndoConflict(f"nothing was written: {'; '.join(conflicts)}")
     restorations = tuple(planner.restoration(record) for record in file.records)
     if planner.hollow and not accept_loss:
         raise UndoConflict(
@@ -172,7 +202,8 @@ def plan_undo(
             f"{', '.join(planner.hollow)} back all the same"
         )
     written = {each.path for each in restorations if each.action is not Action.LEAVE}
-    return UndoPlan(restorations, tuple(planner.checks(written)) if written else (), file.lost)
+    checks = tuple(planner.checks(written)) if written else ()
+    return UndoPlan(restorations, checks, file.lost, file.managed_ledgers, file.in_pieces)
 
 
 def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, incomplete: bool) -> str | None:
@@ -215,7 +246,24 @@ class _Planner:
         self._current = current
         self._existing = existing
         self._saved = {cursor.path: cursor.state for cursor in file.cursors}
+        self._put_back: set[str] = set()  # by an undo in pieces that was cut off
         self.hollow: list[str] = []  # paths of deleted topics that would come back without their entries
+
+    def goes_on(self, record: ChangedRecord) -> bool:
+        """Whether an undo in pieces that was cut off left the record as it is: put back, or a topic without ledgers."""
+        path, before, now = record.path, record.before, self._current[record.path]
+        if before is None or now is None:
+            return before is None and now is None
+        found = self._restored(path, before, now)
+        if found.cursor_ledger is None:
+            put_back = now.data == found.data
+        else:
+            put_back = _names_another(now.data, found.cursor_ledger.record, path)
+        if put_back:
+            self._put_back.add(path)
+        return put_back or (
+            self._is_topic(path) and record.after is None and now.data == _without_ledgers(before, path)
+        )
 
     def checks(self, written: Collection[str]) -> list[Check]:
         """The versions of the topics that are not written themselves."""
@@ -241,19 +289,29 @@ class _Planner:
         if before is None:
             version = None if now is None else now.version
             return Restoration(path, Action.DELETE, version=version, drops=drops, managed_ledger=topic)
-        if topic:
-            found = self._cursor(path, before, topic)
-        elif _managed_ledger_at(self._file, path):
-            found = self._topic(path, before, now)
-        else:
-            found = Restoration(path, Action.SET, before.data)
+        if path in self._put_back:
+            return Restoration(path, Action.LEAVE, note="was put back already")
+        found = self._restored(path, before, now)
         if now is None:
             note = "; ".join(filter(None, ["starts again at version 0", found.note]))
-            return replace(found, action=Action.CREATE, note=note)
+            begins_as = _without_ledgers(before, path) if self._file.in_pieces and self._is_topic(path) else None
+            return replace(found, action=Action.CREATE, note=note, begins_as=begins_as)
         if found.cursor_ledger is None and found.data == now.data:
             return Restoration(path, Action.LEAVE, note=found.note or "holds that already")
         named = None if found.cursor_ledger is not None else self._cursor_ledger(path, NodeState(found.data, 0))
         return replace(found, version=now.version, drops=drops if topic and drops != named else None)
+
+    def _is_topic(self, path: str) -> bool:
+        return bool(_managed_ledger_at(self._file, path))
+
+    def _restored(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
+        """What a record becomes that there was, whatever is there now."""
+        topic = _topic_of_cursor(self._file, path)
+        if topic:
+            return self._cursor(path, before, topic)
+        if self._is_topic(path):
+            return self._topic(path, before, now)
+        return Restoration(path, Action.SET, before.data)
 
     def _cursor(self, path: str, before: NodeState, topic: str) -> Restoration:
         found = Restoration(path, Action.SET, before.data, managed_ledger=topic)
@@ -263,7 +321,11 @@ class _Planner:
             return replace(found, note="as it was, a record that does not parse")
         record = decoded.value
         if record.cursors_ledger_id == NO_CURSOR_LEDGER:
-            return found
+            named, note = plan_record(record, self._existing)
+            if not note:
+                return found
+            data = encode_managed_cursor_info(named, compression=decoded.compression)
+            return replace(found, data=data, note=note)
         saved = self._saved.get(path)
         if saved is not None:
             return self._cursor_from_state(found, decoded, saved)
@@ -277,7 +339,11 @@ class _Planner:
     def _cursor_from_state(self, found: Restoration, stored: Decoded[ManagedCursorInfo], saved: bytes) -> Restoration:
         """The state goes where a clean close puts it (C3)."""
         record, compression = stored.value, stored.compression
-        state = decode_position_info(saved, found.path).value
+        state, dropped = plan_state(decode_position_info(saved, found.path).value, self._existing)
+        if dropped:
+            saved = encode_position_info(state)
+        record, of_record = plan_record(record, self._existing)
+        dropped = dropped or of_record
         rewritten = replace(
             record,
             cursors_ledger_id=NO_CURSOR_LEDGER,
@@ -290,18 +356,20 @@ class _Planner:
         data = encode_managed_cursor_info(rewritten, compression=compression)
         small = not state.batch_deletions and not state.ledger_bits and len(state.ranges) <= MAX_RANGES
         if small and len(data) < CURSOR_ZNODE_LIMIT:
-            return replace(found, data=data, note=f"its state at {state.position} goes into its record")
+            note = f"its state at {state.position} goes into its record"
+            return replace(found, data=data, note="; ".join(filter(None, [note, dropped])))
         naming = replace(rewritten, ranges=())
         return replace(
             found,
             data=b"",
             cursor_ledger=CursorLedger(naming, saved, compression),
-            note=f"its state at {state.position} goes into a new cursor ledger",
+            note="; ".join(filter(None, [f"its state at {state.position} goes into a new cursor ledger", dropped])),
         )
 
     def _topic(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
         stored = decode_managed_ledger_info(before.data, path)
         old = stored.value
+        refuse_shadow(_managed_ledger_at(self._file, path), old)
         new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
         kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing]
         added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
@@ -326,6 +394,22 @@ class _Planner:
         except RecordError:  # what a record that does not parse names cannot be told; it is replaced all the same
             return None
         return None if named == NO_CURSOR_LEDGER else named
+
+
+def _without_ledgers(topic: NodeState, path: str) -> bytes:
+    """The topic's record without its ledgers."""
+    stored = decode_managed_ledger_info(topic.data, path)
+    return encode_managed_ledger_info(replace(stored.value, ledgers=()), compression=stored.compression)
+
+
+def _names_another(data: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
+    """Whether a cursor's record is `wanted` but for the cursor ledger that it names."""
+    try:
+        record = decode_managed_cursor_info(data, path).value
+    except RecordError:
+        return False
+    named = record.cursors_ledger_id != NO_CURSOR_LEDGER
+    return named and replace(record, cursors_ledger_id=wanted.cursors_ledger_id) == wanted
 
 
 def _ledgers_note(gone: list[LedgerInfo], added: Collection[int]) -> str:

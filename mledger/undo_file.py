@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from metastore.gathered import MOST_OPERATIONS, NODE_BYTES
 from metastore.store import Node
 from mledger.errors import UndoFileError
+from mledger.ledger_records import ONE_WRITE_BYTES
 
 FORMAT = 1
 
@@ -77,6 +79,13 @@ class UndoFile:
     def paths(self) -> tuple[str, ...]:
         """The nodes that the command may have changed."""
         return tuple(record.path for record in self.records)
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether one request may not hold what undoing writes (M11)."""
+        size = sum(NODE_BYTES + len(each.path) + len(each.before.data) for each in self.records if each.before)
+        size += sum(len(each.state) for each in self.cursors)
+        return max(len(self.records), len(self.managed_ledgers)) > MOST_OPERATIONS or size > ONE_WRITE_BYTES
 
 
 def encode_undo_file(file: UndoFile) -> bytes:

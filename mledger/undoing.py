@@ -1,17 +1,27 @@
-"""Carries out what `plan_undo` decided: cursor ledgers first, then one multi, then what no record names any more."""
+"""Carries out what `plan_undo` decided: cursor ledgers first, then the multi, then what no record names any more.
+
+What no request can hold goes in pieces, each in that order (M11).
+"""
+
+from collections.abc import Mapping, Sequence
 
 from bookie.client.client import BookKeeper
 from bookie.client.writer import LedgerWriter
+from metastore.codec import decode_managed_ledger_info
 from metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound
 from metastore.own_writes import multi_own
-from metastore.paths import LEDGERS, cursor_name_from_path, ledger_path
+from metastore.paths import LEDGERS, cursor_name_from_path, ledger_path, managed_ledger_path
+from metastore.records import LedgerInfo
 from metastore.store import MetadataReader, MetadataStore
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledger_records import ensure_folders
-from mledger.undo import Action, Restoration, UndoPlan, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.quorums import with_cluster_quorums
+from mledger.topic_policies import PolicyReader
+from mledger.undo import Action, Piece, Restoration, UndoPlan, ledgers_to_look_for, paths_to_read, plan_undo
 from mledger.undo_file import NodeState, UndoFile
+from mledger.undo_pieces import plan_pieces
 
 CONFLICTS = (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty)
 
@@ -40,47 +50,80 @@ async def undo(
     bookkeeper: BookKeeper,
     config: ManagedLedgerConfig,
     on_step: StepHook = ignore_steps,
+    *,
+    cluster_quorums: bool = False,
 ) -> None:
-    """Put the records back, all or none. Whether there is an owner is to be looked at before (M9).
+    """Put the records back, all or none; what no request can hold in pieces. Whose they are is looked for before (M9).
 
-    `config` is for cursor ledgers to write. Raises UndoConflict when a record was changed meanwhile: nothing was
-    written then; StoreUnavailable when it is not known.
+    `config` is for cursor ledgers to write; with `cluster_quorums` they have the quorums that the cluster has for their
+    topic (M6). Raises UndoConflict when a record was changed meanwhile: it says what was written; undoing again goes on
+    after pieces that were. StoreUnavailable when it is not known.
     """
-    if not plan.changes:
+    pieces = plan_pieces(plan)
+    if not pieces:
         return
     await ensure_folders(store)
     await _ensure_parents(store, plan)
+    configs: dict[str, ManagedLedgerConfig] = {}
+    if cluster_quorums:
+        policies = PolicyReader(store, bookkeeper, config.password)
+        for name in sorted({each.managed_ledger for each in plan.changes if each.cursor_ledger is not None}):
+            ledgers = await _listed(store, plan, name)
+            configs[name] = await with_cluster_quorums(config, policies, bookkeeper, name, ledgers)
     factories = {
-        each.managed_ledger: LedgerFactory(bookkeeper, store, each.managed_ledger, config, on_step)
+        each.managed_ledger: LedgerFactory(
+            bookkeeper, store, each.managed_ledger, configs.get(each.managed_ledger, config), on_step
+        )
         for each in plan.changes
         if each.managed_ledger
     }
+    written = 0
+    for piece in pieces:
+        try:
+            await _put_back(piece, store, factories, on_step)
+        except CONFLICTS as error:
+            done = f"{written} of {len(plan.changes)} records were put back" if written else "nothing was written"
+            then = "look at it, and undo again to go on" if written else "look again"
+            raise UndoConflict(f"{done}: {error.path} was changed meanwhile; {then}") from None
+        written += len(piece.changes)
+
+
+async def _put_back(
+    piece: Piece, store: MetadataStore, factories: Mapping[str, LedgerFactory], on_step: StepHook
+) -> None:
+    """Write the cursor ledgers of the piece, carry out its multi, delete what no record names any more."""
     written: list[tuple[Restoration, LedgerWriter]] = []
     sent = False
     try:
-        for each in plan.changes:
+        for each in piece.changes:
             if each.cursor_ledger is not None:
-                factory = factories[each.managed_ledger]
-                writer = await factory.create_cursor_ledger(cursor_name_from_path(each.path))
+                writer = await factories[each.managed_ledger].create_cursor_ledger(cursor_name_from_path(each.path))
                 written.append((each, writer))
                 await writer.append([each.cursor_ledger.state])
                 await writer.close()
         on_step("undo")
         sent = True
-        await multi_own(store, plan.operations({each.path: writer.ledger_id for each, writer in written}))
+        await multi_own(store, piece.operations({each.path: writer.ledger_id for each, writer in written}))
     except BaseException as error:
         if sent and not isinstance(error, CONFLICTS):
             raise  # the multi may have been carried out: a record of each ledger tells the next opening what to do
         for each, writer in written:
             await factories[each.managed_ledger].discard(writer)
-        if isinstance(error, CONFLICTS):
-            raise UndoConflict(f"nothing was written: {error.path} was changed meanwhile; look again") from None
         raise
     on_step("undone")
     for each, writer in written:
         factories[each.managed_ledger].settled(writer.ledger_id)
-    for ledger_id, name in plan.drops:
+    for ledger_id, name in piece.drops:
         await factories[name].delete(ledger_id)
+
+
+async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> Sequence[LedgerInfo]:
+    """The ledgers of the topic: as they are to be, else as they are."""
+    path = managed_ledger_path(managed_ledger)
+    data = next((each.data for each in plan.changes if each.path == path and each.action is not Action.DELETE), None)
+    if data is None:
+        data = (await store.get(path)).data
+    return decode_managed_ledger_info(data, path).value.ledgers
 
 
 async def _ensure_parents(store: MetadataStore, plan: UndoPlan) -> None:

@@ -15,9 +15,10 @@ from metastore.paths import deletion_path, ledger_path, pending_path
 from metastore.position import Position, PositionRange
 from metastore.records import BatchDeletion, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
 from metastore.store import Check, Create, Delete, Put
-from mledger.errors import UndoConflict
+from mledger.errors import ShadowTopic, UndoConflict
 from mledger.undo import Action, ledgers_to_look_for, paths_to_read, plan_undo
 from mledger.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
+from mledger.undo_pieces import plan_pieces
 
 NAME = "t/ns/persistent/topic"
 TOPIC = f"/managed-ledgers/{NAME}"
@@ -44,6 +45,12 @@ def plan(file: UndoFile, existing=(), topic: NodeState | None = AT_7, incomplete
     return plan_undo(file, current, existing, incomplete=incomplete)
 
 
+def operations(plan, cursor_ledgers=()):
+    """The one multi of a plan that one request holds."""
+    (piece,) = plan_pieces(plan)
+    return piece.operations(dict(cursor_ledgers))
+
+
 OLD = (("a", "b"),)
 A, B = LedgerInfo(1, 10, 100, 5), LedgerInfo(2, 20, 200, 6)
 OPEN = LedgerInfo(3)
@@ -52,30 +59,30 @@ OPEN = LedgerInfo(3)
 def test_a_changed_record_is_set_with_the_version_that_the_command_left() -> None:
     file = file_of(ChangedRecord("/x", NodeState(b"old", 4), NodeState(b"new", 5)), managed_ledgers=())
     found = plan_undo(file, {"/x": NodeState(b"new", 5)}, ())
-    assert found.operations({}) == [Put("/x", b"old", 5)]
+    assert operations(found) == [Put("/x", b"old", 5)]
 
 
 def test_a_topic_that_is_not_written_is_checked_in_the_same_multi() -> None:
     found = plan(file_of(ChangedRecord(CURSOR, cursor_at(1), cursor_at(2, last_active=1))))
-    assert found.operations({}) == [Put(CURSOR, cursor_at(1).data, 2), Check(TOPIC, 7)]
+    assert operations(found) == [Put(CURSOR, cursor_at(1).data, 2), Check(TOPIC, 7)]
 
 
 def test_a_topic_that_is_written_is_not_checked_twice() -> None:
     before, after = topic_at(1, A), topic_at(2, A, properties=(("a", "b"),))
     found = plan(file_of(ChangedRecord(TOPIC, before, after)), {1}, after)
-    assert found.operations({}) == [Put(TOPIC, before.data, 2)]
+    assert operations(found) == [Put(TOPIC, before.data, 2)]
 
 
 def test_parents_are_created_first_and_deleted_last() -> None:
     gone = file_of(ChangedRecord(CURSOR, cursor_at(1)), ChangedRecord(TOPIC, topic_at(3, A)))
-    assert [each.path for each in plan(gone, {1}, None).operations({})] == [TOPIC, CURSOR]
+    assert [each.path for each in operations(plan(gone, {1}, None))] == [TOPIC, CURSOR]
     made = file_of(ChangedRecord(TOPIC, None, topic_at(0, A)), ChangedRecord(CURSOR, None, cursor_at(0)))
-    assert plan(made, (), topic_at(0, A)).operations({}) == [Delete(CURSOR, 0), Delete(TOPIC, 0)]
+    assert operations(plan(made, (), topic_at(0, A))) == [Delete(CURSOR, 0), Delete(TOPIC, 0)]
 
 
 def test_a_deleted_record_starts_again_at_version_0() -> None:
     found = plan(file_of(ChangedRecord(CURSOR, cursor_at(9))))
-    assert found.operations({})[0] == Create(CURSOR, cursor_at(9).data)
+    assert operations(found)[0] == Create(CURSOR, cursor_at(9).data)
     assert "version 0" in found.restorations[0].note
 
 
@@ -105,7 +112,7 @@ def test_a_file_that_was_not_completed_leaves_what_is_as_before_and_refuses_the_
         plan_undo(file, unchanged | {"/y": NodeState(b"new", 6)}, ())
     assert "/x" not in str(refused.value)
     forced = plan_undo(file, unchanged | {"/y": NodeState(b"new", 6)}, (), incomplete=True)
-    assert forced.operations({}) == [Put("/y", b"old", 6)]
+    assert operations(forced) == [Put("/y", b"old", 6)]
 
 
 # -- cursors
@@ -122,7 +129,7 @@ def saved(state: PositionInfo) -> SavedCursor:
 def test_a_state_out_of_a_cursor_ledger_goes_into_the_record_if_it_fits() -> None:
     state = PositionInfo(Position(1, 3), RANGES, (("p", 1),))
     file = file_of(ChangedRecord(CURSOR, IN_LEDGER, cursor_at(2)), cursors=[saved(state)])
-    (written, _) = plan(file).operations({})
+    (written, _) = operations(plan(file))
     assert isinstance(written, Put)
     record = decode_managed_cursor_info(written.data).value
     assert (record.cursors_ledger_id, record.mark_delete, record.ranges) == (-1, Position(1, 3), RANGES)
@@ -143,7 +150,7 @@ def test_a_state_that_does_not_fit_the_record_goes_into_a_new_cursor_ledger(stat
     file = file_of(ChangedRecord(CURSOR, IN_LEDGER, cursor_at(2)), cursors=[saved(state)])
     found = plan(file)
     assert found.restorations[0].cursor_ledger.state == encode_position_info(state)
-    written, listed, checked = found.operations({CURSOR: 77})
+    written, listed, checked = operations(found, {CURSOR: 77})
     record = decode_managed_cursor_info(written.data).value
     assert (record.cursors_ledger_id, record.mark_delete, record.ranges) == (77, Position(1, 3), ())
     assert (listed, checked) == (Delete(pending_path(77)), Check(TOPIC, 7))
@@ -152,15 +159,15 @@ def test_a_state_that_does_not_fit_the_record_goes_into_a_new_cursor_ledger(stat
 def test_a_cursor_ledger_that_no_record_names_any_more_is_recorded_for_deletion() -> None:
     file = file_of(ChangedRecord(CURSOR, cursor_at(1), cursor_at(2, cursors_ledger_id=60)))
     found = plan(file)
-    assert Create(deletion_path(60), NAME.encode()) in found.operations({})
-    assert found.drops == ((60, NAME),)
+    assert Create(deletion_path(60), NAME.encode()) in operations(found)
+    assert [drop for piece in plan_pieces(found) for drop in piece.drops] == [(60, NAME)]
 
 
 def test_a_cursor_ledger_that_stays_named_is_kept() -> None:
     after = cursor_at(2, cursors_ledger_id=50, cursor_properties=(("a", "c"),))
     found = plan(file_of(ChangedRecord(CURSOR, IN_LEDGER, after)), {50})
-    assert found.drops == ()
-    assert found.operations({})[0] == Put(CURSOR, IN_LEDGER.data, 2)
+    assert [drop for piece in plan_pieces(found) for drop in piece.drops] == []
+    assert operations(found)[0] == Put(CURSOR, IN_LEDGER.data, 2)
 
 
 def test_a_state_that_is_gone_and_not_in_the_file_cannot_be_put_back() -> None:
@@ -179,7 +186,7 @@ def restored(before: NodeState, after: NodeState | None, existing) -> tuple[Mana
 def test_a_list_without_a_change_of_ledgers_is_put_back_to_the_byte() -> None:
     before = topic_at(1, replace(A, entries=9), B)
     found = plan(file_of(ChangedRecord(TOPIC, before, topic_at(2, A, B))), {1, 2}, topic_at(2, A, B))
-    assert found.operations({}) == [Put(TOPIC, before.data, 2)]
+    assert operations(found) == [Put(TOPIC, before.data, 2)]
 
 
 def test_a_ledger_that_is_gone_is_not_listed_again() -> None:
@@ -219,4 +226,44 @@ def test_what_a_plan_has_to_be_told_of() -> None:
 def test_ledger_metadata_is_put_back_as_it_was() -> None:
     path = ledger_path(5)
     file = file_of(ChangedRecord(path, NodeState(b"m", 3), None), managed_ledgers=())
-    assert plan_undo(file, {path: None}, ()).operations({}) == [Create(path, b"m")]
+    assert operations(plan_undo(file, {path: None}, ())) == [Create(path, b"m")]
+
+
+def test_a_shadow_topic_is_not_put_back() -> None:
+    shadow = topic_at(3, A, properties=(("PULSAR.SHADOW_SOURCE", "persistent://t/ns/source"),))
+    with pytest.raises(ShadowTopic, match="source"):
+        plan(file_of(ChangedRecord(TOPIC, shadow)), {1}, None)
+
+
+# -- ledgers beside the cursor ledger
+
+COMPACTION = f"{TOPIC}/__compaction"
+COMPACTED = (("CompactedTopicLedger", 70), ("other", 1))
+BUCKETS = (("#pulsar.internal.delayed.bucket_1_2", "80"), ("#pulsar.internal.delayed.bucket_3_4", "81"), ("a", "80"))
+
+
+def test_the_property_of_a_compacted_ledger_that_is_gone_is_dropped_and_said() -> None:
+    file = file_of(ChangedRecord(COMPACTION, cursor_at(9, properties=COMPACTED)))
+    assert ledgers_to_look_for(file) == [70]
+    (restored,) = plan(file, ()).restorations
+    assert decode_managed_cursor_info(restored.data).value.properties == (("other", 1),)
+    assert "CompactedTopicLedger 70" in restored.note
+    (kept,) = plan(file, {70}).restorations
+    assert kept.data == cursor_at(9, properties=COMPACTED).data
+
+
+def test_it_is_dropped_from_a_state_that_was_in_a_cursor_ledger() -> None:
+    state = PositionInfo(Position(1, 3), (), COMPACTED)
+    saved_state = SavedCursor(COMPACTION, encode_position_info(state))
+    file = file_of(ChangedRecord(COMPACTION, cursor_at(1, cursors_ledger_id=50)), cursors=[saved_state])
+    assert ledgers_to_look_for(file) == [50, 70]
+    (restored,) = plan(file, ()).restorations
+    assert decode_managed_cursor_info(restored.data).value.properties == (("other", 1),)
+    assert "CompactedTopicLedger 70" in restored.note
+
+
+def test_buckets_of_delayed_delivery_that_are_gone_are_not_named_again() -> None:
+    file = file_of(ChangedRecord(CURSOR, cursor_at(9, cursor_properties=BUCKETS)))
+    (restored,) = plan(file, {81}).restorations
+    assert decode_managed_cursor_info(restored.data).value.cursor_properties == (BUCKETS[1], BUCKETS[2])
+    assert "bucket_1_2 80" in restored.note

@@ -1,0 +1,68 @@
+"""Cuts what an undo writes into pieces that each leave a valid state (M11); no I/O.
+
+- What fits one request is one piece: all or none.
+- Else topics that were deleted come first, without ledgers. Everything but the topics' records follows, in pieces that
+  each check the records of the topics that they belong to: who opens a topic in between wins. The lists of ledgers come
+  last: as long as a topic lacks cursors it lists nothing that could be trimmed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from metastore.gathered import plan_multis
+from metastore.paths import managed_ledger_path
+from metastore.store import Check
+from mledger.undo import Action, Piece, Restoration, UndoPlan
+
+_ORDER = (Action.CREATE, Action.SET, Action.DELETE)
+
+
+def plan_pieces(plan: UndoPlan) -> list[Piece]:
+    """The pieces of `plan`, in the order in which they are to be carried out."""
+    changes = plan.changes
+    if not changes:
+        return []
+    if not plan.in_pieces:
+        return [Piece(changes, plan.checks)]
+    topics = {managed_ledger_path(name) for name in plan.topics}
+    guards = {check.path: check for check in plan.checks}
+    of_topics = [each for each in changes if each.path in topics]
+    guards |= {each.path: Check(each.path, _version_meanwhile(each)) for each in of_topics}
+    created = [each for each in of_topics if each.action is Action.CREATE]
+    return [
+        *_cut(map(_begun, created), {}),
+        *_cut((each for each in changes if each.path not in topics), guards, plan.topics),
+        *_cut((_filled(each) for each in of_topics if each.action is not Action.CREATE or _is_filled(each)), {}),
+    ]
+
+
+def _version_meanwhile(topic: Restoration) -> int:
+    return 0 if topic.version is None else topic.version
+
+
+def _begun(topic: Restoration) -> Restoration:
+    """The topic as it is created, before its cursors."""
+    return topic if topic.begins_as is None else replace(topic, data=topic.begins_as)
+
+
+def _is_filled(topic: Restoration) -> bool:
+    """Whether a topic that is created gets its ledgers in a write of its own."""
+    return topic.begins_as is not None and topic.begins_as != topic.data
+
+
+def _filled(topic: Restoration) -> Restoration:
+    return replace(topic, action=Action.SET, version=0) if topic.action is Action.CREATE else topic
+
+
+def _cut(changes: Iterable[Restoration], guards: dict[str, Check], topics: Sequence[str] = ()) -> list[Piece]:
+    """`changes` in pieces, creations first and deletions last, each with the checks of its topics."""
+    ordered = sorted(changes, key=lambda each: (_ORDER.index(each.action), each.path))
+    sized = [Piece((each,), ()).operations({each.path: 0} if each.cursor_ledger else {}) for each in ordered]
+    pieces = []
+    for part in plan_multis(sized):
+        inside = tuple(ordered[part.start : part.stop])
+        # what is no cursor's belongs to the one topic, or is checked by its own version alone
+        names = {each.managed_ledger or (topics[0] if len(topics) == 1 else "") for each in inside} - {""}
+        paths = sorted(managed_ledger_path(name) for name in names)
+        pieces.append(Piece(inside, tuple(guards[path] for path in paths if path in guards)))
+    return pieces
