@@ -191,7 +191,7 @@ def plan_undo(
     conflicts = []
     for record in file.records:
         conflict = _conflict(file, record, current[record.path], incomplete)
-        if conflict is not None and not (file.in_pieces and planner.goes_on(record)):
+        if conflict is not None and not (planner.in_pieces and planner.goes_on(record)):
             conflicts.append(conflict)
     if conflicts:
         raise UndoConflict(f"nothing was written: {'; '.join(conflicts)}")
@@ -203,7 +203,7 @@ def plan_undo(
         )
     written = {each.path for each in restorations if each.action is not Action.LEAVE}
     checks = tuple(planner.checks(written)) if written else ()
-    return UndoPlan(restorations, checks, file.lost, file.managed_ledgers, file.in_pieces)
+    return UndoPlan(restorations, checks, file.lost, file.managed_ledgers, planner.in_pieces)
 
 
 def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, incomplete: bool) -> str | None:
@@ -246,6 +246,7 @@ class _Planner:
         self._current = current
         self._existing = existing
         self._saved = {cursor.path: cursor.state for cursor in file.cursors}
+        self.in_pieces = file.in_pieces
         self._put_back: set[str] = set()  # by an undo in pieces that was cut off
         self.hollow: list[str] = []  # paths of deleted topics that would come back without their entries
 
@@ -294,7 +295,7 @@ class _Planner:
         found = self._restored(path, before, now)
         if now is None:
             note = "; ".join(filter(None, ["starts again at version 0", found.note]))
-            begins_as = _without_ledgers(before, path) if self._file.in_pieces and self._is_topic(path) else None
+            begins_as = _without_ledgers(before, path) if self.in_pieces and self._is_topic(path) else None
             return replace(found, action=Action.CREATE, note=note, begins_as=begins_as)
         if found.cursor_ledger is None and found.data == now.data:
             return Restoration(path, Action.LEAVE, note=found.note or "holds that already")
