@@ -17,7 +17,15 @@ from bookie.server.disk import Reserve, fullest
 from bookie.server.entry_lists import EntryLists
 from bookie.server.gate import Gate
 from bookie.server.index import Index, IndexConfig, damage_named
-from bookie.server.journal import Journal, ReplayPlan, file_numbers, make_durable, plan_replay, scan_file
+from bookie.server.journal import (
+    Journal,
+    ReplayPlan,
+    file_numbers,
+    make_durable,
+    plan_continued,
+    plan_replay,
+    scan_file,
+)
 from bookie.server.journal_files import free_bytes
 from bookie.server.parts import missing_files, plan_missing_files
 from bookie.server.reads import JournalReader
@@ -100,7 +108,7 @@ class Bookie:
             index.recount()  # former versions counted repeats that were replaced
         needed = partial(self._reserve.needed_of, path)
         self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0), needed)
-        self._journal.open(max(scans, key=lambda scan: scan.file, default=None))
+        self._journal.open(plan_continued(scans, plan.last, index.live))
         index.commit(plan.last + 1, self._journal.current)
         index.flush()  # from here on no file before the current one is needed for its records' order
         live, current = index.live, self._journal.current

@@ -13,7 +13,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import google_crc32c
@@ -111,6 +111,23 @@ def plan_replay(scans: Sequence[FileScan], first: int) -> ReplayPlan:
             raise CorruptJournal(_corrupt(f"{missing}, but file {scan.file} goes on at {scan.first}"))
         expected = scan.last + 1
     return ReplayPlan(tuple(scan.file for scan in needed), first, max(last, first - 1))
+
+
+def plan_continued(scans: Sequence[FileScan], last: int, live: Mapping[int, int]) -> FileScan | None:
+    """The highest file, to be gone on with behind its `end` where there is no room for another one.
+
+    Args:
+        scans: the files that were looked through.
+        last: the journal's last record. A file that does not end with it has old records only, of a former use.
+        live: bytes of each file that the index names.
+
+    Returns:
+        None where the index names what lies behind records that cannot be read: nothing may be written over that.
+    """
+    highest = max(scans, key=lambda scan: scan.file, default=None)
+    if highest is None or highest.last == last:
+        return highest
+    return None if live.get(highest.file, 0) > 0 else FileScan(highest.file, 0, 0, ())
 
 
 def _corrupt(what: str) -> str:
@@ -269,8 +286,8 @@ class Journal:
     def open(self, last: FileScan | None = None) -> None:
         """Have a file ready to write to. OSError, ENOSPC when there is no room for one.
 
-        Where there is no room for another, `last`, the highest file, is gone on with behind its last record: a torn one
-        behind that is written over.
+        Where there is no room for another, `last` is gone on with at its end (`plan_continued`): a torn record behind
+        that is written over.
         """
         try:
             self._next_file()

@@ -8,6 +8,9 @@ import pytest
 from bookie import wire
 from bookie.digest import master_key
 from bookie.errors import Code
+from bookie.server import bookie as bookie_module
+from bookie.server import journal_files
+from bookie.server.garbage import GarbageCollector
 from bookie.server.index import Index, Row
 from metastore.bookies import list_bookies
 from metastore.ledger_metadata import LedgerMetadata, Segment
@@ -15,6 +18,8 @@ from metastore.ledgers import LedgerStore
 from metastore.url import open_store
 from tests.faults.soak.damage import fill_disk, small_disk
 from tests.support.aio import run
+from tests.support.bookie_copies import copy_as_killed
+from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry
 
 KEY = master_key(b"")
@@ -141,6 +146,40 @@ def test_a_disk_that_fills_up_under_a_bookie_makes_it_read_only_and_loses_nothin
     assert set(errors) == {0}
     assert after_fence == Code.READ_ONLY
     assert "event=journal_reserve_used" in bookie.log()
+
+
+def test_a_start_without_room_writes_over_the_old_records_of_a_file_that_was_used_before(tmp_path, monkeypatch):
+    directory, killed = tmp_path / "bookie", tmp_path / "killed"
+
+    async def use_a_file_again():
+        async with serving(directory) as local, RawClient(local) as client:
+            for number in range(7):  # three are a file's, with room left behind them
+                frame = wire.encode_add(KEY, entry(1 if number < 6 else 2, number, bytes(3 * SIZE)))
+                assert (await client.ask(frame)).error == 0
+            collector = GarbageCollector(local.bookie, "instance")
+            assert await collector.delete(1)
+            await collector.reclaim()
+        async with serving(directory) as local:  # its file has the old records only
+            return local.bookie.turns.file
+
+    async def fence_without_room():
+        async with serving(directory) as local, RawClient(local) as client:
+            assert local.bookie.turns.full
+            assert (await client.ask(fence(2))).error == 0
+            copy_as_killed(directory, killed)
+            return local.bookie.turns.file
+
+    async def after_kill():
+        async with serving(killed) as local, RawClient(local) as client:
+            return [(await client.ask(request)).error for request in (wire.encode_read(2, 6), add(2, 7, RECOVERY))]
+
+    begun = run(use_a_file_again())
+    for name in ("reserve.journal", *(path.name for path in (directory / "journal").glob("free-*"))):
+        (directory / "journal" / name).unlink()
+    for module in (bookie_module, journal_files):
+        monkeypatch.setattr(module, "free_bytes", lambda _: 0)
+    assert run(fence_without_room()) == begun
+    assert run(after_kill()) == [Code.OK, Code.READ_ONLY]
 
 
 def test_an_exhausted_disk_without_a_reserve_is_said_so(bookie, disk):

@@ -21,6 +21,7 @@ from bookie.server.journal import (
     Journal,
     file_numbers,
     file_path,
+    plan_continued,
     plan_replay,
     read_records,
     scan_file,
@@ -188,6 +189,21 @@ def test_a_disk_that_was_full_in_between_does_not_end_the_journal_later(director
     journal.append(2, FRAMES, [bytes(FILE * 2 // 3)])
     journal.close()
     assert [scan.last for scan in (scan_file(directory, number, SALT) for number in file_numbers(directory))] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("scans", "live", "continued"),
+    [
+        ([], {}, None),
+        ([FileScan(1, 1, 6, (), 4096), FileScan(2, 7, 9, (), 8192)], {2: 50}, FileScan(2, 7, 9, (), 8192)),
+        ([FileScan(1, 1, 9, (), 8192), FileScan(2, 0, 0, ())], {1: 50}, FileScan(2, 0, 0, ())),
+        ([FileScan(1, 7, 9, (), 8192), FileScan(2, 1, 6, (), 4096)], {1: 50}, FileScan(2, 0, 0, ())),
+        ([FileScan(2, 7, 8, (), 4096)], {2: 50}, None),
+    ],
+    ids=["none", "behind its last record", "empty", "old records only", "unreadable records that are needed"],
+)
+def test_where_a_journal_without_room_goes_on(scans, live, continued):
+    assert plan_continued(scans, 9, live) == continued
 
 
 def full_disk(monkeypatch):
