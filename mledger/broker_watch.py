@@ -1,14 +1,15 @@
 """Tells the owners of this process when a Pulsar broker comes to serve their topics, so that they yield (M9).
 
 A broker that loads a topic reads its record, fences its last ledger and writes the record: an owner that goes on
-writing is ahead of it each time. One watch a namespace serves all its topics.
+writing is ahead of it each time. One watch a namespace serves all its topics. The store has it go on
+in the session after one that has ended, and the bundles are looked at again there.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from metastore.errors import MetadataError, SessionExpired, StoreClosed, StoreUnavailable
+from metastore.errors import MetadataError, StoreClosed, StoreUnavailable
 from metastore.paths import TopicName
 from metastore.store import MetadataReader, Node
 from mledger.background import log
@@ -78,7 +79,7 @@ class BrokerWatch:
             while True:
                 try:
                     await self._watch_on(folder, namespace)
-                except (SessionExpired, StoreClosed):  # the records' own fences tell their owners
+                except StoreClosed:
                     return
                 except StoreUnavailable:
                     namespace.seen.set()

@@ -7,11 +7,13 @@ import re
 import pytest
 
 import mledger
-from metastore.paths import TopicName
+from metastore.paths import TopicName, owner_path
 from metastore.url import open_store
 from mledger.bundles import bundle_folders, has_topic
 from tests.support.aio import run
+from tests.support.held_answers import held_answers
 from tests.support.topics import KEEP
+from tests.support.zookeeper import SHORT_SESSION_S
 
 BUNDLES = ("0x00000000_0x80000000", "0x80000000_0xffffffff")
 OWNED = json.dumps({"nativeUrl": "pulsar://127.0.0.1:6650"}).encode()
@@ -37,6 +39,47 @@ def test_an_owner_yields_to_the_broker_that_takes_its_bundle_and_names_it(topic_
             await opened.append([b"one"])
             await broker.create(bundle_of(topic), OWNED, ephemeral=True, parents=True)
             await fenced(events)
+            with pytest.raises(mledger.ManagedLedgerFenced, match=re.escape(SERVED)):
+                await opened.append([b"two"])
+
+    run(main())
+
+
+@pytest.fixture
+def held(topic_url):
+    """A link to the store that can be cut."""
+    with held_answers(topic_url) as held:
+        yield held
+
+
+def test_an_owner_that_has_outlived_its_session_yields_to_the_broker_that_comes_then(held, topic):
+    async def main():
+        events = []
+        async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
+            opened = await cluster.create_topic(topic, events=events.append)
+            await held.lose_session(owner_path(opened.name))
+            async with held.direct() as broker:
+                while not await broker.exists(owner_path(opened.name)):  # the next session is there
+                    await asyncio.sleep(0.01)
+                await opened.append([b"one"])
+                await broker.create(bundle_of(topic), OWNED, ephemeral=True, parents=True)
+                await fenced(events)
+            with pytest.raises(mledger.ManagedLedgerFenced, match=re.escape(SERVED)):
+                await opened.append([b"two"])
+
+    run(main())
+
+
+def test_an_owner_yields_to_the_broker_that_came_while_it_had_no_session(held, topic):
+    async def main():
+        events = []
+        async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
+            opened = await cluster.create_topic(topic, events=events.append)
+            await held.lose_session(owner_path(opened.name), back=False)
+            async with held.direct() as broker:
+                await broker.create(bundle_of(topic), OWNED, ephemeral=True, parents=True)
+                held.release()
+                await fenced(events)
             with pytest.raises(mledger.ManagedLedgerFenced, match=re.escape(SERVED)):
                 await opened.append([b"two"])
 
