@@ -1,7 +1,10 @@
 """What a command of ours changes is what the official client is then delivered; the broker has given the bundle up."""
 
+import re
+
 import pytest
 
+from tests.support.aio import HANG_S
 from tests.support.cli import ok
 from tests.support.pulsar_load import consume, delivered, produce, subscribe
 
@@ -31,7 +34,7 @@ def change(pulsar, namespace, tmp_path, monkeypatch):
 @pytest.fixture
 def topic(request, pulsar, namespace):
     """Ten messages and a subscription that has acknowledged five of them."""
-    topic = f"{namespace}/{request.node.name.replace('_', '-')}"
+    topic = f"{namespace}/{re.sub('[^a-z]+', '-', request.node.name)}"
     subscribe(pulsar, topic)
     produce(pulsar, topic, PAYLOADS)
     consume(pulsar, topic, 5)
@@ -67,6 +70,49 @@ def test_a_cursor_that_was_created_is_a_subscription_from_there(pulsar, topic, c
 def test_messages_that_were_produced_are_delivered(pulsar, topic, change):
     change("topics", "produce", f"persistent://{topic}", stdin="one\ntwo\n")
     assert consume(pulsar, topic, 7) == [*PAYLOADS[5:], b"one", b"two"]
+
+
+def received(pulsar, topic, count):
+    """Of the next messages of the subscription key, properties and payload, and where each lies in its entry."""
+    with pulsar.client() as client:
+        consumer = client.subscribe(topic, "sub")
+        found = [consumer.receive(int(HANG_S * 1000)) for _ in range(count)]
+        return [
+            (each.partition_key(), each.properties(), each.data(), each.message_id().batch_index()) for each in found
+        ]
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zlib", "zstd", "snappy"])
+def test_what_is_produced_with_keys_and_properties_is_delivered_so(pulsar, topic, change, compression):
+    consume(pulsar, topic, 5)
+    words = ("--key-separator", "=", "--property", "source=seq", "--property", "run=1", "--compression", compression)
+    change("topics", "produce", f"persistent://{topic}", *words, stdin="a=one\nb=two\n")
+    properties = {"source": "seq", "run": "1"}
+    assert received(pulsar, topic, 2) == [("a", properties, b"one", -1), ("b", properties, b"two", -1)]
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_batches_are_delivered_message_by_message(pulsar, topic, change, compression):
+    consume(pulsar, topic, 5)
+    words = ("--batch", "2", "--key", "all", "--property", "source=seq", "--compression", compression)
+    change("topics", "produce", f"persistent://{topic}", *words, stdin="one\ntwo\nthree\n")
+    properties = {"source": "seq"}
+    first, second, third = received(pulsar, topic, 3)
+    assert (first, second) == (("all", properties, b"one", 0), ("all", properties, b"two", 1))
+    assert third[:3] == ("all", properties, b"three")
+
+
+def test_of_a_truncated_topic_only_what_comes_is_delivered(pulsar, topic, change):
+    change("topics", "truncate", f"persistent://{topic}", "--yes")
+    assert delivered(pulsar, topic) == []
+    produce(pulsar, topic, [b"next"])
+    assert consume(pulsar, topic, 1) == [b"next"]
+
+
+def test_after_the_undo_of_a_reset_the_subscription_goes_on_where_it_was(pulsar, topic, change):
+    change("cursors", "reset", f"persistent://{topic}", "sub", "--to", "earliest", "--yes", "--undo-file", "reset.json")
+    change("undo", "reset.json", "--yes")
+    assert consume(pulsar, topic, 5) == PAYLOADS[5:]
 
 
 def test_a_terminated_topic_takes_no_more_and_is_delivered_to_its_end(pulsar, topic, change):
