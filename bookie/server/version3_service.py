@@ -81,8 +81,10 @@ class Version3Service:
         code, entry = self._entry(state, request.entry)
         if code or entry is None:
             return False
-        confirmed = state.confirmed
-        parts = request.response(entry, turns.confirmed(state) if confirmed is None else confirmed)
+        confirmed = state.confirmed if state.confirmed is not None else self._confirmed(state)
+        if confirmed is None:
+            return False
+        parts = request.response(entry, confirmed)
         turns.counters.read(sum(map(len, parts)), refused=False)
         client.send(parts)
         return True
@@ -152,8 +154,8 @@ class Version3Service:
             parts += version3.data(_BODY, entry)
             if state.record is not None and state.record.limbo:
                 code = Code.UNKNOWN_LEDGER_STATE  # the entry is there, the last add confirmed is not known
-            else:
-                parts.append(version3.number(_CONFIRMED, self._turns.confirmed(state)))
+            elif (known := self._confirmed(state)) is not None:
+                parts.append(version3.number(_CONFIRMED, known))
         self._send_read(client, version3.answer(request, code, *parts), code)
 
     def _long_poll(self, client: Client, request: pb.Request) -> None:
@@ -167,7 +169,8 @@ class Version3Service:
         def answer(advanced: bool) -> None:
             self._answer_long_poll(client, request, time.time_ns() // 1_000_000 if advanced else None)
 
-        waits = read.HasField("timeOut") and self._confirmed(state) <= read.previousLAC
+        confirmed = self._confirmed(state)
+        waits = read.HasField("timeOut") and confirmed is not None and confirmed <= read.previousLAC
         polls, wait_s = turns.long_polls, read.timeOut / 1000
         if not (waits and polls.wait(client, read.ledgerId, read.previousLAC, wait_s, answer)):
             answer(False)
@@ -188,6 +191,9 @@ class Version3Service:
             self._refuse_read(client, request, code)
             return
         confirmed, entry, found = self._confirmed(state), read.previousLAC + 1, None
+        if confirmed is None:
+            self._refuse_read(client, request, Code.IO_ERROR)
+            return
         if confirmed > read.previousLAC and entry >= 0:
             code, found = self._entry(state, entry)
             code = Code.OK if code == Code.NO_ENTRY else code  # striping may have put it on other bookies
@@ -200,8 +206,13 @@ class Version3Service:
             parts.append(version3.number(_CONFIRMED_AT, advanced_at))
         self._send_read(client, version3.answer(request, code, *parts), code)
 
-    def _confirmed(self, state: LedgerState) -> int:
-        return self._turns.confirmed(state)
+    def _confirmed(self, state: LedgerState) -> int | None:
+        """The last add confirmed, None when the ledger's last entry, which says it, cannot be read."""
+        try:
+            return self._turns.confirmed(state)
+        except Exception as error:
+            log.exception("event=confirmed_unknown ledger=%d error=%r", state.ledger, str(error))
+            return None
 
     # The last add confirmed, and what is durable.
 

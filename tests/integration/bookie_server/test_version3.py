@@ -7,7 +7,9 @@ import pytest
 from bookie import wire
 from bookie.digest import master_key
 from bookie.pb import BookkeeperProtocol_pb2 as pb
+from bookie.server.journal import file_path
 from tests.support.aio import run
+from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry
 from tests.support.version3 import add, request, response
 
@@ -196,3 +198,20 @@ def test_a_read_only_bookie_takes_recoverys_adds_only(bookies):
     (bookie,) = bookies.start(1, "--read-only")
     answers = asked(bookie, add(1, 0), add(1, 0, recovery=True, priority=100), write_lac(1, 0), read(1, 0))
     assert [answer.status for answer in answers] == [pb.EREADONLY, 0, pb.EREADONLY, 0]
+
+
+def test_a_ledger_whose_last_entry_cannot_be_read_costs_its_other_readers_nothing_but_the_lac(tmp_path):
+    async def main():
+        async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+            await ask(client, add(1, 0), add(1, 1), add(2, 0))
+            last, journal = local.bookie.index.last_run(1), local.bookie.journal_path
+        with open(file_path(journal, last.file), "r+b") as file:
+            file.seek(last.offset)
+            file.write(bytes(last.length))
+        async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+            return await ask(client, read(1, 0), read(1, 1), long_poll(1, 0, 0.05), read(2, 0))
+
+    first, *others = run(main())
+    assert (first.status, first.readResponse.body) == (0, entry(1, 0, b"payload"))
+    assert not first.readResponse.HasField("maxLAC")
+    assert [answer.status for answer in others] == [pb.EIO, pb.EIO, 0]
