@@ -81,14 +81,14 @@ class Turns:
         self._idle.set()
         self._file = journal.current
         self._flush: asyncio.Future[None] | None = None
-        self._flush_again = self._moved_last = False
+        self._flush_again = self._moved_last = self._closing = False
         self._thread = JournalThread(journal, self._wake)
         self._thread.start()
 
     @property
     def busy(self) -> bool:
-        """Whether adds have to wait: a sync is under way, or the open turn is full."""
-        return self._flying is not None or self._open.size >= self.largest
+        """Whether adds have to wait: a sync is under way, the open turn is full, or the bookie stops."""
+        return self._flying is not None or self._open.size >= self.largest or self._closing
 
     @property
     def unsynced_bytes(self) -> int:
@@ -303,7 +303,8 @@ class Turns:
             await asyncio.wait([self._flush])
 
     async def close(self) -> None:
-        """Drain, then end the journal's thread."""
+        """Take no more adds, drain, then end the journal's thread."""
+        self._closing = True
         self.cold_reads.close()
         await self.drain()
         self._thread.stop()

@@ -1,8 +1,10 @@
 """kill -9 of a bookie under load: what it acknowledged is there when it is back, byte for byte; the rest is whole."""
 
 import asyncio
+import os
 import random
 import sys
+import time
 
 import pytest
 
@@ -10,6 +12,7 @@ from bookie import wire
 from bookie.digest import master_key
 from bookie.server.journal_thread import EXIT_STORAGE_FAILED
 from tests.support.aio import run
+from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry
 
 KEY = master_key(b"")
@@ -207,3 +210,38 @@ def test_a_stop_under_load_loses_nothing_acknowledged(bookies):
         await load.check(bookie)
 
     run(main())
+
+
+def test_a_stop_does_not_wait_for_clients_that_go_on_adding(tmp_path, monkeypatch):
+    window, most, sync = 100, 5_000, os.fdatasync
+
+    def slow(file):
+        time.sleep(0.005)  # so that the next adds are always there when a sync is over
+        sync(file)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+
+    async def main():
+        answered = 0
+
+        async def go_on_adding(local, ledger):
+            nonlocal answered
+            async with RawClient(local) as client:
+                for number in range(most):
+                    client.send(wire.encode_add(KEY, entry(ledger, number, b"x")))
+                    if number >= window:
+                        assert (await client.response()).error == 0
+                        answered += 1
+
+        async with serving(tmp_path / "bookie") as local:
+            clients = [asyncio.ensure_future(go_on_adding(local, ledger)) for ledger in range(3)]
+            while answered < 3 * window:
+                await asyncio.sleep(0.001)
+            before = answered
+            await local.bookie.turns.close()
+            for client in clients:
+                client.cancel()
+            await asyncio.gather(*clients, return_exceptions=True)
+            return answered - before
+
+    assert run(main()) <= 6 * window
