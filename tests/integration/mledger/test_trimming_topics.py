@@ -7,8 +7,12 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.errors import NodeNotFound
+from bookie.client.client import BookKeeper
+from metastore.errors import NodeNotFound, StoreUnavailable
 from metastore.paths import managed_ledger_path
+from metastore.store import Put
+from metastore.url import open_store
+from mledger import cursor_persistence, ledger_factory, topic_record
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
 from tests.support.aio import run
 from tests.support.topics import (
@@ -58,6 +62,40 @@ def test_acknowledging_alone_makes_ledgers_go(topic_url, topic):
             await cursor.acknowledge(positions[:10])
             assert (await trimmed).ledgers == 2
             assert [event.new for event in events.of(ResetSinceConsumed)] == [(positions[10].ledger_id, -1)]
+
+    run(main())
+
+
+def test_ledgers_stay_that_a_cursor_goes_back_to_by_a_reset_that_is_not_durable_yet(topic_url, topic, monkeypatch):
+    monkeypatch.setattr(cursor_persistence, "RETRY_FIRST_S", 0.01)
+    for module in (topic_record, ledger_factory):
+        monkeypatch.setattr(module, "RETRY_DELAYS_S", ())
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster, await open_store(topic_url) as store:
+            opened = await cluster.create_topic(topic, trim=False)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 35)
+            await cursor.clear_backlog()
+            multi, path = cluster.metadata.multi, managed_ledger_path(opened.name)
+
+            async def only_the_list(operations):
+                if any(isinstance(operation, Put) and operation.path == path for operation in operations):
+                    return await multi(operations)
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(cluster.metadata, "multi", only_the_list)
+            fencing = BookKeeper(store)
+            await fencing.open_ledger(cursor.cursor_ledger)  # nothing can be written to it any more
+            await fencing.close()
+            with pytest.raises(StoreUnavailable):
+                await cursor.reset("earliest")
+            assert cursor.durable_mark_delete == positions[-1]
+            assert (await opened.trim()).deletions == ()
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
+            while cursor.is_failing:
+                await asyncio.sleep(0.01)
+            assert [entry.position for entry in await cursor.read(100)] == positions
 
     run(main())
 
