@@ -126,4 +126,4 @@ def test_an_owner_opens_the_others_trims_nothing_and_takes_the_repaired_one_up(
             await opened.trim()
             assert opened.ledgers[0].ledger_id == damaged[10].ledger_id
 
-    run(main())
+    run(main(), timeout=60.0)

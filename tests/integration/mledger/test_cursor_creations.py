@@ -22,7 +22,7 @@ def held(topic_url):
 
 
 class Gate:
-    """Stops writes of one kind on their way to the metadata store until they may go on."""
+    """Stops writes of one kind on their way to the metadata store until they may go on, or its context ends."""
 
     def __init__(self, store, monkeypatch, kind, path):
         self.reached, self.go_on = asyncio.Event(), asyncio.Event()
@@ -35,6 +35,12 @@ class Gate:
             return await multi(operations)
 
         monkeypatch.setattr(store, "multi", gated)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.go_on.set()
 
 
 async def consumed_but_kept(cluster, topic, **options):
@@ -52,13 +58,12 @@ def test_ledgers_stay_under_a_cursor_that_is_being_created(topic_url, topic, mon
     async def main():
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
             opened, positions = await consumed_but_kept(cluster, topic)
-            gate = Gate(cluster.metadata, monkeypatch, Create, cursor_path(opened.name, "new"))
-            creating = asyncio.ensure_future(opened.open_cursor("new", initial="earliest"))
-            await gate.reached.wait()
-            opened.trim_lock.release()
-            assert opened.plan_trim().deletions == ()
-            assert (await opened.trim()).deletions == ()
-            gate.go_on.set()
+            with Gate(cluster.metadata, monkeypatch, Create, cursor_path(opened.name, "new")) as gate:
+                creating = asyncio.ensure_future(opened.open_cursor("new", initial="earliest"))
+                await gate.reached.wait()
+                opened.trim_lock.release()
+                assert (await opened.trim()).deletions == ()
+                assert opened.plan_trim().deletions == ()
             created = await creating
             assert created.backlog == await recount(opened, created) == 35
             await opened.trim()
@@ -71,13 +76,12 @@ def test_a_cursor_begins_behind_the_ledgers_that_are_being_trimmed(topic_url, to
     async def main():
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
             opened, positions = await consumed_but_kept(cluster, topic)
-            gate = Gate(cluster.metadata, monkeypatch, Put, managed_ledger_path(opened.name))
-            opened.trim_lock.release()
-            trimming = asyncio.ensure_future(opened.trim())
-            await gate.reached.wait()
-            created = await opened.open_cursor("new", initial="earliest")  # not held up by the trim
-            assert created.mark_delete == (positions[30].ledger_id, -1)
-            gate.go_on.set()
+            with Gate(cluster.metadata, monkeypatch, Put, managed_ledger_path(opened.name)) as gate:
+                opened.trim_lock.release()
+                trimming = asyncio.ensure_future(opened.trim())
+                await gate.reached.wait()
+                created = await opened.open_cursor("new", initial="earliest")  # not held up by the trim
+                assert created.mark_delete == (positions[30].ledger_id, -1)
             await trimming
             assert created.backlog == await recount(opened, created) == 5
             assert [entry.position for entry in await created.read(100)] == positions[30:]
@@ -98,8 +102,10 @@ def test_a_cursor_whose_creation_was_not_answered_is_taken_up(held, topic, wante
                 with pytest.raises(StoreUnavailable):
                     await creating
             opened.trim_lock.release()
-            assert opened.plan_trim().deletions == ()
-            held.release()
+            try:
+                assert opened.plan_trim().deletions == ()
+            finally:
+                held.release()
             if wanted_again:
                 created = await opened.open_cursor("new", initial="latest")
             else:

@@ -274,7 +274,7 @@ def test_a_write_that_fails_is_tried_again_for_as_long_as_the_cursor_is_open(top
                 await asyncio.sleep(0.01)
             assert (cursor.is_failing, cursor.behind_s) == (False, 0.0)
 
-    run(main())
+    run(main(), timeout=60.0)
 
 
 def test_without_bookies_the_state_goes_to_the_record(bookies, topic):
