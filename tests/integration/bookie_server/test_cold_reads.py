@@ -178,10 +178,12 @@ def test_a_client_that_fences_without_end_is_held_back_until_the_fence_is_durabl
         append = journal.append
         monkeypatch.setattr(journal, "append", lambda *record: (go_on.wait(HANG_S), append(*record))[1])
         client.send(b"".join([wire.encode_read(1, 0, wire.Flag.FENCE, KEY)] * count))
-        while not turns.clients_waiting and _unsent(turns) <= 2 * connection._MOST_OWED:
-            await asyncio.sleep(0)
-        assert _unsent(turns) <= connection._MOST_OWED + 2 * SIZE
-        go_on.set()
+        try:
+            while not turns.clients_waiting and _unsent(turns) <= 2 * connection._MOST_OWED:
+                await asyncio.sleep(0)
+            assert _unsent(turns) <= connection._MOST_OWED + 2 * SIZE
+        finally:
+            go_on.set()
         assert {(await client.response()).error for _ in range(count)} == {0}
 
     with_entries(tmp_path, 1, test)

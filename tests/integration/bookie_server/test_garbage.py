@@ -353,18 +353,23 @@ def test_a_ledger_that_is_added_to_while_its_rows_are_counted_goes_the_next_time
     in_cluster(tmp_path, test)
 
 
-def test_a_file_that_cannot_be_read_is_kept_and_said_once_and_the_others_are_emptied(tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize(("step", "at"), [("find_rows", 2), ("read_frames", 1)])
+def test_a_file_that_cannot_be_read_is_kept_and_said_once_and_the_others_are_emptied(
+    tmp_path, monkeypatch, caplog, step, at
+):
+    """`step` reads the file whose number is its argument `at`."""
+
     async def test(cluster):
         bookie = cluster.local.bookie
         bad = min(file_numbers(bookie.journal_path))
-        read = garbage.read_frames
+        read = getattr(garbage, step)
 
-        def failing(directory, file, rows):
-            if file == bad:
+        def failing(*arguments):
+            if arguments[at] == bad:
                 raise OSError(errno.EIO, "Input/output error")
-            return read(directory, file, rows)
+            return read(*arguments)
 
-        monkeypatch.setattr(garbage, "read_frames", failing)
+        monkeypatch.setattr(garbage, step, failing)
         for ledger in (1, 2):
             await cluster.ledgers.delete(ledger)
         for _ in range(3):
@@ -395,9 +400,11 @@ def test_files_that_the_journals_thread_has_yet_to_take_are_given_back_once(tmp_
         for ledger in LEDGERS:
             await cluster.ledgers.delete(ledger)
         await cluster.collector.collect(cluster.store)
-        assert await cluster.collector.reclaim() > 1
-        assert await cluster.collector.reclaim() == 0
-        go_on.set()
+        try:
+            assert await cluster.collector.reclaim() > 1
+            assert await cluster.collector.reclaim() == 0
+        finally:
+            go_on.set()
         async with RawClient(cluster.local) as client:
             assert (await client.ask(wire.encode_add(KEY, entry(4, 0, b"x")))).error == 0
         assert sorted(taken) == sorted(set(taken))

@@ -181,7 +181,7 @@ def test_an_error_after_a_sync_ends_the_process_and_the_next_one_goes_on_behind_
             other.send(wire.encode_add(KEY, entry(1, 2, b"x")))
             return await other.closed()
 
-    assert run(main()) == b""
+    assert run(main(), timeout=60.0) == b""
     assert bookie.wait() == EXIT_STORAGE_FAILED
     assert "event=turn_failed" in bookie.log()
     bookie.command = (sys.executable, "-m", "bookie.server")

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 import mledger
+from metastore.errors import StoreUnavailable
+from mledger import ledger_factory, topic_record
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.http import get, undocumented
@@ -75,6 +77,32 @@ def test_recoveries_are_counted(topic_url, topic):
             assert found[f"mledger_recovered_ledgers_total{{{namespace}}}"] == 1
             assert found[f"mledger_recovered_cursors_total{{{namespace}}}"] == 1
             assert found[f"mledger_cursors_not_recovered{{{namespace}}}"] == 0
+
+    run(main())
+
+
+def test_a_cursor_whose_state_cannot_be_written_is_seen(topic_url, topic, monkeypatch):
+    for module in (topic_record, ledger_factory):
+        monkeypatch.setattr(module, "RETRY_DELAYS_S", ())
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP, metrics=METRICS) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 3)
+            multi = cluster.metadata.multi
+
+            async def away(operations):
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(cluster.metadata, "multi", away)
+            with pytest.raises(StoreUnavailable):
+                await cursor.acknowledge(positions[:1])
+            found = (await get(cluster.metrics_port, "/metrics")).samples
+            namespace = 'cluster="test",namespace="tests/ns"'
+            assert found[f"mledger_cursors_not_persisted{{{namespace}}}"] == 1
+            assert found[f"mledger_cursor_oldest_unpersisted_seconds{{{namespace}}}"] > 0
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
 
     run(main())
 
