@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import socket
 
 import pytest
 
 import mledger
 from metastore.paths import cursor_path, managed_ledger_path, owner_path
 from metastore.url import open_store
+from mledger import ownership
 from mledger.ownership import check_owner, find_owner
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, managed_ledger_of, payloads
@@ -179,5 +181,57 @@ def test_a_pulsar_broker_counts_as_owner_seen_or_not(metadata_url):
             )
             with pytest.raises(mledger.OwnedElsewhere, match="process 1 on h"):
                 await check_owner(store, name, session_timeout=0.1)
+
+    run(main())
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The looks for an owner, one each hundredth of a second."""
+    looks, find = [], ownership.find_owner
+
+    async def counted(*arguments, **options):
+        looks.append(arguments)
+        return await find(*arguments, **options)
+
+    monkeypatch.setattr(ownership, "find_owner", counted)
+    monkeypatch.setattr(ownership, "POLL_S", 0.01)
+    return looks
+
+
+async def serve_namespace(store, namespace, port):
+    """Have a broker that takes clients at `port` serve the namespace; its node."""
+    path = f"/namespace/{namespace}/0x00000000_0xffffffff"
+    data = json.dumps({"nativeUrl": f"pulsar://127.0.0.1:{port}"}).encode()
+    await store.create(path, data, ephemeral=True, parents=True)
+    return path
+
+
+def test_a_broker_that_takes_no_clients_is_waited_for_as_long_as_its_session_may_last(metadata_url, looks):
+    async def main():
+        async with await open_store(metadata_url) as store:
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                port = server.getsockname()[1]
+            path = await serve_namespace(store, "dead/ns", port)
+            name = managed_ledger_of("persistent://dead/ns/topic")
+            checking = asyncio.ensure_future(check_owner(store, name, session_timeout=0.1))
+            while len(looks) < 30 and not checking.done():
+                await asyncio.sleep(0)
+            await store.delete(path)
+            await checking
+
+    run(main())
+
+
+def test_a_broker_that_takes_clients_is_refused_at_once_by_its_address(metadata_url, looks):
+    async def main():
+        async with await open_store(metadata_url) as store:
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                port = server.getsockname()[1]
+                await serve_namespace(store, "alive/ns", port)
+                name = managed_ledger_of("persistent://alive/ns/topic")
+                with pytest.raises(mledger.OwnedElsewhere, match=f"the Pulsar broker pulsar://127.0.0.1:{port} serves"):
+                    await check_owner(store, name)
+        assert len(looks) == 1
 
     run(main())
