@@ -119,7 +119,9 @@ def _partitions() -> list[bytes]:
 
 def _policies() -> list[bytes]:
     retention = {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}
-    return [corpus.json_text({"retention_policies": retention, "bundles": {"numBundles": 4}}), corpus.json_text({})]
+    quorums = {"bookkeeperEnsemble": 3, "bookkeeperWriteQuorum": 3, "bookkeeperAckQuorum": 2}
+    both = {"retention_policies": retention, "persistence": quorums, "bundles": {"numBundles": 4}}
+    return [corpus.json_text(both), corpus.json_text({})]
 
 
 def _layouts() -> list[bytes]:
@@ -200,7 +202,9 @@ TARGETS = [
         _RECORD,
         4,
     ),
-    Target("policies", of_seeds(_policies), lambda data: void(policies.decode_retention(data, "")), _RECORD, 4),
+    Target(
+        "policies", of_seeds(_policies), lambda data: void(policies.decode_namespace_policies(data, "")), _RECORD, 4
+    ),
     Target("undo files", of_seeds(_undo_files), lambda data: void(decode_undo_file(data)), (UndoFileError,), 2),
     Target("directory formats", of_seeds(_layouts), directory_format, (InvalidBookieDirectory,), 2),
     Target("names", of_seeds(_names), name, (InvalidName,), 4),
