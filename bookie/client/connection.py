@@ -79,8 +79,10 @@ class BookieConnection(asyncio.Protocol):
         self.closed = False
         self.congested = False
         """More waits to be sent than the send buffer should hold."""
-        self.heard_at = loop.time()
-        """When anything last came from it (event loop's clock, s); at first when it was made."""
+        self.heard_at = float("-inf")
+        """When anything last came from it (event loop's clock, s). A frozen machine's system takes connections too."""
+        self.behind = False
+        """It owes the answer to a read of a last entry that was given up: the next one's would be taken for it."""
         self._loop = loop
         self._read_timeout_s = read_timeout_s
         self._silence_timeout_s = silence_timeout_s
@@ -95,6 +97,7 @@ class BookieConnection(asyncio.Protocol):
         self._waiting: dict[tuple[int, int], deque[_Waiter]] = {}
         self._last_request = 0
         self._expiry: asyncio.TimerHandle | None = None
+        self._retired = False
 
     # What callers do
 
@@ -106,6 +109,7 @@ class BookieConnection(asyncio.Protocol):
         """Stop it; answers that still come are dropped."""
         if self._listeners.get(ledger_id) is listener:
             del self._listeners[ledger_id]
+            self._end_if_retired()
 
     def write(self, frames: bytes) -> None:
         """Send add requests; their answers go to the ledger's listener."""
@@ -130,6 +134,11 @@ class BookieConnection(asyncio.Protocol):
         self._last_request += 1
         request = wire.encode_batch_read(ledger_id, first, self._last_request, max_count, max_size)
         return self._ask((_BATCH_KEY, self._last_request), request)
+
+    def retire(self) -> None:
+        """Another takes its place: it ends once no ledger listens and nothing is awaited."""
+        self._retired = True
+        self._end_if_retired()
 
     def close(self) -> None:
         """End the connection; what is pending fails."""
@@ -296,6 +305,8 @@ class BookieConnection(asyncio.Protocol):
             del self._waiting[key]
         if not waiter.future.done():
             waiter.future.set_result((error, body))
+        if self._retired:
+            self._end_if_retired()
 
     def _expire(self) -> None:
         self._expiry = None
@@ -303,6 +314,7 @@ class BookieConnection(asyncio.Protocol):
         for key, waiters in list(self._waiting.items()):
             while waiters and self._has_expired(waiters[0], now):
                 waiter = waiters.popleft()
+                self.behind = self.behind or key[1] == wire.LAST_ENTRY
                 if not waiter.future.done():
                     waited = now - max(waiter.asked_at, self.heard_at)
                     what = f"no answer to a read within {now - waiter.asked_at:.1f} s"
@@ -318,10 +330,15 @@ class BookieConnection(asyncio.Protocol):
             self._on_waiting(self.bookie_id, waited)
         if self._waiting:
             self._expiry = self._loop.call_later(self._expiry_s, self._expire)
+        self._end_if_retired()
 
     def _has_expired(self, waiter: _Waiter, now: float) -> bool:
         silent_since = max(waiter.asked_at, self.heard_at)
         return now - waiter.asked_at >= self._read_timeout_s or now - silent_since >= self._silence_timeout_s
+
+    def _end_if_retired(self) -> None:
+        if self._retired and not self._listeners and not self._waiting:
+            self._end("another connection took its place")
 
     def _end(self, reason: str) -> None:
         if self.closed:

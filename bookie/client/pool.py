@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import enum
+import logging
 from collections.abc import AsyncIterator, Iterable
 
 from bookie.client.config import ClientConfig
@@ -12,8 +13,10 @@ from bookie.client.rack_mapping import RackMapping
 from bookie.client.topology import Topology, plan_isolated, plan_topology
 from bookie.errors import BookieUnavailable
 from metastore.bookies import BookieRegistration, list_bookies, resolve
-from metastore.errors import InvalidName
+from metastore.errors import InvalidName, RecordError, StoreUnavailable
 from metastore.store import MetadataReader
+
+logger = logging.getLogger(__name__)
 
 _REGISTRATIONS_S = 1.0  # how long a list of bookies is taken as current
 _CONNECT_AGAIN_S = 0.2  # a refused connection is not tried again sooner
@@ -34,7 +37,10 @@ class BookiePool:
         self._open: dict[tuple[str, Lane], BookieConnection] = {}
         self._opening: dict[tuple[str, Lane], asyncio.Task[BookieConnection]] = {}
         self.quarantine = Quarantine(config.quarantine_s, lambda: asyncio.get_running_loop().time(), self._heard_at)
+        self._retired: set[BookieConnection] = set()
+        self._heard: dict[str, float] = {}  # over connections that others took the place of
         self._refused: dict[str, tuple[float, str]] = {}
+        self._misplaced: set[str] = set()  # not found where they were: to be looked up again
         self._registrations: list[BookieRegistration] = []
         self._registrations_at = float("-inf")
         self._racks = RackMapping(reader, config.placement)
@@ -84,9 +90,9 @@ class BookiePool:
         return set(writable) - isolated, plan_topology(policy, groups, self._registrations)
 
     def opened(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection | None:
-        """The connection to `bookie_id` that is open already, if there is one."""
+        """The connection to `bookie_id` that is open already and not behind with its answers, if there is one."""
         found = self._open.get((bookie_id, lane))
-        return None if found is None or found.closed else found
+        return None if found is None or found.closed or found.behind else found
 
     async def connection(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection:
         """An open connection to `bookie_id`; BookieUnavailable if there is none to be had."""
@@ -136,9 +142,10 @@ class BookiePool:
         self.closed = True
         for task in list(self._opening.values()):
             task.cancel()
-        for connection in list(self._open.values()):
+        for connection in (*self._open.values(), *self._retired):
             connection.close()
         self._open.clear()
+        self._retired.clear()
 
     def _opened(self, key: tuple[str, Lane], task: asyncio.Task[BookieConnection]) -> None:
         self._opening.pop(key, None)
@@ -146,17 +153,27 @@ class BookiePool:
             return  # whoever asked has the error
         if self.closed:
             task.result().close()
-        else:
-            self._open[key] = task.result()
+            return
+        self._retired = {each for each in self._retired if not each.closed}
+        before, self._open[key] = self._open.get(key), task.result()
+        if before is not None:
+            self._heard[before.bookie_id] = self._heard_over(before.bookie_id, [before])
+            if not before.closed:
+                self._retired.add(before)
+                before.retire()
 
     def _waiting(self, bookie_id: str, waited_s: float) -> None:
         if self.on_waiting is not None:
             self.on_waiting(bookie_id, waited_s)
 
     def _heard_at(self, bookie_id: str) -> float:
-        """When the bookie last answered anything, over any of its open connections."""
-        open_now = (self._open.get((bookie_id, lane)) for lane in Lane)
-        return max((found.heard_at for found in open_now if found is not None), default=float("-inf"))
+        """When the bookie last answered anything, over any of its connections."""
+        current = [found for lane in Lane if (found := self._open.get((bookie_id, lane))) is not None]
+        return self._heard_over(bookie_id, [*current, *self._retired])
+
+    def _heard_over(self, bookie_id: str, connections: Iterable[BookieConnection]) -> float:
+        heard = [each.heard_at for each in connections if each.bookie_id == bookie_id]
+        return max([self._heard.get(bookie_id, float("-inf")), *heard])
 
     def _check_refused(self, bookie_id: str) -> None:
         if self.closed:
@@ -187,7 +204,7 @@ class BookiePool:
                     port,
                 )
         except (OSError, TimeoutError, InvalidName) as error:
-            self._registrations = []  # it may be registered anew, elsewhere
+            self._misplaced.add(bookie_id)  # it may be registered anew, elsewhere
             self._registrations_at = float("-inf")
             what = "no connection in time" if isinstance(error, TimeoutError) else str(error)
             reason = f"bookie {bookie_id} cannot be reached: {what}; see whether it runs"
@@ -197,9 +214,15 @@ class BookiePool:
             else:
                 self.quarantine.note_failure(bookie_id, what)
             raise BookieUnavailable(reason) from error
+        self._misplaced.discard(bookie_id)
         return connection
 
     async def _address(self, bookie_id: str) -> tuple[str, int]:
-        if all(found.bookie_id != bookie_id for found in self._registrations):
-            await self.registrations(fresh=True)
+        """Where the bookie serves; as known last where the metadata store does not say."""
+        if bookie_id in self._misplaced or all(found.bookie_id != bookie_id for found in self._registrations):
+            try:
+                async with asyncio.timeout(self._config.connect_timeout_s / 2):
+                    await self.registrations(fresh=True)
+            except (StoreUnavailable, RecordError, TimeoutError) as error:
+                logger.warning("bookie_not_looked_up bookie=%s reason=%s", bookie_id, error or "no answer in time")
         return resolve(self._registrations, bookie_id)

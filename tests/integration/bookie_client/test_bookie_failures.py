@@ -14,6 +14,7 @@ from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.ledgers import QUICK, client, holders, payloads
 from tests.support.silent_bookie import silent_bookie
+from tests.support.stores import impatient
 
 
 def member(bookies, writer, index=0):
@@ -378,5 +379,32 @@ def test_what_a_full_send_buffer_held_up_is_acknowledged_when_its_bookie_goes_aw
             assert not appended.done()
             bookies.kill(member(bookies, writer))
             assert await appended == 0
+
+    run(main())
+
+
+def test_with_the_metadata_store_away_a_killed_bookie_stops_neither_reads_nor_appends(stalled):
+    zookeeper, bookies = stalled
+    bookies.start(3)
+
+    async def main():
+        async with client(bookies.metadata_url, replace(QUICK, quarantine_s=0.0)) as bookkeeper:
+            writers = [await bookkeeper.create_ledger(3, 3, 2) for _ in range(3)]
+            for writer in writers:
+                await writer.append(payloads(10))
+            await writers[0].close()
+            reader = await bookkeeper.open_ledger(writers[0].ledger_id)
+            connection = await bookkeeper._pool.connection(bookies[0].bookie_id)
+            zookeeper.freeze()
+            bookies.kill(0)
+            while not connection.closed:
+                await asyncio.sleep(0.01)
+            with impatient(bookkeeper._nodes):
+                for number in range(3):
+                    assert await reader.read_entry(number)
+                    for writer in writers[1:]:
+                        assert await writer.append(payloads(1)) == 10 + number
+                        await asyncio.sleep(0.3)  # a refused connection is tried again
+            zookeeper.thaw()
 
     run(main())

@@ -1,14 +1,18 @@
 """Looking at ledgers changes nothing (Q3, M9)."""
 
 import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from bookie.client import BookKeeperReader
 from bookie.errors import BookieUnavailable, NoSuchLedger
+from metastore.bookies import register
 from metastore.url import open_reader, open_store
-from tests.support.aio import run
-from tests.support.ledgers import client, lay_down_ledger, payloads, store_raw, stored_entry
+from tests.faults.soak.proxy import Link, Proxies
+from tests.support.aio import HANG_S, run
+from tests.support.ledgers import QUICK, client, lay_down_ledger, payloads, store_raw, stored_entry
 
 
 async def tree(store, path="/"):
@@ -109,5 +113,47 @@ def test_a_writer_that_never_pauses_is_not_followed(cluster):
             assert not writing.done()
             writing.cancel()
             assert 9 <= peek.last_entry <= writer.last_add_pushed
+
+    run(main())
+
+
+@pytest.fixture
+def proxies():
+    """Proxies that end with the test."""
+    found = Proxies()
+    yield found
+    found.close()
+
+
+async def held_back(cluster, proxies, store):
+    """A bookie's other id, whose answers go through a proxy, and that proxy."""
+    proxy = proxies.before(cluster[0].address)
+    host, port = proxy.address
+    await register(store, f"{host}:{port}", host, port)
+    return SimpleNamespace(bookie_id=f"{host}:{port}", address=cluster[0].address), proxy
+
+
+def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_ones(cluster, proxies):
+    async def main():
+        config = replace(QUICK, read_timeout_s=0.5, silence_timeout_s=HANG_S)
+        async with client(cluster.metadata_url, config) as looking, await open_store(cluster.metadata_url) as store:
+            bookie, proxy = await held_back(cluster, proxies, store)
+            ledger = await lay_down_ledger(cluster.metadata_url, [bookie], 1, 1)
+            entries = [
+                stored_entry(ledger, number, payloads(1, number)[0], 20 * (number + 1), -1) for number in range(20)
+            ]
+            for stored in entries[:10]:
+                await store_raw(bookie, stored)
+            proxy.set(Link.DEAF)
+            with pytest.raises(BookieUnavailable):
+                await looking.peek(ledger)
+            for stored in entries[10:]:
+                await store_raw(bookie, stored)
+            peek = asyncio.ensure_future(looking.peek(ledger))
+            while not any(connection._waiting for connection in looking._pool._open.values()):
+                await asyncio.sleep(0.01)
+            proxy.set(Link.GOOD)
+            assert (await peek).last_entry == 19
+            assert all(each.closed for each in looking._pool._retired)
 
     run(main())

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from bookie.client import quarantine
+from bookie.client.pool import Lane
 from bookie.client.replication import Replication
-from bookie.errors import NotEnoughBookies
+from bookie.errors import BookieUnavailable, NotEnoughBookies
 from metastore.ledger_metadata import LedgerState
 from tests.support.aio import run
 from tests.support.ledgers import QUICK, client, holders, lay_down_ledger, payloads, store_raw, stored_entry
@@ -170,5 +172,23 @@ def test_a_frozen_replacement_is_replaced_in_turn(bookies):
             finally:
                 bookies.thaw(frozen)
             assert set(writer.metadata.ensemble) == {bookies[members[1]].bookie_id, bookies[other].bookie_id}
+
+    run(main(), timeout=STANDSTILL_S)
+
+
+def test_that_its_system_takes_a_connection_is_no_word_from_a_silent_bookie(cluster_url, monkeypatch):
+    monkeypatch.setattr(quarantine, "_ASK_AGAIN_S", 0.0)
+
+    async def main():
+        config = replace(IMPATIENT, silence_timeout_s=0.2)
+        async with client(cluster_url, config) as bookkeeper, silent_bookie(cluster_url) as silent:
+            pool = bookkeeper._pool
+            connection = await pool.connection(silent)
+            with pytest.raises(BookieUnavailable):
+                await connection.read(1, 0)
+            given_up_at = asyncio.get_running_loop().time()
+            await until(lambda: asyncio.get_running_loop().time() > given_up_at)
+            await pool.connection(silent, Lane.RECOVERY)
+            assert pool.quarantine.silent() == {silent}
 
     run(main(), timeout=STANDSTILL_S)
