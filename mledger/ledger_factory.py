@@ -8,7 +8,8 @@ from bookie.client.client import Also, BookKeeper
 from bookie.client.reader import LedgerReader
 from bookie.client.writer import LedgerWriter
 from bookie.errors import NoSuchLedger
-from metastore.errors import SessionExpired, StoreUnavailable
+from metastore.errors import NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
+from metastore.own_writes import multi_own
 from metastore.paths import deletion_path, encode_name, pending_path
 from metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.config import ManagedLedgerConfig
@@ -135,12 +136,19 @@ class LedgerFactory:
             self.in_hand.discard(ledger_id)
 
     async def discard(self, writer: LedgerWriter) -> None:
-        """Delete a ledger that was created and will never be listed, then its pending record (C4)."""
+        """Delete a ledger that was created and is listed nowhere, then its record (C4).
+
+        One that is listed all the same, by a write whose answer was lost, stays: the next owner may have gone on from
+        it. That write took its pending record away, and whoever makes that one of deletion is the only one who may.
+        """
+        ledger_id = writer.ledger_id
         await writer.abandon()
-        with contextlib.suppress(NoSuchLedger):
-            await self._bookkeeper.delete_ledger(writer.ledger_id)
-        await remove_record(self._store, pending_path(writer.ledger_id))
-        self.settled(writer.ledger_id)
+        with contextlib.suppress(NodeNotFound, NodeExists):  # listed, or a replay's by now
+            await multi_own(self._store, [deletion_record(ledger_id, self._name), Delete(pending_path(ledger_id))])
+            with contextlib.suppress(NoSuchLedger):
+                await self._bookkeeper.delete_ledger(ledger_id)
+            await remove_record(self._store, deletion_path(ledger_id))
+        self.settled(ledger_id)
 
     async def open(self, ledger_id: int) -> LedgerReader:
         """Open with recovery: fences its writer, settles its end. NoSuchLedger and the retriable errors of R5."""

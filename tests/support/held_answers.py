@@ -47,6 +47,10 @@ class HeldAnswers:
         """Hold answers from `step` on."""
         self._step = step
 
+    def cut(self) -> None:
+        """Cut the link: answers that were held never arrive."""
+        self._proxy.set(Link.CUT)
+
     def release(self) -> None:
         """Hold none any more; those that were held arrive."""
         self._step = ""

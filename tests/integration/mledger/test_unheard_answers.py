@@ -173,3 +173,33 @@ def test_a_session_lost_while_a_cursor_ledger_is_named_deletes_nothing_in_the_le
             assert (await again.open_cursor("sub")).batch_deleted(positions[4]) == (0b10,)
 
     run(main())
+
+
+def test_a_fenced_owner_leaves_the_cursor_ledger_that_its_unheard_write_named_to_the_next(held, topic):
+    """The next owner went on from that ledger and changed the cursor's record otherwise."""
+
+    async def main():
+        async with (
+            mledger.open_cluster(held.url, config=KEEP, session_timeout=5) as first,
+            mledger.open_cluster(held.direct_url, config=KEEP) as second,
+        ):
+            opened = await first.create_topic(topic, on_step=held.on_step)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            async with held.direct() as store, store.watch(cursor.path) as changes:
+                held.hold("write cursor record")
+                acknowledged = asyncio.ensure_future(cursor.acknowledge(positions[1:8:2]))
+                await anext(changes)
+            again = await second.open_topic(topic, take_over=True)
+            await (await again.open_cursor("sub")).set_cursor_properties({"a": "b"})
+            await again.abandon()
+            held.cut()
+            held.release()
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await acknowledged
+            again = await second.open_topic(topic, take_over=True)
+            assert (await again.open_cursor("sub")).backlog == 5
+            name = opened.name
+        await assert_nothing_orphaned(held.direct_url, name)
+
+    run(main())
