@@ -18,16 +18,23 @@ class Background:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._endless: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, T], what: str) -> "asyncio.Task[T]":
-        """Run `work`. An error of this project is logged with `what` was done, any other goes to the loop's handler."""
+    def spawn(self, work: Coroutine[Any, Any, T], what: str, *, endless: bool = False) -> "asyncio.Task[T]":
+        """Run `work`. An error of this project is logged with `what` was done, any other goes to the loop's handler.
+
+        `endless`: it tries until it succeeds, so that `finish` cancels it.
+        """
         task = asyncio.get_running_loop().create_task(work, name=f"{self._topic}: {what}")
         self._tasks.add(task)
+        if endless:
+            self._endless.add(task)
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
+        self._endless.discard(task)
         if task.cancelled():
             return
         error = task.exception()
@@ -38,7 +45,9 @@ class Background:
             loop.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})
 
     async def finish(self) -> None:
-        """Wait for what runs."""
+        """Wait for what runs; what is endless is cancelled."""
+        for task in self._endless:
+            task.cancel()
         while others := self._tasks - {asyncio.current_task()}:
             await asyncio.wait(others)
 

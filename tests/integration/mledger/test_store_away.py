@@ -170,3 +170,19 @@ def test_an_owner_whose_node_another_made_meanwhile_stops(held, topic):
             assert opened.state is mledger.TopicState.FENCED
 
     run(main())
+
+
+def test_a_topic_is_closed_while_its_owner_node_cannot_be_made_again(held, topic):
+    """The session was renewed, and the store is away again."""
+
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.terminate()
+            held.cut()
+            opened.session_renewed()
+            await opened.close()
+            assert opened.state is mledger.TopicState.CLOSED
+            held.release()
+
+    run(main())
