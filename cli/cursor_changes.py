@@ -12,6 +12,7 @@ import click
 
 import mledger
 from cli import changing
+from cli.attached_to_cursors import AttachedToCursor, find_attached_to
 from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change
 from cli.context import Session, session_options
 from cli.looking import Looking
@@ -24,6 +25,7 @@ from metastore.paths import TopicName, cursor_path
 from metastore.position import Position
 from metastore.records import NO_CURSOR_LEDGER
 from mledger.acks import AckState
+from mledger.compaction import COMPACTION
 from mledger.cursor_plans import (
     CursorMovePlan,
     plan_clear_backlog,
@@ -35,6 +37,7 @@ from mledger.cursor_plans import (
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.cursor_set import cursor_name
 from mledger.entry_time import find_by_time
+from mledger.errors import InvalidPosition
 from mledger.inspect import CursorInspection, Inspector, TopicView
 from mledger.ledger_list import LedgerList
 from mledger.undo import saved_cursor
@@ -88,7 +91,7 @@ def skip(
     """Skip the next N entries of CURSOR: they count as acknowledged."""
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
-        return _moved(plan_skip(view.ledgers, found, n, include_deleted=include_deleted))
+        return _moved(cursor, plan_skip(view.ledgers, found, n, include_deleted=include_deleted))
 
     async def do(opened: mledger.Cursor) -> None:
         await opened.skip(n, include_deleted=include_deleted)
@@ -121,7 +124,7 @@ def reset(
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         to = await _place_of_time(view, place) if isinstance(place, Time) else place
-        facts, pending = _moved(plan_reset_to(view.ledgers, found, to))
+        facts, pending = _moved(cursor, plan_reset_to(view.ledgers, found, to))
         return fields(to=str(place)) + facts, pending
 
     async def do(opened: mledger.Cursor) -> None:
@@ -177,7 +180,7 @@ def clear(session: Session, topic: str, cursor: str, options: WriteOptions, chan
     """Clear CURSOR's backlog: every entry there is counts as acknowledged."""
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
-        return _moved(plan_clear_backlog(view.ledgers, found))
+        return _moved(cursor, plan_clear_backlog(view.ledgers, found))
 
     async def do(opened: mledger.Cursor) -> None:
         await opened.clear_backlog()
@@ -234,10 +237,12 @@ def set_properties(
 def delete(session: Session, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete CURSOR of TOPIC, its record and its cursor ledger. Undoing creates it again where it stood.
 
-    A record that does not parse is deleted, too; the undo file keeps it.
+    With it go the ledgers of delayed delivery that it names, the compacted topic's if it is compaction's, and the topic
+    with the acknowledgements of transactions on it: these do not come back. A record that does not parse is deleted,
+    too; the undo file keeps it.
     """
     target = Target(session, "cursors delete", TopicName.parse(topic), cursor, options, change)
-    managed_ledger = target.topic.managed_ledger_name
+    attachments: list[AttachedToCursor] = []
 
     async def plan(cluster: Looking) -> Change:
         path = await _path(cluster, target)
@@ -248,6 +253,10 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
         in_ledger = inspected.record is None or inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
         unreadable = "" if found is not None else f"where the cursor stands, which cannot be read: {inspected.error}"
         damaged = find_unreadable(before[0])
+        attached = await find_attached_to(
+            cluster, inspector, options.config.password, target.topic, inspected.name, path
+        )
+        attachments[:] = [attached]
         return Change(
             command=target.command,
             subject=f"{target.topic} {inspected.name}",
@@ -258,22 +267,29 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
                     mark_delete=None if found is None else str(found.mark_delete),
                     backlog=None if found is None else found.backlog,
                     holes=None if found is None else found.acks.range_count,
+                    topics_deleted=tuple(map(str, attached.topics)),
                 )
-                + ((*damaged.facts, *fields(warnings=(LEDGER_LEFT,))) if damaged is not None else ())
+                + ((*damaged.facts, *fields(warnings=(LEDGER_LEFT,))) if damaged is not None else ()),
+                attached.tables,
             ),
-            before=before,
-            managed_ledgers=(managed_ledger,),
-            cursors=(saved_cursor(path, found),) if in_ledger and found is not None else (),
-            lost=(unreadable,) if unreadable and in_ledger else (),
+            before=(*before, *attached.before),
+            managed_ledgers=(target.topic.managed_ledger_name, *(each.managed_ledger_name for each in attached.topics)),
+            cursors=(*((saved_cursor(path, found),) if in_ledger and found is not None else ()), *attached.cursors),
+            lost=(*((unreadable,) if unreadable and in_ledger else ()), *attached.lost),
         )
 
     async def act(planned: Change) -> Facts:
+        (attached,) = attachments
+        async with options.open_cluster(session.url) as cluster:
+            for each in attached.topics:
+                changing.on_step("delete topic")
+                await cluster.delete_topic(str(each), take_over=options.take_over, unreadable_cursors=True)
         damaged = find_unreadable(planned.before[0])
         if damaged is not None:
             await delete_record(session.url, damaged)
             return fields(deleted=True)
         async with opened_topic(session.url, str(target.topic), options, on_step=changing.on_step) as opened:
-            await opened.delete_cursor(cursor)
+            await opened.delete_cursor(cursor, attached=attached.ledgers)
         return fields(deleted=True)
 
     run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
@@ -376,7 +392,14 @@ def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
     return inspected.plan
 
 
-def _moved(plan: CursorMovePlan) -> tuple[Facts, bool]:
+def _moved(cursor: str, plan: CursorMovePlan) -> tuple[Facts, bool]:
+    """What the plan changes. InvalidPosition: it would have compaction's cursor claim what was never compacted."""
+    if cursor == COMPACTION and plan.after.mark_delete > plan.before.mark_delete:
+        raise InvalidPosition(
+            f"{COMPACTION} stands where compaction has come to, at {plan.before.mark_delete}: moved to "
+            f"{plan.after.mark_delete} it would say that entries are compacted that are not, and readers of the "
+            "compacted topic would miss them; `pulsar-admin topics compact` moves it on"
+        )
     return (
         fields(
             mark_delete_before=str(plan.before.mark_delete),

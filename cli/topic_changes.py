@@ -6,14 +6,24 @@ opening it would make it. Deleted ledgers do not come back: the plan and the und
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
-from bookie.errors import BookieError
 from cli import changing
 from cli.changing import Change, ChangeOptions, Facts, change_options, run_change
 from cli.context import Session, session_options
+from cli.doomed_ledgers import (
+    LEDGER_COLUMNS,
+    NAMED_COLUMNS,
+    attached_rows,
+    attached_to,
+    data_rows,
+    info_of,
+    ledger_rows,
+    ledgers_to_lose,
+    lost_attached,
+)
 from cli.looking import Looking
 from cli.names import topic_argument
 from cli.output import Record, Table, Value, columns, fields, pairs
@@ -27,17 +37,12 @@ from cli.topic_targets import (
     with_pending_acks,
 )
 from cli.writing import WriteOptions, opened_topic, write_options
-from metastore.codec import decode_managed_ledger_info
-from metastore.errors import BadVersion, RecordError
 from metastore.paths import TopicName
-from metastore.records import LedgerInfo, ManagedLedgerInfo
 from metastore.url import open_store
-from mledger.attached_ledgers import Attachments, find_attached
 from mledger.config import ManagedLedgerConfig
 from mledger.cursor_plans import plan_properties
 from mledger.events import Event, RemovingLedger
 from mledger.inspect import Inspector, OpeningView
-from mledger.references import Naming
 from mledger.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.topic_plans import lost_ledgers, plan_topic_terminate, plan_topic_trim, plan_topic_truncate
 from mledger.topic_policies import PolicyReader
@@ -46,7 +51,6 @@ from mledger.trim import TrimPlan
 from mledger.undo_file import ChangedRecord, SavedCursor
 
 NEW_LEDGER = "new"
-LEDGER_COLUMNS = columns("topic", "ledger_id", "entries", "size", "closed_ms")
 MOVE_COLUMNS = columns("topic", "cursor", "mark_delete_before", "mark_delete_after", "backlog_before", "backlog_after")
 TOPIC_COLUMNS = columns("topic", "entries", "last_entry", "terminated")
 
@@ -154,14 +158,13 @@ def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOp
         lost: list[str] = []
         cursors: list[SavedCursor] = []
         for each in targets.topics:
-            ledgers, unknown = await _ledgers_to_lose(cluster, each, options.config.password, before)
+            ledgers, unknown = await ledgers_to_lose(cluster, each, options.config.password, before)
             saved, unsaved = await states_kept_and_lost(inspector, each, before)
-            attached = await _attached_to(cluster, each, before)
-            rows += [(*row, Naming.DATA.value) for row in _ledger_rows(each, ledgers)]
-            beside += [(str(each), a.ledger_id, a.entries, a.size, None, a.naming.value) for a in attached.ledgers]
+            attached = await attached_to(cluster, each, before)
+            rows += data_rows(each, ledgers)
+            beside += attached_rows(each, attached)
             cursors += saved
-            lost += [*lost_ledgers(str(each), ledgers), *unknown, *attached.unknown, *unsaved]
-            lost += [f"ledger {a.ledger_id} of {each}, {a.naming.value}" for a in attached.ledgers]
+            lost += [*lost_ledgers(str(each), ledgers), *unknown, *unsaved, *lost_attached(each, attached)]
         folders = {each.managed_ledger_path for each in targets.topics}
         facts = fields(
             topics=len(targets.topics),
@@ -170,7 +173,7 @@ def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOp
             entries_deleted=_total(rows, 2),
             bytes_deleted=_total(rows, 3),
         )
-        shown = Record(facts, (Table("ledgers", (*LEDGER_COLUMNS, *columns("named_as")), (*rows, *beside)),))
+        shown = Record(facts, (Table("ledgers", NAMED_COLUMNS, (*rows, *beside)),))
         return _change(subject, targets, shown, before, cursors, lost)
 
     async def act(_: Change) -> Facts:
@@ -214,7 +217,7 @@ def set_properties(
         whole = targets.partitioned
         path = subject.topic.partitioned_topic_path if whole else subject.topic.managed_ledger_path
         (before,) = await changing.read_before(cluster.metadata, [path])
-        current = (whole.properties or ()) if whole else _info_of(before).properties
+        current = (whole.properties or ()) if whole else info_of(before).properties
         wanted.update(plan_properties(current, dict(properties), removed))
         facts = fields(properties_before=pairs(current), properties_after=pairs(wanted.items()))
         return _change(subject, targets, Record(facts), (before,), (), pending=wanted != dict(current))
@@ -281,7 +284,7 @@ def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:
 def _shown(
     planned: Sequence[tuple[TopicName, OpeningView, TrimPlan]], retention: RetentionInForce, truncate: bool
 ) -> Record:
-    ledgers = tuple(row for topic, _, plan in planned for row in _ledger_rows(topic, plan.deletions))
+    ledgers = tuple(row for topic, _, plan in planned for row in ledger_rows(topic, plan.deletions))
     moves = tuple(row for topic, view, plan in planned for row in _move_rows(topic, view, plan, truncate))
     kept = tuple(plan.kept_because.replace(*_new_name(view)) for _, view, plan in planned)
     facts = fields(
@@ -322,10 +325,6 @@ def _move_rows(topic: TopicName, view: OpeningView, plan: TrimPlan, truncate: bo
     return rows
 
 
-def _ledger_rows(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> list[tuple[Value, ...]]:
-    return [(str(topic), each.ledger_id, each.entries, each.size, each.timestamp or None) for each in ledgers]
-
-
 def _total(rows: Sequence[tuple[Value, ...]], column: int) -> int:
     return sum(value for row in rows if isinstance(value := row[column], int))
 
@@ -350,39 +349,6 @@ def _change(
         lost=tuple(lost),
         pending=pending,
     )
-
-
-def _info_of(record: ChangedRecord) -> ManagedLedgerInfo:
-    if record.before is None:
-        raise BadVersion(f"{record.path} was deleted meanwhile", record.path)
-    return decode_managed_ledger_info(record.before.data, record.path).value
-
-
-async def _ledgers_to_lose(
-    cluster: Looking, topic: TopicName, password: bytes, records: Sequence[ChangedRecord]
-) -> tuple[list[LedgerInfo], list[str]]:
-    """The topic's ledgers, those not closed as their bookies show them, and what cannot be known of them."""
-    (record,) = (each for each in records if each.path == topic.managed_ledger_path)
-    ledgers, unknown = [], []
-    for ledger in _info_of(record).ledgers:
-        if not ledger.timestamp:
-            try:
-                peek = await cluster.bookies.peek(ledger.ledger_id, password)
-                ledger = replace(ledger, entries=peek.last_entry + 1, size=peek.length)
-            except BookieError as error:
-                unknown.append(f"ledger {ledger.ledger_id} of {topic}, how many entries is not known: {error}")
-        ledgers.append(ledger)
-    return ledgers, unknown
-
-
-async def _attached_to(cluster: Looking, topic: TopicName, records: Sequence[ChangedRecord]) -> Attachments:
-    """The ledgers that go with the topic beside those of its list."""
-    folder = f"{topic.managed_ledger_path}/"
-    paths = [record.path for record in records if record.path.startswith(folder)]
-    try:
-        return await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, paths)
-    except RecordError as error:
-        return Attachments(unknown=(f"which ledgers of compaction and delayed delivery are the topic's: {error}",))
 
 
 async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:

@@ -340,11 +340,11 @@ class Cursor:
         """Return when a clean close that has begun has ended, whatever came of it."""
         await self._persistence.closed()
 
-    async def remove(self) -> None:
-        """Delete the cursor, its record and its ledger."""
+    async def remove(self, attached: Sequence[int] = ()) -> None:
+        """Delete the cursor, its record, its ledger and those `attached`."""
         self.check()
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is deleted")
-        await self._persistence.remove(self._stopped)
+        await self._persistence.remove(self._stopped, attached)
         self._host.wake_readers()
 
     def fence(self, error: ManagedLedgerFenced) -> None:

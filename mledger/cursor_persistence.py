@@ -8,7 +8,7 @@
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from metastore.errors import MledgerError
 from mledger.acks import AckState
@@ -146,12 +146,12 @@ class CursorPersistence:
         if self._closing is not None:
             await asyncio.wait([self._closing])
 
-    async def remove(self, why: MledgerError) -> None:
-        """Delete the cursor's record and its ledger; `why` for those who wait for a write."""
+    async def remove(self, why: MledgerError, attached: Sequence[int] = ()) -> None:
+        """Delete the cursor's record, its ledger and those `attached`; `why` for those who wait for a write."""
         self._end()
         self._flusher.fail(why)
         await self._flusher.stop()
-        await self._store.remove()
+        await self._store.remove(attached)
 
     def fence(self, error: ManagedLedgerFenced) -> None:
         """Write nothing further; memory goes back to what is durable (M7)."""

@@ -8,7 +8,7 @@ repaired it (M12).
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
@@ -260,8 +260,8 @@ class CursorSet:
     def _adopt(self, cursor: Cursor) -> None:
         self.open[cursor.name] = cursor
 
-    async def delete_cursor(self, name: str) -> None:
-        """Delete the cursor, its record and its ledger; CursorNotFound."""
+    async def delete_cursor(self, name: str, attached: Sequence[int] = ()) -> None:
+        """Delete the cursor, its record, its ledger and those `attached`; CursorNotFound."""
         await self._creations.settle(name)
         if name not in self.open and name not in self._found:
             raise CursorNotFound(
@@ -271,7 +271,7 @@ class CursorSet:
             return
         self._deleting.add(name)
         try:
-            await self._delete(name)
+            await self._delete(name, attached)
         except ManagedLedgerFenced:
             raise
         except BaseException:
@@ -281,16 +281,16 @@ class CursorSet:
             self._deleting.discard(name)
         self._forget(name)
 
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, name: str, attached: Sequence[int]) -> None:
         if attempt := self._attempts.get(name):  # what recovery writes would meet the deletion
             await asyncio.wait([attempt])
         cursor = self.open.get(name)
         if cursor is None:
-            await self._delete_unrecovered(name, self._found[name])
+            await self._delete_unrecovered(name, self._found[name], attached)
         elif cursor.status is CursorStatus.CLOSED:
-            await self._delete_unrecovered(name, await self._read_closed(cursor))
+            await self._delete_unrecovered(name, await self._read_closed(cursor), attached)
         else:
-            await cursor.remove()
+            await cursor.remove(attached)
 
     async def _settle_deletion(self, name: str) -> bool:
         """Find out what came of a deletion that nobody waited for; whether the cursor is gone."""
@@ -315,9 +315,9 @@ class CursorSet:
         self._found.pop(name, None)
         self._unreadable.discard(name)
 
-    async def _delete_unrecovered(self, name: str, found: _Found) -> None:
+    async def _delete_unrecovered(self, name: str, found: _Found, attached: Sequence[int]) -> None:
         record = decode_managed_cursor_info(found.node.data, found.path).value
-        await CursorStore(name, found.path, self._context, record, found.node.version).remove()
+        await CursorStore(name, found.path, self._context, record, found.node.version).remove(attached)
 
     # -- ending
 

@@ -191,17 +191,20 @@ class CursorStore:
                 writer, self._writer = self._writer, None
                 await writer.close()
 
-    async def remove(self) -> None:
-        """Delete the znode, then the cursor ledger (M8, C7)."""
+    async def remove(self, attached: Sequence[int] = ()) -> None:
+        """Delete the znode, then the cursor ledger (M8, C7) and the ledgers `attached`, which it names beside that."""
         async with self._one_at_a_time:
             await self._begin()
             old = self.ledger_id
             self._context.factory.on_step("delete cursor")
-            await self._context.record.guarded(Delete(self.path, self._version), await self._deletions(old))
+            deletions = (*await self._deletions(old), *map(self._context.factory.deletion, attached))
+            await self._context.record.guarded(Delete(self.path, self._version), deletions)
             self._context.factory.on_step("cursor deleted")
             self._removed = True
             await self.abandon()
             self._delete_old(old)
+            for ledger_id in attached:
+                self._context.delete_later(ledger_id)
 
     async def abandon(self) -> None:
         """Let go of the cursor ledger without writing anything."""

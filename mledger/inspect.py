@@ -20,6 +20,7 @@ from metastore.store import MetadataReader, Node
 from mledger.bundles import Owner
 from mledger.cursor_recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.cursor_set import cursor_name
+from mledger.cursor_state import CursorLedgerFinding
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
 from mledger.ownership import find_owner
@@ -214,45 +215,52 @@ class Inspector:
 
         One whose state cannot be read is in the list with its error. Raises TopicNotFound, CursorNotFound.
         """
-        return await self._cursors_of(await self._topic(name), name, cursor)
+        states = await self._states_on(name, cursor)
+        topic = await self._topic(name)
+        return _inspections(_found(states, name, cursor), topic.ledger_list()[0])
 
-    async def _cursors_of(
-        self, topic: _Topic, name: str, cursor: str | None, ledgers: LedgerList | None = None
-    ) -> list[CursorInspection]:
-        ledger_list = topic.ledger_list()[0] if ledgers is None else ledgers
-        children = await self._store.children(topic.path)
-        if cursor is not None:
-            children = [child for child in children if cursor_name(child) == cursor or child == encode_name(cursor)]
-            if not children:
-                raise CursorNotFound(f"{TopicName.parse(name)} has no cursor {cursor}")
-        paths = [f"{topic.path}/{child}" for child in children]
-        nodes = await self._store.get_many(paths)
-        found = {path: node for path, node in zip(paths, nodes, strict=True) if node is not None}
-        return list((await self._look_at(found, ledger_list)).values())
+    async def _states_on(self, name: str, cursor: str | None) -> "list[_State]":
+        """The states of the topic's cursors, or of one, to be read before the ends of its ledgers.
+
+        A live owner's cursors are never past the end that is looked at after them. Empty where there is no topic.
+        """
+        path = TopicName.parse(name).managed_ledger_path
+        (children,) = await self._store.children_many([path])
+        wanted = [
+            child
+            for child in children or ()
+            if cursor is None or cursor_name(child) == cursor or child == encode_name(cursor)
+        ]
+        paths = [f"{path}/{child}" for child in wanted]
+        nodes = zip(paths, await self._store.get_many(paths), strict=True)
+        return await self._states({path: node for path, node in nodes if node is not None})
 
     async def cursor_on(self, name: str, cursor: str) -> tuple[CursorInspection, "TopicView"]:
         """One cursor as `cursors` tells, and the topic that it stands on. TopicNotFound, CursorNotFound."""
+        states = await self._states_on(name, cursor)
         topic = await self._topic(name)
-        (found,) = await self._cursors_of(topic, name, cursor)
-        return found, TopicView(self, topic.ledger_list()[0])
+        ledgers, _ = topic.ledger_list()
+        (found,) = _inspections(_found(states, name, cursor), ledgers)
+        return found, TopicView(self, ledgers)
 
     async def look(self, path: str, node: Node, cursors: Mapping[str, Node]) -> TopicLook:
         """The dry run of recovery for a topic and cursors whose nodes were read already, by path.
 
         Raises RecordError, and what keeps the topic's last ledger from being seen.
         """
+        states = await self._states(cursors)
         topic = await self._seen(path, node)
-        ledger_list, _ = topic.ledger_list()
-        return TopicLook(tuple(self._ledgers(topic)), await self._look_at(cursors, ledger_list))
+        looked = _inspections(states, topic.ledger_list()[0])
+        return TopicLook(tuple(self._ledgers(topic)), dict(zip(cursors, looked, strict=True)))
 
     async def opening(self, name: str) -> OpeningView:
         """What opening the topic would make of it: what plans of commands that open it begin from. TopicNotFound."""
+        states = await self._states_on(name, None)
         topic = await self._topic(name)
         plan = topic.open_plan()
         new_ledger = (-1 if plan.above is None else plan.above) + 1 if plan.create else None
         ledgers = plan.ledgers(new_ledger)
-        cursors = await self._cursors_of(topic, name, None, ledgers)
-        return OpeningView(topic.info, ledgers, new_ledger, tuple(cursors), plan.warnings)
+        return OpeningView(topic.info, ledgers, new_ledger, tuple(_inspections(states, ledgers)), plan.warnings)
 
     async def read(
         self,
@@ -333,27 +341,25 @@ class Inspector:
                 )
         return found
 
-    async def _look_at(self, cursors: Mapping[str, Node], ledgers: LedgerList) -> dict[str, CursorInspection]:
+    async def _states(self, cursors: Mapping[str, Node]) -> "list[_State]":
         at_once = asyncio.Semaphore(AT_ONCE)
 
-        async def look(path: str, node: Node) -> CursorInspection:
+        async def state(path: str, node: Node) -> _State:
             async with at_once:
-                return await self._cursor(cursor_name(path.rpartition("/")[2]), path, node, ledgers)
+                return await self._state(cursor_name(path.rpartition("/")[2]), path, node)
 
-        looked = await asyncio.gather(*(look(path, node) for path, node in cursors.items()))
-        return dict(zip(cursors, looked, strict=True))
+        return await asyncio.gather(*(state(path, node) for path, node in cursors.items()))
 
-    async def _cursor(self, name: str, path: str, node: Node, ledgers: LedgerList) -> CursorInspection:
+    async def _state(self, name: str, path: str, node: Node) -> "_State":
         record: ManagedCursorInfo | None = None
+        finding = None
         try:
             record = decode_managed_cursor_info(node.data, path).value
-            finding = None
             if record.cursors_ledger_id != NO_CURSOR_LEDGER:
                 finding = await find_state(self._open_peeked, record.cursors_ledger_id, _is_unconfirmed)
-            plan = plan_cursor_recovery(name, record, finding, ledgers)
         except MledgerError as error:
-            return CursorInspection(name, node.version, record, None, error)
-        return CursorInspection(name, node.version, record, plan)
+            return _State(name, node.version, record, None, error)
+        return _State(name, node.version, record, finding)
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
         return _PeekedLedger(await self._bookkeeper.peek(ledger_id, self._password))
@@ -372,6 +378,37 @@ class TopicView:
         if position.ledger_id not in self._peeks:
             self._peeks[position.ledger_id] = await self._inspector.peek(position.ledger_id)
         return Entry(position, await self._peeks[position.ledger_id].read(position.entry_id))
+
+
+class _State(NamedTuple):
+    """A cursor's record and what its cursor ledger holds; `error` says why these cannot be told."""
+
+    name: str
+    version: int
+    record: ManagedCursorInfo | None
+    finding: CursorLedgerFinding | None
+    error: MledgerError | None = None
+
+
+def _found(states: list[_State], name: str, cursor: str | None) -> list[_State]:
+    if cursor is not None and not states:
+        raise CursorNotFound(f"{TopicName.parse(name)} has no cursor {cursor}")
+    return states
+
+
+def _inspections(states: Sequence[_State], ledgers: LedgerList) -> list[CursorInspection]:
+    """What opening the topic would do to the cursors, whose states were read before `ledgers`."""
+    return [_inspection(state, ledgers) for state in states]
+
+
+def _inspection(state: _State, ledgers: LedgerList) -> CursorInspection:
+    if state.error is not None or state.record is None:
+        return CursorInspection(state.name, state.version, state.record, None, state.error)
+    try:
+        plan = plan_cursor_recovery(state.name, state.record, state.finding, ledgers)
+    except MledgerError as error:
+        return CursorInspection(state.name, state.version, state.record, None, error)
+    return CursorInspection(state.name, state.version, state.record, plan)
 
 
 def _is_unconfirmed(ledger: StateLedger) -> bool:

@@ -265,10 +265,14 @@ class ManagedLedger:
         self._check_open()
         return await self._cursors.open_cursor(name, initial, cursor_properties, create=create, exclusive=exclusive)
 
-    async def delete_cursor(self, name: str) -> None:
-        """Delete the cursor, its record and its ledger; CursorNotFound."""
+    async def delete_cursor(self, name: str, *, attached: Sequence[int] = ()) -> None:
+        """Delete the cursor, its record and its ledger; CursorNotFound.
+
+        With it go the ledgers `attached` that it names beside that (`attached_ledgers`), in the same write. By itself
+        it deletes none: a consumer of them may be using them under this owner.
+        """
         self._check_open()
-        await self._cursors.delete_cursor(name)
+        await self._cursors.delete_cursor(name, attached)
         self._trimmer.trim_later()
 
     # -- trim, terminate, truncate

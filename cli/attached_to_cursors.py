@@ -1,0 +1,61 @@
+"""What goes with a cursor that is deleted: ledgers that it names, the topic of transactions' acknowledgements on it."""
+
+from dataclasses import dataclass
+
+from cli.doomed_ledgers import (
+    NAMED_COLUMNS,
+    Row,
+    attached_rows,
+    attached_to,
+    data_rows,
+    ledgers_to_lose,
+    lost_attached,
+)
+from cli.looking import Looking
+from cli.output import Table
+from cli.topic_targets import Targets, records_of, states_kept_and_lost
+from metastore.errors import InvalidName
+from metastore.paths import TopicName
+from mledger.attached_ledgers import find_attached, pending_ack_topic
+from mledger.inspect import Inspector
+from mledger.topic_plans import lost_ledgers
+from mledger.undo_file import ChangedRecord, SavedCursor
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedToCursor:
+    """The ledgers and topics that go with a cursor, and what a plan says of them."""
+
+    ledgers: tuple[int, ...] = ()
+    topics: tuple[TopicName, ...] = ()
+    before: tuple[ChangedRecord, ...] = ()
+    cursors: tuple[SavedCursor, ...] = ()
+    rows: tuple[Row, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The ledgers that go."""
+        return (Table("ledgers", NAMED_COLUMNS, self.rows),)
+
+
+async def find_attached_to(
+    cluster: Looking, inspector: Inspector, password: bytes, topic: TopicName, cursor: str, path: str
+) -> AttachedToCursor:
+    """What goes with the cursor whose record is at `path`; looking only. RecordError."""
+    named = await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, [path])
+    rows, lost = attached_rows(topic, named), lost_attached(topic, named)
+    ledgers = tuple(each.ledger_id for each in named.ledgers)
+    try:
+        acks = pending_ack_topic(topic, cursor)
+    except InvalidName:
+        return AttachedToCursor(ledgers, rows=tuple(rows), lost=tuple(lost))
+    if await cluster.metadata.exists(acks.managed_ledger_path) is None:
+        return AttachedToCursor(ledgers, rows=tuple(rows), lost=tuple(lost))
+    before = await records_of(cluster, Targets(acks, None, (acks,)))
+    of_acks, unknown = await ledgers_to_lose(cluster, acks, password, before)
+    beside = await attached_to(cluster, acks, before)
+    saved, unsaved = await states_kept_and_lost(inspector, acks, before)
+    rows += [*data_rows(acks, of_acks), *attached_rows(acks, beside)]
+    lost += [*lost_ledgers(str(acks), of_acks), *unknown, *unsaved, *lost_attached(acks, beside)]
+    return AttachedToCursor(ledgers, (acks,), before, saved, tuple(rows), tuple(lost))

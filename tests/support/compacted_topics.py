@@ -1,0 +1,81 @@
+"""Topics with what other parts of Pulsar keep beside them: compaction, delayed delivery, transactions."""
+
+import mledger
+from metastore.errors import NodeNotFound
+from metastore.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from metastore.ledgers import LedgerStore
+from metastore.paths import TopicName
+from metastore.url import open_store
+from mledger.attached_ledgers import pending_ack_topic
+from mledger.config import ManagedLedgerConfig
+from tests.support.topics import KEEP, fill
+
+BUCKET = "#pulsar.internal.delayed.bucket_1_1"
+
+
+async def make_ledger(url: str, **custom: str) -> int:
+    """A closed ledger of ten entries by its metadata, made by another part of Pulsar."""
+    async with await open_store(url) as store:
+        ledgers = LedgerStore(store)
+        ledger_id = await ledgers.next_id()
+        metadata = LedgerMetadata(
+            1,
+            1,
+            1,
+            (Segment(0, ("127.0.0.1:1",)),),
+            state=LedgerState.CLOSED,
+            digest_type=DigestType.CRC32C,
+            last_entry=9,
+            length=100,
+            custom_metadata=tuple((key.replace("_", "/"), value.encode()) for key, value in custom.items()),
+        )
+        await ledgers.create(ledger_id, metadata)
+        return ledger_id
+
+
+async def exists(url: str, ledger_id: int) -> bool:
+    async with await open_store(url) as store:
+        try:
+            await LedgerStore(store).read(ledger_id)
+        except NodeNotFound:
+            return False
+        return True
+
+
+async def compacted_topic(
+    url: str, topic: str, *, clean: bool, config: ManagedLedgerConfig = KEEP
+) -> tuple[dict[str, int], set[int]]:
+    """A topic with a compacted ledger, a bucket, a pending-ack topic; those ledgers, and ledgers of another topic.
+
+    Of the compacted ledgers the record of compaction's cursor names the stale one, its last state the other.
+
+    A subscription's properties name one of the other topic's buckets, too.
+    """
+    compacted = {"component": "compacted-ledger", "pulsar_compactedTopic": topic}
+    bucket = {"component": "delayed-index-bucket", "pulsar_delayedIndexTopic": topic}
+    ours = {
+        "stale": await make_ledger(url, **compacted),
+        "compacted": await make_ledger(url, **compacted),
+        "bucket": await make_ledger(url, **bucket),
+    }
+    others = {
+        await make_ledger(url, component="delayed-index-bucket", pulsar_delayedIndexTopic=f"{topic}-other"),
+        await make_ledger(url, component="something"),
+    }
+    async with mledger.open_cluster(url, config=config) as cluster:
+        opened = await cluster.create_topic(topic)
+        positions = await fill(opened, 2)
+        compaction = await opened.open_cursor("__compaction")
+        await compaction.acknowledge_cumulative(positions[0], {"CompactedTopicLedger": ours["stale"]})
+        await opened.close()
+        opened = await cluster.open_topic(topic)
+        properties = {BUCKET: str(ours["bucket"])} | {f"{BUCKET}_{each}": str(each) for each in others}
+        await opened.open_cursor("delayed", cursor_properties=properties)
+        compaction = await opened.open_cursor("__compaction")
+        await compaction.acknowledge_cumulative(positions[1], {"CompactedTopicLedger": ours["stale"]})
+        await compaction.acknowledge_cumulative(positions[1], {"CompactedTopicLedger": ours["compacted"]})
+        await (opened.close() if clean else opened.abandon())
+        acks = await cluster.create_topic(str(pending_ack_topic(TopicName.parse(topic), "delayed")))
+        await acks.open_cursor("__pending_ack_state")
+        await acks.close()
+    return ours, others
