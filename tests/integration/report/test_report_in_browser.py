@@ -72,7 +72,7 @@ def test_the_page_holds_every_answer_and_says_nothing_on_its_console(browser, pa
         "Cursors with most holes",
         "Stuck cursors",
         "Topics without subscriptions",
-        "Retention that never bites",
+        "Consumed, and nothing dropped yet",
     ]
     first = [cell.text for cell in browser.find_elements("css selector", "#backlog tbody tr:first-child td")]
     assert first == [TOPIC, "slow", "19", "2.8 KiB", "10 h", "8 h", "4", "znode"]
