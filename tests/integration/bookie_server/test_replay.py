@@ -214,3 +214,26 @@ def test_a_row_that_was_deleted_while_it_was_moved_does_not_come_back(tmp_path):
 
     found = run(main())
     assert (found.ledgers, found.runs, found.live) == ({}, [], {})
+
+
+def test_a_ledger_begun_anew_after_a_delete_that_a_kill_undoes_is_not_counted_twice(tmp_path):
+    """Row for row of the same entries: the rows from before the delete are replaced, and their bytes not needed."""
+
+    async def main():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            bookie = local.bookie
+            for life in range(3):
+                for number in range(3):
+                    add(bookie, 1, [number])
+                    await bookie.turns.drain()
+                if life == 0:
+                    bookie.index.flush()
+                if life < 2:
+                    assert delete(bookie, 1)
+            copy_as_killed(tmp_path / "bookie", tmp_path / "killed")
+        async with serving(tmp_path / "killed", config=CONFIG) as local:
+            found = contents(local.bookie.index)
+            assert found.live == found.counted()
+            assert await read_all(local, 1, range(3)) == [entry(1, number, b"payload") for number in range(3)]
+
+    run(main())
