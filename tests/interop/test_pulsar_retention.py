@@ -236,13 +236,13 @@ def test_no_call_of_the_library_removes_what_retention_keeps(pulsar, topic, use,
 @pytest.mark.usefixtures("all_kept")
 @pytest.mark.parametrize("use", [look, trim, consume_and_trim], ids=lambda use: use.__name__)
 def test_taking_a_topic_from_its_live_broker_removes_nothing_that_retention_keeps(pulsar, topic, use):
-    subscribe(pulsar, topic, "another")
+    subscribe(pulsar, topic)  # has it loaded
     call(pulsar, topic, use, take_over=True, trim=True)
 
 
 @pytest.mark.usefixtures("all_kept")
 def test_a_topic_that_its_live_broker_serves_is_left_alone(pulsar, topic):
-    subscribe(pulsar, topic, "another")
+    subscribe(pulsar, topic)  # has it loaded
     with pytest.raises(mledger.OwnedElsewhere):
         call(pulsar, topic, trim)
     assert command("cursors", "clear", f"persistent://{topic}", "sub", "--yes", url=pulsar.url).code == 4
