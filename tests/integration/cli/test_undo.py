@@ -185,22 +185,12 @@ def test_a_state_whose_cursor_ledger_was_deleted_is_put_back(url, topic, created
     operations = [Delete(cursor, before.version), Delete(ledger_path(ledger))]
     change_records(url, undo_file, operations[:1], managed_ledger=name, cursors=["one"])
     write(url, operations[1])
-    ok(
-        "undo",
-        undo_file,
-        "--yes",
-        "--undo-file",
-        undo_file.with_name("redo.json"),
-        "--ensemble-size",
-        1,
-        "--write-quorum",
-        1,
-        "--ack-quorum",
-        1,
-        url=url,
-    )
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     record = decode_managed_cursor_info(state_of(url, cursor).data).value
     assert (record.cursors_ledger_id != -1) == in_ledger
+    if in_ledger:  # the quorums are those of the topic's last ledger, not the default's
+        metadata = decode_ledger_metadata(state_of(url, ledger_path(record.cursors_ledger_id)).data)
+        assert (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum) == (1, 1, 1)
     assert run(_cursor_now(url, topic)) == (mark_delete, deleted, {"kept": "yes"})
     run(assert_nothing_orphaned(url, name))
 
