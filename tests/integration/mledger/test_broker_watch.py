@@ -42,7 +42,7 @@ def test_an_owner_yields_to_the_broker_that_takes_its_bundle_and_names_it(topic_
             with pytest.raises(mledger.ManagedLedgerFenced, match=re.escape(SERVED)):
                 await opened.append([b"two"])
 
-    run(main())
+    run(main(), timeout=60.0)
 
 
 @pytest.fixture
