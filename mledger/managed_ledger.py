@@ -218,26 +218,7 @@ class ManagedLedger:
         At most so many, and fewer when `max_bytes` of payload are reached. Missing and empty ledgers are passed (C11).
         """
         self._check_readable()
-        entries: list[Entry] = []
-        end = self.ledger_list.last_confirmed if last is None else min(last, self.ledger_list.last_confirmed)
-        position = max(first, Position(first.ledger_id, 0))
-        while len(entries) < max_entries and position <= end and (max_bytes is None or max_bytes > 0):
-            count = self.ledger_list.entries(position.ledger_id)
-            if position.entry_id >= count:
-                following = self.ledger_list.next_id(position.ledger_id)
-                if following is None:
-                    break
-                position = Position(following, 0)
-                continue
-            upto = min(count - 1, position.entry_id + max_entries - len(entries) - 1)
-            if position.ledger_id == end.ledger_id:
-                upto = min(upto, end.entry_id)
-            got = await self.reader.read(position.ledger_id, position.entry_id, upto, max_bytes)
-            entries += got
-            if max_bytes is not None:
-                max_bytes -= sum(len(entry.payload) for entry in got)
-            position = Position(position.ledger_id, got[-1].position.entry_id + 1)
-        return entries
+        return await self.reader.read_on(lambda: self.ledger_list, first, max_entries, max_bytes, last)
 
     async def read_entry(self, position: Position) -> Entry:
         """The entry at `position`; InvalidPosition if there is none."""

@@ -12,6 +12,7 @@ from metastore.ledger_metadata import LedgerState
 from metastore.position import Position
 from mledger.config import ManagedLedgerConfig
 from mledger.ledger_factory import LedgerFactory
+from mledger.ledger_list import LedgerList
 from mledger.open_ledger import OpenLedger
 
 MAX_READERS = 128
@@ -58,6 +59,36 @@ class EntryReader:
         counters.reads += 1
         counters.entries_read += len(payloads)
         return [Entry(Position(ledger_id, entry), payload) for entry, payload in enumerate(payloads, first)]
+
+    async def read_on(
+        self,
+        ledgers: Callable[[], LedgerList],
+        first: Position,
+        max_entries: int,
+        max_bytes: int | None,
+        last: Position | None,
+    ) -> list[Entry]:
+        """Entries from `first` on over ledger ends, as `ManagedLedger.read`; `ledgers` gives the list of now."""
+        entries: list[Entry] = []
+        end = ledgers().last_confirmed if last is None else min(last, ledgers().last_confirmed)
+        position = max(first, Position(first.ledger_id, 0))
+        while len(entries) < max_entries and position <= end and (max_bytes is None or max_bytes > 0):
+            count = ledgers().entries(position.ledger_id)
+            if position.entry_id >= count:
+                following = ledgers().next_id(position.ledger_id)
+                if following is None:
+                    break
+                position = Position(following, 0)
+                continue
+            upto = min(count - 1, position.entry_id + max_entries - len(entries) - 1)
+            if position.ledger_id == end.ledger_id:
+                upto = min(upto, end.entry_id)
+            got = await self.read(position.ledger_id, position.entry_id, upto, max_bytes)
+            entries += got
+            if max_bytes is not None:
+                max_bytes -= sum(len(entry.payload) for entry in got)
+            position = Position(position.ledger_id, got[-1].position.entry_id + 1)
+        return entries
 
     async def read_afresh(self, ledger_id: int, entry: int) -> Entry:
         """One entry, by the ledger's metadata as it is now: what is not there then is lost.
