@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
@@ -14,7 +14,7 @@ from metastore.errors import BadVersion, NodeExists, NodeNotFound, NodeTooLarge,
 from metastore.own_writes import changed_since
 from metastore.paths import managed_ledger_path
 from metastore.records import ManagedLedgerInfo
-from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put
+from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledger_records import fits_one_write, write_ahead
 
@@ -28,8 +28,9 @@ async def commit(
     first: Put | Create | Delete,
     others: Sequence[Operation] = (),
     timeout_s: float | None = None,
+    before: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Carry out `first` and `others`, all or none, within `timeout_s`.
+    """Carry out `first` and `others`, all or none, within `timeout_s`; `before` is awaited before each try.
 
     A lost connection is retried a bounded number of times. A conflict is read back before it counts, since it may be
     with our own earlier try: what `first` did tells (M7). Raises the conflict (BadVersion, NodeNotFound, NodeExists) or
@@ -37,7 +38,7 @@ async def commit(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            await _commit(store, first, others)
+            await _commit(store, first, others, before)
     except TimeoutError:
         raise StoreUnavailable(
             f"a write of {first.path} was not answered within {timeout_s:g} s "
@@ -46,10 +47,17 @@ async def commit(
         ) from None
 
 
-async def _commit(store: MetadataStore, first: Put | Create | Delete, others: Sequence[Operation]) -> None:
+async def _commit(
+    store: MetadataStore,
+    first: Put | Create | Delete,
+    others: Sequence[Operation],
+    before: Callable[[], Awaitable[None]] | None,
+) -> None:
     uncertain = False
     for delay in (*RETRY_DELAYS_S, None):
         try:
+            if before is not None:
+                await before()
             await store.multi([first, *others])
             return
         except CONFLICTS:
@@ -97,10 +105,13 @@ class TopicRecord:
         info: ManagedLedgerInfo,
         version: int,
         *,
+        created_ms: int | None = None,
         compression: str = "NONE",
         timeout_s: float | None = None,
     ) -> None:
         self._store = store
+        self._created_ms = created_ms
+        self._doubts = self._doubts_settled = 0
         self._timeout_s = timeout_s
         self._compression = compression
         self._lock = asyncio.Lock()
@@ -127,7 +138,15 @@ class TopicRecord:
         except NodeNotFound:
             raise TopicNotFound(f"there is no managed ledger {name}; create the topic first") from None
         decoded = decode_managed_ledger_info(node.data, path)
-        return cls(store, name, decoded.value, node.version, compression=decoded.compression, timeout_s=timeout_s)
+        return cls(
+            store,
+            name,
+            decoded.value,
+            node.version,
+            created_ms=node.stat.created_ms,
+            compression=decoded.compression,
+            timeout_s=timeout_s,
+        )
 
     def on_fenced(self, listener: Callable[[ManagedLedgerFenced], None]) -> None:
         """Call `listener` once, when another owner is seen."""
@@ -155,6 +174,10 @@ class TopicRecord:
         if self.fenced is not None:
             raise self.fenced
 
+    def doubt(self) -> None:
+        """Verify before the next write: others may have deleted the topic and made it again, up to our version."""
+        self._doubts += 1
+
     async def verify(self) -> None:
         """Look whether the record is still at our version; ManagedLedgerFenced if not. Nothing is written."""
         async with self._lock:
@@ -163,10 +186,25 @@ class TopicRecord:
             stat = await self._store.exists(self.path)
             if stat is None:
                 raise self.fence("its record was deleted")
+            self._check_created(stat)
             if stat.version != self.version:
                 raise self.fence(
                     f"its record is at version {stat.version}, not at {self.version}: another owner wrote it"
                 )
+
+    async def _before_write(self) -> None:
+        """In a session that may be another, see first that it is the same node: its version does not tell."""
+        doubts = self._doubts
+        if doubts == self._doubts_settled and self._store.session_state is SessionState.CONNECTED:
+            return
+        stat = await self._store.exists(self.path)
+        if stat is not None:  # else the write finds out
+            self._check_created(stat)
+        self._doubts_settled = doubts
+
+    def _check_created(self, stat: Stat) -> None:
+        if self._created_ms not in (None, stat.created_ms):
+            raise self.fence("its record was deleted, and the topic created again")
 
     async def update(self, change: Callable[[ManagedLedgerInfo], RecordChange]) -> ManagedLedgerInfo:
         """Write what `change` makes of the record; the record as written.
@@ -201,13 +239,16 @@ class TopicRecord:
         put = Put(self.path, data, self.version)
         if fits_one_write(data, changed.deletions):
             try:
-                await commit(self._store, put, [*changed.also, *changed.deletions], self._timeout_s)
+                await self._commit(put, [*changed.also, *changed.deletions])
                 return
             except NodeExists as conflict:  # an earlier owner may have died between such a record and its list
                 if conflict.path not in {each.path for each in changed.deletions}:
                     raise
         await write_ahead(self._store, [(each,) for each in changed.deletions], Check(self.path, self.version))
-        await commit(self._store, put, changed.also, self._timeout_s)
+        await self._commit(put, changed.also)
+
+    async def _commit(self, first: Put | Create | Delete, others: Sequence[Operation]) -> None:
+        await commit(self._store, first, others, self._timeout_s, self._before_write)
 
     async def guarded(self, first: Put | Create | Delete, others: Sequence[Operation] = ()) -> None:
         """Carry out `first` (on a cursor's record) and `others`, if this record is still ours.
@@ -218,7 +259,7 @@ class TopicRecord:
             self.check()
             version = self.version
             try:
-                return await commit(self._store, first, [*others, Check(self.path, version)], self._timeout_s)
+                return await self._commit(first, [*others, Check(self.path, version)])
             except SessionExpired:
                 raise self.end_session() from None
             except CONFLICTS as conflict:

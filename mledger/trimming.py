@@ -195,6 +195,7 @@ class Trimmer:
                     raise outcome
 
     async def _drop(self, plan: TrimPlan) -> None:
+        await self._ledgers.verify_owner()
         name = self._topic.name
         for event in plan.events_before(name):
             self._topic.emit(event)
