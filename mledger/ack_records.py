@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from metastore.codec import encode_managed_cursor_info
-from metastore.position import Position
+from metastore.position import NO_ENTRY, Position
 from metastore.records import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
 from mledger.acks import AckState
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.entry_bits import EdgeArrays, WordArrays
-from mledger.errors import AckStateTooLarge
+from mledger.errors import AckStateTooLarge, InvalidProperties
 
 Properties = tuple[tuple[str, int], ...]
 
@@ -66,6 +66,23 @@ def znode_record(
         cursor_properties=cursor_properties,
     )
     return record if len(encode_managed_cursor_info(record)) < limit else None
+
+
+def check_properties(properties: Properties, cursor_properties: tuple[tuple[str, str], ...]) -> None:
+    """Raise InvalidProperties unless records can hold both: a state with them would never be durable (C5)."""
+    for key, value in properties:
+        if not isinstance(key, str) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+            raise InvalidProperties(
+                f"property {key!r:.100} of the position is {value!r:.100}: give a text a number of 64 bits"
+            )
+    for key, text in cursor_properties:
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise InvalidProperties(f"property {key!r:.100} of the cursor is {text!r:.100}: give a text a text")
+    if znode_record(AckState(Position(0, NO_ENTRY)), properties, cursor_properties, 0) is None:
+        raise InvalidProperties(
+            f"the properties of the position and of the cursor do not fit its record of {CURSOR_ZNODE_LIMIT:,} bytes: "
+            "give fewer or shorter ones"
+        )
 
 
 def ranges_size(acks: AckState) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from metastore.errors import MledgerError
 from metastore.position import Position, PositionRange
 from metastore.records import BatchDeletion
+from mledger.ack_records import check_properties
 from mledger.acks import AckState
 from mledger.background import log
 from mledger.compaction import COMPACTION
@@ -178,9 +179,12 @@ class Cursor:
 
         Without them there are none, as in Pulsar, but of the cursor of compaction: they name its compacted ledger.
         With `ack_set` the entry at `position` is a batch, acknowledged as by `acknowledge_batch`. Raises
-        InvalidPosition, and changes nothing, past the last confirmed entry or below mark-delete.
+        InvalidPosition, and changes nothing, past the last confirmed entry or below mark-delete; InvalidProperties
+        for what no record can hold.
         """
         self.check()
+        if properties:
+            check_properties(tuple(properties.items()), self._cursor_properties)
         check_markable(self._host.ledger_list, self._acks, position)
         if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
             position, ack_set = max(self.mark_delete, Position(position.ledger_id, position.entry_id - 1)), ()
@@ -211,8 +215,9 @@ class Cursor:
             await self._after_change(self._acks.acknowledge_cumulative(position, self._host.ledger_list))
 
     def set_cursor_properties(self, properties: dict[str, str]) -> "asyncio.Future[None]":
-        """Replace the cursor's own properties; done when durable in its record."""
+        """Replace the cursor's own properties; done when durable in its record. InvalidProperties."""
         self.check()
+        check_properties(self._properties, tuple(properties.items()))
         self._cursor_properties = tuple(properties.items())
         return self._after_change(True)
 
@@ -344,8 +349,10 @@ class Cursor:
         """Delete the cursor, its record, its ledger and those `attached`."""
         self.check()
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is deleted")
-        await self._persistence.remove(self._stopped, attached)
-        self._host.wake_readers()
+        try:
+            await self._persistence.remove(self._stopped, attached)
+        finally:
+            self._host.wake_readers()
 
     def fence(self, error: ManagedLedgerFenced) -> None:
         """Another owner has the topic: back to what is durable, and nothing further (M7)."""

@@ -53,6 +53,7 @@ class CursorPersistence:
         self._changes = 0
         self._durable_changes = 0
         self._begun_anew = 0  # the change that was a reset
+        self._unsure = False  # a write has failed since: what is stored may be newer than `durable`
         self._changed_at: float | None = None
         self._failures = 0
         self._logged_at = -LOG_EVERY_S
@@ -118,7 +119,14 @@ class CursorPersistence:
             await self._flusher.flush()
             return
         state, changes, at = self._snapshot(), self._changes, self._loop.time()
-        if await self._store.write_to_znode(state):
+        try:
+            written = await self._store.write_to_znode(state)
+        except BaseException as error:
+            self._unsure = True
+            if isinstance(error, MledgerError) and not isinstance(error, ManagedLedgerFenced):
+                self._failed(error)
+            raise
+        if written:
             self._became_durable(state, changes, at)
         else:
             await self._flusher.flush()
@@ -131,7 +139,7 @@ class CursorPersistence:
         except ManagedLedgerFenced:
             raise
         except MledgerError as error:
-            self._failed(error)
+            log.info("%s: where cursor %s moved to is not durable yet: %s", self._host.name, self._store.name, error)
 
     # -- ending
 
@@ -179,10 +187,10 @@ class CursorPersistence:
         state, changes, at = self._snapshot(), self._changes, self._loop.time()
         try:
             try:
-                await self._store.close(state, changed=self._durable_changes != changes)
+                await self._store.close(state, changed=self._unsure or self._durable_changes != changes)
             except AckStateTooLarge as error:
                 partial = self._partial(state)
-                await self._store.close(partial, changed=partial != self.durable)
+                await self._store.close(partial, changed=self._unsure or partial != self.durable)
                 raise self._became_partly_durable(partial, error) from None
         except BaseException as error:
             fail(waiters, error if isinstance(error, MledgerError) else MledgerError(f"close was cut off: {error!r}"))
@@ -210,10 +218,17 @@ class CursorPersistence:
         self._became_durable(state, changes, at)
 
     async def _put(self, state: CursorState) -> None:
-        if state.cursor_properties != self.durable.cursor_properties:
-            await self._store.write_properties(state.cursor_properties)
-        if (state.acks, state.properties) != (self.durable.acks, self.durable.properties):
-            await self._store.write(state)
+        try:
+            if self._unsure or state.cursor_properties != self.durable.cursor_properties:
+                await self._store.write_properties(state.cursor_properties)
+            if self._unsure or (state.acks, state.properties) != (self.durable.acks, self.durable.properties):
+                await self._store.write(state)
+        except AckStateTooLarge:  # nothing of it was sent
+            raise
+        except BaseException:
+            self._unsure = True
+            raise
+        self._unsure = False
 
     def _partial(self, state: CursorState) -> CursorState:
         return plan_partial(state, self.durable if self._durable_changes >= self._begun_anew else None)
@@ -229,6 +244,7 @@ class CursorPersistence:
     def _became_durable(self, state: CursorState, changes: int, at: float) -> None:
         """`state` is, which was taken after `changes` changes at the loop's time `at`."""
         self._failures = 0
+        self._unsure = False
         self._logged_at = -LOG_EVERY_S
         self._durable_changes = changes
         self._changed_at = None if changes == self._changes else at

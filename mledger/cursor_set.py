@@ -65,7 +65,7 @@ class CursorSet:
         self._recovered_late = recovered_late
         self._found: dict[str, _Found] = {}
         self._attempts: dict[str, asyncio.Task[Cursor]] = {}
-        self._deleting: set[str] = set()
+        self._deleting: dict[str, asyncio.Future[None]] = {}  # done when it is over
         self._deleted_perhaps: set[str] = set()  # nobody waited for what came of it
         self._retries: set[asyncio.Task[None]] = set()
         self._unreadable: set[str] = set()  # the record of each does not parse
@@ -209,7 +209,7 @@ class CursorSet:
     def _ended(self, name: str, task: "asyncio.Task[Cursor]") -> None:
         del self._attempts[name]
         if not task.cancelled() and task.exception() is None:
-            self.open[name] = task.result()
+            self._adopt(task.result())
 
     async def _recover_now(self, name: str, found: _Found) -> Cursor:
         topic = self._host.name
@@ -239,8 +239,7 @@ class CursorSet:
 
         Raises CursorRecoveryFailed (R5), CursorNotFound without `create`, CursorExists with `exclusive`.
         """
-        await self._settle_deletion(name)
-        await self._creations.settle(name)
+        await self._settle(name)
         known = name in self.open or name in self._found or name in self._attempts
         if known and exclusive:
             raise CursorExists(f"{self._host.name} has a cursor {name} already")
@@ -252,24 +251,25 @@ class CursorSet:
             cursor = await self._recover(name)
         else:
             cursor = await self._attempt(name, lambda: self._creations.create(name, initial, properties))
-        self.open[name] = cursor
+        cursor.check()
         self._host.emit(SubscriptionOpened(self._host.name, name))
         cursor.rewind()
         return cursor
 
     def _adopt(self, cursor: Cursor) -> None:
         self.open[cursor.name] = cursor
+        if self._context.record.fenced is not None:  # meanwhile: it was not among those that were told
+            cursor.fence(self._context.record.fenced)
 
     async def delete_cursor(self, name: str, attached: Sequence[int] = ()) -> None:
         """Delete the cursor, its record, its ledger and those `attached`; CursorNotFound."""
-        await self._creations.settle(name)
+        if await self._settle(name):
+            return
         if name not in self.open and name not in self._found:
             raise CursorNotFound(
                 f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
             )
-        if await self._settle_deletion(name):
-            return
-        self._deleting.add(name)
+        self._deleting[name] = asyncio.get_running_loop().create_future()
         try:
             await self._delete(name, attached)
         except ManagedLedgerFenced:
@@ -278,8 +278,22 @@ class CursorSet:
             self._deleted_perhaps.add(name)
             raise
         finally:
-            self._deleting.discard(name)
+            self._deleting.pop(name).set_result(None)
         self._forget(name)
+
+    async def _settle(self, name: str) -> bool:
+        """Wait for a deletion under way, and find out what came of what nobody waited for.
+
+        Whether that was a deletion, and was carried out.
+        """
+        gone = False
+        while True:
+            while deletion := self._deleting.get(name):
+                await asyncio.wait([deletion])
+            gone = await self._settle_deletion(name) or gone
+            await self._creations.settle(name)
+            if name not in self._deleting and name not in self._deleted_perhaps:
+                return gone and name not in self.open
 
     async def _delete(self, name: str, attached: Sequence[int]) -> None:
         if attempt := self._attempts.get(name):  # what recovery writes would meet the deletion

@@ -67,6 +67,10 @@ class InvalidPosition(ManagedLedgerError):
     """A position that the topic does not have, or that the operation cannot take."""
 
 
+class InvalidProperties(ManagedLedgerError):
+    """Properties that no record of a cursor can hold; nothing was changed."""
+
+
 class InvalidConfiguration(ManagedLedgerError):
     """A setting out of its range, or settings that contradict each other (M6)."""
 

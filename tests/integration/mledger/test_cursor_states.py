@@ -11,6 +11,7 @@ from bookie.errors import RecoveryUndecided
 from metastore.codec import decode_managed_cursor_info
 from metastore.errors import StoreUnavailable
 from metastore.paths import cursor_path
+from metastore.store import Put
 from metastore.url import open_store
 from mledger import cursor_persistence, ledger_factory, topic_record
 from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted
@@ -305,5 +306,79 @@ def test_without_bookies_the_state_goes_to_the_record(bookies, topic):
                 return await cluster.open_topic(topic)
             except RecoveryUndecided:
                 await asyncio.sleep(0.05)
+
+    run(main())
+
+
+def not_answered(store, monkeypatch, path, *, carried_out):
+    """Have no write of `path` answered, the first one carried out if so told; call the result to end it."""
+    multi, left = store.multi, [carried_out]
+
+    async def unheard(operations):
+        if not any(isinstance(operation, Put) and operation.path == path for operation in operations):
+            return await multi(operations)
+        if any(left):
+            left.clear()
+            await multi(operations)
+        raise StoreUnavailable("no answer came", path)
+
+    monkeypatch.setattr(store, "multi", unheard)
+    return lambda: monkeypatch.setattr(store, "multi", multi)
+
+
+def test_a_reset_to_what_was_durable_is_written_over_acknowledgements_that_may_be(topic_url, topic, monkeypatch):
+    async def main():
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            answer = not_answered(cluster.metadata, monkeypatch, cursor.path, carried_out=True)
+            with pytest.raises(StoreUnavailable):
+                await cursor.acknowledge(positions[:3])
+            answer()
+            await cursor.reset("earliest")
+            await opened.abandon()
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            assert (await (await cluster.open_topic(topic)).open_cursor("sub")).backlog == 9
+
+    run(main())
+
+
+def test_a_move_off_a_consumed_ledger_that_failed_is_tried_again(topic_url, topic, monkeypatch):
+    async def main():
+        monkeypatch.setattr(cursor_persistence, "RETRY_FIRST_S", 0.1)
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 9)
+            cursor = await opened.open_cursor("sub", initial="latest")
+            await opened.initialized()
+            answer = not_answered(cluster.metadata, monkeypatch, cursor.path, carried_out=False)
+            await opened.roll_over()
+            while not cursor.is_failing:
+                await asyncio.sleep(0.05)
+            answer()
+            while cursor.behind_s:
+                await asyncio.sleep(0.05)
+            assert cursor.durable_mark_delete == (opened.ledgers[-1].ledger_id, -1)
+
+    run(main())
+
+
+def test_properties_that_no_record_holds_are_refused_and_keep_no_acknowledgement_from_being_durable(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            with pytest.raises(mledger.InvalidProperties):
+                cursor.set_cursor_properties({"who": "x" * 2_000_000})
+            for properties in ({"n": 2**63}, {"n": "text"}, {"n" * 2_000_000: 1}):
+                with pytest.raises(mledger.InvalidProperties):
+                    cursor.acknowledge_cumulative(positions[0], properties)
+            assert cursor.mark_delete < positions[0]
+            await cursor.acknowledge(positions[:3])
+            assert cursor.durable_mark_delete == positions[2]
 
     run(main())
