@@ -119,7 +119,9 @@ class AckState:
         before = self.mark_delete
         if left := trim_words(words):
             self._move(max(before, Position(position.ledger_id, position.entry_id - 1)))
-            return self.acknowledge_batch(position, left, ledgers) or self.mark_delete != before
+            changed = self.acknowledge_batch(position, left, ledgers)
+            self._advance(ledgers)
+            return changed or self.mark_delete != before
         self._move(position)
         self._advance(ledgers)
         return self.mark_delete != before

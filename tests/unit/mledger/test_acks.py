@@ -156,6 +156,13 @@ def test_cumulative_acknowledgement_of_a_batch_index_stops_before_that_entry():
     assert not acks.acknowledge_cumulative(Position(10, 3), THREE, [0b1100])
 
 
+def test_cumulative_acknowledgement_of_a_batch_index_of_a_deleted_entry_goes_on_over_it():
+    acks = AckState(Position(10, -1))
+    acks.acknowledge(at((10, 3), (10, 4)), THREE)
+    assert acks.acknowledge_cumulative(Position(10, 3), THREE, (0b10,))
+    assert acks.mark_delete == Position(10, 4)
+
+
 def test_cumulative_acknowledgement_of_the_first_entry_s_batch_index_stays_before_the_ledger():
     acks = AckState(Position(10, 4))
     assert acks.acknowledge_cumulative(Position(13, 0), THREE, [0b10])
