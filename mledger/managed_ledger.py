@@ -54,7 +54,7 @@ class ManagedLedger:
             opened.factory,
             opened.ownership,
             opened.ledgers,
-            ListListener(self.emit, self.wake_readers, self._installed, self._delete_later),
+            ListListener(self.emit, self.wake_readers, lambda: self._trimmer.trim_later(), self._delete_later),
             opened.services.now_ms,
         )
         self._appender: Appender | None = None
@@ -430,9 +430,6 @@ class ManagedLedger:
         for arrival in list(self._arrivals):
             if not arrival.done():
                 arrival.set_result(None)
-
-    def _installed(self) -> None:
-        self._trimmer.trim_later()
 
     def mark_delete_moved(self, old: Position, new: Position) -> None:
         """A cursor's durable mark-delete moved: ledgers may be free to go."""
