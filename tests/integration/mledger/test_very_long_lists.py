@@ -29,7 +29,7 @@ from tests.support.aio import run
 from tests.support.ledgers import client
 from tests.support.topics import managed_ledger_of
 
-MANY = 8_000  # with the records of their deletion more than fits one request
+MANY = 12_000  # with the records of their deletion more than fits one request
 VERY_MANY = 20_000
 _firsts = itertools.count(900_000_000, 100_000)
 """No ledger of these ids exists: what is judged here are the records."""
