@@ -22,7 +22,7 @@ async def reopen(args: argparse.Namespace) -> dict[str, float]:
     """Open, append while cursors load, wait for them, check each; milliseconds from `open_topic` on."""
     async with mledger.open_cluster(args.metadata) as cluster:
         start = time.perf_counter()
-        ledger = await cluster.open_topic(NAME, config=CONFIG)
+        ledger = await cluster.open_topic(NAME, config=CONFIG, take_over=True)
         await ledger.append([b"first"])
         first = time.perf_counter() - start
         cursors = await asyncio.gather(*map(ledger.open_cursor, cursor_names(args.cursors)))

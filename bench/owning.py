@@ -106,7 +106,7 @@ async def reopen(cluster: mledger.Cluster, args: argparse.Namespace) -> dict[str
 
 async def opened(cluster: mledger.Cluster, kind: str, count: int, cursors: list[str]) -> None:
     """Open the topics; every cursor recovered, with the backlog it had."""
-    found = await cluster.open_topics(topic_names(kind, count))
+    found = await cluster.open_topics(topic_names(kind, count), take_over=True)
     if found.failed:
         name, error = next(iter(found.failed.items()))
         raise WrongTopic(f"{len(found.failed)} topics were not opened; {name}: {error}")
