@@ -23,6 +23,7 @@ from rocksdict import (
 
 from bookie.errors import DiskFull, InvalidBookieDirectory
 from bookie.server.disk import says_full
+from metastore.service.iterators import at_row
 
 ENTRIES = "entries"
 REPEATS = "repeats"
@@ -238,7 +239,7 @@ class Index:
         for family in (self._entries, self._repeats):
             rows = family.iter()
             rows.seek_to_first()
-            while rows.valid():
+            while at_row(rows):
                 file, _, length, _ = _ROW.unpack(rows.value())
                 counted[file] = counted.get(file, 0) + length
                 rows.next()
@@ -265,7 +266,7 @@ class Index:
         found: list[int] = []
         rows = self._ledgers.iter()
         rows.seek(ledger_key(first))
-        while rows.valid() and len(found) < most:
+        while at_row(rows) and len(found) < most:
             found.append(_NUMBER.unpack(rows.key())[0])
             rows.next()
         return found
@@ -276,7 +277,7 @@ class Index:
         prefix, unpack = ledger_key(ledger), _ROW.unpack
         for rows in (self._entries.iter(), self._repeats.iter()):
             rows.seek(prefix)
-            while rows.valid() and rows.key().startswith(prefix):
+            while at_row(rows) and rows.key().startswith(prefix):
                 file, _, length, _ = unpack(rows.value())
                 sizes[file] = sizes.get(file, 0) + length
                 rows.next()
@@ -286,7 +287,7 @@ class Index:
         """The run that holds `entry` if the ledger has it: the last one that begins at or below."""
         rows = self._entries.iter()
         rows.seek_for_prev(entry_key(ledger, entry))
-        return _row(rows, ledger) if rows.valid() else None
+        return _row(rows, ledger) if at_row(rows) else None
 
     def last_run(self, ledger: int) -> Row | None:
         """The run with the ledger's highest entries."""
@@ -356,7 +357,7 @@ class Index:
     def _position(self) -> tuple[int, int]:
         rows = self._bookie.iter()
         rows.seek_for_prev(_SEQUENCE + b"\xff" * _NUMBER.size)
-        if not rows.valid() or rows.key()[:1] != _SEQUENCE:
+        if not at_row(rows) or rows.key()[:1] != _SEQUENCE:
             return 0, 0
         return _NUMBER.unpack_from(rows.key(), 1)[0], _NUMBER.unpack(rows.value())[0]
 
@@ -364,14 +365,14 @@ class Index:
         """Deleted ledgers whose fence is remembered, rising."""
         rows = self._bookie.iter()
         rows.seek(_DELETED)
-        while rows.valid() and (key := rows.key())[:1] == _DELETED:
+        while at_row(rows) and (key := rows.key())[:1] == _DELETED:
             yield _NUMBER.unpack_from(key, 1)[0]
             rows.next()
 
     def _live(self) -> dict[int, int]:
         found, rows = {}, self._bookie.iter()
         rows.seek(_FILE)
-        while rows.valid() and (key := rows.key())[:1] == _FILE:
+        while at_row(rows) and (key := rows.key())[:1] == _FILE:
             found[_NUMBER.unpack_from(key, 1)[0]] = _NUMBER.unpack(rows.value())[0]
             rows.next()
         return found
@@ -391,7 +392,7 @@ def _row(rows: RdictIter, ledger: int) -> Row | None:
 
 def _rows(rows: RdictIter, ledger: int, first: int) -> Iterator[Row]:
     rows.seek(entry_key(ledger, first))
-    while rows.valid() and (row := _row(rows, ledger)) is not None:
+    while at_row(rows) and (row := _row(rows, ledger)) is not None:
         yield row
         rows.next()
 

@@ -18,6 +18,7 @@ from metastore.errors import RecordError
 from metastore.memory_tree import NodeRecord
 from metastore.pb.MetadataStore_pb2 import StoredNode, StoredSession
 from metastore.rocksdb.peer import Process
+from metastore.service.iterators import at_row
 
 _COUNT = b"c"
 _LAST_ID = b"i"
@@ -123,7 +124,7 @@ class Rows:
         """Keys that begin with `prefix`, without it, rising, and their values."""
         rows = self._db.iter()
         rows.seek(prefix)
-        while rows.valid() and (key := rows.key())[:1] == prefix:
+        while at_row(rows) and (key := rows.key())[:1] == prefix:
             yield key[1:], rows.value()
             rows.next()
 

@@ -1,0 +1,17 @@
+"""RocksDB's iterators, read so that damage is an error.
+
+An iterator that meets a block it cannot read ends as if there were no more rows, and only its status says why.
+"""
+
+from rocksdict import RdictIter
+
+
+def at_row(rows: RdictIter) -> bool:
+    """Whether the iterator stands at a row.
+
+    Raises what RocksDB says where it ended because of damage, as rocksdict does: an Exception of no narrower type.
+    """
+    if rows.valid():
+        return True
+    rows.status()
+    return False
