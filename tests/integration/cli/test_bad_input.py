@@ -149,7 +149,8 @@ def test_a_wrong_password_is_refused(url, topic, tmp_path) -> None:
     wrong.write_text("managedLedgerPassword=wrong\n")
     ok("topics", "create", topic, "--config", right, url=url)
     ok("cursors", "create", topic, "keeps", "--config", right, url=url)
-    ledger = answer("topics", "produce", topic, "--config", right, "--count", 3, url=url)["first"].split(":")[0]
+    produced = answer("topics", "produce", topic, "--config", right, "--count", 3, "--raw", url=url)
+    ledger = produced["first"].split(":")[0]
     fails(url, 1, "password", "ledgers", "read", ledger, "--password", "wrong")
     assert ok("ledgers", "read", ledger, "--password", "right", url=url).out.count("\n") == 3
 
