@@ -115,7 +115,7 @@ def test_retention_by_time_ends_without_traffic(topic_url, topic):
                 if opened.number_of_entries != entries_left:
                     assert rang == 1
                     await gone
-                while opened._trimmer._later.due_ms is None:  # until it has looked when to trim next
+                while opened._trimmer._running:  # until it has looked when to trim next
                     await asyncio.sleep(0)
                 gone.cancel()
                 assert opened.number_of_entries == entries_left
