@@ -3,6 +3,7 @@
 - A directory is one bookie's of one cluster for good.
 - The cookie in the metadata store must be the one that the directory would write.
 - An empty directory cannot take the place of one that has been registered: its entries would be missing.
+- All of it holds again in each new session: who was away for so long may have been decommissioned.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +12,8 @@ from bookie.errors import InvalidBookieDirectory
 from bookie.server.directory import Directory, DirectoryFormat, new_format
 from metastore.cookies import Cookie, read_cookie, write_cookie
 from metastore.errors import NodeExists, NodeNotFound
-from metastore.store import MetadataStore
+from metastore.layout import instance_id
+from metastore.store import MetadataReader, MetadataStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,7 @@ def plan_identity(
 
 async def establish(store: MetadataStore, directory: Directory, bookie_id: str, instance: str, root: str) -> None:
     """Check that the directory is the bookie's, and make it so if it is new. InvalidBookieDirectory."""
-    own = Cookie(bookie_id, directory.journal, (directory.path,), instance)
-    try:
-        stored, _ = await read_cookie(store, bookie_id, root)
-    except NodeNotFound:
-        stored = None
-    plan = plan_identity(directory.path, directory.format, directory.begun, bookie_id, instance, own, stored)
+    own, plan = await _look(store, directory, bookie_id, instance, root)
     if plan.begin is None:
         directory.check_parts()
     else:
@@ -102,6 +99,28 @@ async def establish(store: MetadataStore, directory: Directory, bookie_id: str, 
             raise InvalidBookieDirectory(
                 f"another bookie {bookie_id} registered just now: name another id for {directory.path}"
             ) from None
+
+
+async def confirm(store: MetadataReader, directory: Directory, bookie_id: str, root: str) -> None:
+    """Check that a directory that is served is still the bookie's. InvalidBookieDirectory.
+
+    While nobody heard of the bookie it may have been decommissioned: what it took then would be refused at its next
+    start. The store is asked as it is now (Q9).
+    """
+    await store.sync()
+    await _look(store, directory, bookie_id, await instance_id(store, root), root)
+
+
+async def _look(
+    store: MetadataReader, directory: Directory, bookie_id: str, instance: str, root: str
+) -> tuple[Cookie, IdentityPlan]:
+    """The cookie that the directory would write, and what is to be written."""
+    own = Cookie(bookie_id, directory.journal, (directory.path,), instance)
+    try:
+        stored, _ = await read_cookie(store, bookie_id, root)
+    except NodeNotFound:
+        stored = None
+    return own, plan_identity(directory.path, directory.format, directory.begun, bookie_id, instance, own, stored)
 
 
 def _identity(cookie: Cookie) -> tuple[str, str, tuple[str, ...], str | None]:

@@ -24,7 +24,7 @@ from bookie.server.directory import Directory
 from bookie.server.disk import DiskLimits, fullest, plan_read_only
 from bookie.server.garbage import GarbageCollector
 from bookie.server.gate import Gate
-from bookie.server.identity import default_port, establish
+from bookie.server.identity import confirm, default_port, establish
 from bookie.server.options import Options, parse_options
 from bookie.server.settings import KNOWN_KEYS
 from bookie.server.tls import server_context
@@ -52,6 +52,7 @@ class Process:
         self._options = options
         self._stop = asyncio.Event()
         self._metadata: MetadataStore
+        self._directory: Directory
         self._bookie: Bookie
         self._bookie_id = ""
         self._port = 0
@@ -69,7 +70,7 @@ class Process:
             loop.add_signal_handler(number, self._stop.set)
         tls = None if options.tls is None else server_context(options.tls)
         self._gate.most = _allow_connections(options.max_connections)
-        directory = Directory(options.directory, options.journal)
+        self._directory = directory = Directory(options.directory, options.journal)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(directory.unlock)
             listener = _bind(options.host, options.port or default_port(directory.format, options.announced))
@@ -174,7 +175,7 @@ class Process:
         sys.stdout.flush()
 
     async def _keep_registered(self) -> None:
-        """Open a new session when one has expired, for as long as the process lives."""
+        """Open a new session when one has expired, for as long as the process lives. InvalidBookieDirectory ends it."""
         while True:
             try:
                 await self._metadata.wait_for_session(SessionState.EXPIRED, _SESSION_LOOK_S)
@@ -186,6 +187,7 @@ class Process:
             while True:
                 try:
                     self._metadata = await self._open_metadata()
+                    await confirm(self._metadata, self._directory, self._bookie_id, self._options.ledgers_root)
                     await self._register()
                     break
                 except MetadataError as error:

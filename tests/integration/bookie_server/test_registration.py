@@ -5,8 +5,9 @@ import asyncio
 from bookie import wire
 from bookie.digest import master_key
 from bookie.errors import Code
-from metastore.bookies import list_bookies
+from metastore.bookies import delete_cookie, list_bookies
 from metastore.paths import bookie_path
+from metastore.store import ANY_VERSION
 from metastore.url import open_store
 from tests.support.aio import run
 from tests.support.raw_bookie import RawClient, entry
@@ -85,3 +86,23 @@ def test_a_bookie_whose_session_expired_serves_on_and_registers_again(bookies, c
     before, after, error = run(main())
     assert after not in (0, before)
     assert error == 0
+
+
+def test_a_bookie_that_was_decommissioned_while_it_stood_still_ends_and_takes_nothing_anew(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--session-timeout", str(SHORT_SESSION_S))
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            path = bookie_path(bookie.bookie_id)
+            bookie.freeze()
+            while await store.exists(path) is not None:
+                await asyncio.sleep(0.05)
+            await delete_cookie(store, bookie.bookie_id, ANY_VERSION)
+            bookie.thaw()
+            while bookie.running and await store.exists(path) is None:
+                await asyncio.sleep(0.05)
+            return await store.exists(path)
+
+    assert run(main()) is None
+    assert bookie.wait() == 1
+    assert "it was decommissioned" in bookie.log()
