@@ -147,7 +147,7 @@ async def register(
             node = await store.get(path)
         except NodeNotFound:
             continue
-        if node.stat.ephemeral_owner == store.session_id:
+        if node.stat.ephemeral_owner == store.owner_at(path):
             return
         if not (replace_own and _same_place(bookie_id, node.data, data)):
             break

@@ -108,6 +108,10 @@ class GatheredStore(MetadataStore):
         """What `Stat.ephemeral_owner` holds for ephemeral nodes of this session."""
         return self._inner.session_id
 
+    def owner_at(self, path: str) -> int:
+        """The same for a node at `path`, as `MetadataStore.owner_at`."""
+        return self._inner.owner_at(path)
+
     async def wait_for_session(self, state: SessionState, timeout: float) -> None:
         """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
         await self._inner.wait_for_session(state, timeout)

@@ -172,6 +172,10 @@ class JoinedStore(JoinedReader[MetadataStore], MetadataStore):
         """The owner of ephemeral nodes of this session in the topics' store."""
         return self._topics.session_id
 
+    def owner_at(self, path: str) -> int:
+        """The owner of an ephemeral node of this session at `path`, in the store that has it."""
+        return self._place(path)[0].session_id
+
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:

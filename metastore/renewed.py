@@ -59,6 +59,10 @@ class RenewedStore(MetadataStore):
         """What `Stat.ephemeral_owner` holds for ephemeral nodes of the session of now."""
         return self._store.session_id
 
+    def owner_at(self, path: str) -> int:
+        """The same for a node at `path`, as `MetadataStore.owner_at`."""
+        return self._store.owner_at(path)
+
     async def wait_for_session(self, state: SessionState, timeout: float) -> None:
         """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
         async with asyncio.timeout(timeout):

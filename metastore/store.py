@@ -178,6 +178,10 @@ class MetadataStore(MetadataReader):
     def session_id(self) -> int:
         """What `Stat.ephemeral_owner` holds for ephemeral nodes of this session."""
 
+    def owner_at(self, path: str) -> int:
+        """The same for a node at `path`: of two stores that are joined each has a session of its own."""
+        return self.session_id
+
     @abstractmethod
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False

@@ -133,7 +133,7 @@ class OverreplicatedLedgers:
         """Give back locks of this session; others ended with theirs."""
         for lock in list(self._locks):
             stat = await store.exists(lock)
-            if stat is not None and stat.ephemeral_owner == store.session_id:
+            if stat is not None and stat.ephemeral_owner == store.owner_at(lock):
                 try:
                     await store.delete(lock)
                 except NodeNotFound:

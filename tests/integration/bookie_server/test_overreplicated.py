@@ -54,11 +54,11 @@ class Holder:
         return [(await self.client.ask(wire.encode_read(ledger, 0))).error for ledger in ledgers]
 
 
-def holding(tmp_path, test):
+def holding(tmp_path, test, url="memory:"):
     """Run a test on a `Holder`."""
 
     async def main():
-        async with await open_store("memory:") as store:
+        async with await open_store(url) as store:
             instance = await initialize(store)
             async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
                 await test(Holder(local, store, instance, client))
@@ -76,6 +76,15 @@ def test_a_closed_ledger_that_the_bookie_has_left_goes_and_others_stay(tmp_path)
         assert (await holder.ledgers.read(0))[0].segments == LEFT.segments
 
     holding(tmp_path, test)
+
+
+def test_the_lock_is_given_back_where_topics_have_another_metadata_store(tmp_path, rocksdb_url, metadata_url):
+    async def test(holder):
+        await holder.hold(1, LEFT)
+        assert await holder.collector.collect_overreplicated(holder.store) == [1]
+        assert await holder.store.exists(underreplication_lock_path(1)) is None
+
+    holding(tmp_path, test, f"{rocksdb_url}?ledgers={metadata_url}/ledgers")
 
 
 def test_a_ledger_that_was_left_stays_for_the_grace_period(tmp_path):

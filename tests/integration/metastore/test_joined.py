@@ -71,6 +71,13 @@ async def test_ledgers_are_in_bookkeepers_store_and_the_rest_in_the_topics(store
 
 
 @with_stores
+async def test_ephemerals_in_either_store_are_known_as_the_sessions_own(store, one, other):
+    for path in ("/mine", "/ledgers/dir/mine"):
+        await store.create(path, ephemeral=True)
+        assert (await store.exists(path)).ephemeral_owner == store.owner_at(path)
+
+
+@with_stores
 async def test_errors_name_the_paths_that_were_asked_for(store, one, other):
     for attempt in (store.get, store.children, store.delete):
         with pytest.raises(NodeNotFound) as caught:
