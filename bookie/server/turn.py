@@ -149,7 +149,7 @@ class Turns:
         self._open.adds += len(run)
         self._open.answer(client, [run.responses()])
         self._schedule()
-        if state.confirmed is not None:
+        if state.confirmed is not None or self.long_polls:
             self.confirm(state, run.last_confirmed(buffer))
 
     def _add_one_by_one(self, client: Client, buffer: bytes | bytearray, run: wire.AddRun) -> None:
@@ -219,10 +219,15 @@ class Turns:
         return state.confirmed
 
     def confirm(self, state: LedgerState, confirmed: int) -> None:
-        """Take in what a writer says is confirmed; who has not been asked for it need not know it."""
-        if state.confirmed is not None and confirmed > state.confirmed:
+        """Take in what a writer says is confirmed; who has not been asked for it need not know it.
+
+        Reads may wait for a ledger that has left memory since: they are woken all the same.
+        """
+        if state.confirmed is not None:
+            if confirmed <= state.confirmed:
+                return
             state.confirmed = confirmed
-            self.long_polls.advance(state.ledger, confirmed)
+        self.long_polls.advance(state.ledger, confirmed)
 
     def _count_read(self, head: bytes | memoryview) -> None:
         """Count an answer by what its first bytes say: length 4, header word 4, error 4."""

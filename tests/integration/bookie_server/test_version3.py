@@ -8,6 +8,7 @@ from bookie import wire
 from bookie.digest import master_key
 from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server.journal import file_path
+from bookie.server.ledgers import MOST_LEDGERS
 from tests.support.aio import run
 from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry
@@ -164,6 +165,25 @@ def test_a_long_poll_is_answered_when_the_lac_passes_its_own(bookie, waker):
     assert other.readResponse.entryId == 0
     assert (polled.entryId, polled.body, polled.maxLAC) == (1, entry(1, 1, b"payload"), 1)
     assert abs(polled.lacUpdateTimestamp - time.time() * 1000) < 60_000
+
+
+def test_a_long_poll_is_answered_although_its_ledger_has_left_the_bookies_memory(bookie):
+    others = b"".join([wire.encode_read(ledger, 0) for ledger in range(2, MOST_LEDGERS + 3)])
+
+    async def main():
+        async with RawClient(bookie) as reader, RawClient(bookie) as writer, RawClient(bookie) as crowd:
+            await ask(writer, add(1, 0), add(1, 1))
+            reader.send(long_poll(1, 0, 60))
+            await ask(reader, read(1, 0))
+            crowd.send(others)
+            for _ in range(MOST_LEDGERS + 1):
+                await crowd.frame()
+            await ask(writer, add(1, 2))
+            return response(await reader.frame()).readResponse
+
+    polled = run(main())
+    assert (polled.entryId, polled.maxLAC) == (1, 1)
+    assert polled.HasField("lacUpdateTimestamp")  # the writer's add answered it, and not the end of its time
 
 
 def test_a_long_poll_ends_with_its_time(bookie):
