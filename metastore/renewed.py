@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
-from metastore.errors import MetadataError, SessionExpired, StoreClosed, StoreUnavailable
+from metastore.errors import SessionExpired, StoreClosed, StoreUnavailable
 from metastore.store import ANY_VERSION, Change, MetadataStore, Node, Operation, Result, SessionState, Stat
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ class RenewedStore(MetadataStore):
             try:
                 self._store = await self._reopen()
                 break
-            except MetadataError as error:
+            except Exception as error:  # the system's too: nobody else would try again
                 logger.warning("session_not_renewed url=%s reason=%s", self.url, error)
                 await asyncio.sleep(delay)
                 delay = min(REOPEN_LAST_S, 2 * delay)

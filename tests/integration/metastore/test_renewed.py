@@ -1,6 +1,8 @@
 """A store that outlives its session: reads go on, writes of unknown outcome say so, watches begin again (M7)."""
 
 import asyncio
+import contextlib
+import resource
 
 import pytest
 
@@ -46,6 +48,35 @@ def test_reads_wait_for_the_next_session_and_who_has_ephemerals_is_told(held):
             assert store.session_id != first
             assert await store.exists("/mine") is None
             assert await store.put("/here", b"2", 0) == 1
+
+    run(main())
+
+
+@contextlib.contextmanager
+def no_more_files():
+    """Have this process open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_session_that_the_system_has_no_room_for_is_opened_later(held):
+    async def main():
+        opened = []
+
+        async def reopen():
+            opened.append(held.url)
+            with no_more_files() if len(opened) == 2 else contextlib.nullcontext():
+                return await open_store(held.url, session_timeout=SHORT_SESSION_S)
+
+        async with RenewedStore(await reopen(), reopen, 60.0) as store:
+            await store.create("/mine", ephemeral=True)
+            await held.lose_session("/mine")
+            assert await store.exists("/mine") is None
+            assert len(opened) == 3
 
     run(main())
 
