@@ -2,6 +2,8 @@
 .PHONY: help setup demo test lint bench soak docs proto fuzz clean
 PY := .venv/bin/python
 WORKERS ?= $(shell tools/workers)
+# Tests start hundreds of servers and commands: none of them compiles its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## show what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,3 +41,4 @@ proto: setup ## generate the protobuf modules again from proto/
 
 clean: ## remove .venv and caches
 	rm -rf .venv .stamps .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +
