@@ -315,7 +315,6 @@ class ManagedLedger:
     def session_renewed(self) -> None:
         """The session with the metadata store ended, and there is another: show the owner again, or be fenced (M7)."""
         if self._stopped is None and self._record.fenced is None:
-            self._record.doubt()
             self._background.spawn(self._ownership.reclaim(self._record), "owner node", endless=True)
 
     # -- ending

@@ -1,4 +1,4 @@
-"""A topic is deleted and made again behind the back of an owner that had lost its session (M7)."""
+"""A topic is deleted and made again behind the back of an owner that was told nothing, or had lost its session (M7)."""
 
 import asyncio
 
@@ -51,6 +51,39 @@ def test_an_owner_whose_session_was_lost_leaves_the_topic_made_again_at_its_vers
             assert await everything(found) == payloads(5, 100)
             assert (await found.open_cursor("sub")).backlog == 5
             assert found.properties == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize("writes", ["a cursor's state", "a new cursor", "properties"])
+def test_an_owner_that_was_told_nothing_leaves_the_topic_made_again_at_its_version_alone(topic_url, topic, writes):
+    async def write(opened, cursor, positions):
+        if writes == "properties":
+            await opened.set_properties({"of": "the first"})
+        elif writes == "a new cursor":
+            await opened.open_cursor("another")
+        else:
+            await cursor.acknowledge(positions[:2])
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 3)
+            cursor = await opened.open_cursor("sub")
+            async with mledger.open_cluster(topic_url, config=KEEP) as other:
+                await other.delete_topic(topic, take_over=True)
+                made_again = await other.create_topic(topic)
+                await fill(made_again, 5, 100)
+                await made_again.open_cursor("sub")
+                with pytest.raises(mledger.ManagedLedgerFenced):
+                    await write(opened, cursor, positions)
+                assert opened.state is mledger.TopicState.FENCED
+                await fill(made_again, 15, 105)
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            found = await cluster.open_topic(topic)
+            assert await everything(found) == payloads(20, 100)
+            assert (await found.open_cursor("sub")).backlog == 20
+            assert (found.properties, found.cursors) == ({}, ["sub"])
 
     run(main())
 
