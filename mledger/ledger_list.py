@@ -14,6 +14,7 @@ from metastore.position import NO_ENTRY, Position
 from metastore.records import LedgerInfo, ManagedLedgerInfo
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import InvalidLedgerList
+from mledger.references import is_offloaded
 
 
 class LedgerList:
@@ -250,11 +251,11 @@ class OpenPlan:
 def ledgers_to_recover(info: ManagedLedgerInfo) -> tuple[int, ...]:
     """The ledgers whose true end is to be found, with recovery, before `plan_open` (M3).
 
-    The last one, and any other recorded without entries: it is dropped only if it is empty in truth.
+    The last one, and any other recorded without entries: it is dropped only if it is empty in truth. One that has a
+    copy in tiered storage was closed before, and stays listed whether the bookies still have it or not.
     """
-    return tuple(ledger.ledger_id for ledger in info.ledgers[:-1] if ledger.entries <= 0) + tuple(
-        ledger.ledger_id for ledger in info.ledgers[-1:]
-    )
+    found = [ledger for ledger in info.ledgers[:-1] if ledger.entries <= 0] + list(info.ledgers[-1:])
+    return tuple(ledger.ledger_id for ledger in found if not is_offloaded(ledger))
 
 
 def plan_open(info: ManagedLedgerInfo, ends: dict[int, LedgerEnd | None], now_ms: int) -> OpenPlan:

@@ -37,6 +37,7 @@ from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerCo
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
 from mledger.ledger_records import deletion_record, listed
+from mledger.references import is_offloaded
 from mledger.shadow_topics import refuse_shadow
 from mledger.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.undo_references import ledgers_beside, plan_record, plan_state
@@ -372,7 +373,7 @@ class _Planner:
         old = stored.value
         refuse_shadow(_managed_ledger_at(self._file, path), old)
         new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
-        kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing]
+        kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing or is_offloaded(ledger, path)]
         added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
         if added:  # one whose entries were never recorded may not stand before another (M4)
             kept = [ledger for ledger in kept if ledger.timestamp]

@@ -352,6 +352,38 @@ def test_an_entry_that_was_moved_to_other_bookies_is_not_lost(topic_url, topic, 
     run(main())
 
 
+async def offload(store, managed_ledger, ledger_id, *, deleted):
+    """Record a copy of the ledger in tiered storage, delete it from the bookies; `deleted`: that too is recorded."""
+    path = managed_ledger_path(managed_ledger)
+    node = await store.get(path)
+    info = decode_managed_ledger_info(node.data, path).value
+    message = OffloadMessage(uidMsb=1, uidLsb=2, complete=True, bookkeeperDeleted=deleted)
+    context = OffloadContext(message.SerializeToString())
+    ledgers = [replace(each, offload=context) if each.ledger_id == ledger_id else each for each in info.ledgers]
+    await store.put(path, encode_managed_ledger_info(replace(info, ledgers=tuple(ledgers))), node.version)
+    other = BookKeeper(store)
+    await other.delete_ledger(ledger_id)
+    await other.close()
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_an_offloaded_ledger_at_the_end_of_a_terminated_topic_stays_listed(topic_url, topic, deleted):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as store:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 10)
+            await opened.roll_over()
+            await opened.terminate()
+            await opened.close()
+            await offload(store, opened.name, positions[0].ledger_id, deleted=deleted)
+            for _ in range(2):  # the first drops the empty ledger behind it
+                opened = await cluster.open_topic(topic)
+                await opened.close()
+            assert [(each.ledger_id, each.entries) for each in opened.info.ledgers] == [(positions[0].ledger_id, 10)]
+
+    run(main())
+
+
 @pytest.mark.parametrize("auto_skip", [False, True])
 @pytest.mark.parametrize("deleted", [False, True])
 def test_an_offloaded_ledger_is_never_skipped(topic_url, topic, auto_skip, deleted):
@@ -363,16 +395,7 @@ def test_an_offloaded_ledger_is_never_skipped(topic_url, topic, auto_skip, delet
             await opened.open_cursor("sub")
             await opened.close()
             offloaded = positions[10].ledger_id
-            path = managed_ledger_path(opened.name)
-            node = await store.get(path)
-            info = decode_managed_ledger_info(node.data, path).value
-            message = OffloadMessage(uidMsb=1, uidLsb=2, complete=True, bookkeeperDeleted=deleted)
-            context = OffloadContext(message.SerializeToString())
-            ledgers = [replace(each, offload=context) if each.ledger_id == offloaded else each for each in info.ledgers]
-            await store.put(path, encode_managed_ledger_info(replace(info, ledgers=tuple(ledgers))), node.version)
-            other = BookKeeper(store)
-            await other.delete_ledger(offloaded)
-            await other.close()
+            await offload(store, opened.name, offloaded, deleted=deleted)
             cursor = await (await cluster.open_topic(topic)).open_cursor("sub")
             assert [entry.payload for entry in await cursor.read(100)] == payloads(10)
             with pytest.raises(mledger.LedgerOffloaded, match=f"ledger {offloaded} is offloaded"):

@@ -12,8 +12,16 @@ from metastore.codec import (
     encode_position_info,
 )
 from metastore.paths import deletion_path, ledger_path, pending_path
+from metastore.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from metastore.position import Position, PositionRange
-from metastore.records import BatchDeletion, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
+from metastore.records import (
+    BatchDeletion,
+    LedgerInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    OffloadContext,
+    PositionInfo,
+)
 from metastore.store import Check, Create, Delete, Put
 from mledger.errors import ShadowTopic, UndoConflict
 from mledger.undo import Action, ledgers_to_look_for, paths_to_read, plan_undo
@@ -198,6 +206,13 @@ def test_a_ledger_that_is_gone_is_not_listed_again() -> None:
 def test_a_ledger_that_was_dropped_and_still_exists_is_listed_again() -> None:
     info, _ = restored(topic_at(1, A, B), topic_at(2, B), {1, 2})
     assert info.ledgers == (A, B)
+
+
+def test_a_dropped_ledger_with_a_copy_in_tiered_storage_is_listed_again_though_no_bookie_has_it() -> None:
+    context = OffloadContext(OffloadMessage(complete=True, bookkeeperDeleted=True).SerializeToString())
+    offloaded = replace(A, offload=context)
+    info, note = restored(topic_at(1, offloaded, B), topic_at(2, B), {2})
+    assert (info.ledgers, note) == ((offloaded, B), "")
 
 
 def test_a_ledger_that_came_since_is_kept_and_the_one_before_it_with_its_true_entries() -> None:
