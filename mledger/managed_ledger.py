@@ -275,11 +275,15 @@ class ManagedLedger:
         return await self._trimmer.trim()
 
     async def truncate(self) -> TrimPlan:
-        """Acknowledge everything on every cursor and delete every ledger but the current one (M8)."""
+        """Acknowledge everything on every cursor and delete every ledger but the current one (M8).
+
+        What is appended meanwhile stays.
+        """
         self._check_open()
         await self.initialized()
+        through = self.last_confirmed
         await asyncio.gather(*(cursor.clear_backlog() for cursor in self._cursors.open.values()))
-        return await self._trimmer.trim(all_closed=True)
+        return await self._trimmer.trim(through=through)
 
     async def terminate(self) -> Position:
         """Take no more entries, for good: the position at which readers end (M8). A second call gives the same.

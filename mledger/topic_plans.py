@@ -31,7 +31,7 @@ def plan_topic_trim(view: OpeningView, retention: RetentionLimits, now_ms: int) 
 def plan_topic_truncate(view: OpeningView, now_ms: int) -> TrimPlan:
     """What acknowledging everything on every cursor and deleting every ledger that is closed would delete (M8)."""
     end = view.ledgers.last_confirmed
-    return plan_trim(view.ledgers, dict.fromkeys(readable_cursors(view), end), KEEP_ALL, now_ms, all_closed=True)
+    return plan_trim(view.ledgers, dict.fromkeys(readable_cursors(view), end), KEEP_ALL, now_ms, through=end)
 
 
 def plan_topic_terminate(view: OpeningView) -> TerminatePlan:

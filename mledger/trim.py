@@ -86,12 +86,12 @@ def plan_trim(
     retention: RetentionLimits,
     now_ms: int,
     *,
-    all_closed: bool = False,
+    through: Position | None = None,
 ) -> TrimPlan:
     """Decide moves and deletions from the durable cursors' durable mark-deletes (R9, R10).
 
-    `all_closed`: every ledger but the current one goes, whatever cursors and `retention` say (truncate). A ledger goes
-    when its retention time has passed or the ledgers after it alone reach the size.
+    `through`: every closed ledger with no entry above that goes, whatever cursors and `retention` say (truncate). Else
+    a ledger goes when its retention time has passed or the ledgers after it alone reach the size.
     """
     moves = plan_moves(ledgers, cursors)
     positions = [*{**cursors, **{move.cursor: move.new for move in moves}}.values()]
@@ -105,7 +105,9 @@ def plan_trim(
             reason = f"ledger {info.ledger_id} is open for writing"
         elif info.offload is not None:
             reason = f"ledger {info.ledger_id} has an offloaded copy"
-        elif not all_closed:
+        elif through is not None:
+            reason = _not_truncated(info, through)
+        else:
             reason = _kept(info, ledgers.total_size - deleted_size - info.size, needed_from, retention, now_ms)
         if reason is not None:
             kept_because = reason
@@ -126,6 +128,13 @@ def plan_trim(
 def plan_no_trim(ledgers: LedgerList, cursors: Mapping[str, Position], why: str) -> TrimPlan:
     """The moves only: `why` says why no ledger goes though no cursor needs it."""
     return replace(plan_trim(ledgers, cursors, KEEP_ALL, 0), kept_because=why)
+
+
+def _not_truncated(info: LedgerInfo, through: Position) -> str | None:
+    """Why a closed ledger stays when what there was up to `through` goes, None if it can go."""
+    if not info.entries or Position(info.ledger_id, info.entries - 1) <= through:
+        return None
+    return f"ledger {info.ledger_id} has entries that came after the truncation began"
 
 
 def _kept(

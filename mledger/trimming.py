@@ -107,17 +107,17 @@ class Trimmer:
         except MledgerError as error:
             log.warning("%s: %s", self._topic.name, error)
 
-    async def trim(self, *, all_closed: bool = False, asked: bool = True) -> TrimPlan:
+    async def trim(self, *, through: Position | None = None, asked: bool = True) -> TrimPlan:
         """Move cursors off consumed ledgers and delete what may go, and finish earlier deletions that failed.
 
-        Returns the plan carried out. `asked`: somebody wants it now; else nothing goes where trimming by itself is off
-        (M10). Raises what kept retention from being read (PoliciesUnavailable), a cursor's move or the list from being
-        written; a failed deletion is logged and tried again.
+        Returns the plan carried out. `through` as of `plan_trim`. `asked`: somebody wants it now; else nothing goes
+        where trimming by itself is off (M10). Raises what kept retention from being read (PoliciesUnavailable), a
+        cursor's move or the list from being written; a failed deletion is logged and tried again.
         """
         async with self._topic.trim_lock:
             await self._settle_drop()
             await self._move_cursors()
-            plan = await self._decide(all_closed=all_closed, asked=asked)
+            plan = await self._decide(through, asked=asked)
             now_ms = self._now_ms()
             if plan.deletions:
                 await self._drop(plan)
@@ -153,19 +153,19 @@ class Trimmer:
         finally:
             self._running = False
 
-    async def _decide(self, *, all_closed: bool, asked: bool) -> TrimPlan:
+    async def _decide(self, through: Position | None, *, asked: bool) -> TrimPlan:
         """The plan by what retention and policies are now; what is looked up is only what something depends on."""
-        if all_closed or not (plan := self._plan(KEEP_NOTHING)).deletions:
-            return self._plan(KEEP_NOTHING, all_closed=all_closed)
+        if through is not None or not (plan := self._plan(KEEP_NOTHING)).deletions:
+            return self._plan(KEEP_NOTHING, through)
         if not asked:
             if why := await self._policy.why_not():
                 return plan_no_trim(self._topic.ledger_list, self._settled_positions(), why)
             plan = self._plan(await self._policy.retention(RECENT_S))
         return self._plan(await self._policy.retention()) if plan.deletions else plan
 
-    def _plan(self, retention: RetentionLimits, *, all_closed: bool = False) -> TrimPlan:
+    def _plan(self, retention: RetentionLimits, through: Position | None = None) -> TrimPlan:
         ledgers, positions = self._topic.ledger_list, self._settled_positions()
-        return plan_trim(ledgers, positions, retention, self._now_ms(), all_closed=all_closed)
+        return plan_trim(ledgers, positions, retention, self._now_ms(), through=through)
 
     def _positions(self) -> dict[str, Position]:
         return {name: cursor.held_from for name, cursor in self._topic.open_cursors.items()}

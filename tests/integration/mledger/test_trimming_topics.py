@@ -195,6 +195,39 @@ def test_truncate_leaves_the_current_ledger_and_no_backlog(topic_url, topic):
     run(main())
 
 
+class AskedForLock(asyncio.Lock):
+    """A lock that tells when somebody wants it."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked_for = asyncio.Event()
+
+    async def acquire(self):
+        self.asked_for.set()
+        return await super().acquire()
+
+
+def test_truncate_keeps_what_is_appended_after_the_backlogs_were_cleared(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            await fill(opened, 25)
+            await cursor.clear_backlog()
+            await opened.trim()
+            lock = opened.trim_lock = AskedForLock()
+            async with lock:
+                lock.asked_for.clear()
+                truncation = asyncio.ensure_future(opened.truncate())
+                await lock.asked_for.wait()
+                await fill(opened, 30, 25)
+            await truncation
+            assert cursor.backlog == 30
+            assert [entry.payload for entry in await cursor.read(100)] == payloads(30, 25)
+
+    run(main())
+
+
 @pytest.mark.parametrize("state", ["open here", "open elsewhere", "closed", "terminated"])
 def test_a_deleted_topic_leaves_nothing(topic_url, topic, state):
     async def main():

@@ -117,7 +117,13 @@ def test_an_offloaded_ledger_stays_and_all_after_it():
 
 def test_truncate_takes_all_but_the_current_one_whatever_cursors_and_retention_say():
     config = ManagedLedgerConfig(retention_time_ms=-1, retention_size_in_mb=-1)
-    assert deleted(plan_trim(THREE, {"sub": Position(10, 0)}, config, NOW, all_closed=True)) == [10, 20, 30]
+    assert deleted(plan_trim(THREE, {"sub": Position(10, 0)}, config, NOW, through=Position(90, 1))) == [10, 20, 30]
+
+
+def test_truncate_leaves_a_ledger_with_entries_that_came_after_it_began():
+    plan = plan_trim(THREE, {"sub": Position(20, 4)}, NO_RETENTION, NOW, through=Position(20, 3))
+    assert deleted(plan) == [10]
+    assert plan.kept_because == "ledger 20 has entries that came after the truncation began"
 
 
 def test_the_documented_run_removes_ledger_56_of_673_bytes():
