@@ -10,7 +10,7 @@ from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.attached_ledgers import find_attached
 from mledger.errors import ManagedLedgerFenced
-from mledger.ledger_records import deletion_record, ensure_folders, fits_one_write, give_up_kept, write_ahead
+from mledger.ledger_records import deletion_record, ensure_folders, fits_one_write, giving_up_kept, write_ahead
 from mledger.replaying import StepHook, ignore_steps, replay
 from mledger.shadow_topics import refuse_shadow
 from mledger.topic_record import TopicRecord
@@ -29,11 +29,11 @@ async def delete_managed_ledger(
     """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
 
     The ledgers that its cursors name beside their own go too: the compacted topic's, and delayed delivery's index.
-    Where its ledgers are many, each is recorded for deletion first, in pieces (M11). Cursors go next, in pieces too;
-    then, in one multi, the record goes and what ledgers are not recorded yet are; then the ledgers are deleted. Cut off
-    in between, the next call finishes it, or any topic's opening once the record is gone. Raises TopicNotFound,
-    RecordError (a cursor whose record does not parse, but with `unreadable_cursors`: whoever gives that has a copy,
-    M12), ManagedLedgerFenced (an owner changed it).
+    Where its ledgers are many, each is recorded for deletion first, in pieces (M11). Cursors go next, in pieces too,
+    and cursor ledgers that were kept (M12); then, in one multi, the record goes and what ledgers are not recorded yet
+    are; then the ledgers are deleted. Cut off in between, the next call finishes it, or any topic's opening once the
+    record is gone. Raises TopicNotFound, RecordError (a cursor whose record does not parse, but with
+    `unreadable_cursors`: whoever gives that has a copy, M12), ManagedLedgerFenced (an owner changed it).
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
@@ -56,7 +56,7 @@ async def delete_managed_ledger(
             group.append(deletion_record(cursor_ledger, name))
         group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
         operations.append(group)
-    await give_up_kept(store, name)
+    operations += await giving_up_kept(store, name)
     *operations, ledgers = await _unrecorded(
         store, [*operations, [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]]
     )

@@ -138,12 +138,13 @@ async def _read_folders(reader: MetadataReader, folders: Sequence[str]) -> list[
     return sorted(records, key=lambda record: record.ledger_id)
 
 
-async def give_up_kept(store: MetadataStore, managed_ledger: str) -> None:
-    """Record the kept cursor ledgers of a managed ledger for deletion: the topic is being deleted."""
-    for record in await read_kept(store):
-        if record.managed_ledger == managed_ledger:
-            with contextlib.suppress(NodeNotFound, NodeExists):
-                await store.multi([Delete(record.path), deletion_record(record.ledger_id, managed_ledger)])
+async def giving_up_kept(reader: MetadataReader, managed_ledger: str) -> list[list[Operation]]:
+    """What goes with the deletion of a managed ledger: each of its kept cursor ledgers is to be deleted then."""
+    return [
+        [Delete(record.path), deletion_record(record.ledger_id, managed_ledger)]
+        for record in await read_kept(reader)
+        if record.managed_ledger == managed_ledger
+    ]
 
 
 async def owned_ledgers(reader: MetadataReader, managed_ledger: str) -> set[int]:

@@ -8,12 +8,14 @@ import pytest
 
 import mledger
 from bookie.client.client import BookKeeper
+from bookie.errors import NoSuchLedger
 from metastore.errors import NodeNotFound, StoreUnavailable
 from metastore.paths import managed_ledger_path
 from metastore.store import Put
 from metastore.url import open_store
 from mledger import cursor_persistence, ledger_factory, topic_record
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
+from mledger.ledger_records import kept_record, read_kept
 from tests.support.aio import run
 from tests.support.topics import (
     CONFIG,
@@ -257,5 +259,41 @@ def test_a_deleted_topic_leaves_nothing(topic_url, topic, state):
                     await opened.append(payloads(100))
                 with pytest.raises(mledger.ManagedLedgerFenced):
                     await cursor.acknowledge([positions[7]])
+
+    run(main())
+
+
+def test_a_deletion_that_is_given_up_leaves_cursor_ledgers_that_are_kept(topic_url, topic):
+    def stop(step):
+        if step == "delete topic":
+            raise StopHere
+
+    class StopHere(Exception):
+        pass
+
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+            await open_store(topic_url) as store,
+        ):
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 5)
+            await opened.close()
+            bookkeeper = BookKeeper(store)
+            writer = await bookkeeper.create_ledger(3, 3, 2)
+            await writer.append([b"a state of another version"])
+            await writer.close()
+            kept = kept_record(writer.ledger_id, opened.name)
+            await store.create(kept.path, kept.data)
+            with pytest.raises(StopHere):
+                await cluster.delete_topic(topic, on_step=stop)
+            await (await cluster.open_topic(topic)).initialized()
+            assert [each for each in await read_kept(store) if each.managed_ledger == opened.name] != []
+            assert (await bookkeeper.metadata(writer.ledger_id)).last_entry == 0
+            await cluster.delete_topic(topic)
+            assert [each for each in await read_kept(store) if each.managed_ledger == opened.name] == []
+            with pytest.raises(NoSuchLedger):
+                await bookkeeper.metadata(writer.ledger_id)
+            await bookkeeper.close()
 
     run(main())
