@@ -60,16 +60,15 @@ async def open_cluster(
     """
 
     async def open_session() -> MetadataStore:
-        return await open_store(url, session_timeout=session_timeout)
+        return gathered(await open_store(url, session_timeout=session_timeout))
 
-    renewed = RenewedStore(await open_session(), open_session, session_timeout)
-    store = gathered(renewed)
+    store = RenewedStore(await open_session(), open_session, session_timeout)
     async with store:
         bookkeeper = BookKeeper(store, client)
         services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password)
         follow = config is None if cluster_quorums is None else cluster_quorums
         cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout, cluster_quorums=follow)
-        renewed.on_renewed(cluster.session_renewed)
+        store.on_renewed(cluster.session_renewed)
         try:
             async with _metrics_served(cluster, metrics):
                 yield cluster

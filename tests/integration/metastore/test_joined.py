@@ -199,6 +199,20 @@ def test_one_store_that_is_away_leaves_no_session_with_the_other(rocksdb_url, tm
     run(main())
 
 
+def test_another_s_node_is_not_taken_for_one_s_own_while_a_ledger_is_made(urls):
+    async def main():
+        async with open_cluster(urls[0]) as cluster:
+            store = cluster.metadata
+            await store.create("/here", b"same")
+            return await asyncio.gather(
+                store.create("/here", b"same"), store.create("/ledgers/dir/L1", b"ledger"), return_exceptions=True
+            )
+
+    again, ledger = run(main())
+    assert isinstance(again, NodeExists)
+    assert ledger == "/ledgers/dir/L1"
+
+
 def test_a_topic_lives_in_both_from_its_first_ledger_to_its_last(urls, tmp_path):
     joined, topics, ledgers = urls
     bookies = BookieProcesses(ledgers, tmp_path / "bookies", (*SMALL, "--ledgers-root", ROOT))
