@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 _RETRY_S = 1.0
 _SESSION_LOOK_S = 3600.0
 _BACKLOG = 1024
+_KEEPALIVE_S = 60
+_KEEPALIVE_AGAIN_S = 15
+_KEEPALIVE_TIMES = 4
 _OTHER_FILES = 512
 """Files that a bookie has open beside its connections, at most."""
 
@@ -279,6 +282,7 @@ def _bind(host: str, port: int) -> socket.socket:
     for number in ports:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _keep_alive(listener)
         try:
             listener.bind((host, number))
             listener.listen(_BACKLOG)
@@ -289,6 +293,17 @@ def _bind(host: str, port: int) -> socket.socket:
         else:
             return listener
     raise BookieError(f"no free port found on {host}: name one with --port")
+
+
+def _keep_alive(listener: socket.socket) -> None:
+    """Have the system end connections whose clients are gone without a word, a machine switched off for one.
+
+    Each would keep its place among those that there may be, and its buffer. Connections have it of their listener.
+    """
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_AGAIN_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_TIMES)
 
 
 def _auth_factory(name: str) -> AuthFactory | None:

@@ -22,6 +22,7 @@ from tests.support.zookeeper import SHORT_SESSION_S
 
 KEY = master_key(b"")
 METRICS = ("--metrics-port", "0")
+RETRANSMIT, KEEPALIVE = "01", "02"  # timers in /proc/net/tcp
 EVERY_TENTH = ("--set", "diskCheckInterval=100")
 
 
@@ -254,6 +255,33 @@ def test_a_bookie_that_may_not_be_read_only_ends_when_its_disk_is_full(bookies):
     bookie.launch()
     assert bookie.wait() == 1
     assert "readOnlyModeEnabled is false: make room" in bookie.log()
+
+
+def timer_of(server, client):
+    """Which timer the system has for a connection between two ports, as it writes it; the server's side."""
+    with open("/proc/net/tcp") as connections:
+        fields = [line.split() for line in connections][1:]
+    ports = [[int(end.rpartition(":")[2], 16) for end in each[1:3]] for each in fields]
+    return next(
+        each[5].partition(":")[0] for each, found in zip(fields, ports, strict=True) if found == [server, client]
+    )
+
+
+def test_the_system_looks_whether_a_client_that_says_nothing_is_still_there(bookies):
+    (bookie,) = bookies.start(1)
+
+    async def main():
+        reader, writer = await asyncio.open_connection(*bookie.address)
+        writer.write(wire.encode_read(1, 0))
+        await reader.readexactly(wire.RESPONSE.size)
+        try:
+            while (timer := timer_of(bookie.port, writer.get_extra_info("sockname")[1])) == RETRANSMIT:
+                await asyncio.sleep(0.02)
+            return timer
+        finally:
+            writer.close()
+
+    assert run(main()) == KEEPALIVE
 
 
 def test_a_metrics_port_that_is_taken_is_named(bookies):
