@@ -73,6 +73,7 @@ class _Namespace:
 
     async def _read(self) -> None:
         began_s = time.monotonic()
+        await self._store.sync()  # a server that lags may know of a shorter retention than was set since
         policies = await read_namespace_policies(self._store, self._events)
         partitioned = await read_partitioned(self._store, self._events)
         topics = [self._events]
