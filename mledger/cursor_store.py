@@ -106,6 +106,7 @@ class CursorStore:
 
     async def create(self) -> None:
         """Make a new cursor's znode; StoreUnavailable when it is not known whether it was made."""
+        await self._context.record.check_same()
         self._context.factory.on_step("create cursor")
         await self._context.record.guarded(Create(self.path, encode_managed_cursor_info(self._znode)))
 
@@ -196,6 +197,7 @@ class CursorStore:
         async with self._one_at_a_time:
             await self._begin()
             old = self.ledger_id
+            await self._context.record.check_same()
             self._context.factory.on_step("delete cursor")
             deletions = (*await self._deletions(old), *map(self._context.factory.deletion, attached))
             await self._context.record.guarded(Delete(self.path, self._version), deletions)
@@ -273,8 +275,9 @@ class CursorStore:
             operations += await self._deletions(self.ledger_id)
             if writer is not None:
                 operations.append(self._context.factory.listed(writer.ledger_id))
-        self._context.factory.on_step("write cursor record")
         try:
+            await self._context.record.check_same()
+            self._context.factory.on_step("write cursor record")
             await self._context.record.guarded(Put(self.path, data, self._version), operations)
         except ManagedLedgerFenced:
             if writer is not self._writer and writer is not None:

@@ -314,11 +314,14 @@ class ManagedLedger:
         """Replace the topic's properties, durably."""
         self._check_open()
         wanted = tuple(properties.items())
+        await self._record.check_same()
+        self._factory.on_step("set properties")
         await self._record.update(lambda info: RecordChange(replace(info, properties=wanted)))
 
     def session_renewed(self) -> None:
         """The session with the metadata store ended, and there is another: show the owner again, or be fenced (M7)."""
         if self._stopped is None and self._record.fenced is None:
+            self._record.doubt()
             self._background.spawn(self._ownership.reclaim(self._record), "owner node", endless=True)
 
     # -- ending

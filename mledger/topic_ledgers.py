@@ -126,6 +126,7 @@ class TopicLedgers:
                 info = plan_rollover(info, ended.end, self._now_ms()).info
             return RecordChange(replace(info, terminated=Position(last, entries - 1)))
 
+        await self._record.check_same()
         self._factory.on_step("terminate")
         info = await self._record.update(plan)
         self._factory.on_step("terminated")

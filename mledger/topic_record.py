@@ -14,7 +14,7 @@ from metastore.errors import BadVersion, NodeExists, NodeNotFound, NodeTooLarge,
 from metastore.own_writes import changed_since
 from metastore.paths import managed_ledger_path
 from metastore.records import ManagedLedgerInfo
-from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, Stat
+from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledger_records import fits_one_write, write_ahead
 
@@ -111,6 +111,7 @@ class TopicRecord:
     ) -> None:
         self._store = store
         self._created_ms = created_ms
+        self._doubts = self._doubts_settled = 0
         self._timeout_s = timeout_s
         self._compression = compression
         self._lock = asyncio.Lock()
@@ -173,6 +174,20 @@ class TopicRecord:
         if self.fenced is not None:
             raise self.fenced
 
+    def doubt(self) -> None:
+        """Verify before the next write: others may have deleted the topic and made it again, up to our version."""
+        self._doubts += 1
+
+    async def check_same(self) -> None:
+        """See that it is the same node: of a topic deleted and made again the version does not tell.
+
+        To be called before a write that no `verify` came before. Raises ManagedLedgerFenced; nothing is written.
+        """
+        self.check()
+        stat = await self._store.exists(self.path)
+        if stat is not None:  # else the write finds out
+            self._check_created(stat)
+
     async def verify(self) -> None:
         """Look whether the record is still at our version; ManagedLedgerFenced if not. Nothing is written."""
         async with self._lock:
@@ -188,10 +203,12 @@ class TopicRecord:
                 )
 
     async def _before_write(self) -> None:
-        """See first that it is the same node: of a topic deleted and made again the version does not tell."""
-        stat = await self._store.exists(self.path)
-        if stat is not None:  # else the write finds out
-            self._check_created(stat)
+        """In a session that may be another, see first that it is the same node."""
+        doubts = self._doubts
+        if doubts == self._doubts_settled and self._store.session_state is SessionState.CONNECTED:
+            return
+        await self.check_same()
+        self._doubts_settled = doubts
 
     def _check_created(self, stat: Stat) -> None:
         if self._created_ms not in (None, stat.created_ms):

@@ -53,10 +53,12 @@ def test_a_cursor_whose_close_was_given_up_keeps_the_ledger_that_its_record_name
 def test_an_update_of_the_topic_that_nobody_waited_for_does_not_fence_its_cursors(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP) as cluster:
-            opened = await cluster.create_topic(topic)
+            opened = await cluster.create_topic(topic, on_step=held.on_step)
             positions = await fill(opened, 9)
             cursor = await opened.open_cursor("sub")
-            await held.carried_out_unheard(opened.set_properties({"a": "b"}), managed_ledger_path(opened.name))
+            await held.carried_out_unheard(
+                opened.set_properties({"a": "b"}), managed_ledger_path(opened.name), "set properties"
+            )
             await cursor.acknowledge(positions[:2])
             assert opened.state is mledger.TopicState.OPEN
             assert opened.properties == {"a": "b"}
