@@ -147,6 +147,10 @@ class GatheredStore(MetadataStore):
         """The children of each of `paths`, None where there is no such node."""
         return list(await self._children.ask(paths)) if paths else []
 
+    async def acl_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """The access control list of each of `paths`."""
+        return await self._inner.acl_many(paths)
+
     def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         return self._inner.watch(path, children=children)
@@ -222,7 +226,7 @@ class GatheredStore(MetadataStore):
 
     async def _send(self, operations: Sequence[Operation]) -> list[Result]:
         match operations:
-            case [Create(path, data, ephemeral, sequential)]:
+            case [Create(path, data, ephemeral, sequential, ())]:
                 return [await self._inner.create(path, data, ephemeral=ephemeral, sequential=sequential)]
             case [Put(path, data, version)]:
                 return [await self._inner.put(path, data, version)]
