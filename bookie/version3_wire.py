@@ -1,12 +1,11 @@
-"""Adds of BookKeeper's protocol version 3: frames in, frames out. No I/O (formats.md, Bookie protocol).
+"""Requests of BookKeeper's protocol version 3: frames in, frames out. No I/O (formats.md, Bookie protocol).
 
 A frame is a 4-byte length and a protobuf message. A receive buffer is read as a whole, as one of version 2 is:
 neighbouring adds of one ledger become one `TransactionRun`, whose frames are version 2's: that is what a bookie stores.
+Neighbouring plain reads of one ledger become one `ReadRun`.
 """
 
-import functools
 import itertools
-import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from numpy.typing import NDArray
 from bookie import wire
 from bookie.errors import Code
 from bookie.version3_layout import Add, AddLayout, find, layout_of, varint
+from bookie.version3_reads import OPERATION as READ_OPERATION
+from bookie.version3_reads import ReadRun, find_reads
 
 VERSION = 3
 ADD_ENTRY = 2
@@ -43,17 +44,9 @@ OPERATION_AT = wire.LENGTH.size + 5
 """Where a request that clients write says its operation, counted from its length field."""
 _OPERATION = numpy.frombuffer(_OPERATION_FIELD, numpy.uint8)
 _ADD = bytes((ADD_ENTRY,))
-_READ_OPERATION = _OPERATION_FIELD + b"\x01"
 _HEADER_AT = wire.LENGTH.size + 2
 _HEAD = OPERATION_AT + 1
 _IDS = struct.Struct(">qq")
-_VARINT = rb"([\x80-\xff]{0,8}[\x00-\x7f])"
-_READ = re.compile(
-    rb"....\n(.)\x08\x03\x10\x01\x18" + _VARINT + rb"\xa2\x06(.)\x08" + _VARINT + rb"\x10" + _VARINT, re.DOTALL
-)
-_READ_HEADER = b"\x08\x03\x10\x01\x18"
-short_varint = functools.lru_cache(4096)(varint)
-"""The varints of sizes and positions, most of which come again and again."""
 _FEWEST_AS_BLOCK = 8
 _MOST_LAYOUTS = 16
 _FIRST_BYTE = wire.LENGTH.size
@@ -61,6 +54,7 @@ _SMALLEST = wire.LENGTH.size
 _WORD_AT, _KEY_AT = wire.LENGTH.size, wire.HEAD.size
 
 Numbers = NDArray[numpy.int64]
+Request = wire.AddRun | wire.OtherFrame | ReadRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,43 +130,6 @@ def _write_varints(into: NDArray[numpy.uint8], numbers: Numbers) -> None:
         into[:, place] = numbers >> 7 * place & 0x7F | (0x80 if place < last else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class PlainRead:
-    """A read of one entry that asks for nothing more; each number also as the varint that the answer has again."""
-
-    ledger: int
-    entry: int
-    transaction_bytes: bytes
-    ledger_bytes: bytes
-    entry_bytes: bytes
-
-    def response(self, entry: bytes, last_confirmed: int) -> list[bytes | memoryview]:
-        """The response with the entry."""
-        transaction, tail = self.transaction_bytes, b"\x28" + short_varint(last_confirmed)
-        body = b"\x08\x00\x10" + self.ledger_bytes + b"\x18" + self.entry_bytes + b"\x22" + short_varint(len(entry))
-        size = len(body) + len(entry) + len(tail)
-        head = bytes((10, 5 + len(transaction))) + _READ_HEADER + transaction + b"\x10\x00\xa2\x06" + short_varint(size)
-        return [wire.LENGTH.pack(len(head) + size) + head + body, entry, tail]
-
-
-def decode_read(frame: bytes) -> PlainRead | None:
-    """A read as clients write the most of theirs, from its frame; None for any other request, or way to write it."""
-    match = _READ.fullmatch(frame)
-    if match is None:
-        return None
-    head, transaction, size, ledger, entry = match.groups()
-    if head[0] != 5 + len(transaction) or size[0] != 2 + len(ledger) + len(entry):
-        return None
-    return PlainRead(_number(ledger), _number(entry), transaction, ledger, entry)
-
-
-def _number(varint_bytes: bytes) -> int:
-    value = 0
-    for byte in reversed(varint_bytes):
-        value = value << 7 | byte & 0x7F
-    return value
-
-
 def is_add(buffer: bytes | bytearray, at: int) -> bool:
     """Whether the frame at `at`, which need not be whole, is an add as clients write it."""
     return buffer[at + wire.LENGTH.size] == wire.VERSION_3_TAG and buffer[at + OPERATION_AT] == ADD_ENTRY
@@ -180,7 +137,7 @@ def is_add(buffer: bytes | bytearray, at: int) -> bool:
 
 def scan(
     buffer: bytes | bytearray, start: int, filled: int, max_frame: int = wire.MAX_FRAME, *, adds: bool = True
-) -> wire.Scan:
+) -> wire.Scan[Request]:
     """Find the version 3 frames that are whole between `start` and `filled`, to the first of another version.
 
     Without `adds` it is one frame at most, and taken for no add.
@@ -203,35 +160,50 @@ def scan(
     return wire.Scan([wire.OtherFrame(start, at)], at, error, next_frame)
 
 
-def _requests(buffer: bytes | bytearray, starts: list[int]) -> list[wire.AddRun | wire.OtherFrame]:
+def _requests(buffer: bytes | bytearray, starts: list[int]) -> list[Request]:
+    reads = find_reads(buffer, starts)  # who reads does most often nothing else
+    if reads:
+        return [*reads]
     adds = [buffer[start + OPERATION_AT : start + _HEAD] for start in starts[:-1]].count(_ADD)
     if adds < _FEWEST_AS_BLOCK:
         return _one_by_one(buffer, starts)
     return _Block(buffer, starts).requests()
 
 
-def _one_by_one(buffer: bytes | bytearray, starts: list[int]) -> list[wire.AddRun | wire.OtherFrame]:
-    requests: list[wire.AddRun | wire.OtherFrame] = []
-    gathered: list[Add] = []
-    for start, end in itertools.pairwise(starts):
-        if buffer[start + _HEADER_AT : start + _HEAD] == _READ_OPERATION:
-            add = None
+def _one_by_one(buffer: bytes | bytearray, starts: list[int]) -> list[Request]:
+    requests: list[Request] = []
+    adds = [_add_of(buffer, start, end) for start, end in itertools.pairwise(starts)]
+    first = 0
+    for shared, group in itertools.groupby(adds, _shared):
+        alike = [*group]
+        last = first + len(alike)
+        if shared is None:
+            requests += _others(buffer, starts[first : last + 1])
         else:
-            add = read_add(bytes(memoryview(buffer)[start + wire.LENGTH.size : end]))
-        if gathered and (add is None or not _neighbours(gathered[0], add)):
-            requests.append(run_of(gathered))
-            gathered = []
-        if add is None:
-            requests.append(wire.OtherFrame(start, end))
-        else:
-            gathered.append(add)
-    if gathered:
-        requests.append(run_of(gathered))
+            requests.append(run_of([add for add in alike if add is not None]))
+        first = last
     return requests
 
 
-def _neighbours(one: Add, other: Add) -> bool:
-    return (one.ledger, one.master_key, one.flags) == (other.ledger, other.master_key, other.flags)
+def _add_of(buffer: bytes | bytearray, start: int, end: int) -> Add | None:
+    if buffer[start + _HEADER_AT : start + _HEAD] == READ_OPERATION:
+        return None
+    return read_add(bytes(memoryview(buffer)[start + wire.LENGTH.size : end]))
+
+
+def _shared(add: Add | None) -> tuple[int, bytes, int] | None:
+    """What adds of one run have in common."""
+    return None if add is None else (add.ledger, add.master_key, add.flags)
+
+
+def _others(buffer: bytes | bytearray, starts: list[int]) -> list[Request]:
+    """Frames without an add among them."""
+    reads = find_reads(buffer, starts)
+    if reads:
+        return [*reads]
+    if len(starts) == 2:
+        return [wire.OtherFrame(*starts)]
+    return [request for frame in itertools.pairwise(starts) for request in _others(buffer, [*frame])]
 
 
 def run_of(adds: Sequence[Add]) -> TransactionRun:
@@ -290,7 +262,7 @@ class _Block:
         self._flags = numpy.zeros(count, numpy.int64)
         self._keys = numpy.zeros((count, wire.MASTER_KEY_SIZE), numpy.uint8)
 
-    def requests(self) -> list[wire.AddRun | wire.OtherFrame]:
+    def requests(self) -> list[Request]:
         """The frames as requests, in their order."""
         self._find()
         known = self._layout >= 0
@@ -298,14 +270,15 @@ class _Block:
         for numbers in (self._ledgers, self._flags):
             same &= numbers[1:] == numbers[:-1]
         same &= (self._keys[1:] == self._keys[:-1]).all(axis=1)
+        same |= self._other[1:] & self._other[:-1]
         bounds = [0, *(numpy.flatnonzero(~same) + 1).tolist(), len(known)]
-        requests: list[wire.AddRun | wire.OtherFrame] = []
+        requests: list[Request] = []
         places, runs, other = self._places.tolist(), known.tolist(), self._other.tolist()
         for first, last in itertools.pairwise(bounds):
             if runs[first]:
                 requests.append(self._run(first, last))
             elif other[first]:
-                requests.append(wire.OtherFrame(places[first], places[last]))
+                requests += _others(self._buffer, places[first : last + 1])
             else:
                 requests += _one_by_one(self._buffer, places[first : last + 1])
         return requests

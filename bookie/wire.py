@@ -8,8 +8,9 @@ one ledger over as one `AddRun`, as arrays where the frames are of one size and 
 import enum
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy
 from numpy.typing import NDArray
@@ -153,18 +154,21 @@ class OtherFrame:
     end: int
 
 
+R_co = TypeVar("R_co", covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Generic[R_co]):
     """What a buffer holds: requests in order, the place after the last whole frame, and what is wrong there."""
 
-    requests: list[AddRun | OtherFrame]
+    requests: Sequence[R_co]
     end: int
     error: str = ""
     next_frame: int = 0
     """Bytes that the frame at `end` will have with its length field; 0 while that is not known."""
 
 
-def scan(buffer: bytes | bytearray, start: int, filled: int, max_frame: int = MAX_FRAME) -> Scan:
+def scan(buffer: bytes | bytearray, start: int, filled: int, max_frame: int = MAX_FRAME) -> Scan[AddRun | OtherFrame]:
     """Find the frames that `buffer` holds whole between `start` and `filled`."""
     requests: list[AddRun | OtherFrame] = []
     at = start

@@ -6,7 +6,7 @@ A connection speaks version 3 until its first version 2 frame, then version 2 fo
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
@@ -19,6 +19,7 @@ from bookie.server.gate import Gate
 from bookie.server.reads import Parts
 from bookie.server.turn import Turns
 from bookie.server.version3_service import Version3Service
+from bookie.version3_reads import ReadRun
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +60,9 @@ class Connection(asyncio.BufferedProtocol):
         self._version_2 = False
         self._buffer, self._least = bytearray(FIRST_BUFFER), FIRST_BUFFER
         self._start = self._filled = self._next_frame = 0
-        self._requests: list[wire.AddRun | wire.OtherFrame] = []
+        self._requests: Sequence[version3_wire.Request] = []
         self._next = 0
+        self._answered = 0  # reads of the run that is next
         self._error = ""
         self._waiting = self._choked = self._paused = self._closed = self._held = False
         self._fetching = 0  # bytes of runs that reads wait for
@@ -182,6 +184,11 @@ class Connection(asyncio.BufferedProtocol):
             elif self._turns.owed(self) > _MOST_OWED:
                 self._wait()
                 return
+            elif isinstance(request, ReadRun):
+                self._reads(request)
+                if self._answered < len(request):
+                    continue
+                self._answered = 0
             else:
                 self._other(bytes(memoryview(self._buffer)[request.start : request.end]))
             self._next += 1
@@ -213,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         place = self._buffer, self._start, self._filled, self._max_frame
         if self._filled - self._start >= wire.HEAD.size and self._is_version_3():
-            scan = version3_wire.scan(*place, adds=self._authenticated)
+            scan: wire.Scan[version3_wire.Request] = version3_wire.scan(*place, adds=self._authenticated)
         else:
             scan = wire.scan(*place)
         self._requests, self._next = scan.requests, 0
@@ -229,6 +236,14 @@ class Connection(asyncio.BufferedProtocol):
             self._turns.add(self, self._buffer, run)
         else:
             self.send([run.responses(Code.UNAUTHORIZED)])
+
+    def _reads(self, run: ReadRun) -> None:
+        """Answer the next plain reads together, or the next one alone when that is no matter of memory only."""
+        number = self._answered
+        together = self._service.read(self, run, number)
+        if not together:
+            self._other(bytes(memoryview(self._buffer)[run.starts[number] : run.starts[number + 1]]))
+        self._answered += together or 1
 
     def _other(self, frame: bytes) -> None:
         try:
@@ -298,9 +313,6 @@ class Connection(asyncio.BufferedProtocol):
             self.send([answer.frame])
 
     def _version_3(self, frame: bytes) -> None:
-        read = version3_wire.decode_read(frame) if self._authenticated else None
-        if read is not None and self._service.read(self, read):
-            return
         request = version3.open_request(frame[wire.LENGTH.size :])
         if self._tls is not None and version3.starts_tls(request):
             self._start_tls(request, self._tls)

@@ -38,8 +38,8 @@ class Counters:
     replayed_records: int = 0
     replay_s: float = 0.0
 
-    def read(self, size: int, *, refused: bool) -> None:
-        """Count an answer to a read, of so many bytes."""
-        self.reads += 1
+    def read(self, size: int, *, refused: bool, count: int = 1) -> None:
+        """Count answers to reads, of so many bytes together."""
+        self.reads += count
         self.read_bytes += size
-        self.reads_refused += refused
+        self.reads_refused += count if refused else 0

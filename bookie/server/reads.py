@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from bookie import wire
 from bookie.errors import Code
@@ -185,6 +185,40 @@ class Reader:
             entry = state.highest
         found = self._find(state, entry) if 0 <= entry <= state.highest else None
         return None if found is None else found[0].entry(found[1])
+
+    def in_memory(self, state: LedgerState, entries: Iterable[int], most_bytes: int) -> list[bytes]:
+        """Entries as stored, up to the first that is not there, or has to be waited for, or cannot be read.
+
+        The last of them is the one that makes them `most_bytes` or more.
+        """
+        found: list[bytes] = []
+        run, first, last, size = None, 0, -1, 0
+        begin: int | None = None  # the first entry of a run without gaps
+        for entry in entries:
+            if run is None or not first <= entry <= last:
+                run = self._run_in_memory(state, entry)
+                if run is None:
+                    break
+                first, last = (entry, entry) if state.repeats else (run.first, run.last)
+                begin = run.first if run.gapless else None
+            at = run.index(entry) if begin is None else entry - begin
+            if at < 0:
+                break
+            data = run.entry(at)
+            found.append(data)
+            size += len(data)
+            if size >= most_bytes:
+                break
+        return found
+
+    def _run_in_memory(self, state: LedgerState, entry: int) -> StoredRun | None:
+        if not 0 <= entry <= state.highest or self.cold(state, entry):
+            return None
+        try:
+            found = self._find(state, entry)
+        except Exception:  # told by who asks for this entry alone
+            return None
+        return None if found is None else found[0]
 
     def _find(self, state: LedgerState, entry: int) -> tuple[StoredRun, int] | None:
         """The run that holds an entry, and which of its frames; the latest, where it was added more than once."""

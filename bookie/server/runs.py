@@ -26,20 +26,25 @@ class StoredRun:
     @property
     def first(self) -> int:
         """The first entry id."""
-        return int(self.entries[0])
+        return self.entries.item(0)
 
     @property
     def last(self) -> int:
         """The last entry id."""
-        return int(self.entries[-1])
+        return self.entries.item(-1)
+
+    @property
+    def gapless(self) -> bool:
+        """Whether it holds each entry from the first to the last."""
+        return self.last - self.first == len(self.entries) - 1
 
     def index(self, entry: int) -> int:
         """Which frame holds the entry, -1 if none does."""
         entries = self.entries
-        at = entry - int(entries[0])
-        if not (0 <= at < len(entries) and entries[at] == entry):  # there are gaps before it, or it is not here
+        at = entry - entries.item(0)
+        if not (0 <= at < len(entries) and entries.item(at) == entry):  # there are gaps before it, or it is not here
             at = int(entries.searchsorted(entry))
-        return at if at < len(entries) and entries[at] == entry else -1
+        return at if at < len(entries) and entries.item(at) == entry else -1
 
     def frame(self, index: int) -> bytes:
         """A frame as it came."""
@@ -47,7 +52,10 @@ class StoredRun:
 
     def entry(self, index: int) -> bytes:
         """An entry as stored."""
-        return self.value[self.starts[index] + FRAME_HEAD : self.starts[index + 1]]
+        if self.stride:
+            at = index * self.stride
+            return self.value[at + FRAME_HEAD : at + self.stride]
+        return self.value[self.starts.item(index) + FRAME_HEAD : self.starts.item(index + 1)]
 
     def consecutive(self, index: int) -> int:
         """How many frames from `index` on hold entries without a gap."""

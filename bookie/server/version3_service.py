@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from bookie import version3_wire, wire
+from bookie import wire
 from bookie.entries_available import encode_available
 from bookie.errors import Code
 from bookie.pb import BookkeeperProtocol_pb2 as pb
@@ -23,6 +23,7 @@ from bookie.server.journal_turn import Client
 from bookie.server.ledgers import LedgerState, check_write_lac, explicit_confirmed, explicit_lac_of
 from bookie.server.reads import Parts, check_read, missing
 from bookie.server.turn import Turns
+from bookie.version3_reads import ReadRun
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ _TOTAL, _FREE = 2, 3
 _EXPLICIT_LAC, _LAST_ENTRY = 3, 4
 _AVAILABLE = 3
 _ANSWER_HEAD = 64
+_ANSWERED_TOGETHER = 256 << 10
+"""Bytes of entries after which answers to plain reads are sent: a client has to take them before it gets more."""
 _MOST_LISTS = 1024
 """Lists of entries that wait to be made."""
 
@@ -72,22 +75,22 @@ class Version3Service:
 
     # Reads.
 
-    def read(self, client: Client, request: version3_wire.PlainRead) -> bool:
-        """Answer a read of an entry that is in memory; False where there is more to do."""
+    def read(self, client: Client, reads: ReadRun, first: int) -> int:
+        """Answer the plain reads from number `first` on, up to one whose entry is not in memory; how many."""
         turns = self._turns
-        state = turns.ledgers.get(request.ledger)
-        if state.record is None or state.record.limbo or turns.reader.cold(state, request.entry):
-            return False
-        code, entry = self._entry(state, request.entry)
-        if code or entry is None:
-            return False
-        confirmed = state.confirmed if state.confirmed is not None else self._confirmed(state)
+        state = turns.ledgers.get(reads.ledger)
+        if state.record is None or state.record.limbo:
+            return 0
+        found = turns.reader.in_memory(state, reads.entries[first:], _ANSWERED_TOGETHER)
+        if not found:
+            return 0
+        confirmed = self._confirmed(state)
         if confirmed is None:
-            return False
-        parts = request.response(entry, confirmed)
-        turns.counters.read(sum(map(len, parts)), refused=False)
-        client.send(parts)
-        return True
+            return 0
+        answers = reads.responses(first, found, confirmed)
+        turns.counters.read(len(answers), refused=False, count=len(found))
+        client.send([answers])
+        return len(found)
 
     def _read(self, client: Client, request: pb.Request) -> None:
         read = request.readRequest

@@ -12,6 +12,7 @@ from bookie.errors import BookieRefused, Code
 from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server import version3
 from bookie.server.runs import parse_run
+from bookie.version3_reads import ReadRun
 from metastore.ledger_metadata import DigestType
 from tests.fuzz import corpus
 from tests.fuzz.mutate import Mutator
@@ -74,16 +75,22 @@ def _answer_version_3(request: pb.Request) -> None:
             raise Disagreement("an answer without a header")
 
 
-def _check_read(frame: bytes, request: pb.Request) -> None:
-    read = version3_wire.decode_read(frame)
-    if read is None:
-        return
-    asked = pb.ReadRequest(ledgerId=read.ledger, entryId=read.entry)
-    if (request.header.operation, request.readRequest) != (pb.READ_ENTRY, asked):
-        raise Disagreement(f"read as one of ledger {read.ledger} entry {read.entry}, it is {request}")
-    answer = pb.Response.FromString(b"".join(read.response(b"entry", 5))[wire.LENGTH.size :])
-    if (answer.header.txnId, answer.readResponse.ledgerId) != (request.header.txnId, read.ledger):
-        raise Disagreement("the answer is another request's")
+def _check_reads(data: bytes, run: ReadRun) -> list[bytes]:
+    """The frames of a run of plain reads, each of which is what protobuf's parser finds in it, and asks no more."""
+    frames = [data[start:end] for start, end in itertools.pairwise(run.starts)]
+    answers = run.responses(0, [b"entry"] * len(run), 5)
+    for frame, entry in zip(frames, run.entries, strict=True):
+        request = version3.open_request(frame[wire.LENGTH.size :])
+        header = pb.BKPacketHeader(version=pb.VERSION_THREE, operation=pb.READ_ENTRY, txnId=request.header.txnId)
+        read = pb.ReadRequest(ledgerId=run.ledger, entryId=entry)
+        if request.SerializeToString() != pb.Request(header=header, readRequest=read).SerializeToString():
+            raise Disagreement(f"read as one of ledger {run.ledger} entry {entry}, it is {request}")
+        found = pb.ReadResponse(status=pb.EOK, ledgerId=run.ledger, entryId=entry, body=b"entry", maxLAC=5)
+        size = wire.LENGTH.size + int.from_bytes(answers[: wire.LENGTH.size], "big")
+        answer, answers = pb.Response.FromString(answers[wire.LENGTH.size : size]), answers[size:]
+        if answer != pb.Response(header=header, status=pb.EOK, readResponse=found):
+            raise Disagreement("the answer is another request's")
+    return frames
 
 
 def scan_version_3(data: bytes) -> None:
@@ -104,15 +111,15 @@ def scan_version_3(data: bytes) -> None:
             frames = [request.frames[first:last] for first, last in itertools.pairwise(request.starts.tolist())]
             seen += zip((number % (1 << 64) for number in request.transactions.tolist()), frames, strict=True)
             request.responses()
-        elif isinstance(request, wire.OtherFrame):
+        elif isinstance(request, ReadRun):
+            seen += _check_reads(data, request)
+        else:
             seen.append(data[request.start : request.end])
     if seen != expected or found.end != at:
         raise Disagreement(f"found {seen} to {found.end}, there are {expected} to {at}")
     for request in found.requests:
         if isinstance(request, wire.OtherFrame):
-            opened = version3.open_request(data[request.start + 4 : request.end])
-            _check_read(data[request.start : request.end], opened)
-            _answer_version_3(opened)
+            _answer_version_3(version3.open_request(data[request.start + 4 : request.end]))
 
 
 def plain_scan(data: bytes) -> tuple[Spans, int, bool]:

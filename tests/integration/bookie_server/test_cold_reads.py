@@ -10,6 +10,7 @@ import pytest
 from bookie import wire
 from bookie.digest import master_key
 from bookie.errors import Code
+from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server import cold_reads, connection
 from bookie.server.garbage import find_rows
 from bookie.server.journal import file_path
@@ -17,6 +18,7 @@ from bookie.server.reads import JournalReader
 from tests.support.aio import HANG_S, run
 from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry
+from tests.support.version3 import request, response
 
 KEY = master_key(b"")
 SIZE = 100_000
@@ -24,6 +26,10 @@ SIZE = 100_000
 
 def add(ledger, number, size=SIZE):
     return wire.encode_add(KEY, entry(ledger, number, bytes([number % 256]) * size))
+
+
+def version_3_read(number, transaction=1):
+    return request(pb.READ_ENTRY, transaction, ledgerId=1, entryId=number)
 
 
 class Disk:
@@ -187,6 +193,92 @@ def test_a_client_that_fences_without_end_is_held_back_until_the_fence_is_durabl
         assert {(await client.response()).error for _ in range(count)} == {0}
 
     with_entries(tmp_path, 1, test)
+
+
+def test_version_3_reads_of_one_write_wait_for_the_disk_each_for_itself(tmp_path, monkeypatch):
+    count = 12
+
+    async def test(local, _):
+        async with RawClient(local) as client:
+            await ask(local, client)
+
+    async def ask(local, client):
+        files, cold = local.bookie.files, {3, 4, 11}
+        client.send(b"".join(version_3_read(number) for number in range(count)))
+        first = {response(await client.frame()).readResponse.entryId for _ in range(count)}
+        assert first == set(range(count))
+        for number in cold:
+            row = local.bookie.index.run_at(1, number)
+            files._cached -= len(files._runs.pop((row.file, row.offset)).value)
+        local.bookie.turns.ledgers.get(1).last_read = None
+        disk = Disk(monkeypatch)
+        client.send(b"".join(version_3_read(number) for number in range(count)))
+        warm = [response(await client.frame()).readResponse.entryId for _ in range(count - len(cold))]
+        assert warm == sorted(set(range(count)) - cold)
+        disk.go_on.set()
+        late = [response(await client.frame()).readResponse for _ in cold]
+        assert {found.entryId: found.body for found in late} == {
+            number: entry(1, number, bytes([number]) * SIZE) for number in cold
+        }
+        assert len(disk.reads) == len(cold)
+
+    with_entries(tmp_path, count, test)
+
+
+def test_a_client_that_takes_no_answers_gets_no_more_of_its_version_3_reads(tmp_path):
+    async def test(local, client):
+        transport, count = Untaken(), 200
+        one = local.bookie.connection()
+        transport.protocol = one
+        one.connection_made(transport)
+        data = b"".join(version_3_read(0, transaction=number) for number in range(count))
+        one.get_buffer(-1)[: len(data)] = data
+        one.buffer_updated(len(data))
+        assert Untaken.LIMIT < sum(map(len, transport.written)) <= Untaken.LIMIT + (256 << 10) + 2 * SIZE
+        for _ in range(count):
+            transport.take()
+        answers, found = b"".join(transport.taken), []
+        while answers:
+            size = 4 + int.from_bytes(answers[:4], "big")
+            found.append(response(answers[:size]).header.txnId)
+            answers = answers[size:]
+        assert found == list(range(count))
+
+    with_entries(tmp_path, 1, test)
+
+
+class Untaken:
+    """A transport whose client takes what was written only when it is told to."""
+
+    LIMIT = 1 << 20
+
+    def __init__(self):
+        self.written, self.taken, self.protocol = [], [], None
+
+    def write(self, data):
+        self.written.append(bytes(data))
+        if sum(map(len, self.written)) > self.LIMIT:
+            self.protocol.pause_writing()
+
+    def take(self):
+        self.taken += self.written
+        self.written = []
+        self.protocol.resume_writing()
+
+    def set_write_buffer_limits(self, high):
+        assert high == self.LIMIT
+
+    def get_extra_info(self, _):
+        return None
+
+    def is_closing(self):
+        return False
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
 
 
 def _unsent(turns):

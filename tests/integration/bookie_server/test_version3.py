@@ -95,6 +95,40 @@ def test_adds_of_one_write_are_answered_in_order_and_outlive_the_process(bookie)
         assert answer.readResponse.maxLAC == 998
 
 
+def test_reads_of_one_write_are_answered_in_order_each_as_if_it_were_alone(bookie):
+    sizes = {number: number * 37 % 900 for number in range(600) if number % 5 != 3}
+    asked = [
+        *(read(1, number) for number in range(0, 620, 3)),
+        *(read(ledger, 0) for ledger in (1, 2, 3, 1, 2)),
+        read(1, 7),
+        read(1, -1, masterKey=OTHER, flag=FENCE),
+        read(1, -1),
+        read(1, 8, previousLAC=0),
+        *(read(1, number) for number in (598, 597, 599)),
+        request(pb.READ_LAC, 9, ledgerId=1),
+        *(read(2, number) for number in range(10)),
+    ]
+
+    async def main():
+        async with RawClient(bookie) as client:
+            adds = [add(1, number, bytes(size), confirmed=590) for number, size in sizes.items()]
+            adds += [add(2, 5), add(2, 0), add(2, 1), add(2, 0, b"again")]
+            client.send(b"".join(adds))
+            for _ in adds:
+                await client.frame()
+            alone = await ask(client, *asked)
+            client.send(b"".join(asked))
+            return alone, [response(await client.frame()) for _ in asked]
+
+    alone, together = run(main())
+    assert together == alone
+    for answer, number in zip(alone, range(0, 620, 3), strict=False):
+        found = number in sizes
+        assert (answer.status, answer.readResponse.entryId) == (pb.EOK if found else pb.ENOENTRY, number)
+        assert answer.readResponse.body == (entry(1, number, bytes(sizes[number]), 590) if found else b"")
+    assert [answer.readResponse.body[-5:] for answer in alone[-10:-8]] == [b"again", b"yload"]
+
+
 def test_a_fenced_ledger_takes_recovery_adds_only(bookie):
     fences = read(1, -1, masterKey=OTHER, flag=FENCE), read(1, -1, flag=FENCE), read(1, -1, masterKey=KEY, flag=FENCE)
     recovery = add(1, 1, recovery=True, priority=100)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bookie import version3_wire, wire
 from bookie.errors import Code
 from bookie.pb import BookkeeperProtocol_pb2 as pb
+from bookie.version3_reads import ReadRun
 from tests.support.version3 import add, request
 
 KEYS = (b"a" * 20, b"b" * 20)
@@ -25,7 +26,10 @@ adds = st.builds(
     priority=st.sampled_from([None, None, 0, 100]),
     write_flags=st.sampled_from([None, None, 1, -1]),
 )
-others = st.builds(lambda number: request(pb.READ_ENTRY, number, ledgerId=1, entryId=number), st.integers(0, 300))
+reads = st.builds(lambda number: request(pb.READ_ENTRY, number, ledgerId=1, entryId=number), st.integers(0, 300))
+others = st.one_of(
+    reads, st.just(request(pb.READ_LAC, ledgerId=1)), st.just(request(pb.READ_ENTRY, ledgerId=1, entryId=-1))
+)
 
 
 def one_by_one(data):
@@ -53,6 +57,8 @@ def flat(data, scan):
             frames = [asked.frames[first:last] for first, last in itertools.pairwise(cuts)]
             found += zip(asked.transactions.view(numpy.uint64).tolist(), frames, strict=True)
             check_shared(asked, frames)
+        elif isinstance(asked, ReadRun):
+            found += [data[first:last] for first, last in itertools.pairwise(asked.starts)]
         else:
             found.append(data[asked.start : asked.end])
     return found
@@ -108,21 +114,6 @@ def test_a_frame_that_is_not_whole_is_left(cut):
     scan = version3_wire.scan(data, 0, len(data) - cut)
     assert (scan.end, scan.error, len(scan.requests)) == (len(add(7, 0)), "", 1)
     assert scan.next_frame in (0, len(add(7, 1)))
-
-
-@given(st.integers(0, 1 << 62), st.integers(0, 1 << 62), st.integers(0, 1 << 62), st.integers(-1, 1 << 62), st.binary())
-def test_a_plain_read_is_read_and_answered_as_protobuf_writes_it(transaction, ledger, number, confirmed, body):
-    read = version3_wire.decode_read(request(pb.READ_ENTRY, transaction, ledgerId=ledger, entryId=number))
-    assert (read.ledger, read.entry) == (ledger, number)
-    header = pb.BKPacketHeader(version=3, operation=pb.READ_ENTRY, txnId=transaction)
-    found = pb.ReadResponse(status=0, ledgerId=ledger, entryId=number, body=body, maxLAC=confirmed)
-    answer = pb.Response(header=header, status=0, readResponse=found).SerializeToString()
-    assert b"".join(read.response(body, confirmed)) == wire.LENGTH.pack(len(answer)) + answer
-
-
-@pytest.mark.parametrize("fields", [{"entryId": -1}, {"flag": pb.ReadRequest.FENCE_LEDGER}, {"previousLAC": 0}])
-def test_a_read_that_asks_for_more_is_no_plain_one(fields):
-    assert version3_wire.decode_read(request(pb.READ_ENTRY, ledgerId=1, **{"entryId": 0, **fields})) is None
 
 
 def test_it_ends_where_version_2_begins():
