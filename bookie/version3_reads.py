@@ -33,7 +33,7 @@ short_varint = functools.lru_cache(4096)(varint)
 """The varints of sizes and positions, most of which come again and again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes four times as long to make, and there may be one for each read
 class ReadRun:
     """Neighbouring plain reads of one ledger; each number that the answer has again is kept as its varint, too.
 

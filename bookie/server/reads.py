@@ -192,16 +192,16 @@ class Reader:
         The last of them is the one that makes them `most_bytes` or more.
         """
         found: list[bytes] = []
-        run, first, last, size = None, 0, -1, 0
-        begin: int | None = None  # the first entry of a run without gaps
+        run, first, last, gapless, size = None, 0, -1, False, 0
         for entry in entries:
-            if run is None or not first <= entry <= last:
-                run = self._run_in_memory(state, entry)
-                if run is None:
-                    break
-                first, last = (entry, entry) if state.repeats else (run.first, run.last)
-                begin = run.first if run.gapless else None
-            at = run.index(entry) if begin is None else entry - begin
+            if run is not None and first <= entry <= last:
+                at = entry - first if gapless else run.index(entry)
+            elif (holder := self._in_memory(state, entry)) is not None:
+                run, at = holder
+                first, last = (run.first, run.last) if not state.repeats else (entry, entry)
+                gapless = last - first == len(run.entries) - 1
+            else:
+                break
             if at < 0:
                 break
             data = run.entry(at)
@@ -211,14 +211,14 @@ class Reader:
                 break
         return found
 
-    def _run_in_memory(self, state: LedgerState, entry: int) -> StoredRun | None:
+    def _in_memory(self, state: LedgerState, entry: int) -> tuple[StoredRun, int] | None:
+        """The same as `_find` does, of a run that is in memory."""
         if not 0 <= entry <= state.highest or self.cold(state, entry):
             return None
         try:
-            found = self._find(state, entry)
+            return self._find(state, entry)
         except Exception:  # told by who asks for this entry alone
             return None
-        return None if found is None else found[0]
 
     def _find(self, state: LedgerState, entry: int) -> tuple[StoredRun, int] | None:
         """The run that holds an entry, and which of its frames; the latest, where it was added more than once."""

@@ -33,11 +33,6 @@ class StoredRun:
         """The last entry id."""
         return self.entries.item(-1)
 
-    @property
-    def gapless(self) -> bool:
-        """Whether it holds each entry from the first to the last."""
-        return self.last - self.first == len(self.entries) - 1
-
     def index(self, entry: int) -> int:
         """Which frame holds the entry, -1 if none does."""
         entries = self.entries
