@@ -78,7 +78,7 @@ async def find_attached(
         if not (is_compaction(path) and names_in_state(record)):
             continue
         try:
-            latest = compacted_ledger(record, await find_state(open_peeked, record.cursors_ledger_id))
+            latest = compacted_ledger(record, await find_state(open_peeked, reader.sync, record.cursors_ledger_id))
         except CursorRecoveryFailed as error:
             unknown.append(f"the compacted topic's ledger, should compaction have run again: {error}")
         else:

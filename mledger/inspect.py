@@ -356,7 +356,9 @@ class Inspector:
         try:
             record = decode_managed_cursor_info(node.data, path).value
             if record.cursors_ledger_id != NO_CURSOR_LEDGER:
-                finding = await find_state(self._open_peeked, record.cursors_ledger_id, _is_unconfirmed)
+                finding = await find_state(
+                    self._open_peeked, self._store.sync, record.cursors_ledger_id, _is_unconfirmed
+                )
         except MledgerError as error:
             return _State(name, node.version, record, None, error)
         return _State(name, node.version, record, finding)

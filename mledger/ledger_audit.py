@@ -94,7 +94,9 @@ class LedgerAuditor:
         """`references` with the compacted topics' ledgers that only states name; not those that cannot be read now."""
         for path, record in references.compactions:
             with contextlib.suppress(CursorRecoveryFailed):
-                ledger_id = compacted_ledger(record, await find_state(self._open_peeked, record.cursors_ledger_id))
+                ledger_id = compacted_ledger(
+                    record, await find_state(self._open_peeked, self._store.sync, record.cursors_ledger_id)
+                )
                 if ledger_id is not None:
                     references.found.append(Reference(ledger_id, Naming.COMPACTED, path))
         return references
@@ -184,7 +186,7 @@ class LedgerAuditor:
                 return opened, str(error)
             if ledger_id == NO_CURSOR_LEDGER:
                 continue
-            finding = await find_state(open_peeked, ledger_id)
+            finding = await find_state(open_peeked, self._store.sync, ledger_id)
             if isinstance(finding, CursorLedgerUnavailable):
                 return opened, finding.describe()
         return opened, ""

@@ -14,7 +14,7 @@ from metastore.paths import deletion_path, encode_name, pending_path
 from metastore.store import Create, Delete, MetadataStore, Operation
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
-from mledger.ledger_records import deletion_record, listed, pending_record, remove_record
+from mledger.ledger_records import claim_deletion, deletion_record, listed, pending_record, remove_record
 from mledger.replaying import StepHook, ignore_steps
 from mledger.topic_record import RETRY_DELAYS_S
 
@@ -124,10 +124,15 @@ class LedgerFactory:
         return deletion_record(ledger_id, self._name)
 
     async def delete(self, ledger_id: int) -> None:
-        """Delete a ledger that is in no list any more, then its deletion record."""
+        """Delete a ledger that is in no list any more, then its deletion record.
+
+        One without the record stays: it was listed again (`mledger undo`), or is deleted already.
+        """
         self.on_step("delete ledger")
         self.in_hand.add(ledger_id)
         try:
+            if not await claim_deletion(self._store, ledger_id, self._name):
+                return
             with contextlib.suppress(NoSuchLedger):
                 await self._bookkeeper.delete_ledger(ledger_id)
             self.on_step("ledger deleted, still recorded")

@@ -2,6 +2,9 @@
 
 - `/mledger/pending/<id>` is created with the ledger's metadata and removed by the update that lists the ledger.
 - `/mledger/deletions/<id>` is created by the update that drops the ledger and removed once the ledger is deleted.
+- Of a ledger recorded so either the deletion goes on or the ledger is listed again, never both: who deletes it claims
+  its record first, by a write that takes the record from version 0 to 1; who lists it again (an undo) removes the
+  record while it is at version 0. A claim stays: whoever finds it goes on with the deletion.
 - `replaying` finishes what a crash leaves recorded.
 - `/mledger/kept/<id>` is created by the update after which no cursor names a cursor ledger whose last state could not
   be read (R4, M12). It keeps the ledger from being an orphan, until its topic is deleted or somebody deletes it.
@@ -14,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from metastore.errors import NodeExists, NodeNotFound
+from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from metastore.gathered import MOST_OPERATIONS, NODE_BYTES, plan_multis
-from metastore.own_writes import multi_own
+from metastore.own_writes import multi_own, put_own
 from metastore.paths import (
     DELETIONS,
     KEPT,
@@ -41,6 +44,7 @@ from metastore.store import (
 RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
 ONE_WRITE_BYTES = MAX_REQUEST_BYTES * 3 // 4
 """Of a record's data, with the records of ledgers beside it: paths and access control lists come on top."""
+_UNCLAIMED = 0
 _TRIES = 3
 
 
@@ -66,6 +70,30 @@ def listed(ledger_id: int) -> Delete:
 def deletion_record(ledger_id: int, managed_ledger: str) -> Create:
     """The operation that records a ledger to delete, in the multi that drops it from its list."""
     return Create(deletion_path(ledger_id), managed_ledger.encode())
+
+
+def listed_again(ledger_id: int) -> Delete:
+    """The operation that ends a ledger's deletion record, in the multi that lists it again. BadVersion: claimed."""
+    return Delete(deletion_path(ledger_id), _UNCLAIMED)
+
+
+def is_claimed(deletion: Node) -> bool:
+    """Whether the ledger of this deletion record is being deleted, or was when somebody died: nobody lists it again."""
+    return deletion.version != _UNCLAIMED
+
+
+async def claim_deletion(store: MetadataStore, ledger_id: int, managed_ledger: str) -> bool:
+    """Have nobody list again a ledger that is recorded for deletion; False if it has no such record any more.
+
+    Then it is deleted already, or listed again. StoreUnavailable when that could not be learned in time.
+    """
+    try:
+        await put_own(store, deletion_path(ledger_id), managed_ledger.encode(), _UNCLAIMED)
+    except NodeNotFound:
+        return False
+    except BadVersion:
+        return True
+    return True
 
 
 def kept_record(ledger_id: int, managed_ledger: str) -> Create:
@@ -147,10 +175,11 @@ async def giving_up_kept(reader: MetadataReader, managed_ledger: str) -> list[li
     ]
 
 
-async def owned_ledgers(reader: MetadataReader, managed_ledger: str) -> set[int]:
+async def owned_ledgers(reader: MetadataReader, managed_ledger: str, *, unreadable_cursors: bool = False) -> set[int]:
     """Every ledger that the managed ledger lists: data ledgers and its cursors' ledgers.
 
-    RecordError if a record cannot be read, NodeNotFound if there is no such managed ledger.
+    RecordError if a record cannot be read (but with `unreadable_cursors` that of a cursor), NodeNotFound if there is no
+    such managed ledger.
     """
     path = managed_ledger_path(managed_ledger)
     node = await reader.get(path)
@@ -159,7 +188,12 @@ async def owned_ledgers(reader: MetadataReader, managed_ledger: str) -> set[int]
     for cursor, found in zip(paths, await reader.get_many(paths), strict=True):
         if found is None:
             continue
-        info = decode_managed_cursor_info(found.data, cursor).value
+        try:
+            info = decode_managed_cursor_info(found.data, cursor).value
+        except RecordError:
+            if not unreadable_cursors:
+                raise
+            continue
         owned.add(info.cursors_ledger_id)
         if info.last_checkpoint is not None:
             owned.add(info.last_checkpoint.ledger_id)

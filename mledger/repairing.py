@@ -13,7 +13,7 @@ from metastore.codec import (
     encode_managed_cursor_info,
     encode_managed_ledger_info,
 )
-from metastore.errors import BadVersion, MledgerError, RecordError
+from metastore.errors import BadVersion, MledgerError, NodeNotFound, RecordError
 from metastore.gathered import plan_multis
 from metastore.ledger_codec import decode_ledger_metadata
 from metastore.ledger_metadata import LedgerState
@@ -27,10 +27,12 @@ from mledger.ledger_factory import StepHook, ignore_steps
 from mledger.ledger_list import LedgerEnd
 from mledger.ledger_records import (
     LedgerRecord,
+    claim_deletion,
     deletion_record,
     ensure_folders,
     fits_one_write,
     kept_record,
+    owned_ledgers,
     read_kept,
     remove_record,
     write_ahead,
@@ -108,6 +110,7 @@ class FactsReader:
         infos = [each.value if isinstance(each, Decoded) else each for each in decoded]
         cursors = await self._cursor_nodes(paths)
         ledger_ids = sorted({ledger for info in infos for ledger in _ledger_ids(info)})
+        await self._store.sync()  # a ledger of the lists is not missing because a server lags
         found = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ledger_ids])
         ledgers = dict(zip(ledger_ids, found, strict=True))
 
@@ -162,7 +165,7 @@ class FactsReader:
         finding = None
         if record.cursors_ledger_id != NO_CURSOR_LEDGER:
             async with self._at_once:
-                finding = await find_state(self._open_peeked, record.cursors_ledger_id)
+                finding = await find_state(self._open_peeked, self._store.sync, record.cursors_ledger_id)
         return CursorFacts(name, path, node.version, record, finding, decoded.compression)
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
@@ -225,11 +228,24 @@ async def repair(
         on_step("write cursors' records")
         await multi_own(store, [*piece, Check(path, version)])
     on_step("records written")
-    for ledger_id in plan.delete:
-        on_step("delete ledger")
-        with contextlib.suppress(NoSuchLedger):
-            await bookkeeper.delete_ledger(ledger_id)
-        on_step("ledger deleted, still recorded")
+    await _delete(plan, store, bookkeeper, on_step)
+
+
+async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> None:
+    """Delete what nothing names: an undo may have listed some of it again since the plan was made."""
+    claimed = [each for each in plan.delete if await claim_deletion(store, each, plan.managed_ledger)]
+    if not claimed:
+        return
+    named: Collection[int] = ()
+    await store.sync()
+    with contextlib.suppress(NodeNotFound):
+        named = await owned_ledgers(store, plan.managed_ledger, unreadable_cursors=True)
+    for ledger_id in claimed:
+        if ledger_id not in named:
+            on_step("delete ledger")
+            with contextlib.suppress(NoSuchLedger):
+                await bookkeeper.delete_ledger(ledger_id)
+            on_step("ledger deleted, still recorded")
         await remove_record(store, deletion_path(ledger_id))
 
 

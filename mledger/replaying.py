@@ -2,6 +2,8 @@
 
 - A replay deletes a recorded ledger only if the managed ledger that the record names lists it nowhere: neither as data
   ledger nor in a cursor's record.
+- A record of deletion is claimed first, and the lists are looked at once more after that: who lists a ledger again
+  either took its record away before it was claimed, or leaves the ledger alone.
 - A pending record is turned into one of deletion first, in one multi that checks the topic's version. Whoever lists a
   ledger removes its pending record in the same multi, so of the two only one can happen: a former owner whose replay
   was held up cannot delete what the present one lists.
@@ -10,8 +12,7 @@
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bookie.client.client import BookKeeper
@@ -20,7 +21,14 @@ from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from metastore.own_writes import multi_own
 from metastore.paths import deletion_path, managed_ledger_path
 from metastore.store import Check, Delete, MetadataStore
-from mledger.ledger_records import LedgerRecord, deletion_record, owned_ledgers, read_records, remove_record
+from mledger.ledger_records import (
+    LedgerRecord,
+    claim_deletion,
+    deletion_record,
+    owned_ledgers,
+    read_records,
+    remove_record,
+)
 from mledger.topic_record import TopicRecord
 
 AT_ONCE = 100
@@ -102,57 +110,100 @@ async def replay(
     is for the others' records. Raises what kept records or lists from being read, or a ledger from being deleted, after
     all were tried.
     """
-    records = await read_records(store)
-    in_hand = {name: frozenset(owner.in_hand) for name, owner in owners.items()}
-    # taken after the records and before the lists: what is listed in between is seen there
-    names = sorted({record.managed_ledger for record in records})
-    lists = await asyncio.gather(*(_owned_or_none(store, name, ours=name in owners) for name in names))
-    owned = dict(zip(names, lists, strict=True))
-    deleted: list[int] = []
-    errors: list[Exception] = []
-    waiting = deque(records)
-
-    async def work() -> None:
-        while waiting:
-            record = waiting.popleft()
-            listed, name = owned[record.managed_ledger], record.managed_ledger
-            owner = owners.get(name)
-            if listed is None or (owner is not None and (given_up(name) or record.ledger_id in in_hand[name])):
-                continue
-            try:
-                if record.ledger_id in listed:
-                    await remove_record(store, record.path)
-                elif await _finish(bookkeeper, store, record, owner, on_step):
-                    deleted.append(record.ledger_id)
-            except Exception as error:
-                errors.append(error)
-
-    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(records)))))
-    if errors:
-        raise errors[0]
-    return sorted(deleted)
+    return await _Leftovers(bookkeeper, store, owners, given_up, on_step).finish()
 
 
-async def _finish(
-    bookkeeper: BookKeeper, store: MetadataStore, record: LedgerRecord, owner: Claimant | None, on_step: StepHook
-) -> bool:
-    """Delete a ledger that is listed nowhere and its record; whether there was one to delete."""
-    on_step = on_step if owner is None else owner.on_step
-    on_step("finish deletion")
-    if record.path != deletion_path(record.ledger_id):
-        if not await _claim(store, record, owner):
-            return False
-        on_step("leftover claimed")
-    existed = False
-    with contextlib.suppress(NoSuchLedger):
-        await bookkeeper.delete_ledger(record.ledger_id)
-        existed = True
-    on_step("leftover deleted, still recorded")
-    await remove_record(store, deletion_path(record.ledger_id))
-    return existed
+class _Leftovers:
+    """One look at the records, and what becomes of their ledgers."""
+
+    def __init__(
+        self,
+        bookkeeper: BookKeeper,
+        store: MetadataStore,
+        owners: Mapping[str, Claimant],
+        given_up: Callable[[str], bool],
+        on_step: StepHook,
+    ) -> None:
+        self._bookkeeper, self._store = bookkeeper, store
+        self._owners, self._given_up, self._on_step = owners, given_up, on_step
+        self._in_hand: dict[str, frozenset[int]] = {}
+        self._lists: dict[str, set[int] | None] = {}
+        self._claimed: list[LedgerRecord] = []
+        self._deleted: list[int] = []
+
+    async def finish(self) -> list[int]:
+        records = await read_records(self._store)
+        self._in_hand = {name: frozenset(owner.in_hand) for name, owner in self._owners.items()}
+        # taken after the records and before the lists: what is listed in between is seen there
+        await self._read_lists(records)
+        errors: list[Exception] = []
+        for start in range(0, len(records), AT_ONCE):  # what is claimed and not deleted no undo brings back
+            errors += await self._finish_some(records[start : start + AT_ONCE])
+        if errors:
+            raise errors[0]
+        return sorted(self._deleted)
+
+    async def _finish_some(self, records: Sequence[LedgerRecord]) -> list[Exception]:
+        lists, self._claimed = self._lists, []
+        errors = await _for_each(records, self._claim)
+        if self._claimed:
+            await self._store.sync()
+            await self._read_lists(self._claimed)
+            errors += await _for_each(self._claimed, self._delete)
+            self._lists = lists | self._lists
+        return errors
+
+    async def _read_lists(self, records: Sequence[LedgerRecord]) -> None:
+        names = sorted({record.managed_ledger for record in records})
+        lists = await asyncio.gather(*(_owned_or_none(self._store, name, ours=name in self._owners) for name in names))
+        self._lists = dict(zip(names, lists, strict=True))
+
+    def _is_listed(self, record: LedgerRecord) -> bool | None:
+        """None: it is not for this replay to say."""
+        listed, name = self._lists[record.managed_ledger], record.managed_ledger
+        ours = name in self._owners
+        if listed is None or (ours and (self._given_up(name) or record.ledger_id in self._in_hand[name])):
+            return None
+        return record.ledger_id in listed
+
+    def _step(self, record: LedgerRecord, name: str) -> None:
+        owner = self._owners.get(record.managed_ledger)
+        (self._on_step if owner is None else owner.on_step)(name)
+
+    async def _claim(self, record: LedgerRecord) -> None:
+        """Have nobody list the ledger any more, unless it is listed."""
+        listed = self._is_listed(record)
+        if listed:
+            await remove_record(self._store, record.path)
+        elif listed is not None:
+            self._step(record, "finish deletion")
+            is_pending = record.path != deletion_path(record.ledger_id)
+            if is_pending and not await _doom(self._store, record, self._owners.get(record.managed_ledger)):
+                return
+            if await claim_deletion(self._store, record.ledger_id, record.managed_ledger):
+                self._step(record, "leftover claimed")
+                self._claimed.append(record)
+
+    async def _delete(self, record: LedgerRecord) -> None:
+        """Delete a ledger that is claimed and its record; one that was listed before the claim stays."""
+        listed = self._is_listed(record)
+        if listed is None:
+            return
+        if not listed:
+            with contextlib.suppress(NoSuchLedger):
+                await self._bookkeeper.delete_ledger(record.ledger_id)
+                self._deleted.append(record.ledger_id)
+            self._step(record, "leftover deleted, still recorded")
+        await remove_record(self._store, deletion_path(record.ledger_id))
 
 
-async def _claim(store: MetadataStore, record: LedgerRecord, owner: Claimant | None) -> bool:
+async def _for_each(records: Sequence[LedgerRecord], act: Callable[[LedgerRecord], Awaitable[None]]) -> list[Exception]:
+    """Act on all of them at once; what was raised."""
+    results = await asyncio.gather(*map(act, records), return_exceptions=True)
+    return [result for result in results if isinstance(result, Exception)]
+
+
+async def _doom(store: MetadataStore, record: LedgerRecord, owner: Claimant | None) -> bool:
     """Make a pending record one of deletion; False if the ledger was listed meanwhile, or the topic is another's."""
     for _ in range(ATTEMPTS):
         version = None if owner is None else owner.record.version

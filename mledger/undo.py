@@ -10,6 +10,8 @@
 - A cursor whose state was in a cursor ledger gets that state back: in its record where it fits there (C3), else in a
   cursor ledger that is written first. A cursor ledger that no record names any more is recorded for deletion (R10).
 - A topic's list never names a ledger that is gone, and never drops one that came to it since: those are kept.
+- A ledger that is recorded for deletion is listed again only while nobody has begun to delete it: the same multi takes
+  its record away. One whose deletion has begun is gone.
 - A topic that was deleted with entries comes back without them, and only where that is accepted (`accept_loss`).
 - A cursor does not name again what is gone beside its cursor ledger: the compacted topic's ledger, delayed delivery's.
 - A shadow topic is not changed: the ledgers in its record are its source's.
@@ -29,6 +31,7 @@ from metastore.codec import (
     encode_position_info,
 )
 from metastore.errors import RecordError
+from metastore.gathered import MOST_OPERATIONS
 from metastore.paths import managed_ledger_path
 from metastore.records import NO_CURSOR_LEDGER, Decoded, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
 from metastore.store import Check, Create, Delete, Operation, Put
@@ -36,11 +39,10 @@ from mledger.ack_records import state_record
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
 from mledger.cursor_recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
-from mledger.ledger_records import deletion_record, listed
 from mledger.references import is_offloaded
 from mledger.shadow_topics import refuse_shadow
 from mledger.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
-from mledger.undo_references import ledgers_beside, plan_record, plan_state
+from mledger.undo_references import ledgers_beside, named_ledgers, plan_record, plan_state
 
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
 
@@ -68,7 +70,8 @@ class Restoration:
     """What becomes of one record: its `data`, or `cursor_ledger` when it has to name one that is written first.
 
     `version` is the version it is at now, None where there is no node. `begins_as`: what a deleted topic holds while
-    its cursors are put back in pieces: no ledgers, which whoever opened it then would trim.
+    its cursors are put back in pieces: no ledgers, which whoever opened it then would trim. `names_again` are ledgers
+    that it does not name now, `recorded` those of them that are recorded for deletion.
     """
 
     path: str
@@ -80,6 +83,8 @@ class Restoration:
     managed_ledger: str = ""
     note: str = ""
     begins_as: bytes | None = None
+    names_again: tuple[int, ...] = ()
+    recorded: tuple[int, ...] = ()
 
     def operation(self, cursor_ledger: int | None) -> Operation | None:
         """The write, `cursor_ledger` being the one written for it; None to leave it."""
@@ -111,32 +116,6 @@ class UndoPlan:
     def changes(self) -> tuple[Restoration, ...]:
         """Those that write something."""
         return tuple(each for each in self.restorations if each.action is not Action.LEAVE)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """The changes that one multi makes, if `checks` hold."""
-
-    changes: tuple[Restoration, ...]
-    checks: tuple[Check, ...]
-
-    @property
-    def drops(self) -> tuple[tuple[int, str], ...]:
-        """Cursor ledgers to delete afterwards, each with its managed ledger."""
-        return tuple((each.drops, each.managed_ledger) for each in self.changes if each.drops is not None)
-
-    def operations(self, cursor_ledgers: Mapping[str, int]) -> list[Operation]:
-        """The multi; `cursor_ledgers` are those that were written, by the path of the record to name them."""
-        writes = [each.operation(cursor_ledgers.get(each.path)) for each in self.changes]
-        found = sorted((write for write in writes if write is not None), key=lambda write: write.path)
-        return [
-            *(write for write in found if isinstance(write, Create)),
-            *(write for write in found if isinstance(write, Put)),
-            *(write for write in reversed(found) if isinstance(write, Delete)),
-            *(listed(ledger_id) for ledger_id in cursor_ledgers.values()),
-            *(deletion_record(ledger_id, name) for ledger_id, name in self.drops),
-            *self.checks,
-        ]
 
 
 def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
@@ -178,17 +157,19 @@ def plan_undo(
     file: UndoFile,
     current: Mapping[str, NodeState | None],
     existing: Collection[int],
+    recorded: Collection[int] = (),
     *,
     incomplete: bool = False,
     accept_loss: bool = False,
 ) -> UndoPlan:
     """How to put back the records of `file`, whose nodes are `current` now and whose ledgers `existing` exist.
 
-    `incomplete`: what is there now is taken for what a command left whose file was not completed; `accept_loss`: a
-    deleted topic whose ledgers are gone is put back without them. Raises UndoConflict, which names every record that is
-    in the way, or what would be lost, and RecordError.
+    `recorded` are those that are recorded for deletion; one whose deletion has begun does not exist. `incomplete`: what
+    is there now is taken for what a command left whose file was not completed; `accept_loss`: a deleted topic whose
+    ledgers are gone is put back without them. Raises UndoConflict, which names every record that is in the way, or what
+    would be lost, and RecordError.
     """
-    planner = _Planner(file, current, frozenset(existing))
+    planner = _Planner(file, current, frozenset(existing), frozenset(recorded))
     conflicts = []
     for record in file.records:
         conflict = _conflict(file, record, current[record.path], incomplete)
@@ -199,8 +180,8 @@ def plan_undo(
     restorations = tuple(planner.restoration(record) for record in file.records)
     if planner.hollow and not accept_loss:
         raise UndoConflict(
-            f"nothing was written: lost are {'; '.join(file.lost)}; --accept-loss puts the records of "
-            f"{', '.join(planner.hollow)} back all the same"
+            f"nothing was written: lost are {'; '.join(file.lost)}; of {'; of '.join(planner.hollow)}; --accept-loss "
+            "puts the records back all the same"
         )
     written = {each.path for each in restorations if each.action is not Action.LEAVE}
     checks = tuple(planner.checks(written)) if written else ()
@@ -242,14 +223,21 @@ def _topic_of_cursor(file: UndoFile, path: str) -> str:
 class _Planner:
     """Decides record by record over what it was told."""
 
-    def __init__(self, file: UndoFile, current: Mapping[str, NodeState | None], existing: frozenset[int]) -> None:
+    def __init__(
+        self,
+        file: UndoFile,
+        current: Mapping[str, NodeState | None],
+        existing: frozenset[int],
+        recorded: frozenset[int],
+    ) -> None:
         self._file = file
         self._current = current
         self._existing = existing
+        self._recorded = recorded
         self._saved = {cursor.path: cursor.state for cursor in file.cursors}
-        self.in_pieces = file.in_pieces
+        self.in_pieces = file.in_pieces or len(ledgers_to_look_for(file)) > MOST_OPERATIONS
         self._put_back: set[str] = set()  # by an undo in pieces that was cut off
-        self.hollow: list[str] = []  # paths of deleted topics that would come back without their entries
+        self.hollow: list[str] = []  # deleted topics that would come back without entries: which ledgers are gone
 
     def goes_on(self, record: ChangedRecord) -> bool:
         """Whether an undo in pieces that was cut off left the record as it is: put back, or a topic without ledgers."""
@@ -293,7 +281,7 @@ class _Planner:
             return Restoration(path, Action.DELETE, version=version, drops=drops, managed_ledger=topic)
         if path in self._put_back:
             return Restoration(path, Action.LEAVE, note="was put back already")
-        found = self._restored(path, before, now)
+        found = self._naming(self._restored(path, before, now), now)
         if now is None:
             note = "; ".join(filter(None, ["starts again at version 0", found.note]))
             begins_as = _without_ledgers(before, path) if self.in_pieces and self._is_topic(path) else None
@@ -302,6 +290,16 @@ class _Planner:
             return Restoration(path, Action.LEAVE, note=found.note or "holds that already")
         named = None if found.cursor_ledger is not None else self._cursor_ledger(path, NodeState(found.data, 0))
         return replace(found, version=now.version, drops=drops if topic and drops != named else None)
+
+    def _naming(self, found: Restoration, now: NodeState | None) -> Restoration:
+        """With the ledgers that the record names again."""
+        if not self._is_topic(found.path) and not _topic_of_cursor(self._file, found.path):
+            return found
+        is_topic = self._is_topic(found.path)
+        naming = found.data if found.cursor_ledger is None else encode_managed_cursor_info(found.cursor_ledger.record)
+        named = named_ledgers(naming, found.path, topic=is_topic)
+        named -= frozenset() if now is None else named_ledgers(now.data, found.path, topic=is_topic)
+        return replace(found, names_again=tuple(sorted(named)), recorded=tuple(sorted(named & self._recorded)))
 
     def _is_topic(self, path: str) -> bool:
         return bool(_managed_ledger_at(self._file, path))
@@ -382,7 +380,7 @@ class _Planner:
         ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}
         gone = [ledger for ledger in old.ledgers if ledger.ledger_id not in ledgers]
         if now is None and gone and self._file.lost:
-            self.hollow.append(path)
+            self.hollow.append(f"{path} {_numbers(gone)} are gone or being deleted")
         merged = replace(old, ledgers=tuple(ledgers[ledger_id] for ledger_id in sorted(ledgers)))
         data = encode_managed_ledger_info(merged, compression=stored.compression)
         return Restoration(path, Action.SET, data, note=_ledgers_note(gone, added))
@@ -417,9 +415,11 @@ def _names_another(data: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
 def _ledgers_note(gone: list[LedgerInfo], added: Collection[int]) -> str:
     notes = []
     if gone:
-        entries = sum(ledger.entries for ledger in gone)
-        named = ", ".join(str(ledger.ledger_id) for ledger in gone)
-        notes.append(f"without the ledgers that are gone: {named} ({entries:,} entries)")
+        notes.append(f"without the ledgers that are gone: {_numbers(gone)}")
     if added:
         notes.append(f"with the ledgers that came since: {', '.join(map(str, sorted(added)))}")
     return "; ".join(notes)
+
+
+def _numbers(ledgers: list[LedgerInfo]) -> str:
+    return f"{', '.join(str(each.ledger_id) for each in ledgers)} ({sum(each.entries for each in ledgers):,} entries)"

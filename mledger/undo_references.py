@@ -8,7 +8,9 @@ compacted view, or load the index.
 from collections.abc import Collection
 from dataclasses import replace
 
-from metastore.records import ManagedCursorInfo, PositionInfo
+from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from metastore.errors import RecordError
+from metastore.records import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
 from mledger.references import COMPACTED_LEDGER, DELAYED_BUCKET
 
 Properties = tuple[tuple[str, int], ...]
@@ -22,6 +24,17 @@ def ledgers_beside(record: ManagedCursorInfo, state: PositionInfo | None) -> set
     return found | {
         ledger_id for name, text in record.cursor_properties if (ledger_id := _bucket(name, text)) is not None
     }
+
+
+def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
+    """The ledgers that the record of a topic, or of a cursor, names; of one that does not parse none can be told."""
+    try:
+        if topic:
+            return frozenset(ledger.ledger_id for ledger in decode_managed_ledger_info(data, path).value.ledgers)
+        cursor = decode_managed_cursor_info(data, path).value
+    except RecordError:
+        return frozenset()
+    return frozenset({cursor.cursors_ledger_id, *ledgers_beside(cursor, None)} - {NO_CURSOR_LEDGER})
 
 
 def plan_record(record: ManagedCursorInfo, existing: Collection[int]) -> tuple[ManagedCursorInfo, str]:

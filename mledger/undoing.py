@@ -1,6 +1,7 @@
 """Carries out what `plan_undo` decided: cursor ledgers first, then the multi, then what no record names any more.
 
-What no request can hold goes in pieces, each in that order (M11).
+What no request can hold goes in pieces, each in that order (M11). At the end the ledgers that are named again are
+looked at: those that somebody deleted who had found them named nowhere are told of.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,18 +11,18 @@ from bookie.client.writer import LedgerWriter
 from metastore.codec import decode_managed_ledger_info
 from metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound
 from metastore.own_writes import multi_own
-from metastore.paths import LEDGERS, cursor_name_from_path, ledger_path, managed_ledger_path
+from metastore.paths import LEDGERS, cursor_name_from_path, deletion_path, ledger_path, managed_ledger_path
 from metastore.records import LedgerInfo
 from metastore.store import MetadataReader, MetadataStore
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledger_factory import LedgerFactory, StepHook, ignore_steps
-from mledger.ledger_records import ensure_folders
+from mledger.ledger_records import ensure_folders, is_claimed
 from mledger.quorums import with_cluster_quorums
 from mledger.topic_policies import PolicyReader
-from mledger.undo import Action, Piece, Restoration, UndoPlan, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.undo import Action, Restoration, UndoPlan, ledgers_to_look_for, paths_to_read, plan_undo
 from mledger.undo_file import NodeState, UndoFile
-from mledger.undo_pieces import plan_pieces
+from mledger.undo_pieces import Piece, plan_pieces
 
 CONFLICTS = (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty)
 
@@ -38,10 +39,25 @@ async def plan_undo_of(
     paths = paths_to_read(file)
     nodes = await reader.get_many(paths)
     current = {path: NodeState.of(node) for path, node in zip(paths, nodes, strict=True)}
-    wanted = ledgers_to_look_for(file)
-    found = await reader.get_many([ledger_path(ledger_id, ledgers_root) for ledger_id in wanted])
-    existing = {ledger_id for ledger_id, node in zip(wanted, found, strict=True) if node is not None}
-    return plan_undo(file, current, existing, incomplete=incomplete, accept_loss=accept_loss)
+    existing, recorded = await _existing(reader, ledgers_to_look_for(file), ledgers_root)
+    return plan_undo(file, current, existing, recorded, incomplete=incomplete, accept_loss=accept_loss)
+
+
+async def _existing(reader: MetadataReader, ledger_ids: Sequence[int], ledgers_root: str) -> tuple[set[int], set[int]]:
+    """Those of the ledgers that exist and whose deletion has not begun, and those of them that are recorded for it.
+
+    The records are read after the lists that the ledgers were dropped from, and before the ledgers: what is deleted
+    last is the record.
+    """
+    records = await reader.get_many([deletion_path(ledger_id) for ledger_id in ledger_ids])
+    await reader.sync()
+    found = await reader.get_many([ledger_path(ledger_id, ledgers_root) for ledger_id in ledger_ids])
+    going = {
+        each for each, record in zip(ledger_ids, records, strict=True) if record is not None and is_claimed(record)
+    }
+    existing = {each for each, node in zip(ledger_ids, found, strict=True) if node is not None} - going
+    recorded = {each for each, record in zip(ledger_ids, records, strict=True) if record is not None}
+    return existing, existing & recorded
 
 
 async def undo(
@@ -57,7 +73,8 @@ async def undo(
 
     `config` is for cursor ledgers to write; with `cluster_quorums` they have the quorums that the cluster has for their
     topic (M6). Raises UndoConflict when a record was changed meanwhile: it says what was written; undoing again goes on
-    after pieces that were. StoreUnavailable when it is not known.
+    after pieces that were. UndoConflict, too, after everything was written, names ledgers that somebody deleted just
+    then; StoreUnavailable when it is not known.
     """
     pieces = plan_pieces(plan)
     if not pieces:
@@ -86,6 +103,21 @@ async def undo(
             then = "look at it, and undo again to go on" if written else "look again"
             raise UndoConflict(f"{done}: {error.path} was changed meanwhile; {then}") from None
         written += len(piece.changes)
+    await _look_at_ledgers(store, plan)
+
+
+async def _look_at_ledgers(store: MetadataStore, plan: UndoPlan) -> None:
+    named = sorted({ledger_id for each in plan.changes for ledger_id in each.names_again})
+    if not named:
+        return
+    await store.sync()
+    existing, _ = await _existing(store, named, LEDGERS)
+    gone = [str(ledger_id) for ledger_id in named if ledger_id not in existing]
+    if gone:
+        raise UndoConflict(
+            f"all records were put back, and ledgers that they name were deleted meanwhile: {', '.join(gone)}; "
+            "`mledger topics repair` takes them off the lists"
+        )
 
 
 async def _put_back(

@@ -7,14 +7,27 @@ import pytest
 
 from bookie.client.client import BookKeeper
 from metastore.codec import encode_managed_cursor_info, encode_managed_ledger_info
-from metastore.errors import NodeNotFound
+from metastore.errors import BadVersion, NodeNotFound
 from metastore.ledger_metadata import LedgerMetadata, Segment
 from metastore.ledgers import LedgerStore
 from metastore.own_writes import multi_own
 from metastore.paths import cursor_path, managed_ledger_path
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.url import open_store
-from mledger.ledger_records import deletion_record, ensure_folders, listed, owned_ledgers, pending_record, read_records
+from mledger.config import ManagedLedgerConfig
+from mledger.ledger_factory import LedgerFactory
+from mledger.ledger_records import (
+    claim_deletion,
+    deletion_record,
+    ensure_folders,
+    listed,
+    listed_again,
+    owned_ledgers,
+    pending_record,
+    read_records,
+)
+from mledger.repair import RepairPlan
+from mledger.repairing import repair
 from mledger.replaying import Claimant, Replayer, replay
 from mledger.topic_record import TopicRecord
 from tests.support.aio import run
@@ -200,6 +213,79 @@ def test_a_claimed_ledger_is_deleted_by_the_next_replay():
             with pytest.raises(NodeNotFound):
                 await multi_own(it.store, [listed(2)])
             assert await it.replay() == [2]
+            assert await read_records(it.store) == []
+
+    run(main())
+
+
+def test_either_a_deletion_is_claimed_or_the_ledger_is_listed_again():
+    async def main():
+        async with scene() as it:
+            await it.deletion(2)
+            await it.deletion(3)
+            assert await claim_deletion(it.store, 2, NAME)
+            with pytest.raises(BadVersion):
+                await it.store.multi([listed_again(2)])
+            assert await claim_deletion(it.store, 2, NAME)  # to finish what another began
+            await it.store.multi([listed_again(3)])
+            assert not await claim_deletion(it.store, 3, NAME)
+
+    run(main())
+
+
+def test_a_ledger_whose_record_was_taken_back_is_not_deleted_by_who_dropped_it():
+    async def main():
+        async with scene() as it:
+            await it.made(1, 2)
+            await it.deletion(1)
+            factory = LedgerFactory(it.bookkeeper, it.store, NAME, ManagedLedgerConfig())
+            await factory.delete(1)
+            await factory.delete(2)
+            assert await it.existing() == [2]
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", [NAME, GONE])
+def test_what_was_listed_before_a_claim_is_seen_by_who_claimed(name, monkeypatch):
+    async def main():
+        async with scene() as it:
+            if name == NAME:
+                await it.topic(NAME, 1)
+            await it.made(1, 2, 3)
+            await it.deletion(2, name)
+            await it.deletion(3, OTHER)
+            claimant = await it.claimant() if name == NAME else None
+
+            async def list_it():  # as `metadata restore` does, which knows of no records
+                info = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(1), LedgerInfo(2))))
+                if claimant is None:
+                    await it.store.create(managed_ledger_path(name), info, parents=True)
+                else:
+                    await it.store.put(managed_ledger_path(name), info, 0)
+
+            monkeypatch.setattr(it.store, "sync", list_it)
+            owners = {} if claimant is None else {name: claimant}
+            assert await replay(it.bookkeeper, it.store, owners) == [3]
+            assert await it.existing() == [1, 2]
+
+    run(main())
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_repair_leaves_an_orphan_alone_that_was_listed_since(again, monkeypatch):
+    async def main():
+        async with scene() as it:
+            await it.made(1, 2)
+
+            async def list_it():
+                if again:
+                    await it.topic(GONE, 2)
+
+            monkeypatch.setattr(it.store, "sync", list_it)
+            plan = RepairPlan(GONE, None, None, (), (), (1, 2), (1, 2), (), ())
+            await repair(plan, it.store, it.bookkeeper)
+            assert await it.existing() == ([2] if again else [])
             assert await read_records(it.store) == []
 
     run(main())

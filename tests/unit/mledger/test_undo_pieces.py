@@ -3,7 +3,7 @@
 import pytest
 
 from metastore.codec import encode_managed_cursor_info, encode_managed_ledger_info
-from metastore.paths import ledger_path
+from metastore.paths import deletion_path, ledger_path
 from metastore.position import Position
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import Check, Create, Delete, Put
@@ -32,9 +32,9 @@ def deleted():
     )
 
 
-def pieces(file, existing=(1,), **now):
+def pieces(file, existing=(1,), recorded=(), **now):
     current = {each.path: each.after for each in file.records} | {TOPIC: now.pop("topic", None)} | now
-    return [piece.operations({}) for piece in plan_pieces(plan_undo(file, current, existing))]
+    return [piece.operations({}) for piece in plan_pieces(plan_undo(file, current, existing, recorded))]
 
 
 def test_a_deleted_topic_begins_without_ledgers_gets_its_cursors_and_then_its_list():
@@ -73,6 +73,28 @@ def test_nodes_of_many_ledgers_are_checked_against_the_one_topic():
     found = pieces(file, topic=NodeState(FULL, 7))
     assert [len(piece) for piece in found] == [201, 201, 51]
     assert all(piece[-1] == Check(TOPIC, 7) for piece in found)
+
+
+LONG = encode_managed_ledger_info(ManagedLedgerInfo(tuple(LedgerInfo(at, 10, 100, 5) for at in range(MANY))))
+NO_LIST = encode_managed_ledger_info(ManagedLedgerInfo())
+
+
+@pytest.mark.parametrize("after", [None, NodeState(NO_LIST, 4)], ids=["deleted", "trimmed"])
+def test_many_records_of_deletion_are_taken_away_before_the_list(after):
+    file = file_of(ChangedRecord(TOPIC, NodeState(LONG, 3), after))
+    found = pieces(file, range(MANY), range(100, MANY), topic=after)
+    version = 0 if after is None else 4
+    if after is None:
+        assert found.pop(0) == [Create(TOPIC, NO_LIST)]
+    *between, last = found
+    assert last == [Put(TOPIC, LONG, version)]
+    assert [len(piece) for piece in between] == [201, 151]
+    assert all(piece[-1] == Check(TOPIC, version) for piece in between)
+    assert [each for piece in between for each in piece[:-1]] == [
+        Delete(deletion_path(at), 0) for at in range(100, MANY)
+    ]
+    going_on = pieces(file, range(MANY), range(300, MANY), topic=NodeState(NO_LIST, version))
+    assert [len(piece) for piece in going_on] == [151, 1]
 
 
 def test_one_that_was_cut_off_goes_on():

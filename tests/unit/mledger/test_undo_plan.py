@@ -47,10 +47,14 @@ def cursor_at(version: int, **fields: object) -> NodeState:
     return NodeState(encode_managed_cursor_info(ManagedCursorInfo(mark_delete=Position(1, 2), **fields)), version)
 
 
-def plan(file: UndoFile, existing=(), topic: NodeState | None = AT_7, incomplete=False, **now):
+def in_ledger(cursor_ledger: int) -> NodeState:
+    return cursor_at(1, cursors_ledger_id=cursor_ledger)
+
+
+def plan(file: UndoFile, existing=(), topic: NodeState | None = AT_7, incomplete=False, recorded=(), **now):
     """The plan where every record is as the command left it, the topic at version 7."""
     current = {TOPIC: topic} | {record.path: record.after for record in file.records} | now
-    return plan_undo(file, current, existing, incomplete=incomplete)
+    return plan_undo(file, current, existing, recorded, incomplete=incomplete)
 
 
 def operations(plan, cursor_ledgers=()):
@@ -86,6 +90,29 @@ def test_parents_are_created_first_and_deleted_last() -> None:
     assert [each.path for each in operations(plan(gone, {1}, None))] == [TOPIC, CURSOR]
     made = file_of(ChangedRecord(TOPIC, None, topic_at(0, A)), ChangedRecord(CURSOR, None, cursor_at(0)))
     assert operations(plan(made, (), topic_at(0, A))) == [Delete(CURSOR, 0), Delete(TOPIC, 0)]
+
+
+def test_what_is_recorded_for_deletion_is_listed_again_if_its_record_can_be_taken_away() -> None:
+    file = file_of(ChangedRecord(TOPIC, topic_at(1, A, B), topic_at(2)), ChangedRecord(CURSOR, in_ledger(50), None))
+    found = plan(file, {1, 2, 50}, topic_at(2), recorded={2, 50, 7})
+    assert operations(found) == [
+        Create(CURSOR, in_ledger(50).data),
+        Put(TOPIC, topic_at(1, A, B).data, 2),
+        Delete(deletion_path(2), 0),
+        Delete(deletion_path(50), 0),
+    ]
+    assert [each.names_again for each in found.restorations] == [(1, 2), (50,)]
+
+
+def test_records_of_what_is_listed_all_the_same_are_left_to_a_replay() -> None:
+    file = file_of(ChangedRecord(TOPIC, topic_at(1, A, B), topic_at(2, B)))
+    assert operations(plan(file, {1, 2}, topic_at(2, B), recorded={2})) == [Put(TOPIC, topic_at(1, A, B).data, 2)]
+
+
+def test_what_is_lost_of_a_deleted_topic_is_named() -> None:
+    file = replace(file_of(ChangedRecord(TOPIC, topic_at(1, A, B))), lost=("30 entries",))
+    with pytest.raises(UndoConflict, match=rf"30 entries; of {TOPIC} 2 \(20 entries\) are gone or being deleted"):
+        plan(file, {1}, None)
 
 
 def test_a_deleted_record_starts_again_at_version_0() -> None:
