@@ -28,9 +28,11 @@ async def commit(
     first: Put | Create | Delete,
     others: Sequence[Operation] = (),
     timeout_s: float | None = None,
-    before: Callable[[], Awaitable[None]] | None = None,
+    before: Callable[[bool], Awaitable[None]] | None = None,
 ) -> None:
-    """Carry out `first` and `others`, all or none, within `timeout_s`; `before` is awaited before each try.
+    """Carry out `first` and `others`, all or none, within `timeout_s`.
+
+    `before` is awaited before each try, and told whether the answer to one before was lost.
 
     A lost connection is retried a bounded number of times. A conflict is read back before it counts, since it may be
     with our own earlier try: what `first` did tells (M7). Raises the conflict (BadVersion, NodeNotFound, NodeExists) or
@@ -51,13 +53,13 @@ async def _commit(
     store: MetadataStore,
     first: Put | Create | Delete,
     others: Sequence[Operation],
-    before: Callable[[], Awaitable[None]] | None,
+    before: Callable[[bool], Awaitable[None]] | None,
 ) -> None:
     uncertain = False
     for delay in (*RETRY_DELAYS_S, None):
         try:
             if before is not None:
-                await before()
+                await before(uncertain)
             await store.multi([first, *others])
             return
         except CONFLICTS:
@@ -202,11 +204,14 @@ class TopicRecord:
                     f"its record is at version {stat.version}, not at {self.version}: another owner wrote it"
                 )
 
-    async def _before_write(self) -> None:
-        """In a session that may be another, see first that it is the same node."""
+    async def _before_write(self, lost: bool) -> None:
+        """In a session that may be another, or once an answer was lost, see first that it is the same node."""
+        if lost:
+            self.doubt()
         doubts = self._doubts
         if doubts == self._doubts_settled and self._store.session_state is SessionState.CONNECTED:
             return
+        await self._store.sync()
         await self.check_same()
         self._doubts_settled = doubts
 
@@ -283,10 +288,13 @@ class TopicRecord:
         if self._uncertain is None:
             return
         info, data = self._uncertain
+        self.doubt()  # of a topic made again neither version nor data tell what became of our write
         try:
             node = await changed_since(self._store, self.path, self.version)
         except NodeNotFound:
             raise self.fence("its record was deleted") from None
+        if node is not None:
+            self._check_created(node.stat)
         if node is None:
             self._uncertain = None
         elif node.version == self.version + 1 and node.data == data:

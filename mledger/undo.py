@@ -299,6 +299,7 @@ class _Planner:
         naming = found.data if found.cursor_ledger is None else encode_managed_cursor_info(found.cursor_ledger.record)
         named = named_ledgers(naming, found.path, topic=is_topic)
         named -= frozenset() if now is None else named_ledgers(now.data, found.path, topic=is_topic)
+        named &= self._existing  # what is in tiered storage only has no ledger
         return replace(found, names_again=tuple(sorted(named)), recorded=tuple(sorted(named & self._recorded)))
 
     def _is_topic(self, path: str) -> bool:

@@ -1,5 +1,6 @@
 """The topic's record in its owner's hands: lost answers are read back, other owners fence for good (M7)."""
 
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -102,6 +103,51 @@ def test_a_write_that_stays_unknown_is_found_out_by_the_next(carried_out, expect
                 await record.update(adding(5))
             await record.update(adding(6))
             assert await stored(store) == expected
+
+    run(main())
+
+
+async def make_again(store):
+    """Delete the topic and create it again, as another owner does, with a record at version 0."""
+    stat = await store.exists(PATH)
+    while time.time_ns() // 1_000_000 <= stat.created_ms:
+        pass
+    await store.delete(CURSOR)
+    await store.delete(PATH)
+    await store.create(PATH, b"")
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_a_write_of_unknown_outcome_is_not_settled_by_the_record_of_a_topic_made_again(carried_out):
+    async def main():
+        async with held_record() as (store, record):
+            store.lose_before = 3
+            with pytest.raises(StoreUnavailable):
+                await record.update(adding(5))
+            await make_again(store)
+            if carried_out:  # at the next version, with the same ledgers
+                await (await TopicRecord.read(store, NAME)).update(adding(5))
+            before = await store.get(PATH)
+            with pytest.raises(ManagedLedgerFenced, match="created again"):
+                await record.update(adding(6))
+            assert await store.get(PATH) == before
+
+    run(main())
+
+
+def test_a_write_that_is_sent_again_looks_whether_the_topic_was_made_again():
+    async def main():
+        async with held_record() as (store, record):
+
+            async def lost(operations):
+                del store.multi
+                await make_again(store)
+                raise StoreUnavailable("no connection", PATH)
+
+            store.multi = lost
+            with pytest.raises(ManagedLedgerFenced, match="created again"):
+                await record.update(adding(5))
+            assert await stored(store) == []
 
     run(main())
 
