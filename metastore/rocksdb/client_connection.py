@@ -63,7 +63,7 @@ class _Link(asyncio.Protocol):
 
     def __init__(self, take: Callable[[pb.Answer], None]) -> None:
         self._take = take
-        self._frames = wire.Frames(pb.Answer)
+        self._frames = wire.Frames(pb.Answer, wire.MAX_ANSWER)
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self.transport: asyncio.Transport

@@ -10,12 +10,12 @@ from typing import Protocol, cast
 from metastore.pb import MetadataStore_pb2 as pb
 from metastore.rocksdb.peer import Process, process_of
 from metastore.rocksdb.sessions import ServerSession
-from metastore.rocksdb.wire import Frames, WireError
+from metastore.rocksdb.wire import MAX_ANSWER, Frames, WireError
 from metastore.store import Change
 
 log = logging.getLogger(__name__)
 
-MAX_UNREAD = 64 << 20
+MAX_UNREAD = 2 * MAX_ANSWER
 """Bytes that may wait for a client that does not read; then it has to connect anew, and look again."""
 
 

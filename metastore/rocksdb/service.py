@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 FOUND_BYTES = 4 << 20
 """Bytes of nodes in one answer, unless the first alone has more."""
+_ANSWER_ROOM = 64  # what an answer has beside its nodes
 
 
 class Service:
@@ -203,6 +204,10 @@ class Service:
                 size += sum(map(len, names))
             if size > FOUND_BYTES:
                 break
+        if 2 * size > wire.MAX_ANSWER and found.ByteSize() + _ANSWER_ROOM > wire.MAX_ANSWER:
+            path = read.paths[len(found.nodes) - 1]
+            what = f"{size} bytes of names, and an answer has {wire.MAX_ANSWER} at most"
+            raise MetadataError(f"{path} has too many children to be listed: {what}", path)
 
     def _write(self, connection: ServerConnection, write: pb.Write, written: pb.Written) -> None:
         if connection.session is None:

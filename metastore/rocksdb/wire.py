@@ -1,7 +1,7 @@
 """What goes over the socket: frames in, frames out, and values as messages. No I/O.
 
-A frame is a 4-byte big-endian length and a message of proto/MetadataStore.proto. A frame over MAX_FRAME is refused
-before it is read.
+A frame is a 4-byte big-endian length and a message of proto/MetadataStore.proto. A frame over the limit, that of
+requests or that of answers, is refused before it is read.
 """
 
 import struct
@@ -26,7 +26,9 @@ from metastore.store import Change, Check, Create, Delete, Operation, Put, Resul
 
 PROTOCOL = 1
 MAX_FRAME = 16 << 20
-"""Bytes of one message: a request of MAX_REQUEST_BYTES in the smallest operations has its place in it."""
+"""Bytes of one request: one of MAX_REQUEST_BYTES in the smallest operations has its place in it."""
+MAX_ANSWER = 64 << 20
+"""Bytes of one answer: the names of a million children have their place in it. A server gives none that is larger."""
 
 _LENGTH = struct.Struct(">I")
 
@@ -66,21 +68,27 @@ def frame(message: Message) -> bytes:
 class Frames(Generic[M]):
     """Cuts what is received into messages of one type."""
 
-    def __init__(self, message_type: type[M]) -> None:
-        """Messages are of `message_type`."""
-        self._type = message_type
-        self._rest = b""
+    def __init__(self, message_type: type[M], most: int = MAX_FRAME) -> None:
+        """Messages are of `message_type`, and of at most so many bytes."""
+        self._type, self._most = message_type, most
+        self._chunks: list[bytes] = []
+        self._held = self._wanted = 0
 
     def feed(self, data: bytes) -> Iterator[M]:
         """The messages that `data` completes. WireError when it is none, or one over the limit."""
-        data = self._rest + data if self._rest else data
-        at = 0
+        self._chunks.append(data)
+        self._held += len(data)
+        if self._held < self._wanted:
+            return
+        data = b"".join(self._chunks)
+        at = self._wanted = 0
         while at + _LENGTH.size <= len(data):
             (length,) = _LENGTH.unpack_from(data, at)
-            if length > MAX_FRAME:
-                raise WireError(f"a frame of {length} bytes, over the limit of {MAX_FRAME}")
+            if length > self._most:
+                raise WireError(f"a frame of {length} bytes, over the limit of {self._most}")
             end = at + _LENGTH.size + length
             if end > len(data):
+                self._wanted = end - at
                 break
             message = self._type()
             try:
@@ -89,7 +97,7 @@ class Frames(Generic[M]):
                 raise WireError(f"a frame of {length} bytes is not a {self._type.__name__}") from error
             at = end
             yield message
-        self._rest = data[at:]
+        self._chunks, self._held = [data[at:]], len(data) - at
 
 
 def write_of(operations: Sequence[Operation], *, with_parents: bool = False) -> pb.Request:

@@ -322,6 +322,40 @@ def test_large_answers_come_in_parts_and_whole(rocksdb_url):
     run(main())
 
 
+async def make_children(store, count, size, at_once):
+    """Children of /wide, with names of so many bytes, so many at once."""
+    await store.create("/wide")
+    names = [f"{number:0{size}d}" for number in range(count)]
+    for start in range(0, count, at_once):
+        await store.multi([Create(f"/wide/{name}") for name in names[start : start + at_once]])
+    return names
+
+
+def test_a_node_with_more_children_than_a_request_has_room_for_is_listed(rocksdb_url):
+    async def main():
+        async with await open_store(rocksdb_url) as store:
+            names = await make_children(store, wire.MAX_FRAME // 4000 + 1, 4000, at_once=200)
+            return await store.children("/wide") == names
+
+    assert run(main())
+
+
+def test_a_node_that_has_too_many_children_is_named_and_others_are_answered(rocksdb_url, monkeypatch):
+    monkeypatch.setattr(wire, "MAX_ANSWER", 1 << 16)
+
+    async def main():
+        async with await open_store(rocksdb_url) as store:
+            await make_children(store, 100, 1000, at_once=10)
+            answers = await asyncio.gather(store.children("/wide"), store.children("/"), return_exceptions=True)
+            return answers, store.session_state
+
+    (wide, top), state = run(main())
+    assert isinstance(wide, MetadataError)
+    assert "too many children" in str(wide)
+    assert top == ["wide"]
+    assert state is SessionState.CONNECTED
+
+
 def test_a_graceful_stop_leaves_sessions_for_the_next_process(metadata_process):
     async def main():
         async with await open_store(metadata_process.url) as store:
