@@ -17,6 +17,8 @@ from bookie.server.journal import Place
 COUNT = struct.Struct(">I")
 _ROW = struct.Struct(">BQqqI")
 _MOVE = struct.Struct(">BQqqIQQ")
+MOVED_ROW_BYTES = _MOVE.size
+"""What a moved row takes beside its bytes."""
 
 
 class Kind(enum.IntEnum):

@@ -4,8 +4,9 @@
   period. Local ids are listed first: a ledger made meanwhile is in no danger.
 - Each id that a listing does not have is looked up again, alone, before anything of it is deleted.
 - A listing that fails or ends early deletes nothing; nor does a cluster with another instance id.
-- A journal file of which little is needed any more has that little written anew; one of which nothing is needed is
-  used again, or removed. A file that cannot be read is kept, and reported; the others go on.
+- A journal file of which little is needed any more has that little written anew, where that saves room: what stands
+  around small entries is written again with them. One of which nothing is needed is used again, or removed.
+- A file that cannot be read is kept, and reported; the others go on.
 """
 
 import asyncio
@@ -19,11 +20,11 @@ from functools import partial
 from bookie import wire
 from bookie.errors import CorruptJournal, DiskFull
 from bookie.server.bookie import Bookie
-from bookie.server.index import Index, Row
-from bookie.server.journal import file_numbers, file_path, read_records
+from bookie.server.file_contents import FileContents, read_contents
+from bookie.server.index import Row
+from bookie.server.journal import file_numbers, file_path
 from bookie.server.overreplicated import OverreplicatedLedgers
 from bookie.server.reads import read_frames
-from bookie.server.replay import ledger_spans
 from metastore.errors import MetadataError
 from metastore.layout import check_layout, instance_id
 from metastore.ledgers import LedgerStoreReader
@@ -81,6 +82,7 @@ def plan_emptying(
     current: int,
     due: Sequence[Compaction],
     settled: Collection[int] = (),
+    kept: Mapping[int, int] | None = None,
 ) -> list[int]:
     """Which journal files to empty: of those written before `current`, the ones least needed, a few at a time.
 
@@ -90,11 +92,13 @@ def plan_emptying(
         current: the file that is written now.
         due: which files count as little needed.
         settled: files of which nothing was deleted since the last time.
+        kept: bytes of a file that are not live, and that emptying it would not save; 0 where it was not looked at.
     """
+    kept = kept or {}
     shares = {True: max((kind.share for kind in due), default=0.0)}
     shares[False] = max((kind.share for kind in due if not kind.settled), default=0.0)
     before = [file for file in sizes if file < current and live.get(file, 0) > 0]
-    sparse = [file for file in before if live[file] < sizes[file] * shares[file in settled]]
+    sparse = [file for file in before if live[file] + kept.get(file, 0) < sizes[file] * shares[file in settled]]
     return sorted(sparse, key=lambda file: live[file])[:_MOST_FILES]
 
 
@@ -127,6 +131,7 @@ class GarbageCollector:
         self._absent_since: dict[int, float] = {}
         self._damaged: set[int] = set()
         self._live_before: dict[int, int] = {}
+        self._kept: dict[int, int] = {}  # as for plan_emptying
         self._counts = bookie.counters.garbage
         self.overreplicated = OverreplicatedLedgers(
             self, bookie_id, root, self._counts, grace_s, overreplicated_every_s
@@ -224,11 +229,18 @@ class GarbageCollector:
         due = plan_due(self._compactions, self._done_at, now)
         settled = {file for file, live in index.live.items() if self._live_before.get(file) == live}
         freed, tried = await self._free(), set[int]()
-        while files := plan_emptying(self._sizes(tried), index.live, self._bookie.turns.file, due, settled):
+
+        def plan(sizes: Mapping[int, int]) -> list[int]:
+            return plan_emptying(sizes, index.live, self._bookie.turns.file, due, settled, self._kept)
+
+        while files := plan(sizes := self._sizes(tried)):
             for number in files:
-                await self._empty(number)
+                contents = await self._look(number, sizes[number])
+                if contents is not None and plan({number: sizes[number]}):
+                    await self._empty(number, contents.rows)
             tried.update(files)
             freed += await self._free()
+        self._kept = {file: kept for file, kept in self._kept.items() if file in index.live}
         self._live_before = dict(index.live)
         for kind, each in enumerate(self._compactions):
             if each in due:
@@ -253,7 +265,7 @@ class GarbageCollector:
         """Give back the files that are needed no more; how many."""
         bookie, sizes = self._bookie, self._sizes()
         candidates = plan_freeing(list(sizes), bookie.index.live, bookie.turns.file)
-        free = [number for number in candidates if await self._rows(number) == []]
+        free = [number for number in candidates if (found := await self._contents(number)) and not found.rows]
         if free:
             await self._loop.run_in_executor(None, bookie.index.flush)
             bookie.turns.recycle(free)
@@ -263,11 +275,15 @@ class GarbageCollector:
             await self._loop.run_in_executor(None, bookie.index.compact)
         return len(free)
 
-    async def _empty(self, number: int) -> None:
+    async def _look(self, number: int, size: int) -> FileContents | None:
+        """What is needed of a file of so many bytes; how much emptying it would save is known from then on."""
+        contents = await self._contents(number)
+        if contents is not None and contents.rows:
+            self._kept[number] = contents.kept(size)
+        return contents
+
+    async def _empty(self, number: int, rows: Sequence[tuple[bool, Row]]) -> None:
         """Write anew what is needed of a file."""
-        rows = await self._rows(number)
-        if rows is None:
-            return
         try:
             moved = [await self._move(number, group) for group in _groups(rows)]
         except DiskFull as error:  # it is tried again: what goes by itself makes room
@@ -295,12 +311,12 @@ class GarbageCollector:
             await bookie.turns.move(current)
         return len(current)
 
-    async def _rows(self, number: int) -> list[tuple[bool, Row]] | None:
+    async def _contents(self, number: int) -> FileContents | None:
         """What the index names in a file, as far as the file's records can be found; None when it cannot be read."""
         bookie = self._bookie
         try:
             return await self._loop.run_in_executor(
-                None, find_rows, bookie.index, bookie.journal_path, number, bookie.salt
+                None, read_contents, bookie.index, bookie.journal_path, number, bookie.salt
             )
         except _UNREADABLE as error:
             self._mark(number, error)
@@ -312,29 +328,6 @@ class GarbageCollector:
         self._counts.damaged_files = len(self._damaged)
         live = self._bookie.index.live.get(number, 0)
         log.error("event=journal_file_damaged file=%d needed_bytes=%d error=%r: kept", number, live, str(error))
-
-
-def find_rows(index: Index, directory: str, number: int, salt: bytes) -> list[tuple[bool, Row]]:
-    """The rows of the index that name journal file `number`, and whether each is a repeated add."""
-    spans: dict[int, tuple[int, int]] = {}
-    for record in read_records(directory, number, salt):
-        for ledger, first, last in ledger_spans(record):
-            lowest, highest = spans.get(ledger, (first, last))
-            spans[ledger] = (min(lowest, first), max(highest, last))
-    return [
-        (repeated, row)
-        for ledger, (first, last) in spans.items()
-        for repeated, rows in ((False, index.runs(ledger, first)), (True, index.repeats(ledger, first)))
-        for row in _until(rows, last)
-        if row.file == number
-    ]
-
-
-def _until(rows: Iterator[Row], last: int) -> Iterator[Row]:
-    for row in rows:
-        if row.first > last:
-            return
-        yield row
 
 
 def _groups(rows: Sequence[tuple[bool, Row]]) -> Iterator[list[tuple[bool, Row]]]:

@@ -188,6 +188,9 @@ def test_a_writer_fenced_and_its_ledger_deleted_writes_no_more(cluster_url, book
             if entries:
                 await writer.append(payloads(entries))
             assert (await other.open_ledger(writer.ledger_id)).last_entry == entries - 1
+            for bookie in started:  # recovery waits for two of the three only
+                async with RawClient(bookie) as raw:
+                    await raw.ask(wire.encode_read(writer.ledger_id, entries, wire.Flag.FENCE, master_key(b"")))
             await other.delete_ledger(writer.ledger_id)
             for bookie in started:
                 while (await read_raw(bookie, writer.ledger_id, 0)).error != Code.NO_LEDGER:

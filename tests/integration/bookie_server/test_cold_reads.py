@@ -12,7 +12,7 @@ from bookie.digest import master_key
 from bookie.errors import Code
 from bookie.pb import BookkeeperProtocol_pb2 as pb
 from bookie.server import cold_reads, connection
-from bookie.server.garbage import find_rows
+from bookie.server.file_contents import read_contents
 from bookie.server.journal import file_path
 from bookie.server.reads import JournalReader
 from tests.support.aio import HANG_S, run
@@ -111,7 +111,7 @@ def test_a_batch_read_is_answered_when_all_its_runs_are_there(tmp_path, monkeypa
 def test_a_run_that_is_moved_and_its_file_given_back_while_it_is_read_is_found_where_it_is(tmp_path, monkeypatch):
     async def test(local, client):
         bookie = local.bookie
-        rows = find_rows(bookie.index, bookie.journal_path, 1, bookie.salt)
+        rows = read_contents(bookie.index, bookie.journal_path, 1, bookie.salt).rows
         frames = [(repeated, row, bookie.files.frames(row)) for repeated, row in rows]
         disk = Disk(monkeypatch)
         client.send(wire.encode_read(1, 0))
@@ -129,7 +129,7 @@ def test_a_run_that_is_moved_and_its_file_given_back_while_it_is_read_is_found_w
 def test_a_run_whose_file_is_gone_before_it_is_read_is_found_where_it_was_moved_to(tmp_path, monkeypatch):
     async def test(local, client):
         bookie, asked, go_on = local.bookie, threading.Event(), threading.Event()
-        rows = find_rows(bookie.index, bookie.journal_path, 1, bookie.salt)
+        rows = read_contents(bookie.index, bookie.journal_path, 1, bookie.salt).rows
         frames = [(repeated, row, bookie.files.frames(row)) for repeated, row in rows]
         read = cold_reads.read_frames
         monkeypatch.setattr(JournalReader, "load", lambda files, row: row.file != 1 or (1, row.offset) in files._failed)

@@ -2,80 +2,27 @@
 
 import asyncio
 import errno
-import os
 import threading
 
 import pytest
 
 from bookie import wire
-from bookie.digest import master_key
 from bookie.errors import Code
 from bookie.server import garbage, journal_thread
-from bookie.server.bookie import BookieConfig
-from bookie.server.garbage import GarbageCollector, find_rows
+from bookie.server.file_contents import read_contents
+from bookie.server.garbage import GarbageCollector
 from bookie.server.journal import file_numbers
 from metastore.errors import StoreUnavailable
 from metastore.layout import initialize
-from metastore.ledger_metadata import LedgerMetadata, Segment
 from metastore.ledgers import LedgerStore
 from metastore.paths import ledger_path
 from metastore.url import open_store
 from tests.support.aio import HANG_S, run
 from tests.support.bookie_copies import copy_as_killed
+from tests.support.collected_bookie import FILE, KEY, LEDGERS, METADATA, ROUNDS, in_cluster
 from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry
 from tests.support.stores import impatient
-
-KEY = master_key(b"")
-METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))
-ROUNDS, LEDGERS = 24, (1, 2, 3)
-FILE = 1 << 20
-
-
-class Cluster:
-    """A local bookie that holds ledgers, a metadata store in memory that has them too, and the collector."""
-
-    def __init__(self, local, store, instance):
-        self.local, self.store, self.instance = local, store, instance
-        self.ledgers = LedgerStore(store)
-        self.collector = GarbageCollector(local.bookie, instance, grace_s=0)
-
-    async def create(self, *numbers):
-        for number in numbers:
-            await self.ledgers.create(number, METADATA)
-
-    async def fill(self):
-        """Interleaved adds to all ledgers, over several journal files."""
-        async with RawClient(self.local) as client:
-            for number in range(ROUNDS):
-                for ledger in LEDGERS:
-                    data = entry(ledger, number, os.urandom(60_000))
-                    assert (await client.ask(wire.encode_add(KEY, data))).error == 0
-
-    async def errors(self):
-        """What a read of each ledger's first entry answers."""
-        async with RawClient(self.local) as client:
-            return [(await client.ask(wire.encode_read(ledger, 0))).error for ledger in LEDGERS]
-
-    def disk_bytes(self):
-        path = self.local.bookie.journal_path
-        return sum(os.stat(os.path.join(path, name)).st_size for name in os.listdir(path))
-
-
-def in_cluster(tmp_path, test):
-    """Run a test on a bookie that holds three ledgers which the metadata store knows."""
-
-    async def main():
-        async with await open_store("memory:") as store:
-            instance = await initialize(store)
-            config = BookieConfig(journal_file_bytes=FILE)
-            async with serving(tmp_path / "bookie", config=config) as local:
-                cluster = Cluster(local, store, instance)
-                await cluster.create(*LEDGERS)
-                await cluster.fill()
-                return await test(cluster)
-
-    return run(main())
 
 
 def test_a_ledger_that_is_known_stays(tmp_path):
@@ -210,7 +157,7 @@ def test_a_move_that_the_index_had_not_flushed_is_replayed(tmp_path):
     async def test(cluster):
         bookie = cluster.local.bookie
         first = min(file_numbers(bookie.journal_path))
-        rows = find_rows(bookie.index, bookie.journal_path, first, bookie.salt)
+        rows = read_contents(bookie.index, bookie.journal_path, first, bookie.salt).rows
         await bookie.turns.move([(repeated, row, bookie.files.frames(row)) for repeated, row in rows])
         copy_as_killed(tmp_path / "bookie", tmp_path / "as-killed")
         (tmp_path / "as-killed" / "journal" / f"{first:08d}.journal").write_bytes(bytes(FILE))
@@ -353,7 +300,7 @@ def test_a_ledger_that_is_added_to_while_its_rows_are_counted_goes_the_next_time
     in_cluster(tmp_path, test)
 
 
-@pytest.mark.parametrize(("step", "at"), [("find_rows", 2), ("read_frames", 1)])
+@pytest.mark.parametrize(("step", "at"), [("read_contents", 2), ("read_frames", 1)])
 def test_a_file_that_cannot_be_read_is_kept_and_said_once_and_the_others_are_emptied(
     tmp_path, monkeypatch, caplog, step, at
 ):

@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from metastore.codec import decode_managed_ledger_info, encode_managed_cursor_info, encode_managed_ledger_info
-from metastore.paths import ledger_path
+from metastore.ledger_metadata import LedgerMetadata, Segment
+from metastore.ledgers import LedgerStore
 from metastore.position import Position
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import Create, Delete, Put
@@ -47,7 +48,7 @@ async def deleted_topic(store, topic):
     """The undo file of a topic's deletion with many cursors, one of its two ledgers there yet; that ledger's id."""
     name = managed_ledger_of(topic)
     first = next(_firsts)
-    await store.create(ledger_path(first + 1), b"m", parents=True)
+    await LedgerStore(store).create(first + 1, LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),)))
     path = f"/managed-ledgers/{name}"
     info = ManagedLedgerInfo((LedgerInfo(first, 10, 100, 5), LedgerInfo(first + 1, 10, 100, 5)))
     cursor = encode_managed_cursor_info(

@@ -123,6 +123,11 @@ def test_files_of_which_little_is_needed_are_emptied_the_least_needed_first():
     assert plan_freeing(sorted(sizes), live, current=5) == [4]
 
 
+def test_a_file_that_would_hardly_shrink_is_not_emptied():
+    sizes, live, due = {1: 100, 2: 100, 5: 100}, {1: 40, 2: 40, 5: 10}, [Compaction(0.5)]
+    assert plan_emptying(sizes, live, 5, due, kept={1: 9, 2: 10}) == [1]
+
+
 def test_room_is_held_back_while_half_of_it_is_free_beside_it_and_again_when_three_times_is():
     assert [plan_reserve(True, free, 100) for free in (49, 50)] == [False, True]
     assert [plan_reserve(False, free, 100) for free in (299, 300)] == [False, True]

@@ -1,0 +1,66 @@
+"""A bookie with three ledgers over several journal files, and the garbage collector that looks after it."""
+
+import os
+
+from bookie import wire
+from bookie.digest import master_key
+from bookie.server.bookie import BookieConfig
+from bookie.server.garbage import GarbageCollector
+from metastore.layout import initialize
+from metastore.ledger_metadata import LedgerMetadata, Segment
+from metastore.ledgers import LedgerStore
+from metastore.url import open_store
+from tests.support.aio import run
+from tests.support.local_bookie import serving
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))
+ROUNDS, LEDGERS = 24, (1, 2, 3)
+FILE = 1 << 20
+
+
+class Cluster:
+    """A local bookie that holds ledgers, a metadata store in memory that has them too, and the collector."""
+
+    def __init__(self, local, store, instance):
+        self.local, self.store, self.instance = local, store, instance
+        self.ledgers = LedgerStore(store)
+        self.collector = GarbageCollector(local.bookie, instance, grace_s=0)
+
+    async def create(self, *numbers):
+        for number in numbers:
+            await self.ledgers.create(number, METADATA)
+
+    async def fill(self):
+        """Interleaved adds to all ledgers, over several journal files."""
+        async with RawClient(self.local) as client:
+            for number in range(ROUNDS):
+                for ledger in LEDGERS:
+                    data = entry(ledger, number, os.urandom(60_000))
+                    assert (await client.ask(wire.encode_add(KEY, data))).error == 0
+
+    async def errors(self):
+        """What a read of each ledger's first entry answers."""
+        async with RawClient(self.local) as client:
+            return [(await client.ask(wire.encode_read(ledger, 0))).error for ledger in LEDGERS]
+
+    def disk_bytes(self):
+        path = self.local.bookie.journal_path
+        return sum(os.stat(os.path.join(path, name)).st_size for name in os.listdir(path))
+
+
+def in_cluster(tmp_path, test):
+    """Run a test on a bookie that holds three ledgers which the metadata store knows."""
+
+    async def main():
+        async with await open_store("memory:") as store:
+            instance = await initialize(store)
+            config = BookieConfig(journal_file_bytes=FILE)
+            async with serving(tmp_path / "bookie", config=config) as local:
+                cluster = Cluster(local, store, instance)
+                await cluster.create(*LEDGERS)
+                await cluster.fill()
+                return await test(cluster)
+
+    return run(main())
