@@ -6,6 +6,7 @@ from bookie.client.client import BookKeeper
 from metastore.codec import decode_managed_cursor_info
 from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from metastore.gathered import plan_multis
+from metastore.own_writes import put_own
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.attached_ledgers import find_attached
@@ -29,11 +30,12 @@ async def delete_managed_ledger(
     """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
 
     The ledgers that its cursors name beside their own go too: the compacted topic's, and delayed delivery's index.
-    Where its ledgers are many, each is recorded for deletion first, in pieces (M11). Cursors go next, in pieces too,
-    and cursor ledgers that were kept (M12); then, in one multi, the record goes and what ledgers are not recorded yet
-    are; then the ledgers are deleted. Cut off in between, the next call finishes it, or any topic's opening once the
-    record is gone. Raises TopicNotFound, RecordError (a cursor whose record does not parse, but with
-    `unreadable_cursors`: whoever gives that has a copy, M12), ManagedLedgerFenced (an owner changed it).
+    Where its ledgers are many, an owner is fenced first, and each of them recorded for deletion, in pieces (M11).
+    Cursors go next, in pieces too, and cursor ledgers that were kept (M12); then, in one multi, the record goes and
+    what ledgers are not recorded yet are; then the ledgers are deleted. Cut off in between, the next call finishes it,
+    or any topic's opening once the record is gone. Raises TopicNotFound, RecordError (a cursor whose record does not
+    parse, but with `unreadable_cursors`: whoever gives that has a copy, M12), ManagedLedgerFenced (an owner changed
+    it).
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
@@ -60,19 +62,22 @@ async def delete_managed_ledger(
     *operations, ledgers = await _unrecorded(
         store, [*operations, [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]]
     )
-    guard = Check(record.path, record.version)
+    version = record.version
     try:
         if not fits_one_write(b"", ledgers):
             on_step("record ledgers")
-            await write_ahead(store, [(each,) for each in ledgers], guard)
+            # an owner that replays meanwhile would take the records of ledgers that it still lists for leftovers
+            version = await put_own(store, record.path, (await store.get(record.path)).data, version)
+            await write_ahead(store, [(each,) for each in ledgers], Check(record.path, version))
             ledgers = []
+        guard = Check(record.path, version)
         pieces = list(_pieces(operations))
         last = pieces.pop() if pieces and fits_one_write(b"", [*pieces[-1], *ledgers]) else []
         for piece in pieces:
             on_step("delete cursors")
             await store.multi([guard, *piece])
         on_step("delete topic")
-        await store.multi([*last, Delete(record.path, record.version), *ledgers])
+        await store.multi([*last, Delete(record.path, version), *ledgers])
     except (BadVersion, NodeNotFound, NodeExists) as conflict:
         raise ManagedLedgerFenced(
             f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"

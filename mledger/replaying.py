@@ -174,7 +174,7 @@ class _Leftovers:
         """Have nobody list the ledger any more, unless it is listed."""
         listed = self._is_listed(record)
         if listed:
-            await remove_record(self._store, record.path)
+            await _remove_leftover(self._store, record.path, self._owners[record.managed_ledger])
         elif listed is not None:
             self._step(record, "finish deletion")
             is_pending = record.path != deletion_path(record.ledger_id)
@@ -195,6 +195,20 @@ class _Leftovers:
                 self._deleted.append(record.ledger_id)
             self._step(record, "leftover deleted, still recorded")
         await remove_record(self._store, deletion_path(record.ledger_id))
+
+
+async def _remove_leftover(store: MetadataStore, path: str, owner: Claimant) -> None:
+    """Remove the record of a ledger that is listed, unless another has come who may have made it."""
+    for _ in range(ATTEMPTS):
+        version = owner.record.version
+        try:
+            await multi_own(store, [Delete(path), Check(owner.record.path, version)])
+            return
+        except NodeNotFound:
+            return
+        except BadVersion:
+            if owner.record.version == version:
+                return
 
 
 async def _for_each(records: Sequence[LedgerRecord], act: Callable[[LedgerRecord], Awaitable[None]]) -> list[Exception]:

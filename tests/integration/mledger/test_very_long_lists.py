@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+import mledger
+from bookie.client.client import BookKeeper
 from metastore.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
@@ -13,11 +15,12 @@ from metastore.codec import (
 )
 from metastore.errors import NodeNotFound
 from metastore.ledger_metadata import LedgerState
-from metastore.paths import deletion_path
+from metastore.paths import deletion_path, managed_ledger_path
 from metastore.position import Position, PositionRange
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import MAX_REQUEST_BYTES, Check
 from metastore.url import open_store
+from mledger import deleting
 from mledger.deleting import delete_managed_ledger
 from mledger.ledger_list import LedgerEnd
 from mledger.ledger_records import deletion_record, ensure_folders, read_records, write_ahead
@@ -27,7 +30,7 @@ from mledger.replaying import Claimant, replay
 from mledger.topic_record import RecordChange, TopicRecord
 from tests.support.aio import run
 from tests.support.ledgers import client
-from tests.support.topics import managed_ledger_of
+from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
 MANY = 12_000  # with the records of their deletion more than fits one request
 VERY_MANY = 20_000
@@ -191,5 +194,34 @@ def test_cursors_whose_records_do_not_fit_one_request_are_repaired(topic_url, to
             for number in range(90):
                 data = (await store.get(f"{path}/cursor-{number}")).data
                 assert decode_managed_cursor_info(data).value.mark_delete == Position(after, -1)
+
+    run(main())
+
+
+def test_an_owner_that_replays_while_its_long_topic_is_deleted_leaves_no_orphans(topic_url, topic, monkeypatch):
+    async def main():
+        config = replace(KEEP, max_entries_per_ledger=1)
+        async with (
+            mledger.open_cluster(topic_url, config=config) as cluster,
+            mledger.open_cluster(topic_url, config=config) as other,
+        ):
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 230)
+            await opened.roll_over()
+            write_ahead = deleting.write_ahead
+
+            async def replayed_behind(*args):
+                await write_ahead(*args)
+                async with await open_store(topic_url) as store:
+                    bookkeeper = BookKeeper(store)
+                    record = TopicRecord(store, opened.name, opened.info, version)
+                    await replay(bookkeeper, store, {opened.name: Claimant(record, ())})
+                    await bookkeeper.close()
+
+            version = (await cluster.metadata.get(managed_ledger_path(opened.name))).version
+            monkeypatch.setattr(deleting, "write_ahead", replayed_behind)
+            await other.delete_topic(topic, take_over=True)
+            await opened.abandon()
+            await assert_nothing_orphaned(topic_url, opened.name)
 
     run(main())
