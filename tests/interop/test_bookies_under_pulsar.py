@@ -55,6 +55,7 @@ def theirs(broker_class_path, start_original, tmp_path_factory):
     with start_cluster(broker_class_path, directory, start) as cluster:
         wait_for_worker(cluster.broker)
         yield cluster
+        process.kill()  # without its ZooKeeper it would try to connect as often as it can
 
 
 def test_the_package_of_a_function_is_stored_and_given_back(ours):
