@@ -14,7 +14,7 @@ setup: ## make .venv with everything the project and its tests need (PYTHON=... 
 demo: setup ## publish 336,776 real rows, kill the owner and a bookie, and show that nothing is lost
 	@$(PY) -m demo
 
-test: setup ## run every test, one a processor at a time (PYTEST_ARGS=... for pytest; suites whose tools are missing are skipped by name)
+test: setup ## run every test, on all processors (PYTEST_ARGS=... for pytest; suites whose tools are missing are skipped by name)
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy --strict, import directions, generated protobuf modules

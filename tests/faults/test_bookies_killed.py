@@ -7,7 +7,7 @@ from tests.faults.books import Books
 from tests.faults.recorder import OwnerProcess
 from tests.support.aio import run
 
-KILLS_OF_EACH = 5
+KILLS_OF_EACH = 3
 BETWEEN = 700
 
 

@@ -25,7 +25,7 @@ class Tree:
     zookeeper: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def new_tree(shared_zookeeper, _new_chroot):
     """Makes a chroot that our own code has initialised."""
 
@@ -38,14 +38,14 @@ def new_tree(shared_zookeeper, _new_chroot):
     return create
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def class_path():
     """Maven's work; where a tool is missing the tests are skipped by name."""
     _need_tools()
     return build()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker_class_path():
     """Maven's work for a broker; where a tool is missing the tests are skipped by name."""
     _need_tools()
@@ -57,7 +57,7 @@ def _need_tools() -> None:
         pytest.skip(f"the originals need {', '.join(missing)}: install maven and a JDK of 17 or later")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def start_original(class_path, tmp_path_factory):
     """Starts Java processes; all end with the session."""
     started = []
@@ -72,7 +72,7 @@ def start_original(class_path, tmp_path_factory):
         original.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def java_bookie_process(start_original):
     """The process that the original bookies live in."""
     return start_original()
@@ -102,7 +102,7 @@ class JavaBookies:
         return answer["bookie_id"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def java_bookies(java_bookie_process, new_tree, tmp_path_factory):
     """Four original bookies."""
     bookies = JavaBookies(new_tree(), java_bookie_process, [], tmp_path_factory.mktemp("java-bookies"))
@@ -111,7 +111,7 @@ def java_bookies(java_bookie_process, new_tree, tmp_path_factory):
     return bookies
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def java_on_java(start_original, java_bookies):
     """The original clients on the original bookies."""
     original = start_original()
@@ -140,7 +140,7 @@ class OurBookies:
         self._processes.restart(self.ids.index(bookie_id))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def our_bookies(new_tree, tmp_path_factory):
     """Four bookies of ours."""
     tree = new_tree()
@@ -150,7 +150,7 @@ def our_bookies(new_tree, tmp_path_factory):
     processes.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def java_on_ours(start_original, our_bookies):
     """The original clients on our bookies."""
     original = start_original()
@@ -171,7 +171,7 @@ def start_our_bookies(
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pulsar(broker_class_path, tmp_path_factory) -> Iterator[PulsarCluster]:
     """A real broker on four bookies of ours, for tests that leave both running; topics and namespaces are theirs."""
     directory = tmp_path_factory.mktemp("pulsar")
