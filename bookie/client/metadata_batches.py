@@ -1,22 +1,21 @@
 """Reads and updates of ledger metadata that are asked for at the same time, as one request to the store.
 
 A broker opens a thousand cursor ledgers at once: one by one each costs the store's client as much as many together
-(architecture, Concurrency). Updates of several ledgers go as one multi; where one of them is refused none is carried
-out, and each is then tried alone.
+(architecture, Concurrency). Updates of several ledgers go as one multi, as many as surely fit a request; where one of
+them is refused none is carried out, and each is then tried alone. So are reads.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from metastore.errors import BadVersion, NodeNotFound, RecordError
+from metastore.errors import MetadataError, StoreUnavailable
+from metastore.gathered import plan_multis
 from metastore.ledger_codec import encode_ledger_metadata
 from metastore.ledger_metadata import LedgerMetadata
 from metastore.ledgers import LedgerStore, LedgerStoreReader, multi_own
 from metastore.paths import ledger_path
 from metastore.store import MetadataStore, Put
-
-_MOST_PUTS = 100  # in one multi
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -79,10 +78,13 @@ class MetadataReads:
     async def _read(self, ids: Sequence[int]) -> Sequence[Found | Exception]:
         try:
             return await self._records.read_many(ids)
-        except RecordError as error:
+        except StoreUnavailable:
+            raise
+        except MetadataError as error:
             if len(ids) == 1:
                 return [error]
-        return [(await self._read([ledger_id]))[0] for ledger_id in ids]  # one is damaged: the others are not
+        # One is damaged, or may not be read: the others are not to suffer for it.
+        return [(await self._read([ledger_id]))[0] for ledger_id in ids]
 
 
 class MetadataUpdates:
@@ -101,20 +103,22 @@ class MetadataUpdates:
         return await self._records.read(ledger_id)
 
     async def _put(self, updates: Sequence[Update]) -> Sequence[int | Exception]:
-        parts = [updates[start : start + _MOST_PUTS] for start in range(0, len(updates), _MOST_PUTS)]
-        answers = await asyncio.gather(*(self._put_together(part) for part in parts))
-        return [answer for part in answers for answer in part]
-
-    async def _put_together(self, updates: Sequence[Update]) -> Sequence[int | Exception]:
-        if len({ledger_id for ledger_id, _, _ in updates}) < len(updates) or len(updates) == 1:
-            return [await self._put_alone(update) for update in updates]
-        operations = [
+        puts = [
             Put(ledger_path(ledger_id, self._records.root), encode_ledger_metadata(metadata), version)
             for ledger_id, metadata, version in updates
         ]
+        parts = [slice(part.start, part.stop) for part in plan_multis([[put] for put in puts])]
+        answers = await asyncio.gather(*(self._put_together(updates[part], puts[part]) for part in parts))
+        return [answer for part in answers for answer in part]
+
+    async def _put_together(self, updates: Sequence[Update], puts: Sequence[Put]) -> Sequence[int | Exception]:
+        if len({ledger_id for ledger_id, _, _ in updates}) < len(updates) or len(updates) == 1:
+            return [await self._put_alone(update) for update in updates]
         try:
-            results = await multi_own(self._store, operations)
-        except (BadVersion, NodeNotFound):
+            results = await multi_own(self._store, puts)
+        except StoreUnavailable as error:
+            return [error] * len(updates)
+        except MetadataError:  # nothing was carried out, because of one of them
             return await asyncio.gather(*(self._put_alone(update) for update in updates))
         except Exception as error:
             return [error] * len(updates)
