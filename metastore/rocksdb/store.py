@@ -26,6 +26,8 @@ from metastore.store import (
 )
 
 PATHS_A_REQUEST = 2_000
+REQUESTS_AT_ONCE = 4
+"""Of one read of many nodes: the server cuts off who leaves more unread than some large answers."""
 
 
 class RocksDbReader(SessionReader):
@@ -111,18 +113,22 @@ class RocksDbReader(SessionReader):
             check_path(path)
         if not paths:
             return []
+        places = asyncio.Semaphore(REQUESTS_AT_ONCE)
         starts = range(0, len(paths), PATHS_A_REQUEST)
-        async with self._in_time(paths[0]):
-            parts = await asyncio.gather(
-                *(self._read_part(want, paths[start : start + PATHS_A_REQUEST]) for start in starts)
-            )
+        parts = await asyncio.gather(
+            *(self._read_part(want, paths[start : start + PATHS_A_REQUEST], places) for start in starts)
+        )
         return [found for part in parts for found in part]
 
-    async def _read_part(self, want: "pb.Read.Want.ValueType", paths: Sequence[str]) -> list[pb.FoundNode]:
+    async def _read_part(
+        self, want: "pb.Read.Want.ValueType", paths: Sequence[str], places: asyncio.Semaphore
+    ) -> list[pb.FoundNode]:
+        """As many requests as it takes, each with the whole time-out."""
         found: list[pb.FoundNode] = []
         while len(found) < len(paths):
             request = pb.Request(read=pb.Read(want=want, paths=paths[len(found) :]))
-            found += (await self._connection.ask(request, again=True)).found.nodes
+            async with places, self._in_time(paths[0]):
+                found += (await self._connection.ask(request, again=True)).found.nodes
         return found
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from metastore.errors import InvalidMetadataDirectory, MetadataAccessDenied, MetadataError, StoreUnavailable
 from metastore.pb import MetadataStore_pb2 as pb
-from metastore.rocksdb import server_connection, wire
+from metastore.rocksdb import server_connection, store, wire
 from metastore.rocksdb.directory import SOCKET, Directory, connect
 from metastore.rocksdb.rows import Rows
 from metastore.store import Create, Put, SessionState
@@ -320,6 +320,18 @@ def test_large_answers_come_in_parts_and_whole(rocksdb_url):
             ]
 
     run(main())
+
+
+def test_answers_larger_in_all_than_may_stay_unread_come(rocksdb_url, monkeypatch):
+    monkeypatch.setattr(store, "PATHS_A_REQUEST", 5)
+
+    async def main():
+        async with await open_store(rocksdb_url) as rocksdb:
+            await rocksdb.create("/large", b"x" * 1_000_000)
+            count = server_connection.MAX_UNREAD // 1_000_000 + 20
+            return [len(node.data) for node in await rocksdb.get_many(["/large"] * count)] == [1_000_000] * count
+
+    assert run(main())
 
 
 async def make_children(store, count, size, at_once):
