@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -34,6 +35,8 @@ from bookie.server.turn import LARGEST_TURN, Turns
 from bookie.server.version3_service import Version3Service
 
 log = logging.getLogger(__name__)
+
+_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Bookie:
             except BaseException:
                 self.index.close()
                 raise
+        self.threads = ThreadPoolExecutor(_THREADS, "storage")
+        """For what looks at many rows of the index, or writes it out, away from the loop: `close` waits for it."""
         path = self.journal_path
         self._files = JournalReader(path)
         self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes)
@@ -153,7 +158,10 @@ class Bookie:
     async def close(self) -> None:
         """Answer what was accepted, write the index out, and close."""
         await self.turns.close()
-        await asyncio.get_running_loop().run_in_executor(None, self.index.flush)
+        loop = asyncio.get_running_loop()
+        # A collection that was ended has a thread at work still, perhaps; the index cannot be closed under it.
+        await loop.run_in_executor(None, partial(self.threads.shutdown, cancel_futures=True))
+        await loop.run_in_executor(None, self.index.flush)
         self._journal.close()
         self._files.close()
         self.index.close()

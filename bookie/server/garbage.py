@@ -197,12 +197,14 @@ class GarbageCollector:
 
     async def needed(self, ledger: int) -> dict[int, int]:
         """Bytes of each journal file that a ledger's rows name."""
-        return await self._loop.run_in_executor(None, self._bookie.index.needed_bytes, ledger)
+        return await self._loop.run_in_executor(self._bookie.threads, self._bookie.index.needed_bytes, ledger)
 
     async def pages(self) -> AsyncIterator[list[int]]:
         """The ledgers that are here, rising, in pages."""
         first = 0
-        while page := await self._loop.run_in_executor(None, self._bookie.index.ledger_ids, first, _PAGE):
+        while page := await self._loop.run_in_executor(
+            self._bookie.threads, self._bookie.index.ledger_ids, first, _PAGE
+        ):
             yield page
             first = page[-1] + 1
 
@@ -267,12 +269,12 @@ class GarbageCollector:
         candidates = plan_freeing(list(sizes), bookie.index.live, bookie.turns.file)
         free = [number for number in candidates if (found := await self._contents(number)) and not found.rows]
         if free:
-            await self._loop.run_in_executor(None, bookie.index.flush)
+            await self._loop.run_in_executor(bookie.threads, bookie.index.flush)
             bookie.turns.recycle(free)
             size = sum(sizes[number] for number in free)
             self._counts.bytes_reclaimed += size
             log.info("event=space_reclaimed files=%d bytes=%d", len(free), size)
-            await self._loop.run_in_executor(None, bookie.index.compact)
+            await self._loop.run_in_executor(bookie.threads, bookie.index.compact)
         return len(free)
 
     async def _look(self, number: int, size: int) -> FileContents | None:
@@ -301,7 +303,7 @@ class GarbageCollector:
         """Write runs of a file anew, those that are still needed when they have been read; how many."""
         bookie = self._bookie
         path = bookie.journal_path
-        frames = await self._loop.run_in_executor(None, read_frames, path, number, [row for _, row in rows])
+        frames = await self._loop.run_in_executor(bookie.threads, read_frames, path, number, [row for _, row in rows])
         current = [
             (repeated, row, found)
             for (repeated, row), found in zip(rows, frames, strict=True)
@@ -316,7 +318,7 @@ class GarbageCollector:
         bookie = self._bookie
         try:
             return await self._loop.run_in_executor(
-                None, read_contents, bookie.index, bookie.journal_path, number, bookie.salt
+                bookie.threads, read_contents, bookie.index, bookie.journal_path, number, bookie.salt
             )
         except _UNREADABLE as error:
             self._mark(number, error)
