@@ -11,6 +11,7 @@ from cli.looking import Looking
 from cli.output import Record, Table, columns, fields
 from metastore.bookies import list_bookies
 from metastore.errors import NodeExists, NodeNotFound
+from metastore.gathered import plan_multis
 from metastore.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from metastore.ledger_metadata import LedgerMetadata, LedgerState
 from metastore.ledgers import LedgerStoreReader
@@ -18,8 +19,6 @@ from metastore.own_writes import multi_own
 from metastore.paths import cookie_path, ledger_id_from_path, ledger_path
 from metastore.store import Operation, Put
 from metastore.url import open_store
-
-AT_ONCE = 100  # records of one multi
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +71,9 @@ def replace_bookie(
             data = encode_ledger_metadata(with_bookie(metadata, source, target))
             writes.append(Put(record.path, data, record.before.version))
         async with await open_store(session.url) as store:
-            for first in range(0, len(writes), AT_ONCE):
+            for part in plan_multis([[write] for write in writes]):
                 changing.on_step("replace bookie")
-                await multi_own(store, writes[first : first + AT_ONCE])
+                await multi_own(store, writes[part.start : part.stop])
         return fields(changed=tuple(ledger_id_from_path(record.path) for record in planned.before))
 
     run_change(session, change, plan, act)

@@ -8,6 +8,8 @@ import pytest
 
 import mledger as public
 from cli import undo_files
+from metastore.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from metastore.ledgers import LedgerStore
 from metastore.url import open_store
 from mledger.undo_file import Outcome
 from tests.support.aio import run
@@ -177,6 +179,32 @@ def test_a_bookie_that_serves_is_not_replaced_and_ledgers_not_closed_are_left(ur
     left = {each["ledger_id"]: each["reason"] for each in plan["left"]}
     assert left[written[2]] == "it is OPEN"
     assert plan["ledgers_to_change"] == 1
+
+
+def test_a_bookie_is_replaced_in_ledgers_that_fit_no_request_together(url, undo_file) -> None:
+    source = "gone:1"
+    closed = LedgerMetadata(
+        1,
+        1,
+        1,
+        (Segment(0, (source,)),),
+        state=LedgerState.CLOSED,
+        last_entry=9,
+        length=9,
+        custom_metadata=(("large", b"x" * 100_000),),
+    )
+    ledgers = range(1_000, 1_012)
+
+    async def make():
+        async with await open_store(url) as store:
+            for ledger in ledgers:
+                await LedgerStore(store).create(ledger, closed)
+
+    run(make())
+    replacing = ("ledgers", "replace-bookie", source, OTHER, "--force", "--yes", "--undo-file", undo_file)
+    assert answer(*replacing, url=url)["changed"] == [*ledgers]
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+    assert answer("ledgers", "describe", ledgers[0], url=url)["ensembles"][0]["bookies"] == [source]
 
 
 def test_entries_of_a_data_ledger_that_are_no_messages_are_shown_as_they_are(url, topic, written) -> None:
