@@ -30,12 +30,12 @@ async def delete_managed_ledger(
     """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
 
     The ledgers that its cursors name beside their own go too: the compacted topic's, and delayed delivery's index.
-    Where its ledgers are many, an owner is fenced first, and each of them recorded for deletion, in pieces (M11).
-    Cursors go next, in pieces too, and cursor ledgers that were kept (M12); then, in one multi, the record goes and
-    what ledgers are not recorded yet are; then the ledgers are deleted. Cut off in between, the next call finishes it,
-    or any topic's opening once the record is gone. Raises TopicNotFound, RecordError (a cursor whose record does not
-    parse, but with `unreadable_cursors`: whoever gives that has a copy, M12), ManagedLedgerFenced (an owner changed
-    it).
+    Where its ledgers are many, or some are recorded for deletion already, an owner is fenced first; many are recorded
+    then, in pieces (M11). Cursors go next, in pieces too, and cursor ledgers that were kept (M12); then, in one multi,
+    the record goes and what ledgers are not recorded yet are; then the ledgers are deleted. Cut off in between, the
+    next call finishes it, or any topic's opening once the record is gone. Raises TopicNotFound, RecordError (a cursor
+    whose record does not parse, but with `unreadable_cursors`: whoever gives that has a copy, M12),
+    ManagedLedgerFenced (an owner changed it).
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
@@ -59,17 +59,19 @@ async def delete_managed_ledger(
         group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
         operations.append(group)
     operations += await giving_up_kept(store, name)
-    *operations, ledgers = await _unrecorded(
-        store, [*operations, [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]]
-    )
+    of_ledgers: list[Operation] = [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]
+    groups = [*operations, of_ledgers]
+    *operations, ledgers = await _unrecorded(store, groups)
     version = record.version
     try:
-        if not fits_one_write(b"", ledgers):
+        if not fits_one_write(b"", ledgers) or [*operations, ledgers] != groups:
             on_step("record ledgers")
             # an owner that replays meanwhile would take the records of ledgers that it still lists for leftovers
             version = await put_own(store, record.path, (await store.get(record.path)).data, version)
-            await write_ahead(store, [(each,) for each in ledgers], Check(record.path, version))
-            ledgers = []
+            *operations, ledgers = await _unrecorded(store, groups)
+            if not fits_one_write(b"", ledgers):
+                await write_ahead(store, [(each,) for each in ledgers], Check(record.path, version))
+                ledgers = []
         guard = Check(record.path, version)
         pieces = list(_pieces(operations))
         last = pieces.pop() if pieces and fits_one_write(b"", [*pieces[-1], *ledgers]) else []

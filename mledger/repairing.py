@@ -17,7 +17,7 @@ from metastore.errors import BadVersion, MledgerError, NodeNotFound, RecordError
 from metastore.gathered import plan_multis
 from metastore.ledger_codec import decode_ledger_metadata
 from metastore.ledger_metadata import LedgerState
-from metastore.own_writes import multi_own
+from metastore.own_writes import multi_own, put_own
 from metastore.paths import deletion_path, ledger_path, managed_ledger_path
 from metastore.records import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
 from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
@@ -190,9 +190,10 @@ async def repair(
     """Carry `plan` out. Whether there is an owner is to be looked at before (M9).
 
     Ledgers before the last are recovered first. Then what goes is recorded for deletion, in pieces where it is much
-    (M11). Then the records are written, with a check of every version: the topic's with the first cursors, then further
-    cursors in pieces, each with the record of the cursor ledger that it no longer names. Last, ledgers recorded for
-    deletion go; cut off before, the next opening finishes it (R10).
+    (M11); an owner is fenced before that, and where ledgers that leave the list are recorded already. Then the records
+    are written, with a check of every version: the topic's with the first cursors, then further cursors in pieces, each
+    with the record of the cursor ledger that it no longer names. Last, ledgers recorded for deletion go; cut off
+    before, the next opening finishes it (R10).
 
     Raises BadVersion: a record was changed since, or a ledger's end turned out to be another: run it again.
     """
@@ -200,13 +201,11 @@ async def repair(
     for ledger_id, end in plan.recover:
         on_step("recover ledger")
         await _recover(bookkeeper, ledger_id, end)
+    if plan.info is not None and not _is_recorded_at_once(plan):
+        on_step("fence owner")
+        plan = await _fenced(plan, store)
     path = managed_ledger_path(plan.managed_ledger)
-    topic: list[Operation] = []
-    if plan.info is not None and plan.version is not None:
-        data = encode_managed_ledger_info(plan.info, compression=plan.compression)
-        topic = [Put(path, data, plan.version)]
-    elif plan.version is not None:
-        topic = [Check(path, plan.version)]
+    topic = _write_of_topic(plan)
     records = _records_of_ledgers(plan)
     cursors = _writes_of_cursors(plan, records, {record.ledger_id for record in await read_kept(store)})
     others = [operation for group in records.values() for operation in group]
@@ -247,6 +246,36 @@ async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
                 await bookkeeper.delete_ledger(ledger_id)
             on_step("ledger deleted, still recorded")
         await remove_record(store, deletion_path(ledger_id))
+
+
+def _is_recorded_at_once(plan: RepairPlan) -> bool:
+    """Whether all that goes is recorded for deletion by the write that drops it, nothing before."""
+    records = [operation for group in _records_of_ledgers(plan).values() for operation in group]
+    return len(plan.to_record) == len(plan.delete) and fits_one_write(_data_of(_write_of_topic(plan)), records)
+
+
+async def _fenced(plan: RepairPlan, store: MetadataStore) -> RepairPlan:
+    """The plan after a write of the topic's record as it is, by the records of deletion that there are then.
+
+    An owner that replays would take records of ledgers that it still lists for leftovers.
+    """
+    path = managed_ledger_path(plan.managed_ledger)
+    node = await store.get(path)
+    if node.version != plan.version:
+        raise BadVersion(f"{path} was changed since the plan was made: run the command again", path)
+    version = await put_own(store, path, node.data, node.version)
+    found = await store.get_many([deletion_path(ledger_id) for ledger_id in plan.delete])
+    to_record = tuple(ledger_id for ledger_id, node in zip(plan.delete, found, strict=True) if node is None)
+    return replace(plan, version=version, to_record=to_record)
+
+
+def _write_of_topic(plan: RepairPlan) -> list[Operation]:
+    path = managed_ledger_path(plan.managed_ledger)
+    if plan.version is None:
+        return []
+    if plan.info is None:
+        return [Check(path, plan.version)]
+    return [Put(path, encode_managed_ledger_info(plan.info, compression=plan.compression), plan.version)]
 
 
 def _records_of_ledgers(plan: RepairPlan) -> dict[int, list[Operation]]:

@@ -174,7 +174,7 @@ class _Leftovers:
         """Have nobody list the ledger any more, unless it is listed."""
         listed = self._is_listed(record)
         if listed:
-            await _remove_leftover(self._store, record.path, self._owners[record.managed_ledger])
+            await _remove_leftover(self._store, record, self._owners[record.managed_ledger])
         elif listed is not None:
             self._step(record, "finish deletion")
             is_pending = record.path != deletion_path(record.ledger_id)
@@ -197,12 +197,17 @@ class _Leftovers:
         await remove_record(self._store, deletion_path(record.ledger_id))
 
 
-async def _remove_leftover(store: MetadataStore, path: str, owner: Claimant) -> None:
-    """Remove the record of a ledger that is listed, unless another has come who may have made it."""
+async def _remove_leftover(store: MetadataStore, record: LedgerRecord, owner: Claimant) -> None:
+    """Remove the record of a ledger that is listed, unless another has come who may have made it.
+
+    Nor while the owner takes the ledger off its list: it counts on a record that it found there.
+    """
     for _ in range(ATTEMPTS):
         version = owner.record.version
+        if record.ledger_id in owner.in_hand:
+            return
         try:
-            await multi_own(store, [Delete(path), Check(owner.record.path, version)])
+            await multi_own(store, [Delete(record.path), Check(owner.record.path, version)])
             return
         except NodeNotFound:
             return
