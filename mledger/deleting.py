@@ -6,7 +6,6 @@ from bookie.client.client import BookKeeper
 from metastore.codec import decode_managed_cursor_info
 from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from metastore.gathered import plan_multis
-from metastore.own_writes import put_own
 from metastore.records import NO_CURSOR_LEDGER
 from metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.attached_ledgers import find_attached
@@ -14,7 +13,7 @@ from mledger.errors import ManagedLedgerFenced
 from mledger.ledger_records import deletion_record, ensure_folders, fits_one_write, giving_up_kept, write_ahead
 from mledger.replaying import StepHook, ignore_steps, replay
 from mledger.shadow_topics import refuse_shadow
-from mledger.topic_record import TopicRecord
+from mledger.topic_record import TopicRecord, fence_owner
 
 CURSORS_AT_ONCE = 300
 
@@ -67,7 +66,7 @@ async def delete_managed_ledger(
         if not fits_one_write(b"", ledgers) or [*operations, ledgers] != groups:
             on_step("record ledgers")
             # an owner that replays meanwhile would take the records of ledgers that it still lists for leftovers
-            version = await put_own(store, record.path, (await store.get(record.path)).data, version)
+            version = await fence_owner(store, record.path, version)
             *operations, ledgers = await _unrecorded(store, groups)
             if not fits_one_write(b"", ledgers):
                 await write_ahead(store, [(each,) for each in ledgers], Check(record.path, version))

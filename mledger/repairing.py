@@ -17,7 +17,7 @@ from metastore.errors import BadVersion, MledgerError, NodeNotFound, RecordError
 from metastore.gathered import plan_multis
 from metastore.ledger_codec import decode_ledger_metadata
 from metastore.ledger_metadata import LedgerState
-from metastore.own_writes import multi_own, put_own
+from metastore.own_writes import multi_own
 from metastore.paths import deletion_path, ledger_path, managed_ledger_path
 from metastore.records import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
 from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
@@ -40,6 +40,7 @@ from mledger.ledger_records import (
 from mledger.repair import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
 from mledger.shadow_topics import shadow_source
 from mledger.state_reading import StateLedger, find_state
+from mledger.topic_record import fence_owner
 
 AT_ONCE = 64
 TRIES = 3
@@ -259,11 +260,8 @@ async def _fenced(plan: RepairPlan, store: MetadataStore) -> RepairPlan:
 
     An owner that replays would take records of ledgers that it still lists for leftovers.
     """
-    path = managed_ledger_path(plan.managed_ledger)
-    node = await store.get(path)
-    if node.version != plan.version:
-        raise BadVersion(f"{path} was changed since the plan was made: run the command again", path)
-    version = await put_own(store, path, node.data, node.version)
+    assert plan.version is not None
+    version = await fence_owner(store, managed_ledger_path(plan.managed_ledger), plan.version)
     found = await store.get_many([deletion_path(ledger_id) for ledger_id in plan.delete])
     to_record = tuple(ledger_id for ledger_id, node in zip(plan.delete, found, strict=True) if node is None)
     return replace(plan, version=version, to_record=to_record)

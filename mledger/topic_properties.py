@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.errors import BadVersion
 from metastore.own_writes import put_own
 from metastore.partitioned import decode_partitioned_topic, encode_partitioned_topic
 from metastore.paths import TopicName
@@ -21,7 +22,7 @@ async def set_topic_properties(
     NodeNotFound, BadVersion, RecordError.
     """
     path = topic.managed_ledger_path
-    decoded = decode_managed_ledger_info((await store.get(path)).data, path)
+    decoded = decode_managed_ledger_info(await _data_at(store, path, version), path)
     info = replace(decoded.value, properties=tuple(properties.items()))
     return await put_own(store, path, encode_managed_ledger_info(info, compression=decoded.compression), version)
 
@@ -31,7 +32,7 @@ async def set_partitioned_properties(
 ) -> int:
     """The same for a partitioned topic, in its own record, where Pulsar keeps them."""
     path = topic.partitioned_topic_path
-    record = decode_partitioned_topic((await store.get(path)).data, path)
+    record = decode_partitioned_topic(await _data_at(store, path, version), path)
     changed = replace(record, properties=tuple(properties.items()))
     return await put_own(store, path, encode_partitioned_topic(changed), version)
 
@@ -43,3 +44,12 @@ async def mark_deleted(store: MetadataStore, topic: TopicName) -> None:
     record = decode_partitioned_topic(node.data, path)
     if not record.deleted:
         await put_own(store, path, encode_partitioned_topic(replace(record, deleted=True)), node.version)
+
+
+async def _data_at(store: MetadataStore, path: str, version: int) -> bytes:
+    """What the node held at `version`: a server that lags may know an older one, whose ledgers are not those of now."""
+    await store.sync()
+    node = await store.get(path)
+    if node.version != version:
+        raise BadVersion(f"{path} is at version {node.version}, not at {version}: run the command again", path)
+    return node.data

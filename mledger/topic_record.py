@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from metastore.errors import BadVersion, NodeExists, NodeNotFound, NodeTooLarge, SessionExpired, StoreUnavailable
-from metastore.own_writes import changed_since
+from metastore.own_writes import changed_since, put_own
 from metastore.paths import managed_ledger_path
 from metastore.records import ManagedLedgerInfo
 from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
@@ -83,6 +83,17 @@ async def _was_ours(store: MetadataStore, first: Put | Create | Delete, *, uncer
     if isinstance(first, Put):
         return node.version == first.version + 1 and node.data == first.data
     return isinstance(first, Create) and uncertain and node.version == 0 and node.data == first.data
+
+
+async def fence_owner(store: MetadataStore, path: str, version: int) -> int:
+    """Write the topic's record at `path`, which is at `version`, as it is: its owner is fenced. The new version.
+
+    BadVersion where it is at another version, also for all that a server knows that lags; NodeNotFound.
+    """
+    node = await store.get(path)
+    if node.version != version:
+        raise BadVersion(f"{path} is at version {node.version}, not at {version}: it was changed since", path)
+    return await put_own(store, path, node.data, version)
 
 
 @dataclass(frozen=True, slots=True)
