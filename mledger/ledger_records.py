@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError
 from metastore.gathered import MOST_OPERATIONS, NODE_BYTES, plan_multis
 from metastore.own_writes import multi_own, put_own
 from metastore.paths import (
@@ -40,6 +40,7 @@ from metastore.store import (
     Node,
     Operation,
 )
+from mledger.background import log
 
 RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
 ONE_WRITE_BYTES = MAX_REQUEST_BYTES * 3 // 4
@@ -50,7 +51,10 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """A pending or deletion record: the ledger and the managed ledger it belongs, or belonged, to."""
+    """A pending or deletion record: the ledger and the managed ledger it belongs, or belonged, to.
+
+    Of a damaged record `managed_ledger` is empty: whose the ledger is cannot be told.
+    """
 
     path: str
     ledger_id: int
@@ -156,14 +160,25 @@ async def read_kept(reader: MetadataReader) -> list[LedgerRecord]:
 async def _read_folders(reader: MetadataReader, folders: Sequence[str]) -> list[LedgerRecord]:
     found: list[tuple[str, int]] = []
     for folder, names in zip(folders, await reader.children_many(folders), strict=True):
-        found += [(f"{folder}/{name}", int(name)) for name in names or () if name.isdigit()]
+        found += [(f"{folder}/{name}", int(name)) for name in names or () if name.isascii() and name.isdigit()]
     nodes = await reader.get_many([path for path, _ in found])
     records = [
-        LedgerRecord(path, ledger_id, node.data.decode())
+        LedgerRecord(path, ledger_id, _managed_ledger_in(path, node.data))
         for (path, ledger_id), node in zip(found, nodes, strict=True)
         if node is not None
     ]
     return sorted(records, key=lambda record: record.ledger_id)
+
+
+def _managed_ledger_in(path: str, data: bytes) -> str:
+    """The managed ledger that the record at `path` names; empty where it names none, which is told (M12)."""
+    try:
+        name = data.decode()
+        managed_ledger_path(name)
+    except (UnicodeDecodeError, InvalidName) as error:
+        log.warning("%s names no managed ledger: it is kept, and the ledger that it is for: %s", path, error)
+        return ""
+    return name
 
 
 async def giving_up_kept(reader: MetadataReader, managed_ledger: str) -> list[list[Operation]]:

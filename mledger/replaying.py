@@ -7,7 +7,8 @@
 - A pending record is turned into one of deletion first, in one multi that checks the topic's version. Whoever lists a
   ledger removes its pending record in the same multi, so of the two only one can happen: a former owner whose replay
   was held up cannot delete what the present one lists.
-- Records of managed ledgers that no longer exist are anyone's; those of others are left to their owners.
+- Records of managed ledgers that no longer exist are anyone's; those of others are left to their owners. A damaged one
+  is nobody's: it stays (M12).
 """
 
 import asyncio
@@ -243,6 +244,8 @@ async def _doom(store: MetadataStore, record: LedgerRecord, owner: Claimant | No
 
 async def _owned_or_none(store: MetadataStore, name: str, *, ours: bool) -> set[int] | None:
     """What `name` lists; nothing if it is gone; None where another owner has to look, or a record cannot be read."""
+    if not name:  # of a damaged record
+        return None
     try:
         if not ours:
             return None if await store.exists(managed_ledger_path(name)) else set()

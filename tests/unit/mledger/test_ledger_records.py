@@ -11,7 +11,7 @@ from metastore.errors import BadVersion, NodeNotFound
 from metastore.ledger_metadata import LedgerMetadata, Segment
 from metastore.ledgers import LedgerStore
 from metastore.own_writes import multi_own
-from metastore.paths import cursor_path, managed_ledger_path
+from metastore.paths import cursor_path, deletion_path, managed_ledger_path
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.url import open_store
 from mledger.config import ManagedLedgerConfig
@@ -314,5 +314,21 @@ def test_topics_that_ask_while_a_round_is_under_way_share_the_next(monkeypatch):
             await asyncio.gather(first, *map(replayer.replay, claimants[1:]))
             assert await it.existing() == []
             assert len(rounds) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("damaged", [b"", b"t//topic", b"t/n/persistent/\xff\xfe"])
+def test_a_record_that_names_no_managed_ledger_is_kept_and_keeps_none_from_being_finished(damaged):
+    async def main():
+        async with scene() as it:
+            await it.topic(NAME, 1)
+            await it.made(1, 2, 3, 4)
+            await it.store.create(deletion_path(2), damaged)
+            await it.deletion(3)
+            await it.pending(4, GONE)
+            assert await it.replay() == [3, 4]
+            assert await it.existing() == [1, 2]
+            assert [(each.ledger_id, each.managed_ledger) for each in await read_records(it.store)] == [(2, "")]
 
     run(main())
