@@ -14,9 +14,8 @@ from cli.doomed_ledgers import (
 from cli.looking import Looking
 from cli.output import Table
 from cli.topic_targets import Targets, records_of, states_kept_and_lost
-from metastore.errors import InvalidName
 from metastore.paths import TopicName
-from mledger.attached_ledgers import find_attached, pending_ack_topic
+from mledger.attached_ledgers import find_attached, pending_ack_topics
 from mledger.inspect import Inspector
 from mledger.topic_plans import lost_ledgers
 from mledger.undo_file import ChangedRecord, SavedCursor
@@ -46,12 +45,10 @@ async def find_attached_to(
     named = await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, [path])
     rows, lost = attached_rows(topic, named), lost_attached(topic, named)
     ledgers = tuple(each.ledger_id for each in named.ledgers)
-    try:
-        acks = pending_ack_topic(topic, cursor)
-    except InvalidName:
+    found = await pending_ack_topics(cluster.metadata, topic, [cursor])
+    if not found:
         return AttachedToCursor(ledgers, rows=tuple(rows), lost=tuple(lost))
-    if await cluster.metadata.exists(acks.managed_ledger_path) is None:
-        return AttachedToCursor(ledgers, rows=tuple(rows), lost=tuple(lost))
+    (acks,) = found
     before = await records_of(cluster, Targets(acks, None, (acks,)))
     of_acks, unknown = await ledgers_to_lose(cluster, acks, password, before)
     beside = await attached_to(cluster, acks, before)

@@ -94,14 +94,17 @@ async def find_attached(
     return Attachments(ledgers, tuple(unknown))
 
 
-async def pending_ack_topics(reader: MetadataReader, topic: TopicName) -> list[TopicName]:
+async def pending_ack_topics(
+    reader: MetadataReader, topic: TopicName, subscriptions: Iterable[str] | None = None
+) -> list[TopicName]:
     """The topics there are with the acknowledgements of transactions on the subscriptions of `topic`, and of no other.
 
+    With `subscriptions` only on these.
     `a-b-c__transaction_pending_ack` is the name for subscription `b-c` of `a` and for `c` of `a-b`. While both
     subscriptions are there it cannot be told whose it is: it goes with the last of them.
     """
     named = []
-    for subscription in await _subscriptions(reader, topic):
+    for subscription in await _subscriptions(reader, topic) if subscriptions is None else subscriptions:
         with contextlib.suppress(InvalidName):
             named.append(pending_ack_topic(topic, subscription))
     there = await reader.get_many([each.managed_ledger_path for each in named])

@@ -69,6 +69,28 @@ def test_with_compactions_cursor_goes_the_compacted_ledger_that_its_last_state_n
     assert described["properties"] == {}
 
 
+def test_with_a_subscription_go_no_acknowledgements_that_may_be_another_topics(url, topic, tmp_path, one_bookie):
+    """The one topic's name stands for a subscription of two topics: it goes with the last of them."""
+    other = f"{topic}-b"
+    shared = str(pending_ack_topic(TopicName.parse(other), "c"))
+    assert shared == str(pending_ack_topic(TopicName.parse(topic), "b-c"))
+
+    async def main():
+        async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
+            for name, subscription in ((topic, "b-c"), (other, "c"), (shared, "__pending_ack_state")):
+                await (await cluster.create_topic(name)).open_cursor(subscription)
+
+    run(main())
+
+    def delete(name, subscription):
+        file = tmp_path / f"undo-{subscription}.json"
+        answer("cursors", "delete", name, subscription, "--yes", "--undo-file", file, *one_bookie, url=url)
+        return {each["topic"] for each in answer("topics", "list", url=url)}
+
+    assert shared in delete(topic, "b-c")
+    assert shared not in delete(other, "c")
+
+
 @pytest.mark.parametrize("command", [["skip", "1"], ["clear"]])
 def test_compactions_cursor_is_not_moved_past_what_was_compacted(url, topic, tmp_path, command):
     async def main():
