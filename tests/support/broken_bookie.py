@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from bookie.server import connection, journal, process, turn
+from bookie.server import connection, journal, journal_turn, process, turn
 
 HOLD_VARIABLE = "HOLD_SYNCS"
 
@@ -98,8 +98,22 @@ def fail_third_answer() -> None:
     connection.Connection.send = failing
 
 
+def fail_third_record() -> None:
+    """Have what is to be the third record not become one, as when memory is short."""
+    encode, encoded = journal_turn.encode_changes, []
+
+    def failing(changes, *, moved=False):
+        encoded.append(changes)
+        if len(encoded) == 3:
+            raise MemoryError("no memory for the record")
+        return encode(changes, moved=moved)
+
+    journal_turn.encode_changes = failing
+
+
 FAULTS = {
     "failing-answer": fail_third_answer,
+    "failing-record": fail_third_record,
     "held-sync": hold_syncs,
     "early": answer_one_turn_early,
     "wrong-file": sync_another_file,

@@ -166,6 +166,22 @@ def test_a_sync_that_fails_ends_the_process_and_answers_nothing(bookies):
     assert "event=journal_failed" in bookie.log()
 
 
+def test_an_error_before_a_record_is_written_ends_the_process_and_answers_nothing(bookies):
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-record"))
+    bookie.start()
+
+    async def main():
+        async with RawClient(bookie) as client:
+            for number in range(2):
+                assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
+            client.send(wire.encode_add(KEY, entry(1, 2, b"x")))
+            return await client.closed()
+
+    assert run(main(), timeout=60.0) == b""
+    assert bookie.wait() == EXIT_STORAGE_FAILED
+    assert "event=turn_failed" in bookie.log()
+
+
 def test_an_error_after_a_sync_ends_the_process_and_the_next_one_goes_on_behind_the_record(bookies):
     bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-answer"))
     bookie.start()
