@@ -145,6 +145,7 @@ def test_the_owner_node_is_made_again_in_the_next_session(held, topic):
             await opened.append(payloads(12, 9))  # to another ledger, too
             await cursor.acknowledge(positions[:3])
             assert (opened.state, cursor.durable_mark_delete) == (mledger.TopicState.OPEN, positions[2])
+            assert [each.entries for each in opened.ledgers[:2]] == [10, 10]  # the ledger of before went on
             assert await everything(opened) == payloads(21)
             name = opened.name
         await assert_nothing_orphaned(held.direct_url, name)
