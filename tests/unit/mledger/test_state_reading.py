@@ -6,12 +6,19 @@ from bookie.errors import NoSuchEntry, NoSuchLedger
 from metastore.codec import encode_position_info
 from metastore.errors import StoreUnavailable
 from metastore.position import Position
-from metastore.records import PositionInfo
-from mledger.cursor_state import CursorLedgerEmpty, CursorLedgerMissing, CursorLedgerUnavailable, StateFound
+from metastore.records import LedgerBits, PositionInfo
+from mledger.cursor_state import (
+    CHECKPOINT_MARKER,
+    ENTRY_TYPE,
+    CursorLedgerEmpty,
+    CursorLedgerMissing,
+    CursorLedgerUnavailable,
+    StateFound,
+)
 from mledger.state_reading import find_state
 from tests.support.aio import run
 
-LEDGER = 7
+OLDER, LEDGER = 5, 7
 OLD, LAST = (PositionInfo(Position(1, at)) for at in (2, 5))
 WHOLE = [encode_position_info(OLD), encode_position_info(LAST)]
 
@@ -64,6 +71,31 @@ def test_what_a_lagging_server_does_not_know_is_looked_for_again(before):
         assert isinstance(found, StateFound)
         assert found.state == LAST
         assert looks.synced == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("before", [None, [None]], ids=["ledger", "entry"])
+def test_an_older_cursor_ledger_that_a_lagging_server_does_not_know_is_looked_for_again(before):
+    async def main():
+        held = (LedgerBits(6, (0b11,)),)
+        named = (LedgerBits(6, (OLDER, 0)),)
+        marker = PositionInfo(Position(1, 2), properties=((ENTRY_TYPE, CHECKPOINT_MARKER),), ledger_bits=named)
+        older = {OLDER: before}
+
+        async def open_ledger(ledger_id):
+            if ledger_id == LEDGER:
+                return CursorLedger([encode_position_info(marker)])
+            if older[ledger_id] is None:
+                raise NoSuchLedger(f"ledger {ledger_id} does not exist")
+            return CursorLedger(older[ledger_id])
+
+        async def sync():
+            older[OLDER] = [encode_position_info(PositionInfo(Position(1, 1), ledger_bits=held))]
+
+        found = await find_state(open_ledger, sync, LEDGER)
+        assert isinstance(found, StateFound)
+        assert (found.state.ledger_bits, found.warnings) == (held, ())
 
     run(main())
 
