@@ -18,12 +18,12 @@ from metastore.ledger_metadata import LedgerState
 from metastore.paths import deletion_path, managed_ledger_path
 from metastore.position import Position, PositionRange
 from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
-from metastore.store import MAX_REQUEST_BYTES, Check
+from metastore.store import MAX_REQUEST_BYTES, Check, Delete
 from metastore.url import open_store
 from mledger import deleting
 from mledger.deleting import delete_managed_ledger
 from mledger.ledger_list import LedgerEnd
-from mledger.ledger_records import deletion_record, ensure_folders, read_records, write_ahead
+from mledger.ledger_records import deletion_record, ensure_folders, pending_record, read_records, write_ahead
 from mledger.repair import LedgerFacts, TopicFacts, plan_repair
 from mledger.repairing import FactsReader, repair
 from mledger.replaying import Claimant, replay
@@ -150,14 +150,12 @@ def test_a_long_list_of_lost_ledgers_and_orphans_is_repaired(topic_url, topic):
         async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
             info = long_list()
             name, path = await put_topic(store, topic, info, "LZ4")
-            orphans = tuple(each.ledger_id for each in long_list(5_000).ledgers)
+            orphans = tuple(each.ledger_id for each in long_list(VERY_MANY).ledgers)
             lost = dict.fromkeys(each.ledger_id for each in info.ledgers)
             facts = TopicFacts(name, info, 0, compression="LZ4", ledgers=lost, orphans=orphans)
-            steps = []
 
             def stop_before_deleting(step):
-                steps.append(step)
-                if step == "delete ledger":
+                if step == "records written":
                     raise KeyboardInterrupt
 
             with pytest.raises(KeyboardInterrupt):
@@ -165,8 +163,30 @@ def test_a_long_list_of_lost_ledgers_and_orphans_is_repaired(topic_url, topic):
             assert await recorded(store, name) == list(orphans)
             now = decode_managed_ledger_info((await store.get(path)).data, path)
             assert now.value.ledgers == ()
-            for ledger_id in orphans:
-                await store.delete(deletion_path(ledger_id))
+            await write_ahead(store, [(Delete(deletion_path(ledger_id)),) for ledger_id in orphans], None)
+
+    run(main())
+
+
+def test_left_over_records_of_a_long_list_are_removed_by_a_repair(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            info = long_list(VERY_MANY)
+            name, path = await put_topic(store, topic, info)
+            left_over = [(pending_record(each.ledger_id, name),) for each in info.ledgers]
+            await write_ahead(store, left_over, None)
+            there = LedgerFacts(LedgerState.CLOSED, LedgerEnd(50_000, 1 << 30))
+            facts = TopicFacts(
+                name,
+                info,
+                (await store.get(path)).version,
+                ledgers=dict.fromkeys((each.ledger_id for each in info.ledgers), there),
+                records=tuple(record for record in await read_records(store) if record.managed_ledger == name),
+            )
+            assert len(facts.records) == VERY_MANY
+            await repair(plan_repair(facts, 1), store, bookkeeper)
+            assert await recorded(store, name) == []
+            assert decode_managed_ledger_info((await store.get(path)).data, path).value == info
 
     run(main())
 
