@@ -13,7 +13,6 @@ COPY metastore metastore
 COPY mledger mledger
 COPY pyspark_mledger pyspark_mledger
 COPY pytest_mledger pytest_mledger
-COPY snapshot snapshot
 RUN /opt/mledger/bin/pip install --no-cache-dir -c tools/constraints.txt . \
     && /opt/mledger/bin/pip uninstall -y pip setuptools \
     && find /opt/mledger -type d -name tests -prune -exec rm -rf {} +

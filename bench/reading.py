@@ -18,16 +18,16 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from metastore.paths import MANAGED_LEDGERS
+from metastore.records.paths import MANAGED_LEDGERS
 from metastore.store import MetadataStore
 from metastore.url import open_store
-from snapshot.assembling import TABLES, Batch, kinds_of
-from snapshot.decoding import decode
-from snapshot.exports.files import write_batches
-from snapshot.exports.workers import stand_back
-from snapshot.options import ReadOptions, parse_options
-from snapshot.places import BOOKIE_KINDS
-from snapshot.reading import plan_tables, read_nodes, read_share, read_tables
+from mledger.snapshot.exports.files import write_batches
+from mledger.snapshot.exports.workers import stand_back
+from mledger.snapshot.source.options import ReadOptions, parse_options
+from mledger.snapshot.source.table_reader import plan_tables, read_nodes, read_share, read_tables
+from mledger.snapshot.tables.decoder import decode
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS
+from mledger.snapshot.tables.row_builder import TABLES, Batch, kinds_of
 
 WRITES_AT_ONCE = 4
 NODE_BYTES = 300

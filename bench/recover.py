@@ -12,10 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.originals import OriginalCluster
+from bench.java import OriginalCluster
 from bench.report import emit, emit_pairs
 from bench.rig import ROOT, Cluster, run
-from tests.support.originals import build, missing_tools
+from tests.support.java import build, missing_tools
 
 PEER = "Pulsar managed-ledger 4.2 on BookKeeper 4.17"
 KEYS = (("first append", "first_append_ms"), ("all cursors recovered", "recovered_ms"))

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from metastore.launcher import ZooKeeperServer
-from metastore.layout import initialize
+from metastore.cluster.layout import initialize
 from metastore.url import open_store
+from metastore.zookeeper.launcher import ZooKeeperServer
 
 ROOT = Path(__file__).resolve().parents[1]
 START_TIMEOUT_S = 30.0

@@ -9,10 +9,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.originals import OriginalCluster
+from bench.java import OriginalCluster
 from bench.report import emit_pairs
 from bench.rig import Cluster
-from tests.support.originals import Original, build, missing_tools
+from tests.support.java import Original, build, missing_tools
 
 PEER = "BookKeeper 4.17 bookies"
 WARM_UP = 2

@@ -12,8 +12,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bench.synthetic import START_MS, Made
-from snapshot.jute import DIGEST, FILE_HEADER, FILE_VERSION, INT, LONG, SEAL_TEXT, Znode, parent_of
-from snapshot.tree_digest import VERSION, TreeDigest
+from mledger.snapshot.zookeeper_files.jute import (
+    DIGEST,
+    FILE_HEADER,
+    FILE_VERSION,
+    INT,
+    LONG,
+    SEAL_TEXT,
+    Znode,
+    parent_of,
+)
+from mledger.snapshot.zookeeper_files.tree_digest import VERSION, TreeDigest
 
 FLUSH_BYTES = 1 << 20
 SESSION_MS = 24 * 3_600_000

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import google_crc32c
 
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 
 MASTER_KEY_SIZE = 20
 EXPLICIT_LAC_HEAD = struct.Struct(">qq")

@@ -8,26 +8,26 @@ from collections.abc import Sequence
 
 import click
 
-from cli.context import METADATA_VARIABLE, Session, session_options
-from cli.errors import FAILED, OK, exit_code, one_line
-from cli.messages import DEBUG_VARIABLE, messages
+from cli.shared.context import METADATA_VARIABLE, Session, session_options
+from cli.shared.errors import FAILED, OK, exit_code, one_line
+from cli.shared.messages import DEBUG_VARIABLE, messages
 from metastore.errors import MledgerError
 
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
 INTERRUPTED = 130
 MODULES = {
-    "bookies": "cli.bookies",
+    "bookies": "cli.bookies.commands",
     "completion": "cli.completion",
-    "cursors": "cli.cursors",
-    "down": "cli.cluster",
-    "ledgers": "cli.ledgers",
-    "metadata": "cli.metadata",
-    "report": "cli.report",
-    "snapshot": "cli.snapshots",
-    "status": "cli.cluster",
-    "topics": "cli.topics",
+    "cursors": "cli.cursors.commands",
+    "down": "cli.local.commands",
+    "ledgers": "cli.ledgers.commands",
+    "metadata": "cli.metadata.commands",
+    "report": "cli.snapshots.report",
+    "snapshot": "cli.snapshots.commands",
+    "status": "cli.local.commands",
+    "topics": "cli.topics.commands",
     "undo": "cli.undo",
-    "up": "cli.cluster",
+    "up": "cli.local.commands",
 }
 
 

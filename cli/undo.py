@@ -6,18 +6,26 @@ import click
 
 from bookie.client.client import BookKeeper
 from bookie.client.config import ClientConfig
-from cli import changing, undo_files
-from cli.changing import Change, ChangeOptions, Facts, change_options, read_before, run_change, save_cursors
-from cli.context import Session, session_options
-from cli.looking import Looking, tell_waiting
-from cli.output import Record, Table, columns, fields
-from cli.writing import WriteOptions, write_options
-from metastore.paths import cursor_name_from_path
+from cli.shared import change_command, undo_files
+from cli.shared.change_command import (
+    Change,
+    ChangeOptions,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+    save_cursors,
+)
+from cli.shared.context import Session, session_options
+from cli.shared.output import Record, Table, columns, fields
+from cli.shared.read_only import Looking, tell_waiting
+from cli.shared.topic_owner import WriteOptions, write_options
+from metastore.records.paths import cursor_name_from_path
 from metastore.url import open_store
-from mledger.undo import UndoPlan
-from mledger.undo_file import SavedCursor, UndoFile
-from mledger.undoing import plan_undo_of
-from mledger.undoing import undo as put_back
+from mledger.admin.undo.undo_file import SavedCursor, UndoFile
+from mledger.admin.undo.undo_plan import UndoPlan
+from mledger.admin.undo.undoer import plan_undo_of
+from mledger.admin.undo.undoer import undo as put_back
 
 PLAN_COLUMNS = columns("path", "action", "version", "note")
 
@@ -75,7 +83,7 @@ def undo(
                     store,
                     bookkeeper,
                     options.config,
-                    changing.on_step,
+                    change_command.on_step,
                     cluster_quorums=options.cluster_quorums,
                 )
             finally:

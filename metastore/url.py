@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from metastore.errors import InvalidMetadataUrl, InvalidName
-from metastore.node_path import check_path
-from metastore.paths import LEDGERS
+from metastore.records.node_path import check_path
+from metastore.records.paths import LEDGERS
 from metastore.store import MetadataReader, MetadataStore
 
 DEFAULT_PORT = 2181
@@ -27,7 +27,7 @@ _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]/@,]+)(?::(?P<port>\d{
 class ZooKeeperUrl:
     """An ensemble, the node below which everything is (empty: its root), and the file that says how to log in.
 
-    What the file can say: `metastore.zookeeper_security`.
+    What the file can say: `metastore.zookeeper.security`.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -190,7 +190,7 @@ async def open_store(
     """
     parsed = parse_url(url)
     if isinstance(parsed, JoinedUrl):
-        from metastore.joined import JoinedStore
+        from metastore.split_store import JoinedStore
 
         options: dict[str, Any] = {"session_timeout": session_timeout, "timeout": timeout}
         topics = open_store(str(parsed.topics), **options, create_chroot=create_chroot)
@@ -199,7 +199,7 @@ async def open_store(
         )
     match parsed:
         case ZooKeeperUrl() as ensemble:
-            from metastore.zookeeper import ZooKeeperStore
+            from metastore.zookeeper.store import ZooKeeperStore
 
             return await ZooKeeperStore.open(
                 ensemble.connect_string,
@@ -214,7 +214,7 @@ async def open_store(
 
             return await RocksDbStore.open(directory, session_timeout=session_timeout, timeout=timeout)
         case MemoryUrl(name):
-            from metastore.memory import MemoryStore
+            from metastore.memory.store import MemoryStore
 
             return MemoryStore(name)
 
@@ -223,14 +223,14 @@ async def open_reader(url: str, *, session_timeout: float = 10.0, timeout: float
     """Open the store at `url` for looking only (M9): the object has no method that writes. As `open_store`."""
     parsed = parse_url(url)
     if isinstance(parsed, JoinedUrl):
-        from metastore.joined import JoinedReader
+        from metastore.split_store import JoinedReader
 
         options: dict[str, Any] = {"session_timeout": session_timeout, "timeout": timeout}
         both = _open_both(open_reader(str(parsed.topics), **options), open_reader(str(parsed.ledgers), **options))
         return JoinedReader(str(parsed), *await both, parsed.root)
     match parsed:
         case ZooKeeperUrl() as ensemble:
-            from metastore.zookeeper import ZooKeeperReader
+            from metastore.zookeeper.store import ZooKeeperReader
 
             return await ZooKeeperReader.open(
                 ensemble.connect_string,
@@ -244,6 +244,6 @@ async def open_reader(url: str, *, session_timeout: float = 10.0, timeout: float
 
             return await RocksDbReader.open(directory, session_timeout=session_timeout, timeout=timeout)
         case MemoryUrl(name):
-            from metastore.memory import MemoryReader
+            from metastore.memory.store import MemoryReader
 
             return MemoryReader(name)

@@ -7,13 +7,14 @@
 """
 
 from metastore.errors import MledgerError
-from metastore.paths import TopicName
-from metastore.position import Position, PositionRange
+from metastore.records.paths import TopicName
+from metastore.records.position import Position, PositionRange
 from mledger import events
+from mledger.admin.inspect import CursorInspection, Inspector, TopicInspection
 from mledger.cluster import Cluster, OpenedTopics, open_cluster
 from mledger.config import ManagedLedgerConfig, config_from_settings
-from mledger.cursor import Cursor, CursorStatus
-from mledger.entry_time import publish_time
+from mledger.cursors.cursor import Cursor, CursorStatus
+from mledger.cursors.entry_time import publish_time
 from mledger.errors import (
     AckStateTooLarge,
     CursorExists,
@@ -32,14 +33,13 @@ from mledger.errors import (
     TopicNotFound,
     TopicTerminated,
 )
-from mledger.inspect import CursorInspection, Inspector, TopicInspection
-from mledger.managed_ledger import ManagedLedger
+from mledger.ledgers.entry_reader import Entry
+from mledger.ledgers.open_ledger import AppendedRange
+from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metrics_options import MetricsOptions
-from mledger.open_ledger import AppendedRange
-from mledger.reading import Entry
 from mledger.settings import OwnerSettings, read_owner_settings
-from mledger.topic_state import TopicState
-from mledger.trim import TrimPlan
+from mledger.topics.managed_ledger import ManagedLedger
+from mledger.topics.state import TopicState
 
 __all__ = [
     "AckStateTooLarge",

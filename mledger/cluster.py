@@ -10,30 +10,30 @@ from dataclasses import dataclass
 
 from bookie.client.client import BookKeeper
 from bookie.client.config import ClientConfig
-from metastore.codec import encode_managed_ledger_info
+from metastore.batched_store import gathered
 from metastore.errors import MetadataError, MledgerError, NodeExists
-from metastore.gathered import gathered
-from metastore.paths import TopicName, managed_ledger_path
-from metastore.records import ManagedLedgerInfo
-from metastore.renewed import RenewedStore
+from metastore.records.codec import encode_managed_ledger_info
+from metastore.records.paths import TopicName, managed_ledger_path
+from metastore.records.values import ManagedLedgerInfo
+from metastore.renewed_store import RenewedStore
+from metastore.runtime.gc_freeze import collect_again, lasting_objects
 from metastore.store import MetadataReader, MetadataStore
 from metastore.url import open_store
-from mledger.attached_ledgers import pending_ack_topics
-from mledger.collecting import collect_again, lasting_objects
+from mledger.admin.inspect import Inspector
+from mledger.admin.partitions import no_such_topic
+from mledger.admin.references.attached_ledgers import pending_ack_topics
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import OwnerCounters
-from mledger.deleting import delete_managed_ledger
 from mledger.errors import TopicExists
 from mledger.events import Event, EventSink, ignore_events
-from mledger.inspect import Inspector
-from mledger.ledger_factory import StepHook, ignore_steps
-from mledger.managed_ledger import ManagedLedger
+from mledger.ledgers.ledger_factory import StepHook, ignore_steps
+from mledger.ledgers.ownership import check_owner
 from mledger.metrics_options import MetricsOptions
-from mledger.opening import open_managed_ledger, wall_clock_ms
-from mledger.ownership import check_owner
-from mledger.partitions import no_such_topic
-from mledger.services import Services
-from mledger.topic_state import TopicState
+from mledger.topics.deletion import delete_managed_ledger
+from mledger.topics.managed_ledger import ManagedLedger
+from mledger.topics.opening import open_managed_ledger, wall_clock_ms
+from mledger.topics.services import Services
+from mledger.topics.state import TopicState
 
 SESSION_TIMEOUT_S = 10.0
 TOPICS_AT_ONCE = 300  # opened, or closed

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 from mledger.errors import InvalidConfiguration
 
 MAX_INT = 2**31 - 1

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from metastore.service.durations import Durations
+from metastore.runtime.durations import Durations
 from mledger.events import (
     CursorRecovered,
     CursorRecoveryDelayed,

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
-from metastore.service.exposition import Families, expose
-from metastore.service.http import Answer, Asked, HttpServer, Route
+from metastore.runtime.exposition import Families, expose
+from metastore.runtime.http import Answer, Asked, HttpServer, Route
 from metastore.store import SessionState
 from mledger.counters import NamespaceCounters, namespace_of
-from mledger.managed_ledger import ManagedLedger
 from mledger.metrics_options import MetricsOptions
-from mledger.topic_state import TopicState
+from mledger.topics.managed_ledger import ManagedLedger
+from mledger.topics.state import TopicState
 
 if TYPE_CHECKING:
     from mledger.cluster import Cluster

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bookie.client.config import ClientConfig
-from bookie.client.topology import PlacementPolicy
+from bookie.client.plans.topology import PlacementPolicy
 from metastore.errors import InvalidMetadataUrl, InvalidSetting
-from metastore.service.settings import Settings, boolean, integer, read_settings
+from metastore.runtime.settings import Settings, boolean, integer, read_settings
 from metastore.url import parse_url
 from mledger.config import SETTINGS, ManagedLedgerConfig, config_from_settings
 from mledger.known_settings import is_known

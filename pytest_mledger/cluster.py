@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mledger import ManagedLedgerConfig
     from pytest_mledger.owner import Owner
 
-METADATA_MODULE = "metastore.rocksdb_server"
-BOOKIE_MODULE = "bookie.server.process"
+METADATA_MODULE = "metastore.rocksdb.server"
+BOOKIE_MODULE = "bookie.server.process.main"
 SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--log-level", "warning")
 _USED_LATER = ("uvloop", "metastore.rocksdb.store")
 
@@ -186,7 +186,7 @@ class RunningCluster:
         )
         self._servers.prepare(*_USED_LATER)
         self._servers.wait_serving(metadata)
-        initializing = self._servers.start("initializing", "pytest_mledger.initializing", self.url)
+        initializing = self._servers.start("initializing", "pytest_mledger.initialization", self.url)
         self._servers.prepare(BOOKIE_MODULE)
         if self._servers.wait_ended(initializing) != 0:
             self._servers.wait_serving(initializing)  # raises, with its log

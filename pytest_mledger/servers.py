@@ -49,7 +49,7 @@ class Servers:
         paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
         with (directory / "nursery.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_mledger.nursery"],
+                [sys.executable, "-m", "pytest_mledger.fork_server"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

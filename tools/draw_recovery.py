@@ -16,8 +16,8 @@ from pathlib import Path
 import mledger
 from bookie.client import BookKeeperReader
 from metastore.url import open_reader
+from mledger.admin.inspect import Inspector
 from mledger.events import Event
-from mledger.inspect import Inspector
 from pytest_mledger.cluster import RunningCluster
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "recovery.svg"

@@ -1,6 +1,6 @@
 """Generate the protobuf modules and their type stubs from `proto/`, or check that those committed are the same.
 
-Each module lands in the package that owns its format. Descriptor names are our own (`metastore/pb/…`, package
+Each module lands in the package that owns its format. Descriptor names are our own (`metastore/records/pb/…`, package
 `mledger.…`), so that they meet no other distribution's in protobuf's pool; names do not go over the wire.
 """
 
@@ -14,10 +14,10 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 OWNERS = {
-    "MLDataFormats": "metastore/pb",
-    "LedgerMetadata": "metastore/pb",
-    "MetadataStore": "metastore/pb",
-    "SchemaStorage": "metastore/pb",
+    "MLDataFormats": "metastore/records/pb",
+    "LedgerMetadata": "metastore/records/pb",
+    "MetadataStore": "metastore/records/pb",
+    "SchemaStorage": "metastore/records/pb",
     "BookkeeperProtocol": "bookie/pb",
     "PulsarApi": "mledger/pb",
 }

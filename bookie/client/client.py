@@ -9,21 +9,21 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from bookie.client.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
-from bookie.client.bookie_check import BookieCheck
+from bookie.client.checks.bookie_check import BookieCheck
+from bookie.client.checks.replica_check import CopiesSink, Pace, ReplicaCheck, ignore_copies
 from bookie.client.config import ClientConfig
-from bookie.client.connection import WaitingSink
-from bookie.client.end_reads import EndReader
-from bookie.client.held_metadata import HeldMetadata
-from bookie.client.ledger_recovery import LedgerRecovery
-from bookie.client.metadata_batches import MetadataReads, MetadataUpdates
-from bookie.client.peek import Peek, PeekedEnd, closed_end, find_confirmed_end, find_unconfirmed_end, peeked
-from bookie.client.placement import check_quorums, plan_ensemble
-from bookie.client.pool import BookiePool, Lane
-from bookie.client.reader import LedgerReader
-from bookie.client.replica_check import CopiesSink, Pace, ReplicaCheck, ignore_copies
-from bookie.client.replicas import LedgerCheck
-from bookie.client.writer import LedgerWriter
+from bookie.client.connections.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
+from bookie.client.connections.connection import WaitingSink
+from bookie.client.connections.pool import BookiePool, Lane
+from bookie.client.ledgers.last_confirmed import EndReader
+from bookie.client.ledgers.ledger_recovery import LedgerRecovery
+from bookie.client.ledgers.metadata_batches import MetadataReads, MetadataUpdates
+from bookie.client.ledgers.metadata_updater import HeldMetadata
+from bookie.client.ledgers.peek import Peek, PeekedEnd, closed_end, find_confirmed_end, find_unconfirmed_end, peeked
+from bookie.client.ledgers.reader import LedgerReader
+from bookie.client.ledgers.writer import LedgerWriter
+from bookie.client.plans.placement import check_quorums, plan_ensemble
+from bookie.client.plans.replicas import LedgerCheck
 from bookie.digest import Digest, make_digest
 from bookie.errors import (
     BookieUnavailable,
@@ -33,13 +33,13 @@ from bookie.errors import (
     NotEnoughBookies,
     Unauthorized,
 )
-from metastore.bookies import BookieRegistration
+from metastore.cluster.bookies import BookieRegistration
+from metastore.cluster.ledgers import LedgerStore, LedgerStoreReader
 from metastore.errors import NodeExists, NodeNotFound
-from metastore.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
-from metastore.ledgers import LedgerStore, LedgerStoreReader
-from metastore.own_writes import is_there
-from metastore.paths import ledger_path
+from metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from metastore.records.paths import ledger_path
 from metastore.store import MetadataReader, MetadataStore, Operation
+from metastore.write_verification import is_there
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bookie.client.topology import PlacementPolicy
+from bookie.client.plans.topology import PlacementPolicy
 from bookie.wire import MAX_FRAME
 
 

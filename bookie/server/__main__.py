@@ -2,6 +2,6 @@
 
 import sys
 
-from bookie.server.process import main
+from bookie.server.process.main import main
 
 sys.exit(main())

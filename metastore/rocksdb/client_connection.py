@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from metastore.errors import MetadataError, StoreUnavailable
-from metastore.pb import MetadataStore_pb2 as pb
+from metastore.records.pb import MetadataStore_pb2 as pb
 from metastore.rocksdb import wire
 from metastore.rocksdb.directory import connect
 from metastore.session import ENDED, Session
@@ -127,7 +127,7 @@ class ClientConnection:
         await self.close()
         raise self._refused or StoreUnavailable(
             f"no metadata server answers in {self.directory} within {timeout:g} s: check the directory, and that "
-            f"`python -m metastore.rocksdb_server --dir {self.directory}` (or `mledger up`) runs"
+            f"`python -m metastore.rocksdb.server --dir {self.directory}` (or `mledger up`) runs"
         )
 
     async def ask(self, request: pb.Request, *, again: bool) -> pb.Answer:

@@ -15,10 +15,10 @@ from google.protobuf.message import DecodeError
 from rocksdict import DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
 
 from metastore.errors import RecordError
-from metastore.memory_tree import NodeRecord
-from metastore.pb.MetadataStore_pb2 import StoredNode, StoredSession
+from metastore.memory.tree import NodeRecord
+from metastore.records.pb.MetadataStore_pb2 import StoredNode, StoredSession
 from metastore.rocksdb.peer import Process
-from metastore.service.iterators import at_row
+from metastore.runtime.rocksdb_iterators import at_row
 
 _COUNT = b"c"
 _LAST_ID = b"i"

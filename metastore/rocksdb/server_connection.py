@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from metastore.pb import MetadataStore_pb2 as pb
+from metastore.records.pb import MetadataStore_pb2 as pb
 from metastore.rocksdb.peer import Process, process_of
 from metastore.rocksdb.sessions import ServerSession
 from metastore.rocksdb.wire import MAX_ANSWER, Frames, WireError

@@ -12,9 +12,9 @@ import os
 import time
 
 from metastore.errors import InvalidMetadataDirectory, MetadataAccessDenied, MetadataError
-from metastore.memory_tree import MemoryTree
-from metastore.node_path import ancestors_of, check_path
-from metastore.pb import MetadataStore_pb2 as pb
+from metastore.memory.tree import MemoryTree
+from metastore.records.node_path import ancestors_of, check_path
+from metastore.records.pb import MetadataStore_pb2 as pb
 from metastore.rocksdb import wire
 from metastore.rocksdb.peer import end_of, is_gone
 from metastore.rocksdb.rows import Rows

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from metastore.errors import NodeNotFound, StoreUnavailable
-from metastore.node_path import check_path, check_request
-from metastore.pb import MetadataStore_pb2 as pb
+from metastore.records.node_path import check_path, check_request
+from metastore.records.pb import MetadataStore_pb2 as pb
 from metastore.rocksdb import wire
 from metastore.rocksdb.client_connection import ClientConnection, ConnectionGone
 from metastore.session import ENDED, SessionReader

@@ -21,7 +21,7 @@ from metastore.errors import (
     NodeNotFound,
     NodeTooLarge,
 )
-from metastore.pb import MetadataStore_pb2 as pb
+from metastore.records.pb import MetadataStore_pb2 as pb
 from metastore.store import Change, Check, Create, Delete, Operation, Put, Result, Stat
 
 PROTOCOL = 1

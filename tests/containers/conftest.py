@@ -15,7 +15,7 @@ import pytest
 import yaml
 from testcontainers.core.container import DockerContainer
 
-from metastore.launcher import four_letter_word
+from metastore.zookeeper.launcher import four_letter_word
 from tests.support.aio import HANG_S
 from tests.support.cli import mledger_process
 from tests.support.containers import IMAGE, ROOT, NoEngine, Project, build_images, engine, run

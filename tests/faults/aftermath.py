@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import mledger
-from metastore.ledgers import LedgerStoreReader
-from metastore.paths import DELETIONS, PENDING
-from metastore.records import NO_CURSOR_LEDGER
-from tests.faults.books import Books, acknowledged_of
+from metastore.cluster.ledgers import LedgerStoreReader
+from metastore.records.paths import DELETIONS, PENDING
+from metastore.records.values import NO_CURSOR_LEDGER
 from tests.faults.checker import (
     FoundCursor,
     FoundEntries,
@@ -21,6 +20,7 @@ from tests.faults.checker import (
     check_ledgers,
     check_topic,
 )
+from tests.faults.history import Books, acknowledged_of
 from tests.faults.owner import CLIENT, CONFIG, TOPIC
 from tests.faults.payloads import decode_entries
 from tests.faults.replicas import copies

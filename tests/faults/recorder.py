@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults.books import Books, Owner
+from tests.faults.history import Books, Owner
 from tests.faults.owner import RECOVERING, UNDER_WAY, Load
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bookie import wire
-from bookie.client.framing import open_entry
+from bookie.client.connections.framing import open_entry
 from bookie.digest import make_digest
 from bookie.errors import Code
-from metastore.ledger_metadata import DigestType, LedgerMetadata
-from metastore.ledgers import LedgerStoreReader
+from metastore.cluster.ledgers import LedgerStoreReader
+from metastore.records.ledger_metadata import DigestType, LedgerMetadata
 from metastore.store import MetadataReader
 
 _DIGEST = make_digest(DigestType.CRC32C, b"")

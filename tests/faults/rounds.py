@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.books import Books
+from tests.faults.history import Books
 from tests.faults.owner import CHANGING, CONFIG, RECOVERING, Load
 from tests.faults.recorder import OwnerProcess
 from tests.support.bookies import BookieProcesses

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.aftermath import check_everything
-from tests.faults.books import Books
+from tests.faults.history import Books
 from tests.faults.recorder import OwnerProcess
 from tests.support.aio import run
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.faults.soak.fault_targets import SHORT
 from tests.faults.soak.hostile import FAULTS, disk_full, run_hostile
-from tests.faults.soak.stage import SHORT
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.soak import report
-from tests.faults.soak.measuring import Stall, Sync, slope_a_minute, unexplained
+from tests.faults.soak.measurement import Stall, Sync, slope_a_minute, unexplained
 
 
 def test_a_slope_is_that_of_the_line_through_the_samples():

@@ -7,8 +7,8 @@ from urllib.request import urlopen
 import pytest
 
 import mledger
-from metastore.codec import decode_managed_cursor_info, encode_managed_cursor_info
-from metastore.paths import cursor_path
+from metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
+from metastore.records.paths import cursor_path
 from metastore.url import open_store
 from tests.field_failures.owners import HOLES, MANY, SCENES, play
 from tests.support.aio import run

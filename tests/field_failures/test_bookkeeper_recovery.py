@@ -9,8 +9,8 @@ import pytest
 from bookie import wire
 from bookie.digest import master_key
 from bookie.errors import BookieError, Code, LedgerFenced
-from metastore.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from metastore.ledgers import LedgerStore
+from metastore.cluster.ledgers import LedgerStore
+from metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster

@@ -7,7 +7,7 @@ import pytest
 
 import mledger
 from bookie.client import ClientConfig
-from metastore.bookies import unregister
+from metastore.cluster.bookies import unregister
 from mledger.events import CursorRecovered, Initialized, RemovingLedger
 from tests.field_failures.owners import until_death
 from tests.support.aio import HANG_S, run

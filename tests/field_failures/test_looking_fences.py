@@ -3,7 +3,7 @@
 import asyncio
 
 import mledger as public
-from metastore.ledger_metadata import LedgerState
+from metastore.records.ledger_metadata import LedgerState
 from metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.cli import mledger

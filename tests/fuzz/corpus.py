@@ -4,8 +4,8 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 
-from snapshot.files import LocalFiles
-from snapshot.transaction_log import LogFile
+from mledger.snapshot.zookeeper_files.files import LocalFiles
+from mledger.snapshot.zookeeper_files.transaction_log import LogFile
 from tests.support import golden
 
 _MOST = 400

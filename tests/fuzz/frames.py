@@ -5,15 +5,15 @@ import itertools
 import logging
 
 from bookie import version3_wire, wire
-from bookie.client.connection import BookieConnection
-from bookie.client.framing import open_batch, open_entry
+from bookie.client.connections.connection import BookieConnection
+from bookie.client.connections.framing import open_batch, open_entry
 from bookie.digest import make_digest
 from bookie.errors import BookieRefused, Code
 from bookie.pb import BookkeeperProtocol_pb2 as pb
-from bookie.server import version3
-from bookie.server.runs import parse_run
+from bookie.server.serving import version3
+from bookie.server.storage.runs import parse_run
 from bookie.version3_reads import ReadRun
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 from tests.fuzz import corpus
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import Disagreement, Maker, Target, of_seeds
@@ -232,7 +232,7 @@ def _runs() -> list[bytes]:
 
 def quiet() -> None:
     """Keep the clients' log of refused frames out of the output."""
-    logging.getLogger("bookie.client.connection").setLevel(logging.CRITICAL)
+    logging.getLogger("bookie.client.connections.connection").setLevel(logging.CRITICAL)
 
 
 TARGETS = [

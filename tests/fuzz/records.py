@@ -3,18 +3,15 @@
 import itertools
 
 from bookie.errors import InvalidBookieDirectory
-from bookie.server.directory import decode_format, encode_format, new_format
-from metastore import codec, compression, cookies, ledger_codec, partitioned, policies, underreplication
-from metastore.bookies import decode_registration
+from bookie.server.storage.directory import decode_format, encode_format, new_format
+from metastore.cluster import cookies, policies, underreplication
+from metastore.cluster.bookies import decode_registration
 from metastore.errors import InvalidName, RecordError
-from metastore.paths import TopicName, decode_name
-from metastore.position import Position
-from metastore.records import LedgerInfo, ManagedCursorInfo, PositionInfo
-from mledger.cursor_recovery import plan_cursor_recovery
-from mledger.cursor_state import StateFound, StateUnreadable, parse_entry
-from mledger.entry_time import publish_time
-from mledger.ledger_list import LedgerList
-from mledger.undo_file import (
+from metastore.records import codec, compression, ledger_codec, partitioned_topic
+from metastore.records.paths import TopicName, decode_name
+from metastore.records.position import Position
+from metastore.records.values import LedgerInfo, ManagedCursorInfo, PositionInfo
+from mledger.admin.undo.undo_file import (
     ChangedRecord,
     NodeState,
     Outcome,
@@ -24,6 +21,10 @@ from mledger.undo_file import (
     decode_undo_file,
     encode_undo_file,
 )
+from mledger.cursors.entry_time import publish_time
+from mledger.cursors.ledger_state import StateFound, StateUnreadable, parse_entry
+from mledger.cursors.recovery import plan_cursor_recovery
+from mledger.ledgers.ledger_list import LedgerList
 from tests.fuzz import corpus
 from tests.fuzz.mutate import varint
 from tests.fuzz.targets import Disagreement, Target, of_seeds
@@ -198,7 +199,7 @@ TARGETS = [
     Target(
         "partitioned topics",
         of_seeds(_partitions),
-        lambda data: void(partitioned.decode_partitioned_topic(data)),
+        lambda data: void(partitioned_topic.decode_partitioned_topic(data)),
         _RECORD,
         4,
     ),

@@ -5,19 +5,19 @@ import pytest
 from bookie import wire
 from bookie.errors import InvalidBookieDirectory
 from bookie.pb import BookkeeperProtocol_pb2 as pb
-from bookie.server.directory import decode_format, encode_format, new_format
-from bookie.server.runs import parse_run
-from bookie.server.version3 import open_request
-from metastore.bookies import decode_registration
-from metastore.cookies import decode_cookie
+from bookie.server.serving.version3 import open_request
+from bookie.server.storage.directory import decode_format, encode_format, new_format
+from bookie.server.storage.runs import parse_run
+from metastore.cluster.bookies import decode_registration
+from metastore.cluster.cookies import decode_cookie
 from metastore.errors import RecordError
-from metastore.paths import TopicName
-from metastore.position import Position
-from metastore.records import LedgerInfo
-from mledger.cursor_recovery import plan_cursor_recovery
-from mledger.entry_time import publish_time
-from mledger.ledger_list import LedgerList
-from mledger.undo_file import UndoFileError, decode_undo_file
+from metastore.records.paths import TopicName
+from metastore.records.position import Position
+from metastore.records.values import LedgerInfo
+from mledger.admin.undo.undo_file import UndoFileError, decode_undo_file
+from mledger.cursors.entry_time import publish_time
+from mledger.cursors.recovery import plan_cursor_recovery
+from mledger.ledgers.ledger_list import LedgerList
 
 MORE_DIGITS_THAN_PYTHON_TAKES = "9" * 5_000
 

@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Callable
 from typing import BinaryIO
 
-from snapshot.errors import SnapshotError
-from snapshot.jute import FILE_HEADER, SEAL_TEXT, JuteError, decode_transaction
-from snapshot.snapshot_file import SnapshotFile
-from snapshot.transaction_log import LogFile
+from mledger.snapshot.zookeeper_files.errors import SnapshotError
+from mledger.snapshot.zookeeper_files.jute import FILE_HEADER, SEAL_TEXT, JuteError, decode_transaction
+from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile
+from mledger.snapshot.zookeeper_files.transaction_log import LogFile
 from tests.fuzz import corpus
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import Maker, Target

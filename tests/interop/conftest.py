@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from metastore.launcher import ZooKeeperServer, free_port
+from metastore.zookeeper.launcher import ZooKeeperServer, free_port
 from tests.support import pulsar_broker
 from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
-from tests.support.originals import Original, build, missing_tools
+from tests.support.java import Original, build, missing_tools
 from tests.support.pulsar_cluster import PulsarCluster, pulsar_cluster
 
 BOOKIES = 4

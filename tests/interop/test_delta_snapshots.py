@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from metastore.launcher import ZooKeeperServer
-from snapshot.assembling import TABLES
-from snapshot.questions import CHANGES, QUESTIONS
+from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.snapshot.sql.queries import CHANGES, QUESTIONS
+from mledger.snapshot.tables.row_builder import TABLES
 from tests.support import tables
 from tests.support.aio import HANG_S
 from tests.support.cli import answer, mledger

@@ -2,10 +2,10 @@
 
 import pytest
 
-from metastore.bookies import list_bookies, read_cookie
-from metastore.layout import instance_id
-from metastore.ledger_metadata import DigestType, LedgerState
-from metastore.ledgers import LedgerStoreReader
+from metastore.cluster.bookies import list_bookies, read_cookie
+from metastore.cluster.layout import instance_id
+from metastore.cluster.ledgers import LedgerStoreReader
+from metastore.records.ledger_metadata import DigestType, LedgerState
 from metastore.url import open_reader
 from tests.support.aio import run
 

@@ -4,10 +4,10 @@ import pytest
 
 from bookie.client.client import BookKeeper
 from bookie.errors import LedgerFenced, NoSuchLedger
-from metastore.ledger_metadata import DigestType, LedgerState
+from metastore.records.ledger_metadata import DigestType, LedgerState
 from metastore.url import open_store
 from tests.support.aio import run
-from tests.support.originals import OriginalError
+from tests.support.java import OriginalError
 
 pytestmark = pytest.mark.interop
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 from tests.interop.topics import (
     CONFIG,
     MAX_ENTRIES,
@@ -22,7 +22,7 @@ from tests.interop.topics import (
     write_ours,
 )
 from tests.support.aio import run
-from tests.support.originals import OriginalError
+from tests.support.java import OriginalError
 
 pytestmark = pytest.mark.interop
 

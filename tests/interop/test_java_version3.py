@@ -17,7 +17,7 @@ from tests.interop.test_java_client import (
 )
 from tests.support.bookies import BookieProcesses
 from tests.support.certificates import certify
-from tests.support.originals import OriginalError
+from tests.support.java import OriginalError
 
 pytestmark = pytest.mark.interop
 

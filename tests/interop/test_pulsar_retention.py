@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.paths import TopicName, cursor_path
+from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.records.paths import TopicName, cursor_path
 from metastore.store import ANY_VERSION
 from metastore.url import open_store
 from tests.support.aio import run

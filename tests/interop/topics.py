@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 
 import mledger
-from metastore.paths import decode_name, encode_name
-from tests.support.originals import Original
+from metastore.records.paths import decode_name, encode_name
+from tests.support.java import Original
 
 PAYLOADS = [b"entry %d " % number * (1 + number % 5) for number in range(100)]
 MAX_ENTRIES = 40

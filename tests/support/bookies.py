@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 
-from metastore.layout import initialize
-from metastore.service.children import start_child
+from metastore.cluster.layout import initialize
+from metastore.runtime.child_processes import start_child
 from metastore.url import open_store
 from tests.support.aio import HANG_S, run
 

@@ -10,14 +10,16 @@ import sys
 import tempfile
 import time
 
-from bookie.server import connection, journal, journal_turn, process, turn
+from bookie.server.process import main
+from bookie.server.serving import connection, group_commit
+from bookie.server.storage import journal, journal_record
 
 HOLD_VARIABLE = "HOLD_SYNCS"
 
 
 def answer_one_turn_early() -> None:
     """Answer a turn when the one before it is done; it is written once the answers have left."""
-    submit = turn.JournalThread.submit
+    submit = group_commit.JournalThread.submit
 
     def answer_and_submit(self, sequence, started):
         for client, parts in started.answers.items():
@@ -25,7 +27,7 @@ def answer_one_turn_early() -> None:
         started.answers = {}
         asyncio.get_running_loop().call_later(0.001, submit, self, sequence, started)
 
-    turn.JournalThread.submit = answer_and_submit
+    group_commit.JournalThread.submit = answer_and_submit
 
 
 def sync_another_file() -> None:
@@ -100,7 +102,7 @@ def fail_third_answer() -> None:
 
 def fail_third_record() -> None:
     """Have what is to be the third record not become one, as when memory is short."""
-    encode, encoded = journal_turn.encode_changes, []
+    encode, encoded = journal_record.encode_changes, []
 
     def failing(changes, *, moved=False):
         encoded.append(changes)
@@ -108,7 +110,7 @@ def fail_third_record() -> None:
             raise MemoryError("no memory for the record")
         return encode(changes, moved=moved)
 
-    journal_turn.encode_changes = failing
+    journal_record.encode_changes = failing
 
 
 FAULTS = {
@@ -122,4 +124,4 @@ FAULTS = {
 
 if __name__ == "__main__":
     FAULTS[sys.argv[1]]()
-    sys.exit(process.main(sys.argv[2:]))
+    sys.exit(main.main(sys.argv[2:]))

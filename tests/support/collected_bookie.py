@@ -4,11 +4,11 @@ import os
 
 from bookie import wire
 from bookie.digest import master_key
-from bookie.server.bookie import BookieConfig
-from bookie.server.garbage import GarbageCollector
-from metastore.layout import initialize
-from metastore.ledger_metadata import LedgerMetadata, Segment
-from metastore.ledgers import LedgerStore
+from bookie.server.process.bookie import BookieConfig
+from bookie.server.process.garbage import GarbageCollector
+from metastore.cluster.layout import initialize
+from metastore.cluster.ledgers import LedgerStore
+from metastore.records.ledger_metadata import LedgerMetadata, Segment
 from metastore.url import open_store
 from tests.support.aio import run
 from tests.support.local_bookie import serving

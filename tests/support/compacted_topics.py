@@ -1,12 +1,12 @@
 """Topics with what other parts of Pulsar keep beside them: compaction, delayed delivery, transactions."""
 
 import mledger
+from metastore.cluster.ledgers import LedgerStore
 from metastore.errors import NodeNotFound
-from metastore.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
-from metastore.ledgers import LedgerStore
-from metastore.paths import TopicName
+from metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from metastore.records.paths import TopicName
 from metastore.url import open_store
-from mledger.attached_ledgers import pending_ack_topic
+from mledger.admin.references.attached_ledgers import pending_ack_topic
 from mledger.config import ManagedLedgerConfig
 from tests.support.topics import KEEP, fill
 

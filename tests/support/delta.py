@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import ROOT
-from tests.support.originals import MAVEN_TIMEOUT_S, TARGET, missing_tools
+from tests.support.java import MAVEN_TIMEOUT_S, TARGET, missing_tools
 
 PACKAGES = ("pyspark==4.2.0", "delta-spark==4.4.0", "importlib_metadata==8.7.1", "zipp==3.23.0")
 JARS = "io.delta:delta-spark_4.2_2.13:4.4.0"

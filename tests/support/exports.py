@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metastore.url import open_store
-from snapshot.assembling import TABLES
-from snapshot.exports.directory import SnapshotDirectory, find_snapshot
-from snapshot.exports.files import is_data, write_batches, write_empty
-from snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
+from mledger.snapshot.exports.directory import SnapshotDirectory, find_snapshot
+from mledger.snapshot.exports.files import is_data, write_batches, write_empty
+from mledger.snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
+from mledger.snapshot.tables.row_builder import TABLES
 from tests.support import tables, varied_cluster
 from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT

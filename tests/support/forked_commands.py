@@ -102,8 +102,8 @@ def _answer(connection: socket.socket) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    from cli import names
     from cli.main import main
+    from cli.shared import names
 
     names.PATIENCE_S = float(os.environ.get(PATIENCE_VARIABLE, names.PATIENCE_S))
     sys.argv = ["mledger", *arguments]
@@ -126,7 +126,7 @@ def _import_everything() -> None:
     import uvloop  # noqa: F401
 
     import metastore.rocksdb.store
-    import metastore.zookeeper  # noqa: F401
+    import metastore.zookeeper.store  # noqa: F401
     from cli.main import MODULES
 
     for module in MODULES.values():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 from metastore.store import MetadataStore
 
 ROOT = Path(__file__).resolve().parent.parent / "golden"

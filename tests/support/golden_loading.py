@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bookie import wire
-from bookie.client.quorum import write_set
+from bookie.client.plans.quorum import write_set
 from bookie.digest import master_key
 from metastore.errors import NodeExists, NodeNotFound
-from metastore.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
-from metastore.ledger_metadata import LedgerMetadata, Segment
-from metastore.paths import ledger_path
+from metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
+from metastore.records.ledger_metadata import LedgerMetadata, Segment
+from metastore.records.paths import ledger_path
 from metastore.store import Create, Delete, MetadataStore
 from tests.support.bookies import BookieProcess
 from tests.support.raw_bookie import RawClient

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from metastore.ledger_metadata import DigestType, LedgerMetadata
-from metastore.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
-from metastore.position import PositionRange
-from metastore.records import (
+from metastore.records.ledger_metadata import DigestType, LedgerMetadata
+from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from metastore.records.position import PositionRange
+from metastore.records.values import (
     BatchDeletion,
     LedgerInfo,
     ManagedCursorInfo,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from metastore.launcher import free_port
-from snapshot.exports.errors import ExportError
-from snapshot.exports.place import place_at
+from metastore.zookeeper.launcher import free_port
+from mledger.snapshot.exports.errors import ExportError
+from mledger.snapshot.exports.place import place_at
 from tests.support.exports import wait_for
-from tests.support.originals import MAVEN_TIMEOUT_S, TARGET
+from tests.support.java import MAVEN_TIMEOUT_S, TARGET
 
 JAR = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"

@@ -78,8 +78,8 @@ def _serve() -> None:
 
 def _die_running(at: int, arguments: list[str], tell: int) -> None:
     """Be the command; never returns."""
-    from cli import changing
     from cli.main import run
+    from cli.shared import change_command
 
     left = at
 
@@ -90,7 +90,7 @@ def _die_running(at: int, arguments: list[str], tell: int) -> None:
             os.write(tell, step.encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
-    changing.on_step = on_step
+    change_command.on_step = on_step
     code = 70
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from bookie import wire
 from bookie.client import BookKeeper, ClientConfig
 from bookie.digest import make_digest, master_key
-from metastore.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
-from metastore.ledgers import LedgerStore
+from metastore.cluster.ledgers import LedgerStore
+from metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from metastore.url import open_store
 from tests.support.raw_bookie import RawClient
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import mledger
-from mledger import deleting
+from mledger.topics import deletion
 from tests.support.topics import CONFIG, KEEP, fill
 
 ENTRIES = 25
@@ -89,7 +89,7 @@ OPERATIONS: dict[str, tuple[mledger.ManagedLedgerConfig, Operation]] = {
 async def operate(url: str, operation: str, topic: str, steps: Steps) -> None:
     """Do it; opening counts only where it is the operation."""
     if operation == "delete-topic":
-        deleting.CURSORS_AT_ONCE = 1
+        deletion.CURSORS_AT_ONCE = 1
         async with mledger.open_cluster(url, config=KEEP) as cluster:
             steps.arm()
             await cluster.delete_topic(topic, take_over=True, on_step=steps)

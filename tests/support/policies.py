@@ -4,8 +4,8 @@ from typing import Any
 
 import mledger
 from bookie.client import BookKeeper
-from metastore.pb.SchemaStorage_pb2 import SchemaLocator
-from metastore.policies import Persistence, Retention
+from metastore.cluster.policies import Persistence, Retention
+from metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from metastore.store import MetadataStore
 from tests.support import golden
 from tests.support.topics import CONFIG

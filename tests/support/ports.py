@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from metastore.launcher import free_port
-from metastore.service.ports import PORTS_VARIABLE, SERVER_PORTS
+from metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS
+from metastore.zookeeper.launcher import free_port
 
 CONTAINER_PORTS = range(12_000, SERVER_PORTS.start)
 """For servers in containers, which bind their ports long after these were chosen."""

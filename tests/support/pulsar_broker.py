@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from metastore.launcher import free_port
-from metastore.service.children import start_child
+from metastore.runtime.child_processes import start_child
+from metastore.zookeeper.launcher import free_port
 from tests.support.aio import HANG_S
-from tests.support.originals import PROJECT, run_maven
+from tests.support.java import PROJECT, run_maven
 
 CLUSTER = "test"
 BROKER_PROJECT = PROJECT / "pulsar_broker"

@@ -4,7 +4,7 @@ import asyncio
 
 from bookie import wire
 from bookie.digest import make_digest
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 
 _DIGEST = make_digest(DigestType.CRC32C, b"")
 

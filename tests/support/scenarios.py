@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info, decode_position_info
-from metastore.position import Position, PositionRange
-from metastore.records import BatchDeletion, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
-from mledger.ledger_list import LedgerList
+from metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info, decode_position_info
+from metastore.records.position import Position, PositionRange
+from metastore.records.values import BatchDeletion, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
+from mledger.ledgers.ledger_list import LedgerList
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 MANAGED_LEDGERS = "/managed-ledgers/"

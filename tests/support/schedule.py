@@ -9,7 +9,7 @@ TOGETHER = ("tests/interop/test_pulsar_",)
 FIRST = (
     "tests/faults/",
     "tests/interop/",
-    "tests/integration/snapshot/",
+    "tests/integration/mledger/snapshot/",
     "tests/containers/",
     "tests/integration/demo/",
     "tests/field_failures/",

@@ -4,7 +4,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 
-from metastore.bookies import register
+from metastore.cluster.bookies import register
 from metastore.url import open_store
 
 

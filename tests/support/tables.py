@@ -1,9 +1,9 @@
 """Reads tables for tests, as lists of rows in a stable order."""
 
 from metastore.store import MetadataStore
-from snapshot.assembling import TABLES
-from snapshot.options import parse_options
-from snapshot.reading import plan_tables, read_share, read_tables
+from mledger.snapshot.source.options import parse_options
+from mledger.snapshot.source.table_reader import plan_tables, read_share, read_tables
+from mledger.snapshot.tables.row_builder import TABLES
 
 KEYS = {
     "topics": ("managed_ledger",),

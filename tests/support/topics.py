@@ -9,7 +9,7 @@ from bookie.errors import NoSuchLedger
 from metastore.errors import NodeNotFound
 from metastore.url import open_reader
 from mledger.events import Event
-from mledger.ledger_records import owned_ledgers, read_records
+from mledger.ledgers.pending_records import owned_ledgers, read_records
 
 CONFIG = mledger.ManagedLedgerConfig(
     ensemble_size=3,

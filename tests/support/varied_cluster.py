@@ -1,7 +1,7 @@
 """A cluster's nodes of every kind that the tables know, from the originals' golden data, and some that are broken."""
 
-from metastore.memory_tree import NodeRecord
-from metastore.paths import encode_name
+from metastore.memory.tree import NodeRecord
+from metastore.records.paths import encode_name
 from metastore.rocksdb.directory import Directory
 from metastore.rocksdb.rows import Rows
 from metastore.store import MetadataReader

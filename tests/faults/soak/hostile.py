@@ -9,10 +9,10 @@ from pathlib import Path
 from tests.faults.aftermath import Checked, check_everything
 from tests.faults.recorder import OwnerEnded, OwnerProcess
 from tests.faults.soak.damage import TMPFS_MB, fill_disk, flip_in_index, flip_in_stored_entries, tear_journal
+from tests.faults.soak.fault_targets import LONG, Pace, Stage
 from tests.faults.soak.progress import Progress
 from tests.faults.soak.proxy import Link, Proxies
 from tests.faults.soak.report import Row, mib
-from tests.faults.soak.stage import LONG, Pace, Stage
 from tests.faults.soak.world import disk_used, running
 from tests.support.aio import run
 from tests.support.bookies import SMALL, BookieFailed

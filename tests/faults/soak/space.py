@@ -8,10 +8,10 @@ from pathlib import Path
 
 from bookie.client.client import BookKeeper
 from bookie.client.config import ClientConfig
-from bookie.client.writer import LedgerWriter
+from bookie.client.ledgers.writer import LedgerWriter
 from metastore.url import open_store
 from tests.faults.checker import HistoryBroken, Kind, Violation
-from tests.faults.soak.measuring import bytes_written
+from tests.faults.soak.measurement import bytes_written
 from tests.faults.soak.progress import Progress
 from tests.faults.soak.report import Row, mib
 from tests.faults.soak.world import World, disk_used, running

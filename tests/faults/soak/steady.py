@@ -8,7 +8,7 @@ from tests.faults.aftermath import Checked, check_everything
 from tests.faults.owner import Load
 from tests.faults.recorder import OwnerProcess
 from tests.faults.rounds import Rounds
-from tests.faults.soak.measuring import DiskProbe, Sampler, Stall, cpu_waited, slope_a_minute, unexplained
+from tests.faults.soak.measurement import DiskProbe, Sampler, Stall, cpu_waited, slope_a_minute, unexplained
 from tests.faults.soak.progress import Progress
 from tests.faults.soak.report import Row, mib
 from tests.faults.soak.world import World, disk_used, running

@@ -6,7 +6,7 @@ import pytest
 
 import mledger as public
 from bookie.client.client import BookKeeper
-from metastore.position import Position
+from metastore.records.position import Position
 from metastore.store import MetadataStore
 from metastore.url import open_store
 from tests.support.aio import run
@@ -136,7 +136,7 @@ def leave_cursor_ledger_ending_with(url: str, topic: str, cursor: str, acked: Po
 async def point_cursor_at(store: MetadataStore, path: str, ledger_id: int) -> None:
     from dataclasses import replace
 
-    from metastore.codec import decode_managed_cursor_info, encode_managed_cursor_info
+    from metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
 
     node = await store.get(path)
     record = decode_managed_cursor_info(node.data, path).value

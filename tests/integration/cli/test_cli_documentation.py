@@ -85,7 +85,7 @@ def test_help_has_an_example_that_can_be_typed(path, found, tmp_path, monkeypatc
 
 
 def test_every_exit_code_is_in_the_document() -> None:
-    from cli import errors
+    from cli.shared import errors
 
     codes = {value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int)}
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", section("## Exit codes"), re.MULTILINE)} >= codes

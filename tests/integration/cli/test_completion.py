@@ -10,7 +10,7 @@ import click
 import pytest
 
 from cli.main import command as mledger_command
-from cli.names import PATIENCE_S
+from cli.shared.names import PATIENCE_S
 from pytest_mledger.cluster import RunningCluster
 from tests.integration.cli.test_cli_documentation import EVERY
 from tests.support.aio import HANG_S
@@ -135,7 +135,7 @@ def arguments_of(found: click.Command) -> set[str | None]:
 @pytest.mark.parametrize(("path", "found"), [each for each in EVERY if "topic" in arguments_of(each.values[1])])
 def test_every_command_on_a_topic_completes_it(path, found, named, monkeypatch) -> None:
     monkeypatch.setenv("MLEDGER_METADATA", named)
-    monkeypatch.setattr("cli.names.PATIENCE_S", HANG_S)
+    monkeypatch.setattr("cli.shared.names.PATIENCE_S", HANG_S)
     context = click.Context(mledger_command)
     (topic,) = (each for each in found.params if each.name == "topic")
     assert [item.value for item in topic.shell_complete(context, "ord")] == ["orders"]

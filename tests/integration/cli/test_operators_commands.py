@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
-from cli import undo_files
-from metastore.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from metastore.ledgers import LedgerStore
+from cli.shared import undo_files
+from metastore.cluster.ledgers import LedgerStore
+from metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from metastore.url import open_store
-from mledger.undo_file import Outcome
+from mledger.admin.undo.undo_file import Outcome
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
 from tests.support.killed_commands import killed_commands

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 import mledger as public
-from metastore.launcher import free_port
+from metastore.zookeeper.launcher import free_port
 from tests.support.aio import HANG_S, run
 from tests.support.cli import answer, mledger, mledger_process, ok
 from tests.support.topics import CONFIG, fill, ledgers_naming, managed_ledger_of

@@ -6,18 +6,18 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
-from cli import undo_files
-from metastore.codec import decode_managed_cursor_info, decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
-from metastore.ledger_metadata import LedgerState
-from metastore.paths import cursor_path, ledger_path, managed_ledger_path
+from cli.shared import undo_files
+from metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
+from metastore.records.ledger_metadata import LedgerState
+from metastore.records.paths import cursor_path, ledger_path, managed_ledger_path
 from metastore.store import Create, Delete, Put
 from metastore.url import open_store
-from mledger.undo_file import NodeState, Outcome
+from mledger.admin.undo.undo_file import NodeState, Outcome
 from tests.support.aio import run
-from tests.support.changing import change_records
 from tests.support.cli import answer, mledger, ok
 from tests.support.topics import CONFIG, assert_nothing_orphaned, fill, managed_ledger_of
+from tests.support.undo_steps import change_records
 
 ONE_BOOKIE = replace(
     CONFIG, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, retention_time_ms=-1, retention_size_in_mb=-1

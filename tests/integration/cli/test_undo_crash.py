@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from cli import undo_files
+from cli.shared import undo_files
 from metastore.url import open_store
-from mledger.undo_file import NodeState, Outcome
+from mledger.admin.undo.undo_file import NodeState, Outcome
 from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT, mledger, ok
 
@@ -36,7 +36,7 @@ def path(request, metadata_url):
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_step_it_can_be_undone(metadata_url, tmp_path, step, path) -> None:
     file = tmp_path / "undo.json"
-    command = [sys.executable, "-m", "tests.support.changing", metadata_url, str(file), step, path, "after"]
+    command = [sys.executable, "-m", "tests.support.undo_steps", metadata_url, str(file), step, path, "after"]
     assert subprocess.run(command, cwd=ROOT, timeout=HANG_S).returncode == -9
     now = run(_state(metadata_url, path))
     if step in {"look again", "write undo file"}:

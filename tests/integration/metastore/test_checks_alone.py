@@ -2,10 +2,10 @@
 
 import pytest
 
+from metastore.batched_store import gathered
 from metastore.errors import NodeNotFound
-from metastore.gathered import gathered
-from metastore.own_writes import changed_since, is_there
 from metastore.url import open_store
+from metastore.write_verification import changed_since, is_there
 from tests.support.aio import run
 
 

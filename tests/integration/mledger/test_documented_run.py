@@ -6,9 +6,9 @@ differences (docs/semantics.md, R11): the move is durable here, so opening the c
 """
 
 import mledger
-from metastore.codec import decode_managed_cursor_info
-from metastore.paths import cursor_path
-from metastore.position import Position
+from metastore.records.codec import decode_managed_cursor_info
+from metastore.records.paths import cursor_path
+from metastore.records.position import Position
 from metastore.url import open_store
 from mledger.events import (
     CursorRecovered,

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import mledger
-from mledger.ledger_factory import LedgerFactory
+from mledger.ledgers.ledger_factory import LedgerFactory
 from tests.support.aio import run
 from tests.support.bookies import ROOT
 from tests.support.operations import ACKED_BY_ONE, ACKED_BY_TWO, ENTRIES, MORE, OPERATIONS

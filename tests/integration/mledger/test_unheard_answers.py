@@ -6,12 +6,12 @@ import pytest
 
 import mledger
 from bookie.client import BookKeeper
-from metastore.codec import decode_managed_cursor_info, encode_position_info
-from metastore.paths import cursor_path, managed_ledger_path, owner_path
-from metastore.records import BatchDeletion, ManagedCursorInfo, PositionInfo
+from metastore.records.codec import decode_managed_cursor_info, encode_position_info
+from metastore.records.paths import cursor_path, managed_ledger_path, owner_path
+from metastore.records.values import BatchDeletion, ManagedCursorInfo, PositionInfo
 from metastore.url import open_store
-from mledger.undo import Action, CursorLedger, Restoration, UndoPlan
-from mledger.undoing import undo
+from mledger.admin.undo.undo_plan import Action, CursorLedger, Restoration, UndoPlan
+from mledger.admin.undo.undoer import undo
 from tests.support.aio import run
 from tests.support.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, everything, fill, payloads

@@ -7,27 +7,27 @@ import pytest
 
 import mledger
 from bookie.client.client import BookKeeper
-from metastore.codec import (
+from metastore.errors import NodeNotFound
+from metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
     encode_managed_cursor_info,
     encode_managed_ledger_info,
 )
-from metastore.errors import NodeNotFound
-from metastore.ledger_metadata import LedgerState
-from metastore.paths import deletion_path, managed_ledger_path
-from metastore.position import Position, PositionRange
-from metastore.records import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from metastore.records.ledger_metadata import LedgerState
+from metastore.records.paths import deletion_path, managed_ledger_path
+from metastore.records.position import Position, PositionRange
+from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from metastore.store import MAX_REQUEST_BYTES, Check, Delete
 from metastore.url import open_store
-from mledger import deleting
-from mledger.deleting import delete_managed_ledger
-from mledger.ledger_list import LedgerEnd
-from mledger.ledger_records import deletion_record, ensure_folders, pending_record, read_records, write_ahead
-from mledger.repair import LedgerFacts, TopicFacts, plan_repair
-from mledger.repairing import FactsReader, repair
-from mledger.replaying import Claimant, replay
-from mledger.topic_record import RecordChange, TopicRecord
+from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
+from mledger.admin.repair.repairer import FactsReader, repair
+from mledger.ledgers.ledger_list import LedgerEnd
+from mledger.ledgers.orphan_cleanup import Claimant, replay
+from mledger.ledgers.pending_records import deletion_record, ensure_folders, pending_record, read_records, write_ahead
+from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.topics import deletion
+from mledger.topics.deletion import delete_managed_ledger
 from tests.support.aio import run
 from tests.support.ledgers import client
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
@@ -228,7 +228,7 @@ def test_an_owner_that_replays_while_its_long_topic_is_deleted_leaves_no_orphans
             opened = await cluster.create_topic(topic)
             await fill(opened, 230)
             await opened.roll_over()
-            write_ahead = deleting.write_ahead
+            write_ahead = deletion.write_ahead
 
             async def replayed_behind(*args):
                 await write_ahead(*args)
@@ -239,7 +239,7 @@ def test_an_owner_that_replays_while_its_long_topic_is_deleted_leaves_no_orphans
                     await bookkeeper.close()
 
             version = (await cluster.metadata.get(managed_ledger_path(opened.name))).version
-            monkeypatch.setattr(deleting, "write_ahead", replayed_behind)
+            monkeypatch.setattr(deletion, "write_ahead", replayed_behind)
             await other.delete_topic(topic, take_over=True)
             await opened.abandon()
             await assert_nothing_orphaned(topic_url, opened.name)

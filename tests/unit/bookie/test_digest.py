@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie.digest import explicit_lac_packet, make_digest, master_key
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 
 REAL = [DigestType.CRC32, DigestType.HMAC, DigestType.CRC32C]
 headers = st.binary(min_size=32, max_size=32)

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from bookie.digest import explicit_lac_packet, make_digest, master_key
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 from tests.support import golden
 
 CONTENT = golden.load("digests.json")

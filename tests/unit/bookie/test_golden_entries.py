@@ -5,10 +5,10 @@ import struct
 import pytest
 
 from bookie.digest import make_digest
-from metastore.codec import decode_position_info, encode_position_info
-from metastore.ledger_codec import decode_ledger_metadata
-from metastore.ledger_metadata import DigestType
-from metastore.paths import ledger_id_from_path
+from metastore.records.codec import decode_position_info, encode_position_info
+from metastore.records.ledger_codec import decode_ledger_metadata
+from metastore.records.ledger_metadata import DigestType
+from metastore.records.paths import ledger_id_from_path
 from tests.support import golden, golden_meaning
 
 FILES = golden.files("entries/*.json")

@@ -12,8 +12,8 @@ import pytest
 from bookie import wire
 from bookie.digest import master_key
 from bookie.pb import BookkeeperProtocol_pb2 as pb
-from bookie.server import version3
-from bookie.server.index import LedgerRecord
+from bookie.server.serving import version3
+from bookie.server.storage.index import LedgerRecord
 from tests.support import golden
 from tests.support.aio import run
 from tests.support.golden_auth import GoldenAuth

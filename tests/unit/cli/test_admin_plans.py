@@ -2,12 +2,12 @@
 
 from uuid import UUID
 
-from cli.ledgers_replacing import why_left, with_bookie
-from cli.topics_dropping import without_ledgers
-from metastore.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from metastore.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
-from metastore.records import LedgerInfo, ManagedLedgerInfo, OffloadContext
-from mledger.internals import Offload, offload_of
+from cli.ledgers.bookie_replacement import why_left, with_bookie
+from cli.topics.drop_ledgers import without_ledgers
+from metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from metastore.records.values import LedgerInfo, ManagedLedgerInfo, OffloadContext
+from mledger.admin.internal_stats import Offload, offload_of
 
 CLOSED = LedgerMetadata(2, 2, 2, (Segment(0, ("a", "b")), Segment(7, ("c", "a"))), state=LedgerState.CLOSED)
 

@@ -19,8 +19,8 @@ RUN_BY = {
     ("containers.md", "console"): "tests/containers/test_containers.py",
     ("operators-guide.md", "console"): GUIDES,
     ("reports.md", "console"): GUIDES,
-    ("spark.md", "python"): "tests/integration/snapshot/test_spark_guide.py",
-    ("testing.md", "python"): "tests/integration/plugin/test_pytest_plugin.py",
+    ("spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
+    ("testing.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
     ("tour.md", "console"): GUIDES,
 }
 """What runs all blocks of a language in a document. `design.md` shows signatures, no programs."""
@@ -32,7 +32,7 @@ OTHERWISE = {
     "make soak": ("tests/faults", "an hour; each run in small there"),
     "make fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
     "python -m tests.fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
-    "python -m metastore.rocksdb_server --dir DIR": ("tests/support/rocksdb.py", "a synopsis; started there"),
+    "python -m metastore.rocksdb.server --dir DIR": ("tests/support/rocksdb.py", "a synopsis; started there"),
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
     "docker compose -f compose.yaml -f compose.loopback.yaml up": ("tests/support/containers.py", "run so there"),
 }

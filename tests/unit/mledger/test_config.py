@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from metastore.ledger_metadata import DigestType
+from metastore.records.ledger_metadata import DigestType
 from mledger.config import RANGES, SETTINGS, ManagedLedgerConfig, config_from_settings
 from mledger.errors import InvalidConfiguration
 
@@ -102,7 +102,7 @@ def test_a_text_that_cannot_be_read_is_refused_by_name(key, text, wanted):
 
 def test_every_field_has_an_effect_somewhere():
     sources = [
-        path.read_text() for path in (Path(__file__).parents[3] / "mledger").glob("*.py") if path.stem != "config"
+        path.read_text() for path in (Path(__file__).parents[3] / "mledger").rglob("*.py") if path.stem != "config"
     ]
     read = {word for source in sources for word in re.findall(r"config\.(\w+)", source)}
     derived = {"max_size_per_ledger_mb": "max_size_per_ledger", "retention_size_in_mb": "retention_size"}

@@ -3,7 +3,7 @@ import inspect
 
 import pytest
 
-from metastore.position import Position
+from metastore.records.position import Position
 from mledger import events
 from mledger.events import Event
 

@@ -1,0 +1,1 @@
+"""Connections to bookies, requests on them, and which bookies fail."""

@@ -1,0 +1,1 @@
+"""Handles of ledgers: written, read, recovered, or peeked at without fencing."""

@@ -1,0 +1,1 @@
+"""Decisions without I/O: placement, quorums, racks, recovery, and where replicas belong."""

@@ -1,0 +1,1 @@
+"""The process of a bookie: options, settings, registration, metrics, and garbage collection."""

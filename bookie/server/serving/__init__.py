@@ -1,0 +1,1 @@
+"""What a bookie answers: connections, requests of both protocol versions, and group commit."""

@@ -1,0 +1,1 @@
+"""What a bookie keeps: journal, index, runs of entries, ledgers, and its directory."""

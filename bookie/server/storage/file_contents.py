@@ -1,0 +1,65 @@
+"""What of a journal file the index names, and what the file would shrink by if that were written anew."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bookie.server.storage.changes import MOVED_ROW_BYTES, decode_changes
+from bookie.server.storage.index import Index, Row
+from bookie.server.storage.journal import MOVED, RECORD, Record, padded, read_records
+from bookie.server.storage.replay import ledger_spans
+
+
+@dataclass(frozen=True, slots=True)
+class FileContents:
+    """The rows of the index that name a file, each with whether it is a repeated add.
+
+    `saved` is how many bytes less the rows take once they are moved. What was moved before saves only what was deleted
+    since: its table of changes and its padding would be written again.
+    """
+
+    rows: list[tuple[bool, Row]]
+    saved: int
+    end: int
+    """Where the last record ends."""
+
+    def kept(self, size: int) -> int:
+        """The bytes of a file of `size` that are none of the rows' and that moving these would not save.
+
+        A file's end that has room for one more record does not count as saved: it would be left free again.
+        """
+        unused = size - self.end if 2 * self.end < size else 0
+        return max(0, size - unused - self.saved - sum(row.length for _, row in self.rows))
+
+
+def read_contents(index: Index, directory: str, number: int, salt: bytes) -> FileContents:
+    """Read journal file `number`. OSError when it cannot be read; CorruptJournal for a record that has no table."""
+    spans: dict[int, tuple[int, int]] = {}
+    written = end = 0
+    for record in read_records(directory, number, salt):
+        written += _written(record)
+        end = padded(record.place.offset + len(record.payload))
+        for ledger, first, last in ledger_spans(record):
+            lowest, highest = spans.get(ledger, (first, last))
+            spans[ledger] = (min(lowest, first), max(highest, last))
+    rows = [
+        (repeated, row)
+        for ledger, (first, last) in spans.items()
+        for repeated, rows in ((False, index.runs(ledger, first)), (True, index.repeats(ledger, first)))
+        for row in _until(rows, last)
+        if row.file == number
+    ]
+    return FileContents(rows, written - sum(row.length + MOVED_ROW_BYTES for _, row in rows), end)
+
+
+def _written(record: Record) -> int:
+    """The bytes that a record takes; of one that was moved, those that the same rows would take again."""
+    if record.kind == MOVED:
+        return sum(change.length + MOVED_ROW_BYTES for change in decode_changes(record.payload, moved=True))
+    return padded(RECORD.size + len(record.payload))
+
+
+def _until(rows: Iterator[Row], last: int) -> Iterator[Row]:
+    for row in rows:
+        if row.first > last:
+            return
+        yield row

@@ -1,0 +1,1 @@
+"""The commands of `mledger snapshot` and `mledger report`."""

@@ -1,0 +1,1 @@
+"""Backup of a metadata tree to a file, and its restore."""

@@ -1,0 +1,1 @@
+"""The metadata store in the memory of this process."""

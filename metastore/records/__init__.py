@@ -1,0 +1,1 @@
+"""Records of the metadata store: paths, codecs, and plain values."""

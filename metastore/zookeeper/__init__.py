@@ -1,0 +1,1 @@
+"""The metadata store in ZooKeeper: its session, security, watches, and a launcher for a local server."""

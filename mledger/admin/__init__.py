@@ -1,0 +1,1 @@
+"""Topics and cursors inspected without opening them: nothing is fenced, recovered or written."""

@@ -1,0 +1,425 @@
+"""Looks at topics without opening them: no fence, nothing written; made of types that cannot write (M9, Q3)."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from bookie.client.client import BookKeeperReader
+from bookie.client.ledgers.peek import Peek
+from bookie.client.ledgers.reader import LedgerReader
+from bookie.errors import NoSuchLedger
+from metastore.errors import InvalidName, MledgerError, NodeNotFound
+from metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from metastore.records.partitioned_topic import PartitionedTopic
+from metastore.records.paths import MANAGED_LEDGERS, TopicName, encode_name, managed_ledger_path
+from metastore.records.position import Position
+from metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from metastore.store import MetadataReader, Node
+from mledger.admin.partitions import no_such_topic, read_partitioned
+from mledger.admin.references.reference_reader import managed_ledger_paths
+from mledger.cursors.container import cursor_name
+from mledger.cursors.ledger_state import CursorLedgerFinding
+from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
+from mledger.cursors.state_reader import StateLedger, find_state
+from mledger.errors import CursorNotFound, TopicNotFound
+from mledger.ledgers.bundles import Owner
+from mledger.ledgers.entry_reader import Entry
+from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
+from mledger.ledgers.ownership import find_owner
+from mledger.ledgers.references import deleted_after_offload
+from mledger.ledgers.shadow_topics import shadow_source, source_record
+
+READ_ENTRIES = 1000
+READ_BYTES = 4 << 20
+AT_ONCE = 64
+PARTITIONS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInspection:
+    """One ledger of a topic as it is now; `unconfirmed`: its end was peeked at and is not proven to stay."""
+
+    ledger_id: int
+    entries: int
+    size: int
+    timestamp: int
+    closed: bool
+    unconfirmed: bool
+
+
+class SeenEntry(NamedTuple):
+    """An entry as it was seen; `unconfirmed`: that an ack quorum holds it is not proven, its writer may be alive."""
+
+    position: Position
+    payload: bytes
+    unconfirmed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInspection:
+    """A topic as its record and its bookies show it; sizes in payload bytes. `owner` is None where none was seen."""
+
+    managed_ledger: str
+    version: int
+    ledgers: tuple[LedgerInspection, ...]
+    entries: int
+    size: int
+    last_confirmed: Position
+    terminated: Position | None
+    properties: tuple[tuple[str, str], ...]
+    cursors: tuple[str, ...]
+    owner: Owner | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedInspection:
+    """A partitioned topic as it is now; a partition without a managed ledger is None."""
+
+    topic: TopicName
+    version: int
+    record: PartitionedTopic
+    partitions: tuple[TopicInspection | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningView:
+    """A topic as opening it would make it: its ledgers, behind them an empty one for writing, and its cursors.
+
+    That ledger is not made yet: `new_ledger` stands for its id, None for a terminated topic.
+    """
+
+    info: ManagedLedgerInfo
+    ledgers: LedgerList
+    new_ledger: int | None
+    cursors: tuple["CursorInspection", ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInspection:
+    """A cursor's record, and what opening the topic would recover; `error` says why that cannot be told."""
+
+    name: str
+    version: int
+    record: ManagedCursorInfo | None
+    plan: CursorRecoveryPlan | None
+    error: MledgerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLook:
+    """What a topic's bookies say now: its ledgers, and what recovery would find of the cursors that were asked for."""
+
+    ledgers: tuple[LedgerInspection, ...]
+    cursors: dict[str, CursorInspection]  # by path
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    path: str
+    node: Node
+    info: ManagedLedgerInfo
+    peeks: dict[int, Peek | None]
+
+    @property
+    def name(self) -> str:
+        return self.path[len(MANAGED_LEDGERS) + 1 :]
+
+    def ledger_list(self) -> tuple[LedgerList, tuple[str, ...]]:
+        """The list as it would be kept, without a ledger for writing, and warnings."""
+        plan = self.open_plan()
+        return plan.ledgers(), plan.warnings
+
+    def open_plan(self) -> OpenPlan:
+        """What opening would make of the list."""
+        ends = {
+            ledger_id: None if peek is None else LedgerEnd(peek.last_entry + 1, peek.length)
+            for ledger_id, peek in self.peeks.items()
+        }
+        return plan_open(self.info, ends, time.time_ns() // 1_000_000)
+
+
+class _PeekedLedger:
+    """A peek as a ledger that states are read from."""
+
+    def __init__(self, peek: Peek) -> None:
+        self._reader: LedgerReader = peek.reader
+        self.last_entry = peek.last_entry
+        self.unconfirmed = peek.unconfirmed
+
+    async def read(self, first: int, last: int) -> list[bytes]:
+        return await self._reader.read(first, last)
+
+
+class Inspector:
+    """Looks at topics; `password` is the ledgers' (managedLedgerPassword)."""
+
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
+        self._store = store
+        self._bookkeeper = bookkeeper
+        self._password = password
+
+    async def topics(self, prefix: str = "") -> list[TopicName]:
+        """All topics, sorted by managed ledger; with `prefix` those of a tenant or tenant/namespace."""
+        found: list[TopicName] = []
+        async for page in managed_ledger_paths(self._store, prefix):
+            found += [topic for path in page if (topic := _topic_name(path)) is not None]
+        return sorted(found, key=lambda topic: topic.managed_ledger_name)
+
+    async def topic(self, name: str) -> TopicInspection:
+        """The topic as it is now; TopicNotFound, RecordError, and what keeps its last ledger from being seen."""
+        topic = await self._topic(name)
+        cursors, owner = await asyncio.gather(self._store.children(topic.path), find_owner(self._store, topic.name))
+        ledger_list, warnings = topic.ledger_list()
+        ledgers = tuple(self._ledgers(topic))
+        source = shadow_source(topic.info)
+        if source is not None:
+            warnings = (f"it is a shadow of {source}: the ledgers are those of its source", *warnings)
+        return TopicInspection(
+            managed_ledger=topic.name,
+            version=topic.node.version,
+            ledgers=ledgers,
+            entries=ledger_list.total_entries,
+            size=ledger_list.total_size,
+            last_confirmed=topic.info.terminated or ledger_list.last_confirmed,
+            terminated=topic.info.terminated,
+            properties=topic.info.properties,
+            cursors=tuple(sorted(cursor_name(cursor) for cursor in cursors)),
+            owner=owner,
+            warnings=warnings,
+        )
+
+    async def partitioned(self, name: str) -> PartitionedInspection:
+        """The partitioned topic with each partition as it is; TopicNotFound if it is not partitioned."""
+        topic = TopicName.parse(name)
+        found = await read_partitioned(self._store, topic)
+        if found is None:
+            raise TopicNotFound(f"there is no partitioned topic {topic}: list those there are")
+        at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+
+        async def look(index: int) -> TopicInspection | None:
+            async with at_once:
+                try:
+                    return await self.topic(str(topic.partition(index)))
+                except TopicNotFound:
+                    return None
+
+        partitions = await asyncio.gather(*map(look, range(found[0].partitions)))
+        return PartitionedInspection(topic, found[1], found[0], tuple(partitions))
+
+    async def cursors(self, name: str, cursor: str | None = None) -> list[CursorInspection]:
+        """What opening the topic would do to its cursors, or to one: the dry run of recovery.
+
+        One whose state cannot be read is in the list with its error. Raises TopicNotFound, CursorNotFound.
+        """
+        states = await self._states_on(name, cursor)
+        topic = await self._topic(name)
+        return _inspections(_found(states, name, cursor), topic.ledger_list()[0])
+
+    async def _states_on(self, name: str, cursor: str | None) -> "list[_State]":
+        """The states of the topic's cursors, or of one, to be read before the ends of its ledgers.
+
+        A live owner's cursors are never past the end that is looked at after them. Empty where there is no topic.
+        """
+        path = TopicName.parse(name).managed_ledger_path
+        (children,) = await self._store.children_many([path])
+        wanted = [
+            child
+            for child in children or ()
+            if cursor is None or cursor_name(child) == cursor or child == encode_name(cursor)
+        ]
+        paths = [f"{path}/{child}" for child in wanted]
+        nodes = zip(paths, await self._store.get_many(paths), strict=True)
+        return await self._states({path: node for path, node in nodes if node is not None})
+
+    async def cursor_on(self, name: str, cursor: str) -> tuple[CursorInspection, "TopicView"]:
+        """One cursor as `cursors` tells, and the topic that it stands on. TopicNotFound, CursorNotFound."""
+        states = await self._states_on(name, cursor)
+        topic = await self._topic(name)
+        ledgers, _ = topic.ledger_list()
+        (found,) = _inspections(_found(states, name, cursor), ledgers)
+        return found, TopicView(self, ledgers)
+
+    async def look(self, path: str, node: Node, cursors: Mapping[str, Node]) -> TopicLook:
+        """The dry run of recovery for a topic and cursors whose nodes were read already, by path.
+
+        Raises RecordError, and what keeps the topic's last ledger from being seen.
+        """
+        states = await self._states(cursors)
+        topic = await self._seen(path, node)
+        looked = _inspections(states, topic.ledger_list()[0])
+        return TopicLook(tuple(self._ledgers(topic)), dict(zip(cursors, looked, strict=True)))
+
+    async def opening(self, name: str) -> OpeningView:
+        """What opening the topic would make of it: what plans of commands that open it begin from. TopicNotFound."""
+        states = await self._states_on(name, None)
+        topic = await self._topic(name)
+        plan = topic.open_plan()
+        new_ledger = (-1 if plan.above is None else plan.above) + 1 if plan.create else None
+        ledgers = plan.ledgers(new_ledger)
+        return OpeningView(topic.info, ledgers, new_ledger, tuple(_inspections(states, ledgers)), plan.warnings)
+
+    async def read(
+        self,
+        name: str,
+        first: Position | None = None,
+        last: Position | None = None,
+        on_skipped: Callable[[LedgerInfo], None] = lambda _: None,
+    ) -> AsyncIterator[list[SeenEntry]]:
+        """Entries from `first` to `last`, in lists; of a ledger that is not closed as far as peek sees it (Q3).
+
+        `on_skipped` is told of each ledger in between that is offloaded and not on the bookies any more.
+        """
+        topic = await self._topic(name, peek=False)
+        for info in topic.info.ledgers:
+            if (first is not None and info.ledger_id < first.ledger_id) or (
+                last is not None and info.ledger_id > last.ledger_id
+            ):
+                continue
+            if deleted_after_offload(info, topic.path):
+                on_skipped(info)
+                continue
+            peek = await self.peek(info.ledger_id)
+            entry = max(0, first.entry_id) if first is not None and first.ledger_id == info.ledger_id else 0
+            end = peek.last_entry
+            if last is not None and last.ledger_id == info.ledger_id:
+                end = min(end, last.entry_id)
+            while entry <= end:
+                payloads = await peek.reader.read(entry, min(end, entry + READ_ENTRIES - 1), READ_BYTES)
+                yield [
+                    SeenEntry(Position(info.ledger_id, at), payload, at > peek.last_add_confirmed)
+                    for at, payload in enumerate(payloads, entry)
+                ]
+                entry += len(payloads)
+
+    async def _topic(self, name: str, *, peek: bool = True) -> _Topic:
+        topic = TopicName.parse(name)
+        path = managed_ledger_path(topic.managed_ledger_name)
+        try:
+            node = await self._store.get(path)
+        except NodeNotFound:
+            raise await no_such_topic(self._store, topic) from None
+        return await self._seen(path, node, peek=peek)
+
+    async def _seen(self, path: str, node: Node, *, peek: bool = True) -> _Topic:
+        info = decode_managed_ledger_info(node.data, path).value
+        source = shadow_source(info)
+        found = await source_record(self._store, path[len(MANAGED_LEDGERS) + 1 :], source) if source else None
+        if found is not None:
+            info = replace(decode_managed_ledger_info(found[1].data, found[0]).value, properties=info.properties)
+        wanted = ledgers_to_recover(info) if peek else ()
+        peeks = await asyncio.gather(*(self._peek(ledger_id) for ledger_id in wanted))
+        return _Topic(path, node, info, dict(zip(wanted, peeks, strict=True)))
+
+    async def peek(self, ledger_id: int) -> Peek:
+        """A ledger as its bookies show it now; NoSuchLedger."""
+        return await self._bookkeeper.peek(ledger_id, self._password)
+
+    async def _peek(self, ledger_id: int) -> Peek | None:
+        try:
+            return await self._bookkeeper.peek(ledger_id, self._password)
+        except NoSuchLedger:
+            return None
+
+    def _ledgers(self, topic: _Topic) -> Sequence[LedgerInspection]:
+        found = []
+        for info in topic.info.ledgers:
+            peek = topic.peeks.get(info.ledger_id)
+            if peek is None:
+                found.append(
+                    LedgerInspection(info.ledger_id, info.entries, info.size, info.timestamp, info.timestamp > 0, False)
+                )
+            else:
+                entries = peek.last_entry + 1
+                found.append(
+                    LedgerInspection(
+                        info.ledger_id, entries, peek.length, info.timestamp, peek.closed, peek.unconfirmed
+                    )
+                )
+        return found
+
+    async def _states(self, cursors: Mapping[str, Node]) -> "list[_State]":
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def state(path: str, node: Node) -> _State:
+            async with at_once:
+                return await self._state(cursor_name(path.rpartition("/")[2]), path, node)
+
+        return await asyncio.gather(*(state(path, node) for path, node in cursors.items()))
+
+    async def _state(self, name: str, path: str, node: Node) -> "_State":
+        record: ManagedCursorInfo | None = None
+        finding = None
+        try:
+            record = decode_managed_cursor_info(node.data, path).value
+            if record.cursors_ledger_id != NO_CURSOR_LEDGER:
+                finding = await find_state(
+                    self._open_peeked, self._store.sync, record.cursors_ledger_id, _is_unconfirmed
+                )
+        except MledgerError as error:
+            return _State(name, node.version, record, None, error)
+        return _State(name, node.version, record, finding)
+
+    async def _open_peeked(self, ledger_id: int) -> StateLedger:
+        return _PeekedLedger(await self._bookkeeper.peek(ledger_id, self._password))
+
+
+class TopicView:
+    """A topic's ledgers as they were looked at, without one for writing, and its entries."""
+
+    def __init__(self, inspector: Inspector, ledgers: LedgerList) -> None:
+        self.ledgers = ledgers
+        self._inspector = inspector
+        self._peeks: dict[int, Peek] = {}
+
+    async def read_entry(self, position: Position) -> Entry:
+        """One entry; NoSuchLedger, NoSuchEntry, BookieUnavailable."""
+        if position.ledger_id not in self._peeks:
+            self._peeks[position.ledger_id] = await self._inspector.peek(position.ledger_id)
+        return Entry(position, await self._peeks[position.ledger_id].read(position.entry_id))
+
+
+class _State(NamedTuple):
+    """A cursor's record and what its cursor ledger holds; `error` says why these cannot be told."""
+
+    name: str
+    version: int
+    record: ManagedCursorInfo | None
+    finding: CursorLedgerFinding | None
+    error: MledgerError | None = None
+
+
+def _found(states: list[_State], name: str, cursor: str | None) -> list[_State]:
+    if cursor is not None and not states:
+        raise CursorNotFound(f"{TopicName.parse(name)} has no cursor {cursor}")
+    return states
+
+
+def _inspections(states: Sequence[_State], ledgers: LedgerList) -> list[CursorInspection]:
+    """What opening the topic would do to the cursors, whose states were read before `ledgers`."""
+    return [_inspection(state, ledgers) for state in states]
+
+
+def _inspection(state: _State, ledgers: LedgerList) -> CursorInspection:
+    if state.error is not None or state.record is None:
+        return CursorInspection(state.name, state.version, state.record, None, state.error)
+    try:
+        plan = plan_cursor_recovery(state.name, state.record, state.finding, ledgers)
+    except MledgerError as error:
+        return CursorInspection(state.name, state.version, state.record, None, error)
+    return CursorInspection(state.name, state.version, state.record, plan)
+
+
+def _is_unconfirmed(ledger: StateLedger) -> bool:
+    return isinstance(ledger, _PeekedLedger) and ledger.unconfirmed
+
+
+def _topic_name(path: str) -> TopicName | None:
+    """The topic whose record is at `path`; None for a node that cannot be one."""
+    try:
+        return TopicName.of_managed_ledger(path[len(MANAGED_LEDGERS) + 1 :])
+    except InvalidName:
+        return None

@@ -1,0 +1,21 @@
+"""Whether a tenant or namespace is there: Pulsar knows it, or topics lie below it."""
+
+from metastore.errors import MetadataAccessDenied
+from metastore.records.paths import MANAGED_LEDGERS, NAMESPACE_POLICIES, PARTITIONED_TOPICS
+from metastore.store import MetadataReader
+from mledger.errors import NamespaceNotFound
+
+
+async def check_namespace(reader: MetadataReader, prefix: str) -> None:
+    """Raise NamespaceNotFound unless `prefix`, tenant or tenant/namespace, is empty or names something."""
+    name = "/".join(filter(None, prefix.split("/")))
+    if not name or await reader.exists(f"{MANAGED_LEDGERS}/{name}") is not None:
+        return
+    for root in (NAMESPACE_POLICIES, PARTITIONED_TOPICS):
+        try:
+            if await reader.exists(f"{root}/{name}") is not None:
+                return
+        except MetadataAccessDenied:  # Pulsar's own nodes, which whoever may see topics need not see
+            return
+    what = "namespace" if "/" in name else "tenant"
+    raise NamespaceNotFound(f"there is no {what} {name}: `mledger topics list` shows the topics of all there are")

@@ -1,0 +1,176 @@
+"""Partitioned topics: Pulsar's record of how many partitions there are, and the managed ledger of each.
+
+A partition is a topic of its own, `<topic>-partition-<index>`. As Pulsar makes them, a partition begins as an empty
+record and gets its first ledger when it is first opened.
+"""
+
+import contextlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from metastore.errors import InvalidName, NodeExists, NodeNotFound
+from metastore.records.partitioned_topic import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
+from metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, TopicName
+from metastore.store import Create, MetadataReader, MetadataStore, Operation
+from mledger.errors import TopicExists, TopicNotFound
+
+CREATED_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsPlan:
+    """What creating a partitioned topic writes: its record, None if that is there, and the partitions `missing`."""
+
+    record: PartitionedTopic | None
+    missing: tuple[int, ...]
+
+
+def plan_create_partitioned(
+    topic: TopicName,
+    record: PartitionedTopic,
+    *,
+    exists: PartitionedTopic | None,
+    plain: bool,
+    present: Collection[int],
+) -> PartitionsPlan:
+    """Decide as Pulsar does whether `topic` can become partitioned as `record` says.
+
+    Args:
+        topic: the topic, which must not have a partition's name itself.
+        record: what is to be written of it.
+        exists: its record if it is partitioned already.
+        plain: whether there is a topic of that name that is not partitioned.
+        present: indexes of the partitions that are there; those below `record.partitions` are kept.
+
+    Raises:
+        InvalidName: the topic has a partition's name.
+        TopicExists: it is there, or has a partition past the last one wanted.
+    """
+    if topic.partition_index is not None:
+        raise InvalidName(f"{topic} is the name of a partition: partition {topic.partitioned} instead")
+    if exists is not None:
+        raise TopicExists(
+            f"{topic} exists already and has {exists.partitions} partitions; --missing creates those not there"
+        )
+    if plain:
+        raise TopicExists(f"{topic} exists already and is not partitioned: delete it first, or choose another name")
+    beyond = max(present, default=-1)
+    if beyond >= record.partitions:
+        raise TopicExists(f"{topic.partition(beyond)} exists already: ask for at least {beyond + 1} partitions")
+    return PartitionsPlan(record, tuple(index for index in range(record.partitions) if index not in present))
+
+
+async def read_partitioned(reader: MetadataReader, topic: TopicName) -> tuple[PartitionedTopic, int] | None:
+    """The topic's record and its node's version, None if it is not partitioned. RecordError."""
+    try:
+        node = await reader.get(topic.partitioned_topic_path)
+    except NodeNotFound:
+        return None
+    record = decode_partitioned_topic(node.data, topic.partitioned_topic_path)
+    return (record, node.version) if record.partitions else None
+
+
+async def list_partitioned(reader: MetadataReader, prefix: str = "") -> list[tuple[TopicName, PartitionedTopic]]:
+    """All partitioned topics, sorted by name; with `prefix` those of a tenant or tenant/namespace. RecordError."""
+    level = ["/".join([PARTITIONED_TOPICS, *filter(None, prefix.split("/"))])]
+    found: list[tuple[TopicName, str]] = []
+    for _ in range(4):
+        children = await reader.children_many(level)
+        below = [f"{path}/{name}" for path, names in zip(level, children, strict=True) for name in names or ()]
+        folders = [path for path in below if path.endswith(f"/{PERSISTENT}")]
+        for folder, names in zip(folders, await reader.children_many(folders), strict=True):
+            for name in names or ():
+                managed_ledger = f"{folder}/{name}"[len(PARTITIONED_TOPICS) + 1 :]
+                with contextlib.suppress(InvalidName):
+                    found.append((TopicName.of_managed_ledger(managed_ledger), f"{folder}/{name}"))
+        level = [path for path in below if not path.endswith(f"/{PERSISTENT}") and path.count("/") < 6]
+    nodes = await reader.get_many([path for _, path in found])
+    records = [
+        (topic, decode_partitioned_topic(node.data, path))
+        for (topic, path), node in zip(found, nodes, strict=True)
+        if node is not None
+    ]
+    return sorted(records, key=lambda each: str(each[0]))
+
+
+async def present_partitions(reader: MetadataReader, topic: TopicName) -> list[int]:
+    """Indexes of the topic's partitions that have a managed ledger, rising."""
+    folder = topic.managed_ledger_path.rpartition("/")[0]
+    (names,) = await reader.children_many([folder])
+    found = []
+    for name in names or ():
+        with contextlib.suppress(InvalidName):
+            each = TopicName.of_managed_ledger(f"{folder[len(MANAGED_LEDGERS) + 1 :]}/{name}")
+            if each.partition_index is not None and each.partitioned == topic:
+                found.append(each.partition_index)
+    return sorted(found)
+
+
+async def check_not_partitioned(reader: MetadataReader, topic: TopicName) -> None:
+    """Raise TopicExists if a topic of this name would be in a partitioned topic's way, as Pulsar decides it."""
+    found = await read_partitioned(reader, topic)
+    if found is not None:
+        raise TopicExists(f"{topic} exists already, with {found[0].partitions} partitions: choose another name")
+    index = topic.partition_index
+    whole = None if index is None else await read_partitioned(reader, topic.partitioned)
+    if index is not None and whole is not None and index >= whole[0].partitions:
+        raise TopicExists(f"{topic.partitioned} has {whole[0].partitions} partitions and no partition {index}")
+
+
+async def create_partitioned_topic(
+    store: MetadataStore, name: str, partitions: int, properties: Mapping[str, str] | None = None
+) -> PartitionsPlan:
+    """Make the topic partitioned: its record and what is missing of its partitions, up to 500 all or none.
+
+    `properties` are kept with the record, as Pulsar does. Raises what `plan_create_partitioned` does.
+    """
+    topic = TopicName.parse(name)
+    record = PartitionedTopic(partitions, properties=tuple(properties.items()) if properties else None)
+    found = await read_partitioned(store, topic)
+    plan = plan_create_partitioned(
+        topic,
+        record,
+        exists=None if found is None else found[0],
+        plain=await store.exists(topic.managed_ledger_path) is not None,
+        present=await present_partitions(store, topic),
+    )
+    await _carry_out(store, topic, plan)
+    return plan
+
+
+async def create_missing_partitions(store: MetadataStore, name: str) -> PartitionsPlan:
+    """Create those partitions of a partitioned topic that are not there; TopicNotFound if it is not partitioned."""
+    topic = TopicName.parse(name)
+    found = await read_partitioned(store, topic)
+    if found is None:
+        raise TopicNotFound(f"{topic} is not a partitioned topic: say how many it shall have with --partitions")
+    present = set(await present_partitions(store, topic))
+    plan = PartitionsPlan(None, tuple(index for index in range(found[0].partitions) if index not in present))
+    await _carry_out(store, topic, plan)
+    return plan
+
+
+async def no_such_topic(reader: MetadataReader, topic: TopicName) -> TopicNotFound:
+    """The error to raise where `topic` has no managed ledger: it says so if the topic is partitioned."""
+    found = await read_partitioned(reader, topic)
+    if found is None:
+        return TopicNotFound(f"there is no topic {topic}: list those there are, or create it")
+    last = found[0].partitions - 1
+    return TopicNotFound(f"{topic} is partitioned: name one of its partitions, {topic.partition(0)} to {last}")
+
+
+async def _carry_out(store: MetadataStore, topic: TopicName, plan: PartitionsPlan) -> None:
+    operations: list[Operation] = []
+    if plan.record is not None:
+        operations.append(Create(topic.partitioned_topic_path, encode_partitioned_topic(plan.record)))
+    operations += [Create(topic.partition(index).managed_ledger_path) for index in plan.missing]
+    for folder in {operation.path.rpartition("/")[0] for operation in operations if isinstance(operation, Create)}:
+        with contextlib.suppress(NodeExists):
+            await store.create(folder, parents=True)
+    try:
+        for start in range(0, len(operations), CREATED_AT_ONCE):
+            await store.multi(operations[start : start + CREATED_AT_ONCE])
+    except NodeExists as conflict:
+        raise TopicExists(
+            f"{conflict.path} of {topic} was created by somebody else meanwhile; look, and try again with --missing"
+        ) from None

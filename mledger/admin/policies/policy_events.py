@@ -1,0 +1,124 @@
+"""Policies of single topics, as events that Pulsar keeps in a namespace's `__change_events`; no I/O (M10).
+
+An event's value is Avro, by the schema that the broker registered under the version that the message names. Its key is
+the topic, with `__G__` before it for policies of all clusters; partitions have their topic's. A message without a value
+takes the policies of its key away, and so does an event that says so.
+"""
+
+import enum
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from metastore.cluster.policies import NO_POLICIES, StoragePolicies, persistence_of, retention_of
+from metastore.errors import InvalidName, RecordError
+from metastore.records.paths import TopicName
+from metastore.records.pb.SchemaStorage_pb2 import SchemaEntry, SchemaInfo, SchemaLocator
+from metastore.records.position import Position
+from metastore.records.protobuf import parse_binary
+from mledger.messages.pulsar_message import PulsarEntry, messages
+
+CHANGE_EVENTS = "__change_events"
+GLOBAL_PREFIX = "__G__"
+TOPIC_POLICY = "TOPIC_POLICY"
+_WHAT = "topic policy event"
+
+AvroSchema = Any
+"""A schema as fastavro has parsed it."""
+
+
+class Scope(enum.Enum):
+    """For which clusters a topic's policies are meant."""
+
+    LOCAL = "this cluster"
+    GLOBAL = "all clusters"
+
+
+class PolicyTable:
+    """The policies of a namespace's topics, as the events so far left them."""
+
+    def __init__(self, known: Mapping[tuple[str, Scope], StoragePolicies] | None = None) -> None:
+        self._policies = dict(known or {})
+
+    def merge(self, other: "PolicyTable") -> None:
+        """Take over what `other` has; topics that both know have its policies."""
+        self._policies |= other._policies
+
+    def copy(self) -> "PolicyTable":
+        """Another with the same policies."""
+        return PolicyTable(self._policies)
+
+    def of(self, topic: TopicName, scope: Scope) -> StoragePolicies:
+        """The policies of `topic`, or of the topic that it is a partition of."""
+        return self._policies.get((str(topic.partitioned), scope), NO_POLICIES)
+
+    def apply(self, entry: PulsarEntry, schema: AvroSchema, where: str) -> None:
+        """Take in the events of `entry`, by the `schema` that it names; `where` is for the RecordError."""
+        if entry.marker:
+            return
+        for message in messages(entry, where):
+            if message.null_value or not message.payload:
+                self._policies.pop(_of_key(message.key, where), None)
+            elif not message.compacted_out:
+                self._take(message.payload, schema, where)
+
+    def _take(self, value: bytes, schema: AvroSchema, where: str) -> None:
+        from fastavro import schemaless_reader  # slow to import: only who has such policies pays for it
+
+        try:
+            event: Any = schemaless_reader(io.BytesIO(value), schema, None)
+            if event["eventType"] != TOPIC_POLICY:
+                return
+            change = event["topicPoliciesEvent"]
+            topic = TopicName(change["tenant"], change["namespace"], change["topic"], domain=change["domain"])
+            found = change["policies"] or {}
+            scope = Scope.GLOBAL if found.get("isGlobal") else Scope.LOCAL
+            key = (str(topic.partitioned), scope)
+            policies = StoragePolicies(
+                retention_of(found.get("retentionPolicies")), persistence_of(found.get("persistence"))
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, EOFError, InvalidName) as error:
+            raise RecordError(f"{where}: the {_WHAT} cannot be read: {error}", where) from error
+        match event["actionType"]:
+            case "DELETE":
+                self._policies.pop(key, None)
+            case "INSERT":
+                self._policies.setdefault(key, policies)
+            case _:
+                self._policies[key] = policies
+
+
+def _of_key(key: str | None, where: str) -> tuple[str, Scope]:
+    """Whose policies a message without a value takes away."""
+    if key is None:
+        raise RecordError(f"{where}: a {_WHAT} without a value has no key", where)
+    scope = Scope.GLOBAL if key.startswith(GLOBAL_PREFIX) else Scope.LOCAL
+    try:
+        return str(TopicName.parse(key.removeprefix(GLOBAL_PREFIX)).partitioned), scope
+    except InvalidName as error:
+        raise RecordError(f"{where}: the key of a {_WHAT} names no topic: {error}", where) from None
+
+
+def schema_position(data: bytes, version: bytes, path: str) -> Position:
+    """Where the schema of `version` (8 bytes, empty for the newest) is, by the locator at `path`. RecordError."""
+    locator = parse_binary(SchemaLocator, data, "schema's locator", path)
+    if not version:
+        return Position(locator.info.position.ledgerId, locator.info.position.entryId)
+    wanted = int.from_bytes(version, "big")
+    for each in (locator.info, *locator.index):
+        if each.version == wanted:
+            return Position(each.position.ledgerId, each.position.entryId)
+    raise RecordError(f"the schema at {path} has no version {wanted}, which a {_WHAT} names", path)
+
+
+def decode_schema(data: bytes, where: str) -> AvroSchema:
+    """The Avro schema in an entry of a schema's ledger. RecordError."""
+    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+
+    entry = parse_binary(SchemaEntry, data, "schema's entry", where)
+    info = parse_binary(SchemaInfo, entry.schema_data, "schema", where)
+    try:
+        return parse_schema(json.loads(info.schema))
+    except (ValueError, LookupError, SchemaParseException, UnknownType) as error:
+        raise RecordError(f"{where}: the schema is not one of Avro: {error}", where) from error

@@ -1,0 +1,67 @@
+"""How many bookies hold the ledgers of a topic whose settings leave it open (M6): as its cluster has it.
+
+What policies say counts: the topic's, else its namespace's; else what its last ledger has; else the settings' default.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bookie.client.client import BookKeeperReader
+from bookie.errors import NoSuchLedger
+from metastore.cluster.policies import Persistence
+from metastore.records.ledger_metadata import LedgerMetadata
+from metastore.records.values import LedgerInfo
+from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.config import ManagedLedgerConfig
+from mledger.errors import PoliciesUnavailable
+from mledger.ledgers.background import log
+from mledger.ledgers.retention import persistence_in_force
+
+LOOKED_AT = 3  # of a topic's last ledgers
+RECENT_S = 60.0  # old enough for policies are what was read so long ago
+
+
+def plan_quorums(
+    config: ManagedLedgerConfig, policy: Persistence | None, last: LedgerMetadata | None
+) -> ManagedLedgerConfig:
+    """The settings with the quorums of `policy`, else of the topic's `last` ledger, else their own."""
+    if policy is None and last is not None:
+        policy = Persistence(last.ensemble_size, last.write_quorum, last.ack_quorum)
+    if policy is None:
+        return config
+    return replace(
+        config,
+        ensemble_size=policy.ensemble_size,
+        write_quorum_size=policy.write_quorum,
+        ack_quorum_size=policy.ack_quorum,
+    )
+
+
+async def with_cluster_quorums(
+    config: ManagedLedgerConfig,
+    policies: PolicyReader,
+    bookkeeper: BookKeeperReader,
+    managed_ledger: str,
+    ledgers: Sequence[LedgerInfo],
+) -> ManagedLedgerConfig:
+    """The settings with the quorums that the cluster has for the managed ledger, whose list is `ledgers`.
+
+    Policies that cannot be read now are logged and passed over. RecordError, StoreUnavailable.
+    """
+    policy = None
+    try:
+        policy = persistence_in_force(await policies.policies(managed_ledger, max_age_s=RECENT_S))
+    except PoliciesUnavailable as error:
+        log.warning("%s: quorums are taken from its last ledger: %s", managed_ledger, error)
+    last = None if policy is not None else await _last(bookkeeper, ledgers)
+    return plan_quorums(config, policy, last)
+
+
+async def _last(bookkeeper: BookKeeperReader, ledgers: Sequence[LedgerInfo]) -> LedgerMetadata | None:
+    """The metadata of the last ledger that there is; not all are looked for."""
+    for ledger in reversed(ledgers[-LOOKED_AT:]):
+        try:
+            return await bookkeeper.metadata(ledger.ledger_id)
+        except NoSuchLedger:
+            continue
+    return None

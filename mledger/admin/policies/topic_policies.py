@@ -1,0 +1,87 @@
+"""The policies that are in force for topics (M10): a namespace's node, and the events of its topics' own.
+
+One reader for all topics of a process: those of a namespace that ask at once cause one look.
+"""
+
+import asyncio
+import time
+
+from bookie.client.client import BookKeeperReader
+from bookie.errors import BookieError
+from metastore.cluster.policies import NO_POLICIES, StoragePolicies, read_namespace_policies
+from metastore.errors import InvalidName, MetadataError
+from metastore.records.paths import TopicName
+from metastore.store import MetadataReader
+from mledger.admin.partitions import read_partitioned
+from mledger.admin.policies.change_events import ChangeEvents
+from mledger.admin.policies.policy_events import CHANGE_EVENTS, PolicyTable, Scope
+from mledger.errors import PoliciesUnavailable
+from mledger.ledgers.retention import TopicPolicies
+
+
+class PolicyReader:
+    """Reads the policies of a cluster's topics; it cannot write. `password` is the ledgers' (managedLedgerPassword)."""
+
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
+        self._store = store
+        self._bookkeeper = bookkeeper
+        self._password = password
+        self._namespaces: dict[str, _Namespace] = {}
+
+    async def policies(self, managed_ledger: str, *, max_age_s: float = 0.0) -> TopicPolicies:
+        """The policies in force for the topic of `managed_ledger`, as they were at most `max_age_s` seconds ago.
+
+        A managed ledger that is no topic's has none. Raises PoliciesUnavailable where they cannot be read.
+        """
+        try:
+            topic = TopicName.of_managed_ledger(managed_ledger)
+        except InvalidName:
+            return TopicPolicies()
+        namespace = self._namespaces.get(topic.namespace_name)
+        if namespace is None:
+            namespace = _Namespace(self._store, self._bookkeeper, topic, self._password)
+            self._namespaces[topic.namespace_name] = namespace
+        try:
+            return await namespace.policies(topic, max_age_s)
+        except (MetadataError, BookieError) as error:
+            raise PoliciesUnavailable(
+                f"the policies of {topic} cannot be read, so that nothing of it is trimmed: {error}"
+            ) from error
+
+
+class _Namespace:
+    """What was read of one namespace."""
+
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, topic: TopicName, password: bytes) -> None:
+        self._store = store
+        self._bookkeeper = bookkeeper
+        self._password = password
+        self._events = TopicName(topic.tenant, topic.namespace, CHANGE_EVENTS, cluster=topic.cluster)
+        self._topics: dict[TopicName, ChangeEvents] = {}
+        self._lock = asyncio.Lock()
+        self._read_s = -float("inf")
+        self._policies: StoragePolicies = NO_POLICIES
+        self._table = PolicyTable()
+
+    async def policies(self, topic: TopicName, max_age_s: float) -> TopicPolicies:
+        """As `PolicyReader.policies`."""
+        wanted_s = time.monotonic() - max_age_s
+        async with self._lock:
+            if self._read_s < wanted_s:
+                await self._read()
+        return TopicPolicies(self._table.of(topic, Scope.LOCAL), self._table.of(topic, Scope.GLOBAL), self._policies)
+
+    async def _read(self) -> None:
+        began_s = time.monotonic()
+        await self._store.sync()  # a server that lags may know of a shorter retention than was set since
+        policies = await read_namespace_policies(self._store, self._events)
+        partitioned = await read_partitioned(self._store, self._events)
+        topics = [self._events]
+        if partitioned is not None:
+            topics += [self._events.partition(index) for index in range(partitioned[0].partitions)]
+        table = PolicyTable()
+        for topic in topics:
+            if topic not in self._topics:
+                self._topics[topic] = ChangeEvents(self._store, self._bookkeeper, topic, self._password)
+            table.merge(await self._topics[topic].read())
+        self._policies, self._table, self._read_s = policies, table, began_s

@@ -1,0 +1,1 @@
+"""What names ledgers: topics, cursors, schemas, offloaded data, and ledgers that nothing names."""

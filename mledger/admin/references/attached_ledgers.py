@@ -1,0 +1,163 @@
+"""What belongs to a topic beside its own list, and goes with it: looking only.
+
+- The compacted topic's ledger, which compaction's cursor names, and the ledgers with the index of delayed messages
+  ("buckets"), which a subscription's cursor names in its properties. A ledger counts only if its own custom metadata
+  says that it is this topic's: a property is text that anybody may have written.
+- Topics with the acknowledgements of transactions that are under way, one for each subscription that has had any.
+"""
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bookie.client.client import BookKeeperReader
+from metastore.cluster.ledgers import LedgerStoreReader
+from metastore.errors import InvalidName, RecordError
+from metastore.records.codec import decode_managed_cursor_info
+from metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+from metastore.records.paths import TopicName, cursor_name_from_path
+from metastore.store import MetadataReader
+from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
+from mledger.cursors.state_reader import StateLedger, find_state
+from mledger.errors import CursorRecoveryFailed
+from mledger.ledgers.references import COMPACTED, DELAYED_INDEX, Naming, Reference, references_in_cursor
+
+PENDING_ACK_SUFFIX = "__transaction_pending_ack"
+_TOPIC_OF = {COMPACTED: "pulsar/compactedTopic", DELAYED_INDEX: "pulsar/delayedIndexTopic"}
+_COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedLedger:
+    """A ledger that `cursor_path` names; `entries` and `size` are None while it is not closed."""
+
+    ledger_id: int
+    naming: Naming
+    cursor_path: str
+    entries: int | None
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attachments:
+    """The ledgers that go with a topic; `unknown` says what cannot be told now, a line each."""
+
+    ledgers: tuple[AttachedLedger, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def by_cursor(self) -> Mapping[str, Sequence[int]]:
+        """The ledgers' ids by the path of the cursor that names them."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for each in self.ledgers:
+            found[each.cursor_path].append(each.ledger_id)
+        return found
+
+
+async def find_attached(
+    reader: MetadataReader, bookkeeper: BookKeeperReader, managed_ledger: str, cursor_paths: Iterable[str]
+) -> Attachments:
+    """The ledgers that the cursors at `cursor_paths` name beside their cursor ledgers."""
+    paths = list(cursor_paths)
+    named: list[Reference] = []
+    unknown: list[str] = []
+
+    async def open_peeked(ledger_id: int) -> StateLedger:
+        metadata = await bookkeeper.metadata(ledger_id)
+        return (await bookkeeper.peek(ledger_id, metadata.password or b"")).reader
+
+    for path, node in zip(paths, await reader.get_many(paths), strict=True):
+        if node is None:
+            continue
+        try:
+            record = decode_managed_cursor_info(node.data, path).value
+        except RecordError as error:
+            unknown.append(f"what {path} names: {error}")
+            continue
+        named += [each for each in references_in_cursor(path, record) if each.naming in _COMPONENT]
+        if not (is_compaction(path) and names_in_state(record)):
+            continue
+        try:
+            latest = compacted_ledger(record, await find_state(open_peeked, reader.sync, record.cursors_ledger_id))
+        except CursorRecoveryFailed as error:
+            unknown.append(f"the compacted topic's ledger, should compaction have run again: {error}")
+        else:
+            named += [Reference(latest, Naming.COMPACTED, path)] if latest is not None else []
+    unique = list({each.ledger_id: each for each in named}.values())
+    topic = _topic_of(managed_ledger)
+    found = await LedgerStoreReader(reader).read_many([each.ledger_id for each in unique])
+    ledgers = tuple(
+        _attached(each, metadata[0])
+        for each, metadata in zip(unique, found, strict=True)
+        if metadata is not None and _belongs(each.naming, metadata[0], topic)
+    )
+    return Attachments(ledgers, tuple(unknown))
+
+
+async def pending_ack_topics(
+    reader: MetadataReader, topic: TopicName, subscriptions: Iterable[str] | None = None
+) -> list[TopicName]:
+    """The topics there are with the acknowledgements of transactions on the subscriptions of `topic`, and of no other.
+
+    With `subscriptions` only on these.
+    `a-b-c__transaction_pending_ack` is the name for subscription `b-c` of `a` and for `c` of `a-b`. While both
+    subscriptions are there it cannot be told whose it is: it goes with the last of them.
+    """
+    named = []
+    for subscription in await _subscriptions(reader, topic) if subscriptions is None else subscriptions:
+        with contextlib.suppress(InvalidName):
+            named.append(pending_ack_topic(topic, subscription))
+    there = await reader.get_many([each.managed_ledger_path for each in named])
+    found = [each for each, node in zip(named, there, strict=True) if node is not None]
+    return [each for each in found if not await _is_shared(reader, each, topic)]
+
+
+async def _subscriptions(reader: MetadataReader, topic: TopicName) -> list[str]:
+    (children,) = await reader.children_many([topic.managed_ledger_path])
+    names = []
+    for child in sorted(children or ()):
+        with contextlib.suppress(InvalidName):
+            names.append(cursor_name_from_path(child))
+    return names
+
+
+async def _is_shared(reader: MetadataReader, acks: TopicName, topic: TopicName) -> bool:
+    """Whether a topic other than `topic` has a subscription for which `acks` is the name."""
+    stem = acks.local_name.removesuffix(PENDING_ACK_SUFFIX)
+    for at, character in enumerate(stem):
+        if character != "-" or stem[:at] in ("", topic.local_name):
+            continue
+        other = replace(topic, local_name=stem[:at])
+        if stem[at + 1 :] in await _subscriptions(reader, other):
+            return True
+    return False
+
+
+def pending_ack_topic(topic: TopicName, subscription: str) -> TopicName:
+    """The topic that holds the acknowledgements of transactions on `subscription`."""
+    local_name = f"{topic.local_name}-{subscription}{PENDING_ACK_SUFFIX}"
+    return TopicName(topic.tenant, topic.namespace, local_name, topic.cluster, topic.domain)
+
+
+def _topic_of(managed_ledger: str) -> str:
+    try:
+        return str(TopicName.of_managed_ledger(managed_ledger))
+    except InvalidName:
+        return ""
+
+
+def _belongs(naming: Naming, metadata: LedgerMetadata, topic: str) -> bool:
+    custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
+    component = _COMPONENT[naming]
+    return custom.get("component") == component and custom.get(_TOPIC_OF[component]) == topic
+
+
+def _attached(reference: Reference, metadata: LedgerMetadata) -> AttachedLedger:
+    closed = metadata.state is LedgerState.CLOSED
+    return AttachedLedger(
+        reference.ledger_id,
+        reference.naming,
+        reference.path,
+        metadata.last_entry + 1 if closed else None,
+        metadata.length if closed else None,
+    )

@@ -1,0 +1,1 @@
+"""What is wrong with the records of topics, and their repair."""

@@ -1,0 +1,378 @@
+"""Finds what is wrong with a topic's records and decides how it is mended; over plain values, no I/O.
+
+- A ledger of the list that does not exist, and was not offloaded and deleted on purpose, is dropped: its entries are
+  gone already (M3 does so for the last one only). An empty closed ledger before the last is dropped and deleted.
+- A closed ledger's entries and size are those of its metadata; one before the last that was never closed is recovered
+  (Q4) and then has its true end. The last ledger, while its owner did not close it, is the next opening's.
+- A cursor whose cursor ledger is lost or empty falls back to its record's snapshot, one whose last state cannot be read
+  to the state before it; that cursor ledger is kept (R4, M12). One whose position
+  lies past the end, before a ledger that is lost, or in one that is gone in the middle of the list, is moved (R6, R7);
+  ranges over missing ledgers are dropped. Before an empty ledger that the next opening dropped a cursor may stand: so
+  each restart of a broker leaves those of empty topics. A mended state goes into the cursor's record where it fits
+  (C3), else opening has to write it.
+- What cannot be read now is never taken for lost (R5): it is told, and left as it is.
+- Ledgers of the topic that nothing names are deleted under a deletion record, records between the lists are finished
+  (R10) as an opening would.
+"""
+
+import enum
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from metastore.errors import RecordError
+from metastore.records.ledger_metadata import LedgerState
+from metastore.records.paths import deletion_path
+from metastore.records.position import NO_ENTRY, Position
+from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.cursors.ack_records import znode_record
+from mledger.cursors.ledger_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound
+from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
+from mledger.errors import CursorRecoveryFailed
+from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, check_rising
+from mledger.ledgers.pending_records import LedgerRecord
+from mledger.ledgers.references import references_in_cursor, references_in_topic
+
+
+class Wrong(enum.Enum):
+    """What is wrong."""
+
+    LEDGER_LOST = "ledger is lost"
+    LEDGER_EMPTY = "ledger is empty"
+    LEDGER_NOT_CLOSED = "ledger is not closed"
+    COUNTS = "entries or size are wrong"
+    CURSOR_LEDGER_LOST = "cursor ledger is lost"
+    STATE_UNREADABLE = "cursor's last state cannot be read"
+    POSITION = "state does not fit the ledgers"
+    ORPHAN = "ledger is an orphan"
+    RECORD = "record is left over"
+    UNREADABLE = "cannot be read"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFacts:
+    """A ledger of the list as BookKeeper has it; `end` is its true end, or what a peek saw of one not closed."""
+
+    state: LedgerState
+    end: LedgerEnd
+
+
+@dataclass(frozen=True, slots=True)
+class CursorFacts:
+    """A cursor's record as it is, and what was found in the cursor ledger that it names (None: it names none).
+
+    `record` is an error where it does not parse; `compression` is how it is stored.
+    """
+
+    name: str
+    path: str
+    version: int
+    record: ManagedCursorInfo | RecordError
+    finding: CursorLedgerFinding | None = None
+    compression: str = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What was read of one managed ledger.
+
+    `info` is None where there is no such topic (orphans may still name it). `ledgers` has what is known of each ledger
+    of the list, None for one that does not exist; those that may be gone need not be in it. `orphans` are ledgers of
+    the managed ledger that nothing names; `records` its pending and deletion records. `compression` is how its own
+    record is stored.
+    """
+
+    managed_ledger: str
+    info: ManagedLedgerInfo | None
+    version: int = 0
+    ledgers: Mapping[int, LedgerFacts | None] = field(default_factory=dict)
+    cursors: tuple[CursorFacts, ...] = ()
+    orphans: tuple[int, ...] = ()
+    records: tuple[LedgerRecord, ...] = ()
+    compression: str = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """One thing that is wrong, of which ledger or cursor, and what is done; `mended` False: it is left as it is."""
+
+    wrong: Wrong
+    ledger_id: int | None
+    cursor: str
+    text: str
+    mended: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CursorMend:
+    """The record that a cursor gets; `drops` is the cursor ledger that it no longer names, None for none.
+
+    `recovered` is the state that it stands for, to keep in an undo file. `keeps` is a cursor ledger that it no longer
+    names either, and that stays, recorded: it holds a state that could not be read (M12).
+    """
+
+    name: str
+    path: str
+    version: int
+    record: ManagedCursorInfo
+    drops: int | None
+    recovered: CursorRecoveryPlan
+    keeps: int | None = None
+    compression: str = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """How one managed ledger is mended.
+
+    `info` is the record to write, None to leave it (its `version` is checked all the same; no topic: no check).
+    `recover` are ledgers to recover first, each with the end that it must turn out to have. `delete` are ledgers that
+    nothing names afterwards, of which `to_record` have no deletion record yet. `done_with` are records that end with
+    the write: pending ones, and those of ledgers that are listed.
+    """
+
+    managed_ledger: str
+    version: int | None
+    info: ManagedLedgerInfo | None
+    recover: tuple[tuple[int, LedgerEnd], ...]
+    cursors: tuple[CursorMend, ...]
+    delete: tuple[int, ...]
+    to_record: tuple[int, ...]
+    done_with: tuple[LedgerRecord, ...]
+    mends: tuple[Mend, ...]
+    compression: str = "NONE"
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is anything to do."""
+        return any(mend.mended for mend in self.mends)
+
+
+def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
+    """What is wrong with the topic and how it is mended; `now_ms` becomes the close time of ledgers without one.
+
+    Raises InvalidLedgerList for a list whose ids do not rise: in which order its entries are meant cannot be told.
+    """
+    if facts.info is None:
+        return _without_topic(facts)
+    check_rising(facts.info.ledgers)
+    listing = _mend_list(facts.info, facts.ledgers, now_ms)
+    end_known = LedgerList(listing.with_ends, terminated=facts.info.terminated)
+    mends = list(listing.mends)
+    cursors: list[CursorMend] = []
+    for cursor in facts.cursors:
+        found, mend = _mend_cursor(cursor, end_known, listing, now_ms)
+        mends += found
+        cursors += [mend] if mend is not None else []
+    owned = {ledger.ledger_id for ledger in listing.ledgers}
+    owned |= _cursor_ledgers(facts.cursors, {each.name: each.record for each in cursors})
+    unreadable = any(isinstance(cursor.record, RecordError) for cursor in facts.cursors)
+    gone = {*listing.delete, *(each.drops for each in cursors if each.drops is not None)}
+    info = replace(facts.info, ledgers=tuple(listing.ledgers))
+    rest = _finish(facts, owned, gone, unreadable=unreadable)
+    return RepairPlan(
+        managed_ledger=facts.managed_ledger,
+        version=facts.version,
+        info=info if info != facts.info else None,
+        recover=tuple(listing.recover),
+        cursors=tuple(cursors),
+        delete=rest.delete,
+        to_record=rest.to_record,
+        done_with=rest.done_with,
+        mends=(*mends, *rest.mends),
+        compression=facts.compression,
+    )
+
+
+def _without_topic(facts: TopicFacts) -> RepairPlan:
+    rest = _finish(facts, set(), set())
+    return RepairPlan(
+        managed_ledger=facts.managed_ledger,
+        version=None,
+        info=None,
+        recover=(),
+        cursors=(),
+        delete=rest.delete,
+        to_record=rest.to_record,
+        done_with=rest.done_with,
+        mends=rest.mends,
+    )
+
+
+def _cursor_ledgers(cursors: Iterable[CursorFacts], mended: Mapping[str, ManagedCursorInfo]) -> set[int]:
+    """The cursor ledgers that are named when the cursors of `mended` have their new records."""
+    found: set[int] = set()
+    for cursor in cursors:
+        record = mended.get(cursor.name, cursor.record)
+        if not isinstance(record, RecordError):
+            found |= {each.ledger_id for each in references_in_cursor(cursor.path, record)}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What becomes of ledgers that nothing names and of records between the lists."""
+
+    delete: tuple[int, ...]
+    to_record: tuple[int, ...]
+    done_with: tuple[LedgerRecord, ...]
+    mends: tuple[Mend, ...]
+
+
+def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *, unreadable: bool = False) -> _Rest:
+    """`gone` are ledgers that the mended records no longer name; with `unreadable` what is `owned` is not all known."""
+    mends = [Mend(Wrong.ORPHAN, each, "", "nothing names it: it is deleted") for each in sorted(facts.orphans)]
+    delete = {*gone, *facts.orphans}
+    done_with: list[LedgerRecord] = []
+    recorded: set[int] = set()
+    for record in facts.records:
+        is_deletion = record.path == deletion_path(record.ledger_id)
+        if unreadable and record.ledger_id not in owned:
+            text = f"{record.path}: whether the ledger is named cannot be told"
+            mends.append(Mend(Wrong.RECORD, record.ledger_id, "", text, mended=False))
+            continue
+        if record.ledger_id in owned:
+            done_with.append(record)
+            text = "the ledger is named, the record is removed"
+        else:
+            delete.add(record.ledger_id)
+            recorded |= {record.ledger_id} if is_deletion else set()
+            done_with += [] if is_deletion else [record]
+            text = "nothing names the ledger: both are removed"
+        mends.append(Mend(Wrong.RECORD, record.ledger_id, "", f"{record.path}: {text}"))
+    return _Rest(tuple(sorted(delete)), tuple(sorted(delete - recorded)), tuple(done_with), tuple(mends))
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The list mended, once as it is written and once with the ends that are known."""
+
+    ledgers: list[LedgerInfo] = field(default_factory=list)
+    with_ends: list[LedgerInfo] = field(default_factory=list)
+    recover: list[tuple[int, LedgerEnd]] = field(default_factory=list)
+    delete: list[int] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
+    mends: list[Mend] = field(default_factory=list)
+
+    def keep(self, ledger: LedgerInfo, with_end: LedgerInfo | None = None) -> None:
+        self.ledgers.append(ledger)
+        self.with_ends.append(with_end or ledger)
+
+    def note(self, wrong: Wrong, ledger_id: int, text: str) -> None:
+        self.mends.append(Mend(wrong, ledger_id, "", text))
+
+
+def _mend_list(info: ManagedLedgerInfo, ledgers: Mapping[int, LedgerFacts | None], now_ms: int) -> _Listing:
+    listing = _Listing()
+    may_be_gone = {each.ledger_id for each in references_in_topic("", info) if each.may_be_gone}
+    for ledger in info.ledgers:
+        if ledger.ledger_id in may_be_gone:
+            listing.keep(ledger)
+            continue
+        facts = ledgers[ledger.ledger_id]
+        is_last = ledger is info.ledgers[-1]
+        if facts is None:
+            listing.lost.add(ledger.ledger_id)
+            entries = f"{ledger.entries:,} entries" if ledger.entries else "its entries"
+            listing.note(
+                Wrong.LEDGER_LOST, ledger.ledger_id, f"it does not exist, {entries} with it: dropped from the list"
+            )
+        elif is_last and ledger.timestamp == 0:
+            listing.keep(ledger, replace(ledger, entries=facts.end.entries, size=facts.end.size))
+        else:
+            _mend_closed(listing, ledger, facts, is_last, now_ms)
+    return listing
+
+
+def _mend_closed(listing: _Listing, ledger: LedgerInfo, facts: LedgerFacts, is_last: bool, now_ms: int) -> None:
+    """A ledger that its owner has closed, or should have."""
+    ledger_id, end = ledger.ledger_id, facts.end
+    if facts.state is not LedgerState.CLOSED:
+        listing.recover.append((ledger_id, end))
+        listing.note(Wrong.LEDGER_NOT_CLOSED, ledger_id, f"recovered, with {end.entries:,} entries as far as is seen")
+    if end.entries == 0 and not is_last:
+        listing.delete.append(ledger_id)
+        listing.note(Wrong.LEDGER_EMPTY, ledger_id, "it stands before the last and has no entry: dropped and deleted")
+        return
+    mended = replace(ledger, entries=end.entries, size=end.size, timestamp=ledger.timestamp or now_ms)
+    if (ledger.entries, ledger.size) != (end.entries, end.size):
+        listing.note(
+            Wrong.COUNTS,
+            ledger_id,
+            f"recorded {ledger.entries:,} entries and {ledger.size:,} bytes: set to {end.entries:,} and {end.size:,}",
+        )
+    listing.keep(mended)
+
+
+def _mend_cursor(
+    cursor: CursorFacts, ledgers: LedgerList, listing: _Listing, now_ms: int
+) -> tuple[list[Mend], CursorMend | None]:
+    record = cursor.record
+    if isinstance(record, RecordError):
+        return [
+            Mend(Wrong.UNREADABLE, None, cursor.name, f"{record}: `cursors repair` makes it anew", mended=False)
+        ], None
+    try:
+        plan = plan_cursor_recovery(cursor.name, record, cursor.finding, ledgers)
+    except CursorRecoveryFailed as error:
+        return [Mend(Wrong.UNREADABLE, record.cursors_ledger_id, cursor.name, str(error), mended=False)], None
+    stood = cursor.finding.state.position if isinstance(cursor.finding, StateFound) else record.mark_delete
+    stands, reasons = _place(plan, stood, ledgers, listing)
+    if plan.rule != "R4" and not reasons:
+        return [], None
+    cursor_ledger = plan.old_cursor_ledger
+    wrong = Wrong.POSITION
+    if plan.rule == "R4":
+        wrong = Wrong.STATE_UNREADABLE if plan.keeps_cursor_ledger else Wrong.CURSOR_LEDGER_LOST
+    text = "; ".join([*(plan.warnings[:1] if plan.rule == "R4" else ()), *reasons, f"it stands at {stands}"])
+    mended = _record(plan, record, stands, now_ms)
+    if mended is None:
+        left = Mend(
+            wrong, cursor_ledger, cursor.name, f"{text}, once the topic is opened: its state is large", mended=False
+        )
+        return [left], None
+    drops = cursor_ledger
+    if plan.rule == "R4" and not isinstance(cursor.finding, CursorLedgerEmpty):
+        drops = None  # it does not exist, or is kept
+    return [Mend(wrong, cursor_ledger, cursor.name, text)], CursorMend(
+        cursor.name,
+        cursor.path,
+        cursor.version,
+        mended,
+        drops,
+        plan,
+        cursor_ledger if plan.keeps_cursor_ledger else None,
+        cursor.compression,
+    )
+
+
+def _place(
+    plan: CursorRecoveryPlan, stood: Position | None, ledgers: LedgerList, listing: _Listing
+) -> tuple[Position, list[str]]:
+    """Where mark-delete is put, and why it cannot stay where it is, or what of its state is dropped.
+
+    `stood` is where it is recorded. Before a ledger that is gone, and was not lost, is where every restart of a broker
+    leaves the cursors of an empty topic: opening moves them (R6), nothing is wrong.
+    """
+    reasons = [] if plan.rule == "R4" else list(plan.warnings)
+    at = plan.mark_delete
+    if "R6" in plan.rules and stood is not None and stood.ledger_id in listing.lost:
+        reasons.append("the ledger it stood before does not exist")
+    gone = at.ledger_id not in ledgers
+    in_middle = len(ledgers) and at.ledger_id > ledgers.ids[0]
+    if gone and (at.ledger_id in listing.lost or in_middle):
+        following = ledgers.next_id(at.ledger_id)
+        if following is not None:
+            reasons.append(f"{at} is in a ledger that is gone")
+            return Position(following, NO_ENTRY), reasons
+    return at, reasons
+
+
+def _record(
+    plan: CursorRecoveryPlan, record: ManagedCursorInfo, stands: Position, now_ms: int
+) -> ManagedCursorInfo | None:
+    acks = plan.acks
+    if stands != acks.mark_delete:
+        acks = acks.copy()
+        acks.move_mark_delete(stands)
+    found = znode_record(acks, plan.properties, plan.cursor_properties, now_ms)
+    return None if found is None else replace(found, unknown=record.unknown)

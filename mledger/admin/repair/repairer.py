@@ -1,0 +1,321 @@
+"""Gathers what `plan_repair` decides over, by looking only, and carries its plan out: all records of it or none."""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from bookie.client.client import BookKeeper, BookKeeperReader
+from bookie.errors import NoSuchLedger
+from metastore.batched_store import plan_multis
+from metastore.errors import BadVersion, MledgerError, NodeNotFound, RecordError
+from metastore.records.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+)
+from metastore.records.ledger_codec import decode_ledger_metadata
+from metastore.records.ledger_metadata import LedgerState
+from metastore.records.paths import deletion_path, ledger_path, managed_ledger_path
+from metastore.records.values import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
+from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
+from metastore.write_verification import multi_own
+from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
+from mledger.cursors.container import cursor_name
+from mledger.cursors.state_reader import StateLedger, find_state
+from mledger.errors import ShadowTopic
+from mledger.ledgers.ledger_factory import StepHook, ignore_steps
+from mledger.ledgers.ledger_list import LedgerEnd
+from mledger.ledgers.pending_records import (
+    LedgerRecord,
+    claim_deletion,
+    deletion_record,
+    ensure_folders,
+    fits_one_write,
+    kept_record,
+    owned_ledgers,
+    read_kept,
+    remove_record,
+    write_ahead,
+)
+from mledger.ledgers.shadow_topics import shadow_source
+from mledger.ledgers.topic_record import fence_owner
+
+AT_ONCE = 64
+TRIES = 3
+NOTHING: Mapping[str, Sequence[int]] = {}
+
+
+class FactsReader:
+    """Reads the facts of topics; passwords are those that the ledgers' own metadata has."""
+
+    def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
+        self._store, self._bookkeeper = store, bookkeeper
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def read(
+        self,
+        managed_ledgers: Sequence[str],
+        orphans: Mapping[str, Sequence[int]] = NOTHING,
+        records: Sequence[LedgerRecord] = (),
+    ) -> list[TopicFacts | MledgerError]:
+        """The facts of some managed ledgers, in that order, read in few requests.
+
+        `orphans` (by managed ledger) and `records` are known already. An error stands for one whose record, or a
+        ledger's, does not parse, of which a ledger that is not closed cannot be looked at, or which an owner changes
+        each time that it is looked at.
+        """
+        by_name: dict[str, list[LedgerRecord]] = {}
+        for record in records:
+            by_name.setdefault(record.managed_ledger, []).append(record)
+        found: dict[str, TopicFacts | MledgerError] = {}
+        left = list(managed_ledgers)
+        for _ in range(TRIES):
+            read = dict(zip(left, await self._read_once(left), strict=True))
+            left = await self._changed(read)
+            found |= {name: facts for name, facts in read.items() if name not in left}
+            if not left:
+                break
+        for name in left:
+            path = managed_ledger_path(name)
+            found[name] = BadVersion(f"{name} was changed each time it was looked at: close it, or try again", path)
+        return [
+            each
+            if isinstance(each := found[name], MledgerError)
+            else replace(each, orphans=tuple(orphans.get(name, ())), records=tuple(by_name.get(name, ())))
+            for name in managed_ledgers
+        ]
+
+    async def _changed(self, read: Mapping[str, TopicFacts | MledgerError]) -> list[str]:
+        """Those whose records, or cursors' records, are others now: what was read of them may not fit together."""
+        versions: dict[str, dict[str, int | None]] = {}
+        for name, facts in read.items():
+            if isinstance(facts, MledgerError):
+                continue
+            path = managed_ledger_path(name)
+            versions[name] = {path: None if facts.info is None else facts.version}
+            versions[name] |= {cursor.path: cursor.version for cursor in facts.cursors}
+        paths = [path for each in versions.values() for path in each]
+        now = {
+            path: None if node is None else node.version
+            for path, node in zip(paths, await self._store.get_many(paths), strict=True)
+        }
+        return [name for name, each in versions.items() if any(now[path] != version for path, version in each.items())]
+
+    async def _read_once(self, managed_ledgers: Sequence[str]) -> list[TopicFacts | MledgerError]:
+        """The cursors' states are read before the ends of the ledgers: a live one's cursors are never past its end."""
+        paths = [managed_ledger_path(name) for name in managed_ledgers]
+        nodes = await self._store.get_many(paths)
+        decoded = [_info(path, node) for path, node in zip(paths, nodes, strict=True)]
+        infos = [each.value if isinstance(each, Decoded) else each for each in decoded]
+        cursors = await self._cursor_nodes(paths)
+        ledger_ids = sorted({ledger for info in infos for ledger in _ledger_ids(info)})
+        await self._store.sync()  # a ledger of the lists is not missing because a server lags
+        found = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ledger_ids])
+        ledgers = dict(zip(ledger_ids, found, strict=True))
+
+        async def facts(at: int) -> TopicFacts | MledgerError:
+            name, info, node, stored = managed_ledgers[at], infos[at], nodes[at], decoded[at]
+            if isinstance(info, MledgerError):
+                return info
+            if info is not None and shadow_source(info) is not None:
+                return ShadowTopic(f"it is a shadow of {shadow_source(info)}, whose ledgers it lists")
+            if info is None or node is None:
+                return TopicFacts(name, None)
+            read = tuple(await self._cursors(cursors[at]))
+            try:
+                known = {each: await self._ledger(each, ledgers[each]) for each in _ledger_ids(info)}
+            except MledgerError as error:
+                return error
+            compression = stored.compression if isinstance(stored, Decoded) else "NONE"
+            return TopicFacts(name, info, version=node.version, compression=compression, ledgers=known, cursors=read)
+
+        return await asyncio.gather(*map(facts, range(len(managed_ledgers))))
+
+    async def _cursor_nodes(self, topics: Sequence[str]) -> list[list[tuple[str, Node]]]:
+        """The paths and nodes of the cursors of each topic."""
+        children = await self._store.children_many(topics)
+        paths = [[f"{topic}/{name}" for name in names or ()] for topic, names in zip(topics, children, strict=True)]
+        nodes = iter(await self._store.get_many([path for some in paths for path in some]))
+        return [[(path, node) for path in some if (node := next(nodes)) is not None] for some in paths]
+
+    async def _ledger(self, ledger_id: int, node: Node | None) -> LedgerFacts | None:
+        if node is None:
+            return None
+        metadata = decode_ledger_metadata(node.data, ledger_path(ledger_id))
+        if metadata.state is LedgerState.CLOSED:
+            return LedgerFacts(metadata.state, LedgerEnd(metadata.last_entry + 1, metadata.length))
+        try:
+            async with self._at_once:
+                peek = await self._bookkeeper.peek(ledger_id, metadata.password or b"")
+        except NoSuchLedger:
+            return None
+        return LedgerFacts(metadata.state, LedgerEnd(peek.last_entry + 1, peek.length))
+
+    async def _cursors(self, nodes: Sequence[tuple[str, Node]]) -> list[CursorFacts]:
+        return await asyncio.gather(*(self._cursor(path, node) for path, node in nodes))
+
+    async def _cursor(self, path: str, node: Node) -> CursorFacts:
+        name = cursor_name(path.rpartition("/")[2])
+        try:
+            decoded = decode_managed_cursor_info(node.data, path)
+        except RecordError as error:
+            return CursorFacts(name, path, node.version, error)
+        record = decoded.value
+        finding = None
+        if record.cursors_ledger_id != NO_CURSOR_LEDGER:
+            async with self._at_once:
+                finding = await find_state(self._open_peeked, self._store.sync, record.cursors_ledger_id)
+        return CursorFacts(name, path, node.version, record, finding, decoded.compression)
+
+    async def _open_peeked(self, ledger_id: int) -> StateLedger:
+        metadata = await self._bookkeeper.metadata(ledger_id)
+        return (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).reader
+
+
+def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:
+    try:
+        return None if node is None else decode_managed_ledger_info(node.data, path)
+    except RecordError as error:
+        return error
+
+
+def _ledger_ids(info: ManagedLedgerInfo | RecordError | None) -> list[int]:
+    return [ledger.ledger_id for ledger in info.ledgers] if isinstance(info, ManagedLedgerInfo) else []
+
+
+async def repair(
+    plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook = ignore_steps
+) -> None:
+    """Carry `plan` out. Whether there is an owner is to be looked at before (M9).
+
+    Ledgers before the last are recovered first. Then what goes is recorded for deletion, in pieces where it is much
+    (M11); an owner is fenced before that, and where ledgers that leave the list are recorded already. Then the records
+    are written, with a check of every version: the topic's with the first cursors, then further cursors in pieces, each
+    with the record of the cursor ledger that it no longer names. Last, ledgers recorded for deletion go; cut off
+    before, the next opening finishes it (R10).
+
+    Raises BadVersion: a record was changed since, or a ledger's end turned out to be another: run it again.
+    """
+    await ensure_folders(store)
+    for ledger_id, end in plan.recover:
+        on_step("recover ledger")
+        await _recover(bookkeeper, ledger_id, end)
+    if plan.info is not None and not _is_recorded_at_once(plan):
+        on_step("fence owner")
+        plan = await _fenced(plan, store)
+    path = managed_ledger_path(plan.managed_ledger)
+    topic = _write_of_topic(plan)
+    records = _records_of_ledgers(plan)
+    cursors = _writes_of_cursors(plan, records, {record.ledger_id for record in await read_kept(store)})
+    others = [operation for group in records.values() for operation in group]
+    written = _data_of(topic)
+    if not fits_one_write(written, others):
+        on_step("record ledgers")
+        await write_ahead(store, [*records.values()], None if plan.version is None else Check(path, plan.version))
+        others = []
+    pieces = [[each for at in part for each in cursors[at]] for part in plan_multis(cursors)]
+    first = [*topic, *others]
+    if pieces and fits_one_write(written + _data_of(pieces[0]), [*others, *pieces[0]]):
+        first += pieces.pop(0)
+    on_step("write records")
+    if any(not isinstance(operation, Check) for operation in first):
+        await multi_own(store, first)
+    version = plan.version if plan.info is None or plan.version is None else plan.version + 1
+    for piece in pieces:
+        assert version is not None
+        on_step("write cursors' records")
+        await multi_own(store, [*piece, Check(path, version)])
+    on_step("records written")
+    await _delete(plan, store, bookkeeper, on_step)
+
+
+async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> None:
+    """Delete what nothing names: an undo may have listed some of it again since the plan was made."""
+    claimed = [each for each in plan.delete if await claim_deletion(store, each, plan.managed_ledger)]
+    if not claimed:
+        return
+    named: Collection[int] = ()
+    await store.sync()
+    with contextlib.suppress(NodeNotFound):
+        named = await owned_ledgers(store, plan.managed_ledger, unreadable_cursors=True)
+    for ledger_id in claimed:
+        if ledger_id not in named:
+            on_step("delete ledger")
+            with contextlib.suppress(NoSuchLedger):
+                await bookkeeper.delete_ledger(ledger_id)
+            on_step("ledger deleted, still recorded")
+        await remove_record(store, deletion_path(ledger_id))
+
+
+def _is_recorded_at_once(plan: RepairPlan) -> bool:
+    """Whether all that goes is recorded for deletion by the write that drops it, nothing before."""
+    records = [operation for group in _records_of_ledgers(plan).values() for operation in group]
+    return len(plan.to_record) == len(plan.delete) and fits_one_write(_data_of(_write_of_topic(plan)), records)
+
+
+async def _fenced(plan: RepairPlan, store: MetadataStore) -> RepairPlan:
+    """The plan after a write of the topic's record as it is, by the records of deletion that there are then.
+
+    An owner that replays would take records of ledgers that it still lists for leftovers.
+    """
+    assert plan.version is not None
+    version = await fence_owner(store, managed_ledger_path(plan.managed_ledger), plan.version)
+    found = await store.get_many([deletion_path(ledger_id) for ledger_id in plan.delete])
+    to_record = tuple(ledger_id for ledger_id, node in zip(plan.delete, found, strict=True) if node is None)
+    return replace(plan, version=version, to_record=to_record)
+
+
+def _write_of_topic(plan: RepairPlan) -> list[Operation]:
+    path = managed_ledger_path(plan.managed_ledger)
+    if plan.version is None:
+        return []
+    if plan.info is None:
+        return [Check(path, plan.version)]
+    return [Put(path, encode_managed_ledger_info(plan.info, compression=plan.compression), plan.version)]
+
+
+def _records_of_ledgers(plan: RepairPlan) -> dict[int, list[Operation]]:
+    """What becomes of pending and deletion records, by ledger."""
+    groups: dict[int, list[Operation]] = {
+        ledger_id: [deletion_record(ledger_id, plan.managed_ledger)] for ledger_id in plan.to_record
+    }
+    for record in plan.done_with:
+        groups.setdefault(record.ledger_id, []).append(Delete(record.path))
+    return groups
+
+
+def _writes_of_cursors(
+    plan: RepairPlan, records: dict[int, list[Operation]], kept: Collection[int]
+) -> list[list[Operation]]:
+    """Each cursor's record with the one of the cursor ledger that it no longer names, which is taken out of `records`.
+
+    Written ahead, that would be in the way of an owner that lets the cursor ledger go. `kept` are recorded already.
+    """
+    found, keeps = list[list[Operation]](), set(kept)
+    for each in plan.cursors:
+        data = encode_managed_cursor_info(each.record, compression=each.compression)
+        group: list[Operation] = [Put(each.path, data, each.version)]
+        if each.drops is not None:
+            group += records.pop(each.drops, [])
+        if each.keeps is not None and each.keeps not in keeps:
+            keeps.add(each.keeps)
+            group.append(kept_record(each.keeps, plan.managed_ledger))
+        found.append(group)
+    return found
+
+
+def _data_of(operations: Sequence[Operation]) -> bytes:
+    return b"".join(each.data for each in operations if isinstance(each, Put))
+
+
+async def _recover(bookkeeper: BookKeeper, ledger_id: int, end: LedgerEnd) -> None:
+    metadata = await bookkeeper.metadata(ledger_id)
+    reader = await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
+    if LedgerEnd(reader.last_entry + 1, reader.length) != end:
+        raise BadVersion(
+            f"ledger {ledger_id} was recovered with {reader.last_entry + 1} entries, {end.entries} were seen before: "
+            "no record was changed, run the command again",
+            ledger_path(ledger_id),
+        )

@@ -1,0 +1,61 @@
+"""What commands on whole topics would do, decided over a topic as opening it would make it; no I/O (M8, R10)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from metastore.records.position import Position
+from metastore.records.values import LedgerInfo
+from mledger.admin.inspect import OpeningView
+from mledger.cursors.recovery import CursorRecoveryPlan
+from mledger.ledgers.retention import KEEP_ALL, RetentionLimits
+from mledger.ledgers.trim_plan import TrimPlan, plan_trim
+
+LEDGERS_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TerminatePlan:
+    """Where readers of a terminated topic end: after `last_entry`. `already` where it is terminated."""
+
+    last_entry: Position
+    entries: int
+    already: Position | None
+
+
+def plan_topic_trim(view: OpeningView, retention: RetentionLimits, now_ms: int) -> TrimPlan:
+    """What opening and trimming would delete. Raises what keeps a cursor's state from being read: then nothing is."""
+    positions = {name: plan.mark_delete for name, plan in readable_cursors(view).items()}
+    return plan_trim(view.ledgers, positions, retention, now_ms)
+
+
+def plan_topic_truncate(view: OpeningView, now_ms: int) -> TrimPlan:
+    """What acknowledging everything on every cursor and deleting every ledger that is closed would delete (M8)."""
+    end = view.ledgers.last_confirmed
+    return plan_trim(view.ledgers, dict.fromkeys(readable_cursors(view), end), KEEP_ALL, now_ms, through=end)
+
+
+def plan_topic_terminate(view: OpeningView) -> TerminatePlan:
+    """What terminating would make the topic's end."""
+    return TerminatePlan(view.ledgers.last_confirmed, view.ledgers.total_entries, view.info.terminated)
+
+
+def readable_cursors(view: OpeningView) -> Mapping[str, CursorRecoveryPlan]:
+    """The cursors as they would be recovered, by name; raises what keeps one from being."""
+    found = {}
+    for cursor in view.cursors:
+        if cursor.plan is None:
+            assert cursor.error is not None
+            raise cursor.error
+        found[cursor.name] = cursor.plan
+    return found
+
+
+def lost_ledgers(topic: str, ledgers: Sequence[LedgerInfo]) -> tuple[str, ...]:
+    """What the deletion of ledgers loses, in one line; nothing where none of them holds an entry."""
+    held = [ledger for ledger in ledgers if ledger.entries]
+    if not held:
+        return ()
+    entries, size = sum(ledger.entries for ledger in held), sum(ledger.size for ledger in held)
+    named = ", ".join(str(ledger.ledger_id) for ledger in held[:LEDGERS_NAMED])
+    more = f" and {len(held) - LEDGERS_NAMED} more" if len(held) > LEDGERS_NAMED else ""
+    return (f"{entries:,} entries, {size:,} bytes of {topic}, in ledger {named}{more}",)

@@ -1,0 +1,1 @@
+"""Undo files, the plan that puts records back, and carrying it out."""

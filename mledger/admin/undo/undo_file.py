@@ -1,0 +1,268 @@
+"""The undo file of a command that changed things: what each record held before and after, as values and as JSON.
+
+Format 1, an object of: `format`, `command`, `subject`, `made_at` (UTC), `cluster` (its URL without secrets), `outcome`,
+`managed_ledgers` (whose owners matter), `records` (path, before and after: null for no node, else `data` as base64 and
+`version`), `cursors` (path and `state`: the PositionInfo, as base64, that lived in a cursor ledger which the command
+may delete), `lost` (what cannot be brought back). It is written before anything is changed, with the outcome `begun`
+and every `after` null, and completed when the command has ended. Nothing else may stand in it.
+"""
+
+import base64
+import enum
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from metastore.batched_store import MOST_OPERATIONS, NODE_BYTES
+from metastore.store import Node
+from mledger.errors import UndoFileError
+from mledger.ledgers.pending_records import ONE_WRITE_BYTES
+
+FORMAT = 1
+
+
+class Outcome(enum.Enum):
+    """How far the command is known to have come."""
+
+    BEGUN = "begun"  # what it left is not known
+    DONE = "done"
+    FAILED = "failed"  # it ended with an error; what it left is in the file
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What a node held, at which version."""
+
+    data: bytes
+    version: int
+
+    @classmethod
+    def of(cls, node: Node | None) -> "NodeState | None":
+        """The state of a node just read, None for none."""
+        return None if node is None else cls(node.data, node.version)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRecord:
+    """A node that the command may change, None where there was none; `after` says nothing while BEGUN."""
+
+    path: str
+    before: NodeState | None
+    after: NodeState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCursor:
+    """The state, an encoded PositionInfo, of the cursor whose record is at `path`, taken out of its cursor ledger."""
+
+    path: str
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UndoFile:
+    """All that is needed to put the records back; `made_at_ms` since 1970, `lost` one line each."""
+
+    command: str
+    subject: str
+    made_at_ms: int
+    cluster: str
+    records: tuple[ChangedRecord, ...]
+    managed_ledgers: tuple[str, ...] = ()
+    cursors: tuple[SavedCursor, ...] = ()
+    lost: tuple[str, ...] = ()
+    outcome: Outcome = Outcome.BEGUN
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The nodes that the command may have changed."""
+        return tuple(record.path for record in self.records)
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether one request may not hold what undoing writes (M11)."""
+        size = sum(NODE_BYTES + len(each.path) + len(each.before.data) for each in self.records if each.before)
+        size += sum(len(each.state) for each in self.cursors)
+        return max(len(self.records), len(self.managed_ledgers)) > MOST_OPERATIONS or size > ONE_WRITE_BYTES
+
+
+def encode_undo_file(file: UndoFile) -> bytes:
+    """The file as it is stored."""
+    value = {
+        "format": FORMAT,
+        "command": file.command,
+        "subject": file.subject,
+        "made_at": _time_text(file.made_at_ms),
+        "cluster": file.cluster,
+        "outcome": file.outcome.value,
+        "managed_ledgers": list(file.managed_ledgers),
+        "records": [
+            {"path": record.path, "before": _state(record.before), "after": _state(record.after)}
+            for record in file.records
+        ],
+        "cursors": [{"path": cursor.path, "state": _base64(cursor.state)} for cursor in file.cursors],
+        "lost": list(file.lost),
+    }
+    return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def decode_undo_file(data: bytes) -> UndoFile:
+    """The file that `encode_undo_file` wrote; UndoFileError names what is wrong with any other."""
+    try:
+        value = json.loads(data, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise UndoFileError(f"not an undo file: {error}") from None
+    if not isinstance(value, dict) or "format" not in value:
+        raise UndoFileError("not an undo file: a JSON object with a format is one")
+    if type(value["format"]) is not int or value["format"] != FORMAT:
+        raise UndoFileError(f"an undo file of format {value['format']!r}: this program knows {FORMAT}; use a newer one")
+    known = _Fields(value, "the file", FIELDS)
+    file = UndoFile(
+        command=known.text("command"),
+        subject=known.text("subject"),
+        made_at_ms=_time_ms(known.text("made_at")),
+        cluster=known.text("cluster"),
+        outcome=_outcome(known.text("outcome")),
+        managed_ledgers=tuple(known.texts("managed_ledgers")),
+        records=tuple(_records(known)),
+        cursors=tuple(_cursors(known)),
+        lost=tuple(known.texts("lost")),
+    )
+    _check(file)
+    return file
+
+
+FIELDS = frozenset(
+    {
+        "format",
+        "command",
+        "subject",
+        "made_at",
+        "cluster",
+        "outcome",
+        "managed_ledgers",
+        "records",
+        "cursors",
+        "lost",
+    }
+)
+
+
+class _Fields:
+    """A JSON object that has to have exactly the fields it should, each of its type."""
+
+    def __init__(self, value: Any, where: str, fields: frozenset[str]) -> None:
+        if not isinstance(value, dict):
+            raise UndoFileError(f"{where} is not an object")
+        if value.keys() != fields:
+            raise UndoFileError(f"{where} has the fields {sorted(value)}, it must have {sorted(fields)}")
+        self._value: Mapping[str, Any] = value
+        self.where = where
+
+    def __getitem__(self, name: str) -> Any:
+        return self._value[name]
+
+    def text(self, name: str) -> str:
+        value = self._value[name]
+        if not isinstance(value, str):
+            raise UndoFileError(f"{name} of {self.where} is not text")
+        return value
+
+    def number(self, name: str) -> int:
+        value = self._value[name]
+        if type(value) is not int or value < 0:
+            raise UndoFileError(f"{name} of {self.where} is not a number from 0 on")
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        value = self._value[name]
+        if not isinstance(value, list):
+            raise UndoFileError(f"{name} of {self.where} is not a list")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        items = self.items(name)
+        if not all(isinstance(item, str) for item in items):
+            raise UndoFileError(f"{name} of {self.where} is not a list of texts")
+        return items
+
+    def path(self, name: str) -> str:
+        value = self.text(name)
+        if not value.startswith("/") or value.endswith("/") or "//" in value:
+            raise UndoFileError(f"{name} of {self.where} is not the path of a node: {value!r}")
+        return value
+
+    def bytes(self, name: str) -> bytes:
+        try:
+            return base64.b64decode(self.text(name), validate=True)
+        except ValueError as error:  # binascii.Error is one, what is not ASCII another
+            raise UndoFileError(f"{name} of {self.where} is not base64: {error}") from None
+
+
+def _records(known: _Fields) -> Iterator[ChangedRecord]:
+    for number, item in enumerate(known.items("records")):
+        record = _Fields(item, f"record {number}", frozenset({"path", "before", "after"}))
+        where = f"record {number}"
+        yield ChangedRecord(
+            record.path("path"),
+            _node_state(record["before"], f"before of {where}"),
+            _node_state(record["after"], f"after of {where}"),
+        )
+
+
+def _node_state(value: Any, where: str) -> NodeState | None:
+    if value is None:
+        return None
+    state = _Fields(value, where, frozenset({"data", "version"}))
+    return NodeState(state.bytes("data"), state.number("version"))
+
+
+def _cursors(known: _Fields) -> Iterator[SavedCursor]:
+    for number, item in enumerate(known.items("cursors")):
+        cursor = _Fields(item, f"cursor {number}", frozenset({"path", "state"}))
+        yield SavedCursor(cursor.path("path"), cursor.bytes("state"))
+
+
+def _check(file: UndoFile) -> None:
+    if len(set(file.paths)) != len(file.paths):
+        raise UndoFileError("two records have the same path")
+    if not {cursor.path for cursor in file.cursors} <= set(file.paths):
+        raise UndoFileError("a cursor's state is there without the cursor's record")
+    if file.outcome is Outcome.BEGUN and any(record.after is not None for record in file.records):
+        raise UndoFileError("the file is not completed, and yet says what a record held afterwards")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field stands twice in one object")
+    return found
+
+
+def _outcome(text: str) -> Outcome:
+    try:
+        return Outcome(text)
+    except ValueError:
+        raise UndoFileError(f"{text!r} is no outcome: begun, done and failed are") from None
+
+
+def _time_text(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
+
+
+def _time_ms(text: str) -> int:
+    try:
+        at = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise UndoFileError(f"{text!r} is no time as undo files have it: 2026-01-31T12:00:00.000Z") from None
+    return int(at.timestamp()) * 1000 + at.microsecond // 1000
+
+
+def _state(state: NodeState | None) -> dict[str, object] | None:
+    return None if state is None else {"data": _base64(state.data), "version": state.version}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

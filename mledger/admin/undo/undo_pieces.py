@@ -1,0 +1,112 @@
+"""Cuts what an undo writes into pieces that each leave a valid state (M11); no I/O.
+
+- What fits one request is one piece: all or none.
+- Else topics that were deleted come first, without ledgers. Everything but the topics' records follows, in pieces that
+  each check the records of the topics that they belong to: who opens a topic in between wins. The lists of ledgers come
+  last: as long as a topic lacks cursors it lists nothing that could be trimmed.
+- Right before them what is to be listed again loses its records of deletion. Cut off there, nothing deletes it: the
+  same undo lists it, and `topics repair` finds it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from metastore.batched_store import plan_multis
+from metastore.records.paths import managed_ledger_path
+from metastore.store import Check, Create, Delete, Operation, Put
+from mledger.admin.undo.undo_plan import Action, Restoration, UndoPlan
+from mledger.ledgers.pending_records import deletion_record, listed, listed_again
+
+_ORDER = (Action.CREATE, Action.SET, Action.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The changes that one multi makes, if `checks` hold; `recorded` are ledgers that a later one names again."""
+
+    changes: tuple[Restoration, ...]
+    checks: tuple[Check, ...]
+    recorded: tuple[int, ...] = ()
+
+    @property
+    def drops(self) -> tuple[tuple[int, str], ...]:
+        """Cursor ledgers to delete afterwards, each with its managed ledger."""
+        return tuple((each.drops, each.managed_ledger) for each in self.changes if each.drops is not None)
+
+    @property
+    def _taken_back(self) -> list[int]:
+        return sorted({*self.recorded, *(ledger_id for each in self.changes for ledger_id in each.recorded)})
+
+    def operations(self, cursor_ledgers: Mapping[str, int]) -> list[Operation]:
+        """The multi; `cursor_ledgers` are those that were written, by the path of the record to name them."""
+        writes = [each.operation(cursor_ledgers.get(each.path)) for each in self.changes]
+        found = sorted((write for write in writes if write is not None), key=lambda write: write.path)
+        return [
+            *(write for write in found if isinstance(write, Create)),
+            *(write for write in found if isinstance(write, Put)),
+            *(write for write in reversed(found) if isinstance(write, Delete)),
+            *(listed(ledger_id) for ledger_id in cursor_ledgers.values()),
+            *(deletion_record(ledger_id, name) for ledger_id, name in self.drops),
+            *(listed_again(ledger_id) for ledger_id in self._taken_back),
+            *self.checks,
+        ]
+
+
+def plan_pieces(plan: UndoPlan) -> list[Piece]:
+    """The pieces of `plan`, in the order in which they are to be carried out."""
+    changes = plan.changes
+    if not changes:
+        return []
+    if not plan.in_pieces:
+        return [Piece(changes, plan.checks)]
+    topics = {managed_ledger_path(name) for name in plan.topics}
+    guards = {check.path: check for check in plan.checks}
+    of_topics = [each for each in changes if each.path in topics]
+    guards |= {each.path: Check(each.path, _version_meanwhile(each)) for each in of_topics}
+    created = [each for each in of_topics if each.action is Action.CREATE]
+    return [
+        *_cut(map(_begun, created), {}),
+        *_cut((each for each in changes if each.path not in topics), guards, plan.topics),
+        *_taking_back(of_topics, guards),
+        *_cut((_filled(each) for each in of_topics if each.action is not Action.CREATE or _is_filled(each)), {}),
+    ]
+
+
+def _version_meanwhile(topic: Restoration) -> int:
+    return 0 if topic.version is None else topic.version
+
+
+def _begun(topic: Restoration) -> Restoration:
+    """The topic as it is created, before its cursors."""
+    return topic if topic.begins_as is None else replace(topic, data=topic.begins_as, recorded=())
+
+
+def _is_filled(topic: Restoration) -> bool:
+    """Whether a topic that is created gets its ledgers in a write of its own."""
+    return topic.begins_as is not None and topic.begins_as != topic.data
+
+
+def _filled(topic: Restoration) -> Restoration:
+    filled = replace(topic, recorded=())
+    return replace(filled, action=Action.SET, version=0) if topic.action is Action.CREATE else filled
+
+
+def _taking_back(topics: Iterable[Restoration], guards: Mapping[str, Check]) -> Iterator[Piece]:
+    """The records of deletion of what the topics list again, removed in pieces while each topic is as it was left."""
+    for topic in topics:
+        for part in plan_multis([(listed_again(ledger_id),) for ledger_id in topic.recorded]):
+            yield Piece((), (guards[topic.path],), topic.recorded[part.start : part.stop])
+
+
+def _cut(changes: Iterable[Restoration], guards: dict[str, Check], topics: Sequence[str] = ()) -> list[Piece]:
+    """`changes` in pieces, creations first and deletions last, each with the checks of its topics."""
+    ordered = sorted(changes, key=lambda each: (_ORDER.index(each.action), each.path))
+    sized = [Piece((each,), ()).operations({each.path: 0} if each.cursor_ledger else {}) for each in ordered]
+    pieces = []
+    for part in plan_multis(sized):
+        inside = tuple(ordered[part.start : part.stop])
+        # what is no cursor's belongs to the one topic, or is checked by its own version alone
+        names = {each.managed_ledger or (topics[0] if len(topics) == 1 else "") for each in inside} - {""}
+        paths = sorted(managed_ledger_path(name) for name in names)
+        pieces.append(Piece(inside, tuple(guards[path] for path in paths if path in guards)))
+    return pieces

@@ -1,0 +1,433 @@
+"""Decides how the records of an undo file are put back; no I/O.
+
+- A record is put back only if it is as the command left it, to the version and the byte; all of them or none.
+- A file that was not completed does not say what the command left: a record that is as it was before needs nothing, any
+  other is refused, unless what is there now is taken for what the command left (`incomplete`).
+- Everything is one multi with version checks, the topics' versions included: who opened a topic in between wins. What
+  no request can hold goes in pieces (M11, `undo_pieces`); there a record that is put back already is taken as it is, so
+  that an undo that was cut off goes on.
+- A node that was deleted is created again; it starts at version 0.
+- A cursor whose state was in a cursor ledger gets that state back: in its record where it fits there (C3), else in a
+  cursor ledger that is written first. A cursor ledger that no record names any more is recorded for deletion (R10).
+- A topic's list never names a ledger that is gone, and never drops one that came to it since: those are kept.
+- A ledger that is recorded for deletion is listed again only while nobody has begun to delete it: the same multi takes
+  its record away. One whose deletion has begun is gone.
+- A topic that was deleted with entries comes back without them, and only where that is accepted (`accept_loss`).
+- A cursor does not name again what is gone beside its cursor ledger: the compacted topic's ledger, delayed delivery's.
+- A shadow topic is not changed: the ledgers in its record are its source's.
+"""
+
+import contextlib
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from metastore.batched_store import MOST_OPERATIONS
+from metastore.errors import RecordError
+from metastore.records.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    decode_position_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+    encode_position_info,
+)
+from metastore.records.paths import managed_ledger_path
+from metastore.records.values import (
+    NO_CURSOR_LEDGER,
+    Decoded,
+    LedgerInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    PositionInfo,
+)
+from metastore.store import Check, Create, Delete, Operation, Put
+from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
+from mledger.admin.undo.undo_references import ledgers_beside, named_ledgers, plan_record, plan_state
+from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
+from mledger.cursors.ack_records import state_record
+from mledger.cursors.recovery import CursorRecoveryPlan
+from mledger.errors import UndoConflict
+from mledger.ledgers.references import is_offloaded
+from mledger.ledgers.shadow_topics import refuse_shadow
+
+MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
+
+
+class Action(enum.Enum):
+    """What is done to a record."""
+
+    SET = "set"
+    CREATE = "create"
+    DELETE = "delete"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class CursorLedger:
+    """A cursor ledger to write before the record: `state` is its entry, an encoded PositionInfo."""
+
+    record: ManagedCursorInfo
+    state: bytes
+    compression: str = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """What becomes of one record: its `data`, or `cursor_ledger` when it has to name one that is written first.
+
+    `version` is the version it is at now, None where there is no node. `begins_as`: what a deleted topic holds while
+    its cursors are put back in pieces: no ledgers, which whoever opened it then would trim. `names_again` are ledgers
+    that it does not name now, `recorded` those of them that are recorded for deletion.
+    """
+
+    path: str
+    action: Action
+    data: bytes = b""
+    version: int | None = None
+    cursor_ledger: CursorLedger | None = None
+    drops: int | None = None  # a cursor ledger that no record names afterwards
+    managed_ledger: str = ""
+    note: str = ""
+    begins_as: bytes | None = None
+    names_again: tuple[int, ...] = ()
+    recorded: tuple[int, ...] = ()
+
+    def operation(self, cursor_ledger: int | None) -> Operation | None:
+        """The write, `cursor_ledger` being the one written for it; None to leave it."""
+        data = self.data
+        if self.cursor_ledger is not None and cursor_ledger is not None:
+            naming = replace(self.cursor_ledger.record, cursors_ledger_id=cursor_ledger)
+            data = encode_managed_cursor_info(naming, compression=self.cursor_ledger.compression)
+        if self.action is Action.CREATE:
+            return Create(self.path, data)
+        if self.version is None or self.action is Action.LEAVE:
+            return None
+        return Delete(self.path, self.version) if self.action is Action.DELETE else Put(self.path, data, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan:
+    """What undoing does to each record, checked against those of `checks`; `lost` is what does not come back.
+
+    `topics` are the managed ledgers; `in_pieces`: one request may not hold it (M11).
+    """
+
+    restorations: tuple[Restoration, ...]
+    checks: tuple[Check, ...]
+    lost: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    in_pieces: bool = False
+
+    @property
+    def changes(self) -> tuple[Restoration, ...]:
+        """Those that write something."""
+        return tuple(each for each in self.restorations if each.action is not Action.LEAVE)
+
+
+def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
+    """The recovered state of a cursor, to keep in an undo file; AckStateTooLarge when it fits no entry."""
+    acks = plan.acks
+    if acks.range_count <= MAX_RANGES and not acks.has_batches:
+        return SavedCursor(
+            path, encode_position_info(PositionInfo(acks.mark_delete, tuple(acks.ranges()), plan.properties))
+        )
+    return SavedCursor(path, encode_position_info(state_record(acks, plan.properties, limit=MAX_MESSAGE_SIZE)))
+
+
+def paths_to_read(file: UndoFile) -> tuple[str, ...]:
+    """The nodes that `plan_undo` has to be told of."""
+    return tuple(dict.fromkeys([*file.paths, *(managed_ledger_path(name) for name in file.managed_ledgers)]))
+
+
+def ledgers_to_look_for(file: UndoFile) -> list[int]:
+    """The ledgers, rising, of which `plan_undo` has to be told whether they exist."""
+    found: set[int] = set()
+    states = {cursor.path: cursor.state for cursor in file.cursors}
+    for record in file.records:
+        if record.before is None:
+            continue
+        if _managed_ledger_at(file, record.path):
+            info = decode_managed_ledger_info(record.before.data, record.path).value
+            found.update(ledger.ledger_id for ledger in info.ledgers)
+        elif _topic_of_cursor(file, record.path):
+            with contextlib.suppress(RecordError):  # one that does not parse is put back as it is (M12)
+                cursor = decode_managed_cursor_info(record.before.data, record.path).value
+                found.add(cursor.cursors_ledger_id)
+                saved = states.get(record.path)
+                state = None if saved is None else decode_position_info(saved, record.path).value
+                found |= ledgers_beside(cursor, state)
+    return sorted(found - {NO_CURSOR_LEDGER})
+
+
+def plan_undo(
+    file: UndoFile,
+    current: Mapping[str, NodeState | None],
+    existing: Collection[int],
+    recorded: Collection[int] = (),
+    *,
+    incomplete: bool = False,
+    accept_loss: bool = False,
+) -> UndoPlan:
+    """How to put back the records of `file`, whose nodes are `current` now and whose ledgers `existing` exist.
+
+    `recorded` are those that are recorded for deletion; one whose deletion has begun does not exist. `incomplete`: what
+    is there now is taken for what a command left whose file was not completed; `accept_loss`: a deleted topic whose
+    ledgers are gone is put back without them. Raises UndoConflict, which names every record that is in the way, or what
+    would be lost, and RecordError.
+    """
+    planner = _Planner(file, current, frozenset(existing), frozenset(recorded))
+    conflicts = []
+    for record in file.records:
+        conflict = _conflict(file, record, current[record.path], incomplete)
+        if conflict is not None and not (planner.in_pieces and planner.goes_on(record)):
+            conflicts.append(conflict)
+    if conflicts:
+        raise UndoConflict(f"nothing was written: {'; '.join(conflicts)}")
+    restorations = tuple(planner.restoration(record) for record in file.records)
+    if planner.hollow and not accept_loss:
+        raise UndoConflict(
+            f"nothing was written: lost are {'; '.join(file.lost)}; of {'; of '.join(planner.hollow)}; --accept-loss "
+            "puts the records back all the same"
+        )
+    written = {each.path for each in restorations if each.action is not Action.LEAVE}
+    checks = tuple(planner.checks(written)) if written else ()
+    return UndoPlan(restorations, checks, file.lost, file.managed_ledgers, planner.in_pieces)
+
+
+def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, incomplete: bool) -> str | None:
+    """Why the record cannot be put back, None if it can."""
+    if file.outcome is Outcome.BEGUN:
+        if now == record.before or incomplete:
+            return None
+        return (
+            f"{record.path} is {_describe(now)}, it was {_describe(record.before)}, and the command was cut off before "
+            "it could tell what it left: look at it, and if nobody else changed it, undo with --incomplete"
+        )
+    if now == record.after:
+        return None
+    same = now is not None and record.after is not None and now.version == record.after.version
+    return (
+        f"{record.path} is {_describe(now)}{' with other data' if same else ''}, the command left it "
+        f"{_describe(record.after)}: it was changed since"
+    )
+
+
+def _describe(state: NodeState | None) -> str:
+    return "not there" if state is None else f"at version {state.version}"
+
+
+def _managed_ledger_at(file: UndoFile, path: str) -> str:
+    """The managed ledger whose record is at `path`, empty for another node."""
+    return next((name for name in file.managed_ledgers if managed_ledger_path(name) == path), "")
+
+
+def _topic_of_cursor(file: UndoFile, path: str) -> str:
+    """The managed ledger whose cursor's record is at `path`, empty for another node."""
+    return _managed_ledger_at(file, path.rpartition("/")[0])
+
+
+class _Planner:
+    """Decides record by record over what it was told."""
+
+    def __init__(
+        self,
+        file: UndoFile,
+        current: Mapping[str, NodeState | None],
+        existing: frozenset[int],
+        recorded: frozenset[int],
+    ) -> None:
+        self._file = file
+        self._current = current
+        self._existing = existing
+        self._recorded = recorded
+        self._saved = {cursor.path: cursor.state for cursor in file.cursors}
+        self.in_pieces = file.in_pieces or len(ledgers_to_look_for(file)) > MOST_OPERATIONS
+        self._put_back: set[str] = set()  # by an undo in pieces that was cut off
+        self.hollow: list[str] = []  # deleted topics that would come back without entries: which ledgers are gone
+
+    def goes_on(self, record: ChangedRecord) -> bool:
+        """Whether an undo in pieces that was cut off left the record as it is: put back, or a topic without ledgers."""
+        path, before, now = record.path, record.before, self._current[record.path]
+        if before is None or now is None:
+            return before is None and now is None
+        found = self._restored(path, before, now)
+        if found.cursor_ledger is None:
+            put_back = now.data == found.data
+        else:
+            put_back = _names_another(now.data, found.cursor_ledger.record, path)
+        if put_back:
+            self._put_back.add(path)
+        return put_back or (
+            self._is_topic(path) and record.after is None and now.data == _without_ledgers(before, path)
+        )
+
+    def checks(self, written: Collection[str]) -> list[Check]:
+        """The versions of the topics that are not written themselves."""
+        found: list[Check] = []
+        for name in self._file.managed_ledgers:
+            path = managed_ledger_path(name)
+            topic = self._current[path]
+            if path in written:
+                continue
+            if topic is not None:
+                found.append(Check(path, topic.version))
+            elif any(each.startswith(f"{path}/") for each in written):
+                raise UndoConflict(f"nothing was written: the topic {path} is gone, its cursors have no place")
+        return found
+
+    def restoration(self, record: ChangedRecord) -> Restoration:
+        """What becomes of one record."""
+        path, before, now = record.path, record.before, self._current[record.path]
+        if now == before:
+            return Restoration(path, Action.LEAVE, note="as it was before")
+        topic = _topic_of_cursor(self._file, path)
+        drops = self._cursor_ledger(path, now) if topic else None
+        if before is None:
+            version = None if now is None else now.version
+            return Restoration(path, Action.DELETE, version=version, drops=drops, managed_ledger=topic)
+        if path in self._put_back:
+            return Restoration(path, Action.LEAVE, note="was put back already")
+        found = self._naming(self._restored(path, before, now), now)
+        if now is None:
+            note = "; ".join(filter(None, ["starts again at version 0", found.note]))
+            begins_as = _without_ledgers(before, path) if self.in_pieces and self._is_topic(path) else None
+            return replace(found, action=Action.CREATE, note=note, begins_as=begins_as)
+        if found.cursor_ledger is None and found.data == now.data:
+            return Restoration(path, Action.LEAVE, note=found.note or "holds that already")
+        named = None if found.cursor_ledger is not None else self._cursor_ledger(path, NodeState(found.data, 0))
+        return replace(found, version=now.version, drops=drops if topic and drops != named else None)
+
+    def _naming(self, found: Restoration, now: NodeState | None) -> Restoration:
+        """With the ledgers that the record names again."""
+        if not self._is_topic(found.path) and not _topic_of_cursor(self._file, found.path):
+            return found
+        is_topic = self._is_topic(found.path)
+        naming = found.data if found.cursor_ledger is None else encode_managed_cursor_info(found.cursor_ledger.record)
+        named = named_ledgers(naming, found.path, topic=is_topic)
+        named -= frozenset() if now is None else named_ledgers(now.data, found.path, topic=is_topic)
+        named &= self._existing  # what is in tiered storage only has no ledger
+        return replace(found, names_again=tuple(sorted(named)), recorded=tuple(sorted(named & self._recorded)))
+
+    def _is_topic(self, path: str) -> bool:
+        return bool(_managed_ledger_at(self._file, path))
+
+    def _restored(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
+        """What a record becomes that there was, whatever is there now."""
+        topic = _topic_of_cursor(self._file, path)
+        if topic:
+            return self._cursor(path, before, topic)
+        if self._is_topic(path):
+            return self._topic(path, before, now)
+        return Restoration(path, Action.SET, before.data)
+
+    def _cursor(self, path: str, before: NodeState, topic: str) -> Restoration:
+        found = Restoration(path, Action.SET, before.data, managed_ledger=topic)
+        try:
+            decoded = decode_managed_cursor_info(before.data, path)
+        except RecordError:
+            return replace(found, note="as it was, a record that does not parse")
+        record = decoded.value
+        if record.cursors_ledger_id == NO_CURSOR_LEDGER:
+            named, note = plan_record(record, self._existing)
+            if not note:
+                return found
+            data = encode_managed_cursor_info(named, compression=decoded.compression)
+            return replace(found, data=data, note=note)
+        saved = self._saved.get(path)
+        if saved is not None:
+            return self._cursor_from_state(found, decoded, saved)
+        if record.cursors_ledger_id in self._existing:
+            return found
+        raise UndoConflict(
+            f"nothing was written: the state of {path} was in cursor ledger {record.cursors_ledger_id}, which is gone, "
+            "and is not in the undo file"
+        )
+
+    def _cursor_from_state(self, found: Restoration, stored: Decoded[ManagedCursorInfo], saved: bytes) -> Restoration:
+        """The state goes where a clean close puts it (C3)."""
+        record, compression = stored.value, stored.compression
+        state, dropped = plan_state(decode_position_info(saved, found.path).value, self._existing)
+        if dropped:
+            saved = encode_position_info(state)
+        record, of_record = plan_record(record, self._existing)
+        dropped = dropped or of_record
+        rewritten = replace(
+            record,
+            cursors_ledger_id=NO_CURSOR_LEDGER,
+            mark_delete=state.position,
+            ranges=state.ranges,
+            properties=state.properties,
+            batch_deletions=(),
+            last_checkpoint=None,
+        )
+        data = encode_managed_cursor_info(rewritten, compression=compression)
+        small = not state.batch_deletions and not state.ledger_bits and len(state.ranges) <= MAX_RANGES
+        if small and len(data) < CURSOR_ZNODE_LIMIT:
+            note = f"its state at {state.position} goes into its record"
+            return replace(found, data=data, note="; ".join(filter(None, [note, dropped])))
+        naming = replace(rewritten, ranges=())
+        return replace(
+            found,
+            data=b"",
+            cursor_ledger=CursorLedger(naming, saved, compression),
+            note="; ".join(filter(None, [f"its state at {state.position} goes into a new cursor ledger", dropped])),
+        )
+
+    def _topic(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
+        stored = decode_managed_ledger_info(before.data, path)
+        old = stored.value
+        refuse_shadow(_managed_ledger_at(self._file, path), old)
+        new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
+        kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing or is_offloaded(ledger, path)]
+        added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
+        if added:  # one whose entries were never recorded may not stand before another (M4)
+            kept = [ledger for ledger in kept if ledger.timestamp]
+        if not added and len(kept) == len(old.ledgers):
+            return Restoration(path, Action.SET, before.data)
+        ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}
+        gone = [ledger for ledger in old.ledgers if ledger.ledger_id not in ledgers]
+        if now is None and gone and self._file.lost:
+            self.hollow.append(f"{path} {_numbers(gone)} are gone or being deleted")
+        merged = replace(old, ledgers=tuple(ledgers[ledger_id] for ledger_id in sorted(ledgers)))
+        data = encode_managed_ledger_info(merged, compression=stored.compression)
+        return Restoration(path, Action.SET, data, note=_ledgers_note(gone, added))
+
+    def _cursor_ledger(self, path: str, state: NodeState | None) -> int | None:
+        """The cursor ledger that a cursor's record names."""
+        if state is None:
+            return None
+        try:
+            named = decode_managed_cursor_info(state.data, path).value.cursors_ledger_id
+        except RecordError:  # what a record that does not parse names cannot be told; it is replaced all the same
+            return None
+        return None if named == NO_CURSOR_LEDGER else named
+
+
+def _without_ledgers(topic: NodeState, path: str) -> bytes:
+    """The topic's record without its ledgers."""
+    stored = decode_managed_ledger_info(topic.data, path)
+    return encode_managed_ledger_info(replace(stored.value, ledgers=()), compression=stored.compression)
+
+
+def _names_another(data: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
+    """Whether a cursor's record is `wanted` but for the cursor ledger that it names."""
+    try:
+        record = decode_managed_cursor_info(data, path).value
+    except RecordError:
+        return False
+    named = record.cursors_ledger_id != NO_CURSOR_LEDGER
+    return named and replace(record, cursors_ledger_id=wanted.cursors_ledger_id) == wanted
+
+
+def _ledgers_note(gone: list[LedgerInfo], added: Collection[int]) -> str:
+    notes = []
+    if gone:
+        notes.append(f"without the ledgers that are gone: {_numbers(gone)}")
+    if added:
+        notes.append(f"with the ledgers that came since: {', '.join(map(str, sorted(added)))}")
+    return "; ".join(notes)
+
+
+def _numbers(ledgers: list[LedgerInfo]) -> str:
+    return f"{', '.join(str(each.ledger_id) for each in ledgers)} ({sum(each.entries for each in ledgers):,} entries)"

@@ -1,0 +1,69 @@
+"""Ledgers beside its own that a restored cursor names: those that are gone are not named again; no I/O.
+
+The compacted topic's ledger stands in the position properties of compaction's cursor, delayed delivery's index in the
+cursor properties of a subscription. A broker that meets the name of a ledger that is gone cannot read the topic's
+compacted view, or load the index.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from metastore.errors import RecordError
+from metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
+from mledger.ledgers.references import COMPACTED_LEDGER, DELAYED_BUCKET
+
+Properties = tuple[tuple[str, int], ...]
+CursorProperties = tuple[tuple[str, str], ...]
+
+
+def ledgers_beside(record: ManagedCursorInfo, state: PositionInfo | None) -> set[int]:
+    """The ledgers that the record, and the state that was in its cursor ledger, name beside the cursor ledger."""
+    properties = (*record.properties, *(state.properties if state is not None else ()))
+    found = {value for name, value in properties if name == COMPACTED_LEDGER}
+    return found | {
+        ledger_id for name, text in record.cursor_properties if (ledger_id := _bucket(name, text)) is not None
+    }
+
+
+def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
+    """The ledgers that the record of a topic, or of a cursor, names; of one that does not parse none can be told."""
+    try:
+        if topic:
+            return frozenset(ledger.ledger_id for ledger in decode_managed_ledger_info(data, path).value.ledgers)
+        cursor = decode_managed_cursor_info(data, path).value
+    except RecordError:
+        return frozenset()
+    return frozenset({cursor.cursors_ledger_id, *ledgers_beside(cursor, None)} - {NO_CURSOR_LEDGER})
+
+
+def plan_record(record: ManagedCursorInfo, existing: Collection[int]) -> tuple[ManagedCursorInfo, str]:
+    """The record without the ledgers that are not in `existing`, and a note that names them; empty if all are."""
+    kept = tuple(each for each in record.properties if not _is_gone(*each, existing))
+    beside = tuple(
+        (name, text)
+        for name, text in record.cursor_properties
+        if (ledger_id := _bucket(name, text)) is None or ledger_id in existing
+    )
+    gone = [f"{name} {value}" for name, value in record.properties if _is_gone(name, value, existing)]
+    gone += [f"{name} {text}" for name, text in record.cursor_properties if (name, text) not in beside]
+    return replace(record, properties=kept, cursor_properties=beside), _note(gone)
+
+
+def plan_state(state: PositionInfo, existing: Collection[int]) -> tuple[PositionInfo, str]:
+    """As `plan_record`, of a state that was in a cursor ledger."""
+    gone = [f"{name} {value}" for name, value in state.properties if _is_gone(name, value, existing)]
+    kept = tuple(each for each in state.properties if not _is_gone(*each, existing))
+    return replace(state, properties=kept), _note(gone)
+
+
+def _is_gone(name: str, value: int, existing: Collection[int]) -> bool:
+    return name == COMPACTED_LEDGER and value not in existing
+
+
+def _bucket(name: str, text: str) -> int | None:
+    return int(text) if name.startswith(DELAYED_BUCKET) and text.isdecimal() else None
+
+
+def _note(gone: list[str]) -> str:
+    return f"without properties that name ledgers that are gone: {', '.join(gone)}" if gone else ""

@@ -1,0 +1,170 @@
+"""Carries out what `plan_undo` decided: cursor ledgers first, then the multi, then what no record names any more.
+
+What no request can hold goes in pieces, each in that order (M11). At the end the ledgers that are named again are
+looked at: those that somebody deleted who had found them named nowhere are told of.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from bookie.client.client import BookKeeper
+from bookie.client.ledgers.writer import LedgerWriter
+from metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound
+from metastore.records.codec import decode_managed_ledger_info
+from metastore.records.paths import LEDGERS, cursor_name_from_path, deletion_path, ledger_path, managed_ledger_path
+from metastore.records.values import LedgerInfo
+from metastore.store import MetadataReader, MetadataStore
+from metastore.write_verification import multi_own
+from mledger.admin.policies.quorums import with_cluster_quorums
+from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.admin.undo.undo_file import NodeState, UndoFile
+from mledger.admin.undo.undo_pieces import Piece, plan_pieces
+from mledger.admin.undo.undo_plan import Action, Restoration, UndoPlan, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.config import ManagedLedgerConfig
+from mledger.errors import UndoConflict
+from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
+from mledger.ledgers.pending_records import ensure_folders, is_claimed
+
+CONFLICTS = (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty)
+
+
+async def plan_undo_of(
+    reader: MetadataReader,
+    file: UndoFile,
+    *,
+    incomplete: bool = False,
+    accept_loss: bool = False,
+    ledgers_root: str = LEDGERS,
+) -> UndoPlan:
+    """The plan for the cluster as it is now; nothing is written. UndoConflict, RecordError, StoreUnavailable."""
+    paths = paths_to_read(file)
+    nodes = await reader.get_many(paths)
+    current = {path: NodeState.of(node) for path, node in zip(paths, nodes, strict=True)}
+    existing, recorded = await _existing(reader, ledgers_to_look_for(file), ledgers_root)
+    return plan_undo(file, current, existing, recorded, incomplete=incomplete, accept_loss=accept_loss)
+
+
+async def _existing(reader: MetadataReader, ledger_ids: Sequence[int], ledgers_root: str) -> tuple[set[int], set[int]]:
+    """Those of the ledgers that exist and whose deletion has not begun, and those of them that are recorded for it.
+
+    The records are read after the lists that the ledgers were dropped from, and before the ledgers: what is deleted
+    last is the record.
+    """
+    records = await reader.get_many([deletion_path(ledger_id) for ledger_id in ledger_ids])
+    await reader.sync()
+    found = await reader.get_many([ledger_path(ledger_id, ledgers_root) for ledger_id in ledger_ids])
+    going = {
+        each for each, record in zip(ledger_ids, records, strict=True) if record is not None and is_claimed(record)
+    }
+    existing = {each for each, node in zip(ledger_ids, found, strict=True) if node is not None} - going
+    recorded = {each for each, record in zip(ledger_ids, records, strict=True) if record is not None}
+    return existing, existing & recorded
+
+
+async def undo(
+    plan: UndoPlan,
+    store: MetadataStore,
+    bookkeeper: BookKeeper,
+    config: ManagedLedgerConfig,
+    on_step: StepHook = ignore_steps,
+    *,
+    cluster_quorums: bool = False,
+) -> None:
+    """Put the records back, all or none; what no request can hold in pieces. Whose they are is looked for before (M9).
+
+    `config` is for cursor ledgers to write; with `cluster_quorums` they have the quorums that the cluster has for their
+    topic (M6). Raises UndoConflict when a record was changed meanwhile: it says what was written; undoing again goes on
+    after pieces that were. UndoConflict, too, after everything was written, names ledgers that somebody deleted just
+    then; StoreUnavailable when it is not known.
+    """
+    pieces = plan_pieces(plan)
+    if not pieces:
+        return
+    await ensure_folders(store)
+    await _ensure_parents(store, plan)
+    configs: dict[str, ManagedLedgerConfig] = {}
+    if cluster_quorums:
+        policies = PolicyReader(store, bookkeeper, config.password)
+        for name in sorted({each.managed_ledger for each in plan.changes if each.cursor_ledger is not None}):
+            ledgers = await _listed(store, plan, name)
+            configs[name] = await with_cluster_quorums(config, policies, bookkeeper, name, ledgers)
+    factories = {
+        each.managed_ledger: LedgerFactory(
+            bookkeeper, store, each.managed_ledger, configs.get(each.managed_ledger, config), on_step
+        )
+        for each in plan.changes
+        if each.managed_ledger
+    }
+    written = 0
+    for piece in pieces:
+        try:
+            await _put_back(piece, store, factories, on_step)
+        except CONFLICTS as error:
+            done = f"{written} of {len(plan.changes)} records were put back" if written else "nothing was written"
+            then = "look at it, and undo again to go on" if written else "look again"
+            raise UndoConflict(f"{done}: {error.path} was changed meanwhile; {then}") from None
+        written += len(piece.changes)
+    await _look_at_ledgers(store, plan)
+
+
+async def _look_at_ledgers(store: MetadataStore, plan: UndoPlan) -> None:
+    named = sorted({ledger_id for each in plan.changes for ledger_id in each.names_again})
+    if not named:
+        return
+    await store.sync()
+    existing, _ = await _existing(store, named, LEDGERS)
+    gone = [str(ledger_id) for ledger_id in named if ledger_id not in existing]
+    if gone:
+        raise UndoConflict(
+            f"all records were put back, and ledgers that they name were deleted meanwhile: {', '.join(gone)}; "
+            "`mledger topics repair` takes them off the lists"
+        )
+
+
+async def _put_back(
+    piece: Piece, store: MetadataStore, factories: Mapping[str, LedgerFactory], on_step: StepHook
+) -> None:
+    """Write the cursor ledgers of the piece, carry out its multi, delete what no record names any more."""
+    written: list[tuple[Restoration, LedgerWriter]] = []
+    sent = False
+    try:
+        for each in piece.changes:
+            if each.cursor_ledger is not None:
+                writer = await factories[each.managed_ledger].create_cursor_ledger(cursor_name_from_path(each.path))
+                written.append((each, writer))
+                await writer.append([each.cursor_ledger.state])
+                await writer.close()
+        on_step("undo")
+        sent = True
+        await multi_own(store, piece.operations({each.path: writer.ledger_id for each, writer in written}))
+    except BaseException as error:
+        if sent and not isinstance(error, CONFLICTS):
+            raise  # the multi may have been carried out: a record of each ledger tells the next opening what to do
+        for each, writer in written:
+            await factories[each.managed_ledger].discard(writer)
+        raise
+    on_step("undone")
+    for each, writer in written:
+        factories[each.managed_ledger].settled(writer.ledger_id)
+    for ledger_id, name in piece.drops:
+        await factories[name].delete(ledger_id)
+
+
+async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> Sequence[LedgerInfo]:
+    """The ledgers of the topic: as they are to be, else as they are."""
+    path = managed_ledger_path(managed_ledger)
+    data = next((each.data for each in plan.changes if each.path == path and each.action is not Action.DELETE), None)
+    if data is None:
+        data = (await store.get(path)).data
+    return decode_managed_ledger_info(data, path).value.ledgers
+
+
+async def _ensure_parents(store: MetadataStore, plan: UndoPlan) -> None:
+    """Create the folders that nodes to create again had; ones that stand empty do no harm."""
+    created = {each.path for each in plan.changes if each.action is Action.CREATE}
+    parents = {path.rpartition("/")[0] for path in created} - created - {""}
+    for path in sorted(parents):
+        if await store.exists(path) is None:
+            try:
+                await store.create(path, parents=True)
+            except NodeExists:
+                continue

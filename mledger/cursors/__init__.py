@@ -1,0 +1,1 @@
+"""Durable cursors: acknowledgement state, its persistence and recovery, positions, and reads."""

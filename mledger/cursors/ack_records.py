@@ -1,0 +1,141 @@
+"""A cursor's state as the records that keep it (C3, C5); no I/O.
+
+A state is one entry that Pulsar 4.x reads: ranges or bit-set words, whichever is smaller. Nothing is left out of it:
+what does not fit is an error that keeps the state in memory. The znode alone keeps a state of few ranges, without batch
+indexes, in a small record.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from metastore.records.codec import encode_managed_cursor_info
+from metastore.records.position import NO_ENTRY, Position
+from metastore.records.values import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
+from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
+from mledger.cursors.acks import AckState
+from mledger.cursors.entry_bits import EdgeArrays, WordArrays
+from mledger.errors import AckStateTooLarge, InvalidProperties
+
+Properties = tuple[tuple[str, int], ...]
+
+
+def state_record(acks: AckState, properties: Properties = (), *, limit: int = MAX_MESSAGE_SIZE) -> PositionInfo:
+    """The state as one entry of a cursor ledger, in the smaller of the two forms (C5).
+
+    Raises AckStateTooLarge when neither form's encoding fits `limit` bytes.
+    """
+    ranges, words, batches = ranges_size(acks), words_size(acks), acks.batch_deletions()
+    size = min(ranges, words) + _rest_size(acks, properties, batches)
+    if size > limit:
+        raise AckStateTooLarge(
+            f"the state at {acks.mark_delete} with {acks.deleted_count:,} entries acknowledged above it takes {size:,} "
+            f"bytes, {limit:,} fit one entry: acknowledge what lies between them"
+        )
+    return PositionInfo(
+        position=acks.mark_delete,
+        ranges=tuple(acks.ranges()) if ranges <= words else (),
+        properties=properties,
+        batch_deletions=batches,
+        ledger_bits=acks.ledger_bits() if words < ranges else (),
+    )
+
+
+def znode_record(
+    acks: AckState,
+    properties: Properties,
+    cursor_properties: tuple[tuple[str, str], ...],
+    last_active_ms: int,
+    *,
+    max_ranges: int = 1000,
+    limit: int = CURSOR_ZNODE_LIMIT,
+) -> ManagedCursorInfo | None:
+    """The state as the cursor's znode without a cursor ledger, None when it has to stay in a cursor ledger (C3).
+
+    It has to with more than `max_ranges` ranges, with batch indexes, or when its encoding reaches `limit` bytes.
+    """
+    if acks.has_batches or acks.range_count > max_ranges:
+        return None
+    record = ManagedCursorInfo(
+        cursors_ledger_id=NO_CURSOR_LEDGER,
+        mark_delete=acks.mark_delete,
+        ranges=tuple(acks.ranges()),
+        properties=properties,
+        last_active=last_active_ms,
+        cursor_properties=cursor_properties,
+    )
+    return record if len(encode_managed_cursor_info(record)) < limit else None
+
+
+def check_properties(properties: Properties, cursor_properties: tuple[tuple[str, str], ...]) -> None:
+    """Raise InvalidProperties unless records can hold both: a state with them would never be durable (C5)."""
+    for key, value in properties:
+        if not isinstance(key, str) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+            raise InvalidProperties(
+                f"property {key!r:.100} of the position is {value!r:.100}: give a text a number of 64 bits"
+            )
+    for key, text in cursor_properties:
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise InvalidProperties(f"property {key!r:.100} of the cursor is {text!r:.100}: give a text a text")
+    if znode_record(AckState(Position(0, NO_ENTRY)), properties, cursor_properties, 0) is None:
+        raise InvalidProperties(
+            f"the properties of the position and of the cursor do not fit its record of {CURSOR_ZNODE_LIMIT:,} bytes: "
+            "give fewer or shorter ones"
+        )
+
+
+def ranges_size(acks: AckState) -> int:
+    """Encoded bytes of all ranges of a state."""
+    return sum(_ranges_size(edges) for edges in acks.edge_arrays())
+
+
+def words_size(acks: AckState) -> int:
+    """Encoded bytes of the bit-set words of a state."""
+    return sum(_words_size(words) for words in acks.word_arrays())
+
+
+def _ranges_size(edges: EdgeArrays) -> int:
+    ledger = 2 + varint_size(edges.ledger_id)  # both tags and the ledger id of a position
+    lower = np.where(edges.firsts == 0, 10, _varint_sizes(np.maximum(edges.firsts.astype(np.int64) - 1, 0)))
+    upper = _varint_sizes(edges.lasts)
+    # a position takes less than 128 bytes, and so does a range
+    return int(np.sum(lower + upper)) + len(edges.firsts) * (2 * (ledger + 2) + 2)
+
+
+def _words_size(words: WordArrays) -> int:
+    zeros = words.length - len(words.values)
+    body = 1 + varint_size(words.ledger_id) + 2 * zeros + len(words.values) + int(np.sum(_varint_sizes(words.values)))
+    return 1 + varint_size(body) + body
+
+
+def _rest_size(acks: AckState, properties: Properties, batches: Sequence[BatchDeletion]) -> int:
+    size = _position_size(acks.mark_delete)
+    for name, value in properties:
+        text = len(name.encode())
+        size += _message_size(1 + varint_size(text) + text + 1 + varint_size(value))
+    for batch in batches:
+        words = sum(1 + varint_size(word) for word in batch.words)
+        size += _message_size(_message_size(_position_size(batch.position)) + words)
+    return size
+
+
+def _position_size(position: Position) -> int:
+    return 2 + varint_size(position.ledger_id) + varint_size(position.entry_id)
+
+
+def _message_size(body: int) -> int:
+    return 1 + varint_size(body) + body
+
+
+def varint_size(value: int) -> int:
+    """Bytes of a protobuf varint; a negative one takes ten."""
+    return 10 if value < 0 else max(1, -(-value.bit_length() // 7))
+
+
+def _varint_sizes(values: "np.ndarray[Any, Any]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    numbers = values.astype(np.uint64)
+    sizes = np.ones(len(numbers), dtype=np.int64)
+    for bits in range(7, 64, 7):
+        sizes += numbers >= np.uint64(1 << bits)
+    return sizes

@@ -1,0 +1,385 @@
+"""The cursors of an open topic: recovered beside its writer, opened, made and deleted (M3, R1 to R8).
+
+All are recovered after the topic is open, a bounded number at a time; who opens one waits for that one only. One that
+cannot be recovered now is tried again until it is, and whenever it is opened (R5); the topic lives on without it, and
+nothing of it is trimmed. A record that does not parse is kept, named, and read again by and by: somebody may have
+repaired it (M12).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any
+
+from metastore.errors import InvalidName, MledgerError, NodeNotFound, RecordError
+from metastore.records.codec import decode_managed_cursor_info
+from metastore.records.paths import decode_name, deletion_path
+from metastore.records.position import Position
+from metastore.records.values import NO_CURSOR_LEDGER
+from metastore.store import Node
+from metastore.write_verification import is_there
+from mledger.cursors.creations import CursorCreations
+from mledger.cursors.cursor import Cursor, CursorStatus
+from mledger.cursors.host import CursorHost
+from mledger.cursors.recovery import Start, plan_cursor_recovery
+from mledger.cursors.state_reader import find_state
+from mledger.cursors.store import CursorContext, CursorStore
+from mledger.errors import CursorExists, CursorNotFound, ManagedLedgerFenced
+from mledger.events import (
+    CursorRecovered,
+    CursorRecoveryDelayed,
+    LoadingCursor,
+    RecoveringFromLedger,
+    SubscriptionOpened,
+)
+from mledger.ledgers.background import Background, log
+
+AT_ONCE = 200
+RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0)
+MOVED_BY = {"R4", "R6", "R7"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A cursor's znode as listed at open."""
+
+    path: str
+    node: Node
+
+
+class CursorSet:
+    """Every durable cursor of one topic, recovered or on its way."""
+
+    def __init__(
+        self,
+        host: CursorHost,
+        context: CursorContext,
+        background: Background,
+        recovered_late: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._context = context
+        self._background = background
+        self._recovered_late = recovered_late
+        self._found: dict[str, _Found] = {}
+        self._attempts: dict[str, asyncio.Task[Cursor]] = {}
+        self._deleting: dict[str, asyncio.Future[None]] = {}  # done when it is over
+        self._deleted_perhaps: set[str] = set()  # nobody waited for what came of it
+        self._retries: set[asyncio.Task[None]] = set()
+        self._unreadable: set[str] = set()  # the record of each does not parse
+        self._stopping = False
+        self.open: dict[str, Cursor] = {}
+        self._creations = CursorCreations(host, context, background, self._adopt, recovered_late)
+
+    @property
+    def new_positions(self) -> dict[str, Position]:
+        """Where cursors stand that are being made, or may have been."""
+        return self._creations.positions
+
+    @property
+    def all_recovered(self) -> bool:
+        """Whether every cursor's state is known; while one is not, nothing can be trimmed."""
+        return self.open.keys() >= self._found.keys()
+
+    @property
+    def why_not_known(self) -> str:
+        """Which cursors' states are not known, in one line; for when `all_recovered` is false."""
+        unknown = sorted(self._found.keys() - self.open.keys())
+        damaged = [name for name in unknown if name in self._unreadable]
+        text = f"the state of {', '.join(unknown)} is not known yet"
+        return text + (f"; `mledger cursors repair` mends {', '.join(damaged)}" if damaged else "")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all cursors, recovered or not, sorted."""
+        return sorted(self._found.keys() | self.open.keys())
+
+    def durable_positions(self) -> dict[str, Position]:
+        """Each recovered cursor's durable mark-delete."""
+        return {name: cursor.durable_mark_delete for name, cursor in self.open.items()}
+
+    # -- recovery
+
+    async def load(self) -> None:
+        """Recover all; returns when each has been tried once, whatever came of it."""
+        waiting = deque(sorted(self._found))
+        await asyncio.gather(*(self._work(waiting) for _ in range(min(AT_ONCE, len(waiting)))))
+
+    async def list(self) -> None:
+        """Read every cursor's record; to be called before anything else."""
+        path = self._context.record.path
+        names = await self._context.store.children(path)
+        paths = [f"{path}/{name}" for name in names]
+        for where, node in zip(paths, await self._context.store.get_many(paths), strict=True):
+            if node is not None:
+                self._found[cursor_name(where.rpartition("/")[2])] = _Found(where, node)
+
+    async def _work(self, waiting: deque[str]) -> None:
+        while waiting and not self._stopping:
+            name = waiting.popleft()
+            if self._is_going(name):
+                continue
+            try:
+                await self._recover(name)
+            except ManagedLedgerFenced:
+                return
+            except MledgerError as error:
+                self._delayed(name, error)
+                retry = self._background.spawn(self._retry(name), f"recovery of cursor {name}")
+                self._retries.add(retry)
+                retry.add_done_callback(self._retries.discard)
+
+    async def _retry(self, name: str) -> None:
+        for delay in chain(RETRY_DELAYS_S, repeat(RETRY_DELAYS_S[-1])):
+            await asyncio.sleep(delay)
+            if not self._is_going(name):
+                try:
+                    await self._recover(name)
+                except (ManagedLedgerFenced, CursorNotFound):
+                    return
+                except MledgerError as error:
+                    self._delayed(name, error)
+                    continue
+            self._recovered_late()
+            return
+
+    def _delayed(self, name: str, error: MledgerError) -> None:
+        self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
+        if name in self._unreadable:
+            log.error(
+                "%s: the record of cursor %s does not parse; nothing is trimmed until `mledger cursors repair` has "
+                "mended or deleted it: %s",
+                self._host.name,
+                name,
+                error,
+            )
+        else:
+            log.warning("%s: cursor %s is not recovered yet: %s", self._host.name, name, error)
+
+    def _is_going(self, name: str) -> bool:
+        """Whether the cursor is being deleted, or was."""
+        return name in self._deleting or (name not in self.open and name not in self._found)
+
+    async def _recover(self, name: str) -> Cursor:
+        """The cursor; joins an attempt under way, else makes one. One that was closed is read again."""
+        cursor = self.open.get(name)
+        if cursor is None:
+            return await self._attempt(name, lambda: self._recover_found(name))
+        if cursor.status is not CursorStatus.CLOSED:
+            return cursor
+        return await self._attempt(name, lambda: self._recover_closed(cursor))
+
+    async def _recover_found(self, name: str) -> Cursor:
+        found = self._found[name]
+        if name in self._unreadable:
+            try:
+                found = self._found[name] = _Found(found.path, await self._context.store.get(found.path))
+            except NodeNotFound:
+                self._forget(name)
+                self._recovered_late()
+                raise CursorNotFound(f"{self._host.name}: the unreadable record of cursor {name} was deleted") from None
+        try:
+            cursor = await self._recover_now(name, found)
+        except RecordError:
+            self._unreadable.add(name)
+            raise
+        self._unreadable.discard(name)
+        return cursor
+
+    async def _recover_closed(self, cursor: Cursor) -> Cursor:
+        return await self._recover_now(cursor.name, await self._read_closed(cursor))
+
+    async def _read_closed(self, cursor: Cursor) -> _Found:
+        await cursor.closed()
+        try:
+            return _Found(cursor.path, await self._context.store.get(cursor.path))
+        except NodeNotFound:
+            raise self._context.record.fence(f"the record of cursor {cursor.name} was deleted") from None
+
+    async def _attempt(self, name: str, make: Callable[[], Coroutine[Any, Any, Cursor]]) -> Cursor:
+        task = self._attempts.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(make())
+            self._attempts[name] = task
+            task.add_done_callback(lambda done: self._ended(name, done))
+        return await asyncio.shield(task)
+
+    def _ended(self, name: str, task: "asyncio.Task[Cursor]") -> None:
+        del self._attempts[name]
+        if not task.cancelled() and task.exception() is None:
+            self._adopt(task.result())
+
+    async def _recover_now(self, name: str, found: _Found) -> Cursor:
+        topic = self._host.name
+        self._host.emit(LoadingCursor(topic, name))
+        record = decode_managed_cursor_info(found.node.data, found.path).value
+        finding = None
+        if record.cursors_ledger_id != NO_CURSOR_LEDGER:
+            self._host.emit(RecoveringFromLedger(topic, name, record.cursors_ledger_id))
+            factory = self._context.factory
+            finding = await find_state(factory.open, factory.sync, record.cursors_ledger_id)
+        plan = plan_cursor_recovery(name, record, finding, self._host.ledger_list)
+        keep = plan.keeps_cursor_ledger
+        store = CursorStore(name, found.path, self._context, record, found.node.version, keep_ledger=keep)
+        cursor = Cursor(self._host, store, plan)
+        if plan.rule == "R4":
+            log.warning("%s: cursor %s: %s", topic, name, plan.warnings[0])
+        if MOVED_BY.intersection(plan.rules):
+            await cursor.persist_recovered()
+        self._host.emit(CursorRecovered(topic, name, plan.mark_delete, plan.rule, plan.backlog, plan.warnings))
+        return cursor
+
+    # -- opening, making, deleting
+
+    async def open_cursor(
+        self, name: str, initial: Start, properties: Mapping[str, str] | None, *, create: bool, exclusive: bool
+    ) -> Cursor:
+        """The cursor of that name, made at `initial` where there is none (R1); its read position after mark-delete.
+
+        Raises CursorRecoveryFailed (R5), CursorNotFound without `create`, CursorExists with `exclusive`.
+        """
+        await self._settle(name)
+        known = name in self.open or name in self._found or name in self._attempts
+        if known and exclusive:
+            raise CursorExists(f"{self._host.name} has a cursor {name} already")
+        if not known and not create:
+            raise CursorNotFound(
+                f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
+            )
+        if name in self.open or name in self._found:
+            cursor = await self._recover(name)
+        else:
+            cursor = await self._attempt(name, lambda: self._creations.create(name, initial, properties))
+        cursor.check()
+        self._host.emit(SubscriptionOpened(self._host.name, name))
+        cursor.rewind()
+        return cursor
+
+    def _adopt(self, cursor: Cursor) -> None:
+        self.open[cursor.name] = cursor
+        if self._context.record.fenced is not None:  # meanwhile: it was not among those that were told
+            cursor.fence(self._context.record.fenced)
+
+    async def delete_cursor(self, name: str, attached: Sequence[int] = ()) -> None:
+        """Delete the cursor, its record, its ledger and those `attached`; CursorNotFound."""
+        if await self._settle(name):
+            return
+        if name not in self.open and name not in self._found:
+            raise CursorNotFound(
+                f"{self._host.name} has no cursor {name}; its cursors: {', '.join(self.names) or 'none'}"
+            )
+        self._deleting[name] = asyncio.get_running_loop().create_future()
+        try:
+            await self._delete(name, attached)
+        except ManagedLedgerFenced:
+            raise
+        except BaseException:
+            self._deleted_perhaps.add(name)
+            raise
+        finally:
+            self._deleting.pop(name).set_result(None)
+        self._forget(name)
+
+    async def _settle(self, name: str) -> bool:
+        """Wait for a deletion under way, and find out what came of what nobody waited for.
+
+        Whether that was a deletion, and was carried out.
+        """
+        gone = False
+        while True:
+            while deletion := self._deleting.get(name):
+                await asyncio.wait([deletion])
+            gone = await self._settle_deletion(name) or gone
+            await self._creations.settle(name)
+            if name not in self._deleting and name not in self._deleted_perhaps:
+                return gone and name not in self.open
+
+    async def _delete(self, name: str, attached: Sequence[int]) -> None:
+        if attempt := self._attempts.get(name):  # what recovery writes would meet the deletion
+            await asyncio.wait([attempt])
+        cursor = self.open.get(name)
+        if cursor is None:
+            await self._delete_unrecovered(name, self._found[name], attached)
+        elif cursor.status is CursorStatus.CLOSED:
+            await self._delete_unrecovered(name, await self._read_closed(cursor), attached)
+        else:
+            await cursor.remove(attached)
+
+    async def _settle_deletion(self, name: str) -> bool:
+        """Find out what came of a deletion that nobody waited for; whether the cursor is gone."""
+        if name not in self._deleted_perhaps:
+            return False
+        cursor = self.open.get(name)
+        path = self._found[name].path if cursor is None else cursor.path
+        gone = not await is_there(self._context.store, path)
+        self._deleted_perhaps.discard(name)
+        if gone:
+            ledger_id = self._ledger_of(self._found[name]) if cursor is None else cursor.cursor_ledger
+            self._forget(name)
+            if ledger_id != NO_CURSOR_LEDGER and await is_there(self._context.store, deletion_path(ledger_id)):
+                self._context.delete_later(ledger_id)
+        return gone
+
+    def _ledger_of(self, found: _Found) -> int:
+        return decode_managed_cursor_info(found.node.data, found.path).value.cursors_ledger_id
+
+    def _forget(self, name: str) -> None:
+        self.open.pop(name, None)
+        self._found.pop(name, None)
+        self._unreadable.discard(name)
+
+    async def _delete_unrecovered(self, name: str, found: _Found, attached: Sequence[int]) -> None:
+        record = decode_managed_cursor_info(found.node.data, found.path).value
+        await CursorStore(name, found.path, self._context, record, found.node.version).remove(attached)
+
+    # -- ending
+
+    async def stop_recovering(self) -> None:
+        """Begin no further recovery; returns when those under way have ended."""
+        self._stopping = True
+        for retry in list(self._retries):
+            retry.cancel()
+        if under_way := [*self._retries, *self._attempts.values()]:
+            await asyncio.wait(under_way)
+        await self._creations.stop()
+
+    async def close(self) -> None:
+        """The clean close of every recovered cursor (C3); the first error, after all were tried."""
+        waiting = deque(self.open.values())
+        errors: list[MledgerError] = []
+
+        async def work() -> None:
+            while waiting:
+                try:
+                    await waiting.popleft().close()
+                except MledgerError as error:
+                    errors.append(error)
+
+        await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(waiting)))))
+        if errors:
+            raise errors[0]
+
+    def fence(self, error: ManagedLedgerFenced) -> None:
+        """Another owner has the topic (M7)."""
+        for cursor in self.open.values():
+            cursor.fence(error)
+
+    async def abandon(self) -> None:
+        """Let go of all cursor ledgers without writing anything."""
+        if attempts := list(self._attempts.values()):
+            for task in attempts:
+                task.cancel()
+            await asyncio.wait(attempts)
+        await self._creations.stop()
+        for cursor in self.open.values():
+            await cursor.abandon()
+
+
+def cursor_name(node: str) -> str:
+    """The plain name of the cursor whose node is called `node`; one that nobody encoded stands for itself."""
+    try:
+        return decode_name(node)
+    except InvalidName:
+        return node

@@ -1,0 +1,125 @@
+"""Deleted entries of one ledger as a roaring bitmap: runs, edges and bit-set words of it, and words of batches."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+from pyroaring import BitMap
+
+from metastore.records.position import Position, PositionRange
+
+BITS_PER_WORD = 64
+MAX_ENTRY = 2**32 - 1  # entry ids above do not fit a portable RoaringBitmap; no ledger comes near
+
+_POSITION: Callable[[tuple[int, int]], Position] = partial(tuple.__new__, Position)
+_RANGE: Callable[[tuple[Position, Position]], PositionRange] = partial(tuple.__new__, PositionRange)
+
+EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
+
+
+class EntryRun(NamedTuple):
+    """Entries `first` to `last` of one ledger, both included."""
+
+    first: int
+    last: int
+
+
+class EdgeArrays(NamedTuple):
+    """First and last entries of all runs of deleted entries of one ledger."""
+
+    ledger_id: int
+    firsts: EntryArray
+    lasts: EntryArray
+
+
+class WordArrays(NamedTuple):
+    """Deleted entries of one ledger as `length` bit-set words: `values` at `indexes`, 0 elsewhere."""
+
+    ledger_id: int
+    length: int
+    indexes: EntryArray
+    values: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
+
+    def all_words(self) -> tuple[int, ...]:
+        """All words as signed numbers."""
+        words = np.zeros(self.length, dtype=np.uint64)
+        words[self.indexes] = self.values
+        return tuple(words.view(np.int64).tolist())
+
+
+def run(first: int, last: int) -> BitMap:
+    """The bits `first` to `last`, both included; none where `last` is below."""
+    bits = BitMap()
+    if max(first, 0) <= min(last, MAX_ENTRY):
+        bits.add_range(max(first, 0), min(last, MAX_ENTRY) + 1)
+    return bits
+
+
+def run_end(bits: BitMap, start: int) -> int:
+    """The last entry of the run of set bits that begins at `start`, which is set."""
+    step = 1
+    while bits.contains_range(start, start + step + 1) and start + step <= MAX_ENTRY:
+        step *= 2
+    low, high = start + step // 2, start + step  # low is in the run (start for step 1), high is past it
+    while high - low > 1:
+        middle = (low + high) // 2
+        if bits.contains_range(start, middle + 1):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
+    """The edges of all runs of `bits`, of which there is one at least."""
+    entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
+    breaks = np.flatnonzero(np.diff(entries) != 1)
+    firsts = entries[np.concatenate(([0], breaks + 1))]
+    return EdgeArrays(ledger_id, firsts, entries[np.concatenate((breaks, [len(entries) - 1]))])
+
+
+def ranges_of(edges: EdgeArrays) -> Iterator[PositionRange]:
+    """The runs as ranges, open below, closed above, in order."""
+    ledger_id = repeat(edges.ledger_id)
+    # made by the million: this skips the named tuples' own constructors
+    lower = map(_POSITION, zip(ledger_id, (edges.firsts.astype(np.int64) - 1).tolist(), strict=False))
+    upper = map(_POSITION, zip(ledger_id, edges.lasts.tolist(), strict=False))
+    return map(_RANGE, zip(lower, upper, strict=True))
+
+
+def runs(bits: BitMap) -> Iterator[EntryRun]:
+    """The runs of `bits`, in order."""
+    if not bits:
+        return iter(())
+    edges = edges_of(0, bits)
+    return map(EntryRun, edges.firsts.tolist(), edges.lasts.tolist())
+
+
+def words_of(ledger_id: int, bits: BitMap) -> WordArrays:
+    """The bit-set words of `bits`, of which there is one at least."""
+    entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
+    indexes, starts = np.unique(entries // BITS_PER_WORD, return_index=True)
+    flags = np.uint64(1) << (entries % BITS_PER_WORD).astype(np.uint64)
+    return WordArrays(ledger_id, int(indexes[-1]) + 1, indexes, np.bitwise_or.reduceat(flags, starts))
+
+
+def bits_of_words(words: Sequence[int]) -> BitMap:
+    """Set bits of signed 64-bit words; those past what a bitmap takes are an error."""
+    packed = np.array([word & (2**64 - 1) for word in words], dtype="<u8")
+    entries = np.flatnonzero(np.unpackbits(packed.view(np.uint8), bitorder="little"))
+    return BitMap(entries.astype(np.uint32))
+
+
+def trim_words(words: Sequence[int]) -> tuple[int, ...]:
+    """The words without trailing zeros: empty when no index is left."""
+    end = len(words)
+    while end and words[end - 1] == 0:
+        end -= 1
+    return tuple(words[:end])
+
+
+def and_words(held: Sequence[int], words: Sequence[int]) -> tuple[int, ...]:
+    """The indexes left in both, without trailing zero words."""
+    return trim_words([a & b for a, b in zip(held, words, strict=False)])

@@ -1,0 +1,44 @@
+"""When an entry was published, and the search for a place by time (C7)."""
+
+from collections.abc import Awaitable, Callable
+
+from metastore.errors import RecordError
+from metastore.records.position import Position
+from mledger.cursors.positions import find_newest
+from mledger.ledgers.entry_reader import Entry
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.messages.pulsar_message import decode_entry
+
+
+def publish_time(payload: bytes) -> int:
+    """When a Pulsar entry was published, ms since 1970: the broker's time if it has one, else the producer's.
+
+    RecordError for a payload that is not an entry of a Pulsar broker.
+    """
+    try:
+        return decode_entry(payload).published
+    except RecordError as error:
+        raise RecordError(
+            "the entry is not one of a Pulsar broker, it has no publish time: say how to tell an entry's time"
+        ) from error
+
+
+async def find_by_time(
+    ledgers: LedgerList,
+    read_entry: Callable[[Position], Awaitable[Entry]],
+    time_ms: int,
+    entry_time: Callable[[bytes], int],
+) -> Position | None:
+    """The newest entry published before `time_ms` (ms since 1970), None if the first one was not.
+
+    Binary search over all entries; publish times are taken to rise.
+    """
+    search = find_newest(ledgers, ledgers.first_position)
+    try:
+        position = next(search)
+        while True:
+            entry = await read_entry(position)
+            position = search.send(entry_time(entry.payload) < time_ms)
+    except StopIteration as stop:
+        found: Position | None = stop.value
+        return found

@@ -1,0 +1,201 @@
+"""Positions and counts over a topic's ledgers; no I/O.
+
+C6: `position_after_n` counts entries over ledgers, deleted ones or not; the end is the last position. C7: where a reset
+leads, and the search for the newest entry that matches. C8: counts are exact and never negative. R8: the next valid
+position. `LedgerList` may be changed by its owner between two calls; nothing here keeps it.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from metastore.records.position import NO_ENTRY, Position
+from mledger.cursors.acks import AckState
+from mledger.cursors.compaction import COMPACTION
+from mledger.ledgers.ledger_list import LedgerList
+
+EARLIEST = Position(-1, -1)
+LATEST = Position(2**63 - 1, 2**63 - 1)
+
+
+def is_valid(ledgers: LedgerList, position: Position) -> bool:
+    """Whether a reader may stand at `position`: an entry, or the first place of an empty last ledger."""
+    if ledgers.exists(position):
+        return True
+    return position.entry_id == 0 and position.ledger_id == ledgers.current and ledgers.entries(position.ledger_id) == 0
+
+
+def next_valid(ledgers: LedgerList, position: Position) -> Position:
+    """The first place after `position` where an entry is, or where the next one will be (R8)."""
+    after = Position(position.ledger_id, position.entry_id + 1)
+    if is_valid(ledgers, after):
+        return after
+    following = ledgers.next_id(position.ledger_id)
+    while following is not None:
+        if ledgers.entries(following) or following == ledgers.current:
+            return Position(following, 0)
+        following = ledgers.next_id(following)
+    return end(ledgers)
+
+
+def end(ledgers: LedgerList) -> Position:
+    """The place after the last entry, where the next one will be; (-1, 0) for an empty list."""
+    if ledgers.current is not None:
+        return Position(ledgers.current, ledgers.entries(ledgers.current))
+    last = ledgers.last_confirmed
+    return Position(last.ledger_id, last.entry_id + 1)
+
+
+def previous(ledgers: LedgerList, position: Position) -> Position:
+    """The place before `position`: one entry back, over ledgers; entry -1 where nothing comes before."""
+    if position.entry_id > 0:
+        return Position(position.ledger_id, position.entry_id - 1)
+    before = ledgers.previous_id(position.ledger_id)
+    if before is None:
+        return Position(position.ledger_id, NO_ENTRY)
+    while before is not None:
+        if entries := ledgers.entries(before):
+            return Position(before, entries - 1)
+        before = ledgers.previous_id(before)
+    return ledgers.first_position
+
+
+def position_after_n(ledgers: LedgerList, start: Position, n: int, *, start_included: bool) -> Position:
+    """The last of `n` entries counted from `start`, deleted ones counted too (C6).
+
+    With `start_included` the entry at `start` is the first counted, else the next valid one. With `n` 0 the place
+    before the first. Past the end it is the last confirmed entry.
+    """
+    first = start if start_included else next_valid(ledgers, start)
+    if n == 0 and first.entry_id <= ledgers.entries(first.ledger_id):
+        return previous(ledgers, first)
+    before_ledger = ledgers.count_through(Position(first.ledger_id, NO_ENTRY))
+    in_list = first.ledger_id in ledgers
+    count = before_ledger + (first.entry_id if in_list else 0) + n
+    total = ledgers.total_entries
+    if total == 0:
+        return ledgers.last_confirmed
+    if count <= 0:
+        return ledgers.first_position
+    return ledgers.entry_at(min(count, total) - 1)
+
+
+def count_between(ledgers: LedgerList, lower: Position, upper: Position) -> int:
+    """How many entries lie above `lower` up to and including `upper`; 0 if `upper` is not above."""
+    return max(0, ledgers.count_through(upper) - ledgers.count_through(lower))
+
+
+def backlog(ledgers: LedgerList, acks: AckState) -> int:
+    """Entries above mark-delete that are not individually deleted (C8)."""
+    return ledgers.total_entries - ledgers.count_through(acks.mark_delete) - acks.deleted_count
+
+
+def count_from(ledgers: LedgerList, acks: AckState, read_position: Position) -> int:
+    """Entries from `read_position` on that are not individually deleted: what is left to read."""
+    before = Position(read_position.ledger_id, read_position.entry_id - 1)
+    start = max(before, acks.mark_delete)
+    return count_between(ledgers, start, LATEST) - acks.deleted_above(start)
+
+
+def position_after_n_undeleted(ledgers: LedgerList, acks: AckState, n: int) -> Position:
+    """The `n`-th entry above mark-delete that is not deleted; the last confirmed entry past the end (C6).
+
+    With `n` 0 mark-delete itself.
+    """
+    if n <= 0:
+        return acks.mark_delete
+    skipped = ledgers.count_through(acks.mark_delete)
+    deleted_before = 0
+    for ledger_id, deleted in acks.deleted_per_ledger():
+        # undeleted entries up to the end of this ledger
+        through = ledgers.count_through(Position(ledger_id, LATEST.entry_id)) - skipped - deleted_before - deleted
+        if through >= n:
+            return _nth_live(ledgers, acks, ledger_id, n, skipped + deleted_before)
+        deleted_before += deleted
+    index = skipped + deleted_before + n - 1
+    if index >= ledgers.total_entries:
+        return ledgers.last_confirmed
+    return ledgers.entry_at(index)
+
+
+def _nth_live(ledgers: LedgerList, acks: AckState, ledger_id: int, n: int, index: int) -> Position:
+    """The `n`-th undeleted entry after the first `index`, when those up to `ledger_id` suffice."""
+    start = ledgers.count_through(Position(ledger_id, NO_ENTRY))
+    if index + n <= start:
+        return ledgers.entry_at(index + n - 1)
+    first = max(index, start) - start  # first entry of this ledger that counts
+    return Position(ledger_id, acks.nth_live(ledger_id, first, n - (max(index, start) - index)))
+
+
+def position_after_skip(ledgers: LedgerList, acks: AckState, n: int, *, count_deleted: bool) -> Position:
+    """Where mark-delete goes when `n` entries are skipped (C6), before it moves over contiguous deleted ones (C2)."""
+    if count_deleted:
+        return position_after_n(ledgers, acks.mark_delete, n, start_included=False)
+    return position_after_n_undeleted(ledgers, acks, n)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """Where a cursor stands after a reset; everything above mark-delete counts as not acknowledged."""
+
+    mark_delete: Position
+    read_position: Position
+
+
+def plan_reset(ledgers: LedgerList, to: Position, *, force: bool = False) -> ResetPlan:
+    """Where a reset to `to` leads (C7): `to` is the first entry to be read again; EARLIEST and LATEST are allowed.
+
+    A place where no entry is becomes the next valid position, past the end the latest; with `force` it is taken as
+    it is.
+    """
+    if to == EARLIEST:
+        read_position = next_valid(ledgers, ledgers.first_position)
+    elif to == LATEST:
+        read_position = end(ledgers)
+    elif force or is_valid(ledgers, to):
+        read_position = to
+    else:
+        read_position = next_valid(ledgers, to)
+    return ResetPlan(previous(ledgers, read_position), read_position)
+
+
+def mark_delete_after(plan: ResetPlan, cursor: str, mark_delete: Position) -> Position:
+    """Where the mark-delete position of `cursor` is after the reset: that of compaction stays where it was (C7).
+
+    It says how far the compacted ledger goes that the properties of the position name.
+    """
+    return mark_delete if cursor == COMPACTION else plan.mark_delete
+
+
+def check_markable(ledgers: LedgerList, acks: AckState, position: Position) -> None:
+    """Raise InvalidPosition unless mark-delete may move to `position`: past the last entry or back it may not."""
+    acks.check_markable(position, ledgers)
+
+
+def find_newest(
+    ledgers: LedgerList, lower: Position, upper: Position | None = None
+) -> Generator[Position, bool, Position | None]:
+    """Binary search for the newest entry above `lower` (up to `upper` or the end) that matches (C7).
+
+    Yields an entry's position and is sent whether it matches; matching entries must come before all others. Ends with
+    the newest matching entry, None if the first one does not match.
+    """
+    low = ledgers.count_through(lower)
+    high = ledgers.total_entries if upper is None else ledgers.count_through(upper)
+    found: Position | None = None
+    if low >= high:
+        return None
+    first, last = ledgers.entry_at(low), ledgers.entry_at(high - 1)
+    if not (yield first):
+        return None
+    found = first
+    if (yield last):
+        return last
+    low, high = low + 1, high - 1
+    while low < high:
+        middle = (low + high) // 2
+        position = ledgers.entry_at(middle)
+        if (yield position):
+            found, low = position, middle + 1
+        else:
+            high = middle
+    return found

@@ -1,0 +1,210 @@
+"""Where a cursor reads: its read position, reads over holes and ledger ends, and parked reads (C10, C11)."""
+
+import asyncio
+from typing import Protocol
+
+from bookie.errors import NoSuchEntry, NoSuchLedger
+from metastore.records.position import Position
+from mledger.cursors.acks import AckState
+from mledger.cursors.host import CursorHost
+from mledger.cursors.positions import next_valid
+from mledger.errors import LedgerOffloaded, TopicTerminated
+from mledger.ledgers.entry_reader import Entry
+from mledger.ledgers.references import is_offloaded
+
+MANY = 1 << 30
+WINDOW_FACTOR = 4
+SMALL_GAP = 32
+
+
+class ReadingCursor(Protocol):
+    """What reading asks of the cursor."""
+
+    @property
+    def name(self) -> str:
+        """The cursor's name."""
+
+    @property
+    def acks(self) -> AckState:
+        """What is acknowledged."""
+
+    def check(self) -> None:
+        """Raise what stopped the cursor."""
+
+    def lose(self, ledger_id: int, first: int, last: int, reason: str) -> None:
+        """Acknowledge entries that are lost, unread."""
+
+
+class _Read:
+    """One read on its way: what it has, and what it may still take."""
+
+    __slots__ = ("at_once", "bytes_left", "entries", "last", "position", "wanted")
+
+    def __init__(self, position: Position, wanted: int, bytes_left: int | None, last: Position | None) -> None:
+        self.entries: list[Entry] = []
+        self.position = position
+        self.wanted = wanted
+        self.bytes_left = bytes_left
+        self.last = last
+        self.at_once = MANY
+
+    @property
+    def is_full(self) -> bool:
+        if len(self.entries) >= self.wanted:
+            return True
+        return bool(self.entries) and self.bytes_left is not None and self.bytes_left <= 0
+
+    def take(self, got: list[Entry], acks: AckState) -> None:
+        live = [entry for entry in got if not acks.is_deleted(entry.position)]
+        self.entries += live
+        if self.bytes_left is not None:
+            self.bytes_left -= sum(len(entry.payload) for entry in live)
+        last = got[-1].position
+        self.position = Position(last.ledger_id, last.entry_id + 1)
+
+
+class CursorReads:
+    """Reads of one cursor. A read that was overtaken by a reset does not move the read position."""
+
+    def __init__(self, cursor: ReadingCursor, host: CursorHost, position: Position) -> None:
+        self._cursor = cursor
+        self._host = host
+        self._moves = 0
+        self.position = position
+
+    def move_to(self, position: Position) -> None:
+        """Read from `position` on."""
+        self._moves += 1
+        self.position = position
+
+    def pass_deleted(self) -> None:
+        """Keep the read position above mark-delete."""
+        if self.position <= self._cursor.acks.mark_delete:
+            self.position = next_valid(self._host.ledger_list, self._cursor.acks.mark_delete)
+
+    async def read(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[Entry]:
+        """As `Cursor.read`."""
+        self._cursor.check()
+        moves = self._moves
+        read = _Read(self.position, max_entries, max_bytes, max_position)
+        while not read.is_full and self._find_entry(read):
+            first, last = self._span(read)
+            if first > last:  # all deleted up to there
+                read.position = Position(read.position.ledger_id, last + 1)
+                continue
+            last = min(last, first + read.at_once - 1)
+            got = await self._read_span(read, first, last)
+            self._cursor.check()
+            if got:
+                read.take(got, self._cursor.acks)
+                read.at_once = min(MANY, 2 * read.at_once)
+            elif got is None:
+                break
+        if moves == self._moves:
+            self.position = read.position
+            self.pass_deleted()
+        return read.entries
+
+    async def read_or_wait(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[Entry]:
+        """As `Cursor.read_or_wait`."""
+        looked_again = False
+        while True:
+            entries = await self.read(max_entries, max_bytes, max_position)
+            if entries or (max_position is not None and self.position > max_position):
+                return entries
+            if self._host.terminated is not None:
+                raise TopicTerminated(
+                    f"{self._host.name} is terminated and cursor {self._cursor.name} has read it to the end"
+                )
+            arrival = self._host.next_arrival()  # nothing can have come since the read looked
+            delay = None if looked_again else self._host.config.new_entries_check_delay_ms / 1000
+            try:
+                await asyncio.wait([arrival], timeout=delay)
+            finally:
+                arrival.cancel()
+            looked_again = True
+
+    def _find_entry(self, read: _Read) -> bool:
+        """Put the position on an entry that exists, over ledger ends; False if there is none to be read."""
+        ledgers = self._host.ledger_list
+        if not ledgers.exists(read.position):
+            following = next_valid(ledgers, Position(read.position.ledger_id, read.position.entry_id - 1))
+            if following <= read.position or not ledgers.exists(following):
+                return False
+            read.position = following
+        return read.last is None or read.position <= read.last
+
+    def _span(self, read: _Read) -> tuple[int, int]:
+        """Entries to read in one go: from the first one not deleted, over small gaps, as many as are wanted.
+
+        An empty span, whose end is where to look on, if all are deleted.
+        """
+        ledger_id, start = read.position
+        wanted = read.wanted - len(read.entries)
+        last = min(self._host.ledger_list.entries(ledger_id) - 1, start + WINDOW_FACTOR * wanted + SMALL_GAP)
+        if read.last is not None and ledger_id == read.last.ledger_id:
+            last = min(last, read.last.entry_id)
+        runs = self._cursor.acks.live_runs(ledger_id, start, last)
+        if not runs:
+            live = self._cursor.acks.nth_live(ledger_id, last + 1, 1)  # at once, be there a million before it
+            return live, live - 1
+        end = runs[0].first - 1
+        for run in runs:
+            if run.first - end - 1 > SMALL_GAP:
+                break
+            end = min(run.last, run.first + wanted - 1)
+            wanted -= end - run.first + 1
+            if not wanted:
+                break
+        return runs[0].first, end
+
+    async def _read_span(self, read: _Read, first: int, last: int) -> list[Entry] | None:
+        """Entries of the ledger at the position; none if the read is to look again, None if it ends before them.
+
+        Where one of several cannot be found, fewer are read next, until it stands alone.
+        """
+        ledger_id = read.position.ledger_id
+        try:
+            return await self._host.reader.read(ledger_id, first, last, read.bytes_left)
+        except (NoSuchLedger, NoSuchEntry) as error:
+            if isinstance(error, NoSuchEntry) and first < last:
+                read.at_once = (last - first + 1) // 2
+                return []
+            if read.entries:
+                return None
+        try:
+            return [await self._host.reader.read_afresh(ledger_id, first)]
+        except NoSuchLedger as error:
+            self._lost_ledger(ledger_id, error)
+        except NoSuchEntry as error:
+            self._lost_entry(Position(ledger_id, first), error)
+        return []
+
+    def _lost_ledger(self, ledger_id: int, error: NoSuchLedger) -> None:
+        host = self._host
+        if ledger_id not in host.ledger_list:  # trimmed while it was read
+            return
+        info = host.ledger_list.info(ledger_id)
+        if is_offloaded(info):
+            raise LedgerOffloaded(
+                f"{host.name}: ledger {ledger_id} is offloaded: its {info.entries} entries are in tiered storage, "
+                "which is not read here; nothing of it is acknowledged"
+            ) from error
+        count = host.ledger_list.entries(ledger_id)
+        if not host.config.auto_skip_non_recoverable_data:
+            raise NoSuchLedger(
+                f"{host.name}: ledger {ledger_id} is in the topic's list and does not exist: {error}; to acknowledge "
+                f"its {count} entries unread set autoSkipNonRecoverableData"
+            ) from error
+        self._cursor.lose(ledger_id, 0, count - 1, str(error))
+
+    def _lost_entry(self, position: Position, error: NoSuchEntry) -> None:
+        host = self._host
+        if position.ledger_id not in host.ledger_list:  # trimmed while it was read
+            return
+        if not host.config.auto_skip_non_recoverable_data:
+            raise NoSuchEntry(
+                f"{host.name}: entry {position} is lost, cursor {self._cursor.name} cannot pass it: {error}; to "
+                "acknowledge it unread set autoSkipNonRecoverableData, or skip it by hand (`mledger cursors skip`)"
+            ) from error
+        self._cursor.lose(position.ledger_id, position.entry_id, position.entry_id, str(error))

@@ -1,0 +1,343 @@
+"""Keeps one cursor's states: in its cursor ledger, or in its znode (C3, C4, R8).
+
+- A state is one entry of the cursor ledger, made at the first change. The znode names that ledger and is written only
+  when there is a new one, and on a clean close.
+- Another ledger is made at the entry limit, at the age limit and after a write error; the old one is recorded for
+  deletion by the same multi that names the new one.
+- Where no cursor ledger can be written, the znode holds the state, under the limits of a clean close.
+- Every write of the znode checks the topic's record: a fenced owner's cursor does not move (M7).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bookie.client.ledgers.writer import LedgerWriter
+from bookie.errors import BookieError, LedgerConflict, LedgerFenced
+from metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
+from metastore.records.codec import encode_managed_cursor_info, encode_position_info
+from metastore.records.paths import cursor_path, kept_path
+from metastore.records.position import Position
+from metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
+from metastore.store import Create, Delete, MetadataStore, Operation, Put
+from metastore.write_verification import changed_since, is_there
+from mledger.config import ManagedLedgerConfig
+from mledger.cursors.ack_records import state_record, znode_record
+from mledger.cursors.acks import AckState
+from mledger.errors import AckStateTooLarge, CursorNotFound, ManagedLedgerFenced
+from mledger.events import CursorLedgerSwitched, Event
+from mledger.ledgers.ledger_factory import LedgerFactory
+from mledger.ledgers.pending_records import kept_record
+from mledger.ledgers.topic_record import TopicRecord
+
+
+@dataclass(frozen=True, slots=True)
+class CursorState:
+    """What of a cursor is to be durable; `acks` is not changed while this is in use."""
+
+    acks: AckState
+    properties: tuple[tuple[str, int], ...] = ()
+    cursor_properties: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def mark_delete(self) -> Position:
+        """Where it stands."""
+        return self.acks.mark_delete
+
+
+@dataclass(frozen=True, slots=True)
+class CursorContext:
+    """What the stores of a topic's cursors share. `delete_later` deletes a recorded ledger in the background."""
+
+    record: TopicRecord
+    store: MetadataStore
+    factory: LedgerFactory
+    config: ManagedLedgerConfig
+    emit: Callable[[Event], None]
+    delete_later: Callable[[int], None]
+    now_ms: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A znode write of which it is not known whether it was carried out."""
+
+    znode: ManagedCursorInfo
+    data: bytes
+    writer: LedgerWriter | None
+
+
+class CursorStore:
+    """Writes the states of one cursor, one write at a time: else its own writes would conflict with each other."""
+
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        context: CursorContext,
+        znode: ManagedCursorInfo,
+        version: int,
+        *,
+        keep_ledger: bool = False,
+    ) -> None:
+        """`keep_ledger`: that which `znode` names is not deleted when another takes its place (R4, M12)."""
+        self.name = name
+        self.path = path
+        self._context = context
+        self._znode = znode
+        self._version = version
+        self._writer: LedgerWriter | None = None
+        self._written = 0
+        self._created_at = 0.0
+        self._uncertain: _Attempt | None = None
+        self._removed = False
+        self._kept = znode.cursors_ledger_id if keep_ledger else NO_CURSOR_LEDGER
+        self._one_at_a_time = asyncio.Lock()
+
+    @classmethod
+    def new(cls, name: str, context: CursorContext, state: CursorState) -> "CursorStore":
+        """That of a cursor whose znode, holding `state`, is to be made by `create` (R1)."""
+        acks = state.acks
+        znode = znode_record(acks, state.properties, state.cursor_properties, context.now_ms())
+        if znode is None:
+            raise AckStateTooLarge(f"cursor {name} cannot be created: its properties do not fit its record")
+        return cls(name, cursor_path(context.record.name, name), context, znode, 0)
+
+    async def create(self) -> None:
+        """Make a new cursor's znode; StoreUnavailable when it is not known whether it was made."""
+        await self._context.record.check_same()
+        self._context.factory.on_step("create cursor")
+        await self._context.record.guarded(Create(self.path, encode_managed_cursor_info(self._znode)))
+
+    async def was_created(self) -> bool:
+        """What came of a `create` whose answer was lost (M7); ManagedLedgerFenced where another's record is there."""
+        self._context.record.check()
+        if not await is_there(self._context.store, self.path):
+            return False
+        node = await self._context.store.get(self.path)
+        if node.version != 0 or node.data != encode_managed_cursor_info(self._znode):
+            raise self._context.record.fence(f"the record of cursor {self.name} was written by another owner")
+        return True
+
+    @property
+    def ledger_id(self) -> int:
+        """The cursor ledger that the znode names, -1 for none."""
+        return self._znode.cursors_ledger_id
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a cursor ledger is open for writing."""
+        return self._writer is not None
+
+    async def write(self, state: CursorState) -> None:
+        """Make `state` durable: one entry, or a switch to a new cursor ledger, or the znode (C3, C4).
+
+        Raises AckStateTooLarge, ManagedLedgerFenced, and what kept ledger and znode from being written.
+        """
+        async with self._one_at_a_time:
+            await self._write(state)
+
+    async def _write(self, state: CursorState) -> None:
+        await self._begin()
+        data = self._encode(state)
+        if self._writer is not None and not self._is_due():
+            try:
+                await self._writer.append([data])
+            except (LedgerFenced, LedgerConflict):
+                self._context.factory.counters.states_in_ledgers_failed += 1
+                await self._context.record.verify()
+            except BookieError:  # the switch below is the answer to it, and reports if it fails too
+                self._context.factory.counters.states_in_ledgers_failed += 1
+            else:
+                self._written += 1
+                self._context.factory.counters.states_in_ledgers += 1
+                return
+        await self._switch(state, data)
+
+    async def write_to_znode(self, state: CursorState) -> bool:
+        """Make `state` durable in the znode, let the cursor ledger go; past its limits False, nothing done (C3)."""
+        async with self._one_at_a_time:
+            return await self._write_to_znode(state)
+
+    async def _write_to_znode(self, state: CursorState) -> bool:
+        await self._begin()
+        znode = znode_record(
+            state.acks,
+            state.properties,
+            state.cursor_properties,
+            self._context.now_ms(),
+            max_ranges=self._context.config.max_unacked_ranges_to_persist_in_metadata_store,
+        )
+        if znode is None:
+            return False
+        await self._put(replace(znode, unknown=self._znode.unknown), None)
+        return True
+
+    async def write_properties(self, properties: tuple[tuple[str, str], ...]) -> None:
+        """Make the cursor's own properties durable in its znode; the state stays where it is."""
+        async with self._one_at_a_time:
+            await self._begin()
+            if properties != self._znode.cursor_properties:
+                znode = replace(self._znode, cursor_properties=properties, last_active=self._context.now_ms())
+                await self._put(znode, self._writer)
+
+    async def close(self, state: CursorState, *, changed: bool) -> None:
+        """The clean close (C3): the state into the znode, or a last entry into a cursor ledger that is kept."""
+        async with self._one_at_a_time:
+            unchanged_in_znode = not changed and self.ledger_id == NO_CURSOR_LEDGER and self._uncertain is None
+            if not unchanged_in_znode and not await self._write_to_znode(state) and changed:
+                await self._write(state)
+            if self._writer is not None:
+                writer, self._writer = self._writer, None
+                await writer.close()
+
+    async def remove(self, attached: Sequence[int] = ()) -> None:
+        """Delete the znode, then the cursor ledger (M8, C7) and the ledgers `attached`, which it names beside that."""
+        async with self._one_at_a_time:
+            await self._begin()
+            old = self.ledger_id
+            await self._context.record.check_same()
+            self._context.factory.on_step("delete cursor")
+            deletions = (*await self._deletions(old), *map(self._context.factory.deletion, attached))
+            await self._context.record.guarded(Delete(self.path, self._version), deletions)
+            self._context.factory.on_step("cursor deleted")
+            self._removed = True
+            await self.abandon()
+            self._delete_old(old)
+            for ledger_id in attached:
+                self._context.delete_later(ledger_id)
+
+    async def abandon(self) -> None:
+        """Let go of the cursor ledger without writing anything."""
+        if self._uncertain is not None and self._uncertain.writer is not None:
+            await self._uncertain.writer.abandon()
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            await writer.abandon()
+
+    async def _begin(self) -> None:
+        """Raise what stands against a write; find out what came of the last one."""
+        self._context.record.check()
+        if self._removed:
+            raise CursorNotFound(f"cursor {self.name} of {self._context.record.name} was deleted")
+        await self._settle_uncertain()
+
+    def _is_due(self) -> bool:
+        config = self._context.config
+        age = asyncio.get_running_loop().time() - self._created_at
+        too_old = 0 < config.ledger_rollover_timeout_s <= age
+        return self._written >= config.metadata_max_entries_per_ledger or too_old
+
+    async def _switch(self, state: CursorState, data: bytes) -> None:
+        factory = self._context.factory
+        try:
+            writer = await factory.create_cursor_ledger(self.name)
+            try:
+                await writer.append([data])
+            except BaseException:
+                await self._discard(writer)
+                raise
+        except BookieError:
+            if not await self._write_to_znode(state):
+                raise
+            return
+        factory.on_step("name cursor ledger")
+        await self._put(self._naming(writer.ledger_id, state), writer)
+        factory.on_step("cursor ledger named")
+
+    def _naming(self, ledger_id: int, state: CursorState) -> ManagedCursorInfo:
+        """The znode when the state is in that cursor ledger: its name, and mark-delete as a snapshot (R4)."""
+        return replace(
+            self._znode,
+            cursors_ledger_id=ledger_id,
+            mark_delete=state.mark_delete,
+            ranges=(),
+            batch_deletions=(),
+            properties=state.properties,
+            cursor_properties=state.cursor_properties,
+            last_active=self._context.now_ms(),
+            last_checkpoint=None,
+        )
+
+    def _encode(self, state: CursorState) -> bytes:
+        limit = self._context.config.max_message_size
+        try:
+            return encode_position_info(state_record(state.acks, state.properties, limit=limit))
+        except AckStateTooLarge as error:
+            raise AckStateTooLarge(f"cursor {self.name} of {self._context.record.name}: {error}") from None
+
+    async def _put(self, znode: ManagedCursorInfo, writer: LedgerWriter | None) -> None:
+        """Write the znode; `writer` is the open cursor ledger afterwards, a new one if it is not the one open now."""
+        data = encode_managed_cursor_info(znode)
+        operations: list[Operation] = []
+        if znode.cursors_ledger_id != self.ledger_id:
+            operations += await self._deletions(self.ledger_id)
+            if writer is not None:
+                operations.append(self._context.factory.listed(writer.ledger_id))
+        try:
+            await self._context.record.check_same()
+            self._context.factory.on_step("write cursor record")
+            await self._context.record.guarded(Put(self.path, data, self._version), operations)
+        except ManagedLedgerFenced:
+            if writer is not self._writer and writer is not None:
+                # with the session lost the record may name it by now, and ledgers may have a session of their own
+                await (writer.abandon() if self._context.record.session_ended else self._discard(writer))
+            raise
+        except BaseException as error:  # a caller that gives up does not take back what was sent
+            if isinstance(error, StoreUnavailable):
+                self._context.factory.counters.states_in_records_failed += 1
+            self._uncertain = _Attempt(znode, data, writer)
+            raise
+        await self._adopt(znode, writer)
+
+    async def _adopt(self, znode: ManagedCursorInfo, writer: LedgerWriter | None) -> None:
+        old = self.ledger_id
+        self._znode, self._version = znode, self._version + 1
+        self._context.factory.counters.states_in_records += 1
+        if znode.cursors_ledger_id == old:
+            return
+        await self.abandon()
+        self._writer = writer
+        if writer is not None:
+            self._written, self._created_at = 1, asyncio.get_running_loop().time()
+            self._context.factory.settled(writer.ledger_id)
+        self._context.emit(CursorLedgerSwitched(self._context.record.name, self.name, old, znode.cursors_ledger_id))
+        self._delete_old(old)
+
+    async def _settle_uncertain(self) -> None:
+        """Find out whether the last znode write was carried out, and go on from there (M7, C4)."""
+        attempt = self._uncertain
+        if attempt is None:
+            return
+        try:
+            node = await changed_since(self._context.store, self.path, self._version)
+        except NodeNotFound:
+            raise self._context.record.fence(f"the record of cursor {self.name} was deleted") from None
+        if node is None:
+            self._uncertain = None
+            if attempt.writer is not None and attempt.writer is not self._writer:
+                await self._discard(attempt.writer)
+        elif node.version == self._version + 1 and node.data == attempt.data:
+            self._uncertain = None
+            await self._adopt(attempt.znode, attempt.writer)
+        else:
+            raise self._context.record.fence(f"the record of cursor {self.name} was written by another owner")
+
+    async def _deletions(self, ledger_id: int) -> Sequence[Operation]:
+        """What goes with the update after which the znode names that ledger no longer."""
+        if ledger_id == NO_CURSOR_LEDGER:
+            return ()
+        if ledger_id != self._kept:
+            return (self._context.factory.deletion(ledger_id),)
+        recorded = await self._context.store.exists(kept_path(ledger_id)) is not None
+        return () if recorded else (kept_record(ledger_id, self._context.record.name),)
+
+    def _delete_old(self, ledger_id: int) -> None:
+        if ledger_id not in (NO_CURSOR_LEDGER, self._kept):
+            self._context.delete_later(ledger_id)
+
+    async def _discard(self, writer: LedgerWriter) -> None:
+        """Delete a ledger made for nothing; where that fails its pending record stays, and a replay finishes it."""
+        with contextlib.suppress(BookieError, MetadataError):
+            await self._context.factory.discard(writer)

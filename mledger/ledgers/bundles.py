@@ -1,0 +1,121 @@
+"""Which Pulsar broker serves a topic, as the brokers' nodes in the metadata store tell it (M9); decided without I/O.
+
+A broker serves bundles of a namespace: ranges of the CRC-32 of a topic's full name. With the load managers that Pulsar
+always had, a bundle that is served has an ephemeral below `/namespace/<tenant>/<namespace>`. With the extensible one it
+has an entry in a channel: nodes below `/service_unit_state`, or messages of a system topic, which cannot be seen here.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.records.paths import TopicName
+from metastore.store import Node
+
+NAMESPACES = "/namespace"
+CHANNEL = "/service_unit_state"
+LIVE_BROKERS = "/loadbalance/brokers"
+
+_RANGE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
+_LAST = 0xFFFFFFFF
+_URLS = ("nativeUrl", "nativeUrlTls", "pulsarServiceUrl", "pulsarServiceUrlTls", "brokerServiceUrl", "httpUrl")
+_WITH_CHANNEL = "ExtensibleLoadManager"
+_SERVES = ("Owned", "Releasing", "Splitting", "Assigning")
+"""States of the channel in which a broker has the bundle's topics, or is about to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An owner as seen: which node tells of it, and what it says; `address` is where a broker takes clients."""
+
+    path: str
+    detail: str
+    session: int = 0
+    address: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.detail} ({self.path})"
+
+
+def bundle_folders(topic: TopicName) -> tuple[str, str]:
+    """Where the nodes of its namespace's bundles are: those of owners, and the channel's."""
+    return f"{NAMESPACES}/{topic.namespace_name}", f"{CHANNEL}/{topic.namespace_name}"
+
+
+def has_topic(bundle: str, topic: TopicName) -> bool:
+    """Whether the bundle `0x…_0x…` is the topic's; a name that is no range counts as everything."""
+    found = _RANGE.fullmatch(bundle)
+    if found is None:
+        return True
+    first, end = int(found[1], 16), int(found[2], 16)
+    place = zlib.crc32(str(topic).encode())
+    return first <= place < end or place == end == _LAST
+
+
+def serving(
+    topic: TopicName, owned: Mapping[str, Node | None], channel: Mapping[str, Node | None], brokers: Sequence[str]
+) -> Owner | None:
+    """The broker that serves the topic by these nodes of its namespace's bundles, by path; None if none does.
+
+    `brokers` are the names of the live ones: the channel's nodes stay when a broker goes.
+    """
+    for path, node in owned.items():
+        name = path.rpartition("/")[2]
+        if node is not None and node.stat.ephemeral_owner and has_topic(name, topic):
+            address = _address(_fields(node.data))
+            who = f"the Pulsar broker {address}" if address else "a Pulsar broker"
+            return Owner(path, f"{who} serves its bundle {name}", node.stat.ephemeral_owner, address)
+    for path, node in channel.items():
+        name = path.rpartition("/")[2]
+        said = _fields(node.data) if node is not None and has_topic(name, topic) else {}
+        broker = str(said.get("dstBroker") or said.get("sourceBroker"))
+        if said.get("state") in _SERVES and broker in brokers:
+            return Owner(path, f"the Pulsar broker {broker} serves its bundle {name}", address=f"//{broker}")
+    return None
+
+
+def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> Owner | None:
+    """The first of these live brokers of which can't be seen what it serves; None if all show it, or there is none.
+
+    `has_channel`: the channel's nodes are there, so that also the extensible load manager's brokers show it.
+    """
+    for path, node in brokers.items():
+        if node is None or not node.stat.ephemeral_owner:
+            continue
+        said = _fields(node.data)
+        manager = said.get("loadManagerClassName", "")
+        shows = bool(said.get("webServiceUrl") or said.get("webServiceUrlTls"))
+        if not shows or (_WITH_CHANNEL in str(manager) and not has_channel):
+            name = path.rpartition("/")[2]
+            return Owner(
+                path,
+                f"the Pulsar broker {name} is live and what it serves can't be seen",
+                node.stat.ephemeral_owner,
+                _address(said),
+            )
+    return None
+
+
+def came_to_serve(before: Owner | None, now: Owner | None) -> bool:
+    """Whether a broker serves the topic that did not `before`."""
+    return now is not None and (before is None or (now.path, now.session) != (before.path, before.session))
+
+
+def live(names: Iterable[str]) -> list[str]:
+    """The paths of live brokers' nodes."""
+    return [f"{LIVE_BROKERS}/{name}" for name in names]
+
+
+def _fields(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _address(said: Mapping[str, Any]) -> str:
+    return next((str(said[key]) for key in _URLS if said.get(key)), "")

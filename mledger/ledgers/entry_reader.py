@@ -1,0 +1,135 @@
+"""Reads entries of a topic by position, over its ledgers (C11)."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from bookie.client.ledgers.reader import LedgerReader
+from bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
+from metastore.records.ledger_metadata import LedgerState
+from metastore.records.position import Position
+from mledger.config import ManagedLedgerConfig
+from mledger.ledgers.ledger_factory import LedgerFactory
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.open_ledger import OpenLedger
+
+MAX_READERS = 128
+
+
+class Entry(NamedTuple):
+    """An entry as read: where it is and its payload."""
+
+    position: Position
+    payload: bytes
+
+
+class EntryReader:
+    """Reads from the ledgers of one topic; keeps the handles of the last ones read."""
+
+    def __init__(
+        self, factory: LedgerFactory, current: Callable[[], OpenLedger | None], config: ManagedLedgerConfig
+    ) -> None:
+        self._factory = factory
+        self._current = current
+        self._timeout = config.read_entry_timeout_s or None
+        self._readers: OrderedDict[int, asyncio.Task[LedgerReader]] = OrderedDict()
+
+    async def read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[Entry]:
+        """Entries `first` to `last` of one ledger, at least one; fewer where `max_bytes` of payload are reached.
+
+        Raises NoSuchLedger (the ledger is listed and gone), and retriable BookieErrors; BookieUnavailable also when
+        managedLedgerReadEntryTimeoutSeconds have passed.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                reader = await self._reader(ledger_id)
+                payloads = await reader.read(first, last, max_bytes)
+        except TimeoutError:
+            self._factory.counters.reads_failed += 1
+            raise BookieUnavailable(
+                f"no answer to a read of {ledger_id}:{first} in {self._timeout} s "
+                "(managedLedgerReadEntryTimeoutSeconds); see whether its bookies are up"
+            ) from None
+        except BookieError:
+            self._factory.counters.reads_failed += 1
+            raise
+        counters = self._factory.counters
+        counters.reads += 1
+        counters.entries_read += len(payloads)
+        return [Entry(Position(ledger_id, entry), payload) for entry, payload in enumerate(payloads, first)]
+
+    async def read_on(
+        self,
+        ledgers: Callable[[], LedgerList],
+        first: Position,
+        max_entries: int,
+        max_bytes: int | None,
+        last: Position | None,
+    ) -> list[Entry]:
+        """Entries from `first` on over ledger ends, as `ManagedLedger.read`; `ledgers` gives the list of now."""
+        entries: list[Entry] = []
+        end = ledgers().last_confirmed if last is None else min(last, ledgers().last_confirmed)
+        position = max(first, Position(first.ledger_id, 0))
+        while len(entries) < max_entries and position <= end and (max_bytes is None or max_bytes > 0):
+            count = ledgers().entries(position.ledger_id)
+            if position.entry_id >= count:
+                following = ledgers().next_id(position.ledger_id)
+                if following is None:
+                    break
+                position = Position(following, 0)
+                continue
+            upto = min(count - 1, position.entry_id + max_entries - len(entries) - 1)
+            if position.ledger_id == end.ledger_id:
+                upto = min(upto, end.entry_id)
+            got = await self.read(position.ledger_id, position.entry_id, upto, max_bytes)
+            entries += got
+            if max_bytes is not None:
+                max_bytes -= sum(len(entry.payload) for entry in got)
+            position = Position(position.ledger_id, got[-1].position.entry_id + 1)
+        return entries
+
+    async def read_afresh(self, ledger_id: int, entry: int) -> Entry:
+        """One entry, by the ledger's metadata as it is now: what is not there then is lost.
+
+        Raises NoSuchLedger and NoSuchEntry, which are proof here: a handle may be older than the ledger's replication
+        to other bookies, and a server of the metadata store may lag. Retriable errors as of `read`.
+        """
+        await self._factory.sync()
+        self.forget(ledger_id)
+        try:
+            return (await self.read(ledger_id, entry, entry, None))[0]
+        except NoSuchEntry as error:
+            reader = await self._reader(ledger_id)
+            if entry > reader.last_entry and reader.metadata.state is not LedgerState.CLOSED:
+                raise BookieUnavailable(f"{error}; the ledger is not closed, it may go on") from error
+            raise
+
+    async def _reader(self, ledger_id: int) -> LedgerReader:
+        current = self._current()
+        if current is not None and current.ledger_id == ledger_id:
+            return current.writer.reader()
+        opening = self._readers.get(ledger_id)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._factory.open_to_read(ledger_id))
+            opening.add_done_callback(partial(self._opened, ledger_id))
+            self._readers[ledger_id] = opening
+            while len(self._readers) > MAX_READERS:
+                self._readers.popitem(last=False)
+        else:
+            self._readers.move_to_end(ledger_id)
+        reader = await asyncio.shield(opening)
+        if reader.metadata.state is not LedgerState.CLOSED:  # its end will be another one
+            self._readers.pop(ledger_id, None)
+        return reader
+
+    def _opened(self, ledger_id: int, opening: "asyncio.Task[LedgerReader]") -> None:
+        """Keep no failure: who asks later, after whoever asked has given up, is to have a try of its own."""
+        failed = opening.cancelled() or opening.exception() is not None
+        if failed and self._readers.get(ledger_id) is opening:
+            del self._readers[ledger_id]
+
+    def forget(self, ledger_id: int) -> None:
+        """Drop the handle of a ledger that was deleted."""
+        self._readers.pop(ledger_id, None)

@@ -1,0 +1,168 @@
+"""Makes and removes the ledgers of one managed ledger, each under a record that a crash leaves behind (R10)."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from bookie.client.client import Also, BookKeeper
+from bookie.client.ledgers.reader import LedgerReader
+from bookie.client.ledgers.writer import LedgerWriter
+from bookie.errors import NoSuchLedger
+from metastore.errors import NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
+from metastore.records.paths import deletion_path, encode_name, pending_path
+from metastore.store import Create, Delete, MetadataStore, Operation
+from metastore.write_verification import multi_own
+from mledger.config import ManagedLedgerConfig
+from mledger.counters import NamespaceCounters
+from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps
+from mledger.ledgers.pending_records import claim_deletion, deletion_record, listed, pending_record, remove_record
+from mledger.ledgers.topic_record import RETRY_DELAYS_S
+
+__all__ = ["LedgerFactory", "StepHook", "ignore_steps"]
+
+
+class LedgerFactory:
+    """Creates, opens and deletes data and cursor ledgers of one managed ledger with its settings.
+
+    `on_step` is called with a name before each step that another owner could see; tests stop the process there.
+    """
+
+    def __init__(
+        self,
+        bookkeeper: BookKeeper,
+        store: MetadataStore,
+        managed_ledger: str,
+        config: ManagedLedgerConfig,
+        on_step: StepHook = ignore_steps,
+        counters: NamespaceCounters | None = None,
+    ) -> None:
+        self._bookkeeper = bookkeeper
+        self._store = store
+        self._name = managed_ledger
+        self._config = config
+        self.in_hand: set[int] = set()
+        """Ledgers created and not listed yet, or being deleted: a replay leaves them alone."""
+        self.on_step = on_step
+        self.counters = counters or NamespaceCounters()
+
+    async def create_data_ledger(self, above: int | None) -> LedgerWriter:
+        """A ledger for entries, its id above `above` (M1); pending until `listed` is carried out. NotEnoughBookies."""
+        return await self._create((), above)
+
+    async def create_cursor_ledger(self, cursor: str) -> LedgerWriter:
+        """A ledger for the states of `cursor`; pending until `listed` is carried out. NotEnoughBookies."""
+        return await self._create((("pulsar/cursor", encode_name(cursor).encode()),), None)
+
+    async def _create(self, extra: Sequence[tuple[str, bytes]], above: int | None) -> LedgerWriter:
+        tried: list[int] = []
+
+        def record(ledger_id: int) -> Sequence[Operation]:
+            tried.append(ledger_id)
+            self.in_hand.add(ledger_id)
+            return (pending_record(ledger_id, self._name),)
+
+        self.on_step("create ledger")
+        try:
+            writer = await self._try_create(extra, above, record)
+        except BaseException:
+            self.in_hand.difference_update(tried)
+            raise
+        self.in_hand.difference_update(ledger_id for ledger_id in tried if ledger_id != writer.ledger_id)
+        self.on_step("ledger created, not listed")
+        return writer
+
+    async def _try_create(self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also) -> LedgerWriter:
+        """A lost connection to the metadata store is tried again; what it leaves has a record for a replay."""
+        timeout = self._config.metadata_operations_timeout_s
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._create_with_retries(extra, above, also)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{self._name}: no ledger could be made within {timeout} s "
+                "(managedLedgerMetadataOperationsTimeoutSeconds); see whether the metadata store and the bookies are up"
+            ) from None
+
+    async def _create_with_retries(
+        self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also
+    ) -> LedgerWriter:
+        for delay in (*RETRY_DELAYS_S, None):
+            try:
+                return await self._bookkeeper.create_ledger(
+                    self._config.ensemble_size,
+                    self._config.write_quorum_size,
+                    self._config.ack_quorum_size,
+                    digest_type=self._config.digest_type,
+                    password=self._config.password,
+                    custom_metadata=(
+                        ("application", b"pulsar"),
+                        ("component", b"managed-ledger"),
+                        ("pulsar/managed-ledger", self._name.encode()),
+                        *extra,
+                    ),
+                    also=also,
+                    above=above,
+                )
+            except SessionExpired:
+                raise
+            except StoreUnavailable:
+                if delay is None:
+                    raise
+                await asyncio.sleep(delay)
+        raise AssertionError("unreachable")
+
+    def listed(self, ledger_id: int) -> Delete:
+        """The operation that goes with the one that lists the ledger; `settled` after it."""
+        return listed(ledger_id)
+
+    def settled(self, ledger_id: int) -> None:
+        """The ledger is listed, or discarded: a replay may look at it like at any other."""
+        self.in_hand.discard(ledger_id)
+
+    def deletion(self, ledger_id: int) -> Create:
+        """The operation that goes with the one that drops the ledger from its list; `delete` after it."""
+        return deletion_record(ledger_id, self._name)
+
+    async def delete(self, ledger_id: int) -> None:
+        """Delete a ledger that is in no list any more, then its deletion record.
+
+        One without the record stays: it was listed again (`mledger undo`), or is deleted already.
+        """
+        self.on_step("delete ledger")
+        self.in_hand.add(ledger_id)
+        try:
+            if not await claim_deletion(self._store, ledger_id, self._name):
+                return
+            with contextlib.suppress(NoSuchLedger):
+                await self._bookkeeper.delete_ledger(ledger_id)
+            self.on_step("ledger deleted, still recorded")
+            await remove_record(self._store, deletion_path(ledger_id))
+        finally:
+            self.in_hand.discard(ledger_id)
+
+    async def discard(self, writer: LedgerWriter) -> None:
+        """Delete a ledger that was created and is listed nowhere, then its record (C4).
+
+        One that is listed all the same, by a write whose answer was lost, stays: the next owner may have gone on from
+        it. That write took its pending record away, and whoever makes that one of deletion is the only one who may.
+        """
+        ledger_id = writer.ledger_id
+        await writer.abandon()
+        with contextlib.suppress(NodeNotFound, NodeExists):  # listed, or a replay's by now
+            await multi_own(self._store, [deletion_record(ledger_id, self._name), Delete(pending_path(ledger_id))])
+            with contextlib.suppress(NoSuchLedger):
+                await self._bookkeeper.delete_ledger(ledger_id)
+            await remove_record(self._store, deletion_path(ledger_id))
+        self.settled(ledger_id)
+
+    async def open(self, ledger_id: int) -> LedgerReader:
+        """Open with recovery: fences its writer, settles its end. NoSuchLedger and the retriable errors of R5."""
+        return await self._bookkeeper.open_ledger(ledger_id, self._config.password)
+
+    async def sync(self) -> None:
+        """Have the next look at the metadata store see what was written before this call; StoreUnavailable."""
+        await self._store.sync()
+
+    async def open_to_read(self, ledger_id: int) -> LedgerReader:
+        """Open to read what is confirmed; a ledger that is not closed is left so. NoSuchLedger, retriable errors."""
+        return await self._bookkeeper.open_ledger_no_recovery(ledger_id, self._config.password)

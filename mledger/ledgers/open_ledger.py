@@ -1,0 +1,187 @@
+"""The ledger that a topic writes to now: batches pushed, acknowledged, and left over when it ends (M4, M5)."""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bookie.client.ledgers.writer import LedgerWriter
+from metastore.records.position import Position
+from mledger.config import ManagedLedgerConfig
+from mledger.counters import NamespaceCounters
+from mledger.ledgers.ledger_list import LedgerEnd, rollover_reason
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedRange:
+    """Entries `first_entry` to `last_entry` (inclusive) of a ledger: where a batch, or a part of it, went."""
+
+    ledger_id: int
+    first_entry: int
+    last_entry: int
+
+    def __len__(self) -> int:
+        return self.last_entry - self.first_entry + 1
+
+    def positions(self) -> list[Position]:
+        """Each entry's position."""
+        return [Position(self.ledger_id, entry) for entry in range(self.first_entry, self.last_entry + 1)]
+
+
+Appended = tuple[AppendedRange, ...]
+
+
+class Batch:
+    """A batch on its way: `left` of its entries are not acknowledged yet."""
+
+    __slots__ = ("future", "left", "ranges")
+
+    def __init__(self, future: "asyncio.Future[Appended]", left: int) -> None:
+        self.future = future
+        self.left = left
+        self.ranges: Appended = ()
+
+    def acknowledge(self, where: AppendedRange) -> None:
+        """So much more of it is in a ledger; the last part completes the future."""
+        self.ranges = (*self.ranges, where) if self.ranges else (where,)
+        self.left -= len(where)
+        if not self.left and not self.future.done():
+            self.future.set_result(self.ranges)
+
+    def fail(self, error: BaseException) -> None:
+        """Part of it will never be in any ledger."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Piece:
+    """What of a batch was pushed in one append, `at` when; `length` is the ledger's payload bytes with it."""
+
+    __slots__ = ("at", "batch", "first", "length", "payloads")
+
+    def __init__(self, batch: Batch, payloads: Sequence[bytes], first: int, length: int, at: float) -> None:
+        self.at = at
+        self.batch = batch
+        self.payloads = payloads
+        self.first = first
+        self.length = length
+
+
+class OpenLedger:
+    """A writer with the batches pushed to it and not acknowledged, oldest first.
+
+    `on_confirmed` is called as entries are acknowledged, `on_failed` once, when one is not.
+    """
+
+    def __init__(
+        self,
+        writer: LedgerWriter,
+        config: ManagedLedgerConfig,
+        on_confirmed: Callable[["OpenLedger"], None],
+        on_failed: Callable[["OpenLedger"], None],
+        now_ms: int,
+        counters: NamespaceCounters,
+    ) -> None:
+        self._time = asyncio.get_running_loop().time
+        self._counters = counters
+        self.writer = writer
+        self.ledger_id = writer.ledger_id
+        self.pushed = 0
+        self.confirmed = 0
+        self.confirmed_size = 0
+        self.failure: BaseException | None = None
+        self.created_ms = now_ms
+        self.may_roll_ms = now_ms + config.minimum_rollover_time_ms
+        self._config = config
+        self._on_confirmed = on_confirmed
+        self._on_failed = on_failed
+        self._sent: deque[_Piece] = deque()
+        self._drained: asyncio.Future[None] | None = None
+
+    def is_full(self, now_ms: int) -> bool:
+        """Whether it is to be rolled over, at `now_ms` (M4)."""
+        return rollover_reason(self._config, self.pushed, self.writer.length, now_ms - self.created_ms) is not None
+
+    def room(self, now_ms: int) -> int:
+        """How many more entries may be pushed before the ledger is full."""
+        if now_ms < self.may_roll_ms:
+            return sys.maxsize  # no limit holds before the minimum time
+        return max(1, self._config.max_entries_per_ledger - self.pushed)
+
+    def push(self, batch: Batch, payloads: Sequence[bytes]) -> None:
+        """Append `payloads`, a part of `batch` or all of it, in one go."""
+        writer = self.writer
+        done = writer.append(payloads)
+        self._sent.append(_Piece(batch, payloads, self.pushed, writer.length, self._time()))
+        self.pushed += len(payloads)
+        done.add_done_callback(self._completed)
+
+    def _completed(self, done: "asyncio.Future[int]") -> None:
+        failure = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if failure is not None:
+            self.fail(failure)
+            return
+        if not self._sent:  # given up meanwhile
+            return
+        piece = self._sent.popleft()
+        self._count(piece)
+        self.confirmed = piece.first + len(piece.payloads)
+        self.confirmed_size = piece.length
+        self._on_confirmed(self)
+        piece.batch.acknowledge(AppendedRange(self.ledger_id, piece.first, self.confirmed - 1))
+        if self._drained is not None and not self._sent:
+            self._end_wait()
+
+    def _count(self, piece: _Piece) -> None:
+        counters = self._counters
+        counters.added += len(piece.payloads)
+        counters.added_bytes += piece.length - self.confirmed_size
+        counters.add_times.observe(self._time() - piece.at)
+
+    @property
+    def oldest_at(self) -> float | None:
+        """Since when the oldest batch is not acknowledged, on the loop's clock; None when there is none."""
+        return self._sent[0].at if self._sent and self.failure is None else None
+
+    def fail(self, error: BaseException) -> None:
+        """Give up what is not acknowledged: to be settled, and added elsewhere."""
+        if self.failure is None:
+            self.failure = error
+            self._end_wait()
+            self._on_failed(self)
+
+    def _end_wait(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    async def drain(self) -> None:
+        """Return when everything pushed is acknowledged, or one append has failed; the caller looks at `failure`."""
+        while self._sent and self.failure is None:
+            if self._drained is None or self._drained.done():
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
+
+    def end_at(self, end: LedgerEnd) -> list[tuple[Batch, Sequence[bytes]]]:
+        """The ledger ends at `end`: acknowledge what is in it; what is not, in order, to be added elsewhere."""
+        rest: list[tuple[Batch, Sequence[bytes]]] = []
+        sent, self._sent = self._sent, deque()
+        self.confirmed, self.confirmed_size = end.entries, end.size
+        self._on_confirmed(self)
+        for piece in sent:
+            inside = min(len(piece.payloads), end.entries - piece.first)
+            if inside > 0:
+                self._counters.added += inside
+                self._counters.added_bytes += sum(map(len, piece.payloads[:inside]))
+                piece.batch.acknowledge(AppendedRange(self.ledger_id, piece.first, piece.first + inside - 1))
+            if inside < len(piece.payloads):
+                rest.append((piece.batch, piece.payloads[max(inside, 0) :]))
+        return rest
+
+    def fail_all(self, error: BaseException) -> None:
+        """Fail everything that is not acknowledged."""
+        self._counters.batches_failed += len(self._sent)
+        for piece in self._sent:
+            piece.batch.fail(error)
+        self._sent.clear()
+        self._end_wait()

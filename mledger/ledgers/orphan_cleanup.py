@@ -1,0 +1,256 @@
+"""Finishes what crashes left between two owners' lists (R10): one round for all topics of a process that ask meanwhile.
+
+- A replay deletes a recorded ledger only if the managed ledger that the record names lists it nowhere: neither as data
+  ledger nor in a cursor's record.
+- A record of deletion is claimed first, and the lists are looked at once more after that: who lists a ledger again
+  either took its record away before it was claimed, or leaves the ledger alone.
+- A pending record is turned into one of deletion first, in one multi that checks the topic's version. Whoever lists a
+  ledger removes its pending record in the same multi, so of the two only one can happen: a former owner whose replay
+  was held up cannot delete what the present one lists.
+- Records of managed ledgers that no longer exist are anyone's; those of others are left to their owners. A damaged one
+  is nobody's: it stays (M12).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from bookie.client.client import BookKeeper
+from bookie.errors import NoSuchLedger
+from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from metastore.records.paths import deletion_path, managed_ledger_path
+from metastore.store import Check, Delete, MetadataStore
+from metastore.write_verification import multi_own
+from mledger.ledgers.pending_records import (
+    LedgerRecord,
+    claim_deletion,
+    deletion_record,
+    owned_ledgers,
+    read_records,
+    remove_record,
+)
+from mledger.ledgers.topic_record import TopicRecord
+
+AT_ONCE = 100
+ATTEMPTS = 3
+
+StepHook = Callable[[str], None]
+
+
+def ignore_steps(step: str) -> None:
+    """A StepHook for whom nobody waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """An owner that asks for a replay, after its first write of the list: no earlier owner can list anything then.
+
+    `in_hand` are, at every moment, the ledgers that it has created and not listed yet, or deletes just now.
+    """
+
+    record: TopicRecord
+    in_hand: Collection[int]
+    on_step: StepHook = ignore_steps
+
+
+class Replayer:
+    """Replays for the topics of one process, a round at a time."""
+
+    def __init__(self, bookkeeper: BookKeeper, store: MetadataStore) -> None:
+        self._bookkeeper = bookkeeper
+        self._store = store
+        self._waiting: list[tuple[Claimant, asyncio.Future[None]]] = []
+        self._round: asyncio.Task[None] | None = None
+
+    async def replay(self, claimant: Claimant) -> None:
+        """Finish what a crash left of this managed ledger; raises what kept that from being done."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((claimant, done))
+        if self._round is None:
+            self._round = loop.create_task(self._run())
+        await done
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, []
+                await self._replay([each for each in waiting if not each[1].done()])
+        finally:
+            self._round = None
+
+    async def _replay(self, waiting: list[tuple[Claimant, "asyncio.Future[None]"]]) -> None:
+        owners = {claimant.record.name: claimant for claimant, _ in waiting}
+        gone = {claimant.record.name: done for claimant, done in waiting}
+        error: Exception | None = None
+        try:
+            await replay(self._bookkeeper, self._store, owners, given_up=lambda name: gone[name].cancelled())
+        except Exception as failure:
+            error = failure
+        for _, done in waiting:
+            if done.done():
+                continue
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+
+async def replay(
+    bookkeeper: BookKeeper,
+    store: MetadataStore,
+    owners: Mapping[str, Claimant],
+    *,
+    given_up: Callable[[str], bool] = lambda _: False,
+    on_step: StepHook = ignore_steps,
+) -> list[int]:
+    """Finish what crashes left of the managed ledgers `owners`, and of ones that no longer exist; ledgers deleted.
+
+    `given_up` tells of one of `owners` whether it has stopped meanwhile: then nothing more of it is touched. `on_step`
+    is for the others' records. Raises what kept records or lists from being read, or a ledger from being deleted, after
+    all were tried.
+    """
+    return await _Leftovers(bookkeeper, store, owners, given_up, on_step).finish()
+
+
+class _Leftovers:
+    """One look at the records, and what becomes of their ledgers."""
+
+    def __init__(
+        self,
+        bookkeeper: BookKeeper,
+        store: MetadataStore,
+        owners: Mapping[str, Claimant],
+        given_up: Callable[[str], bool],
+        on_step: StepHook,
+    ) -> None:
+        self._bookkeeper, self._store = bookkeeper, store
+        self._owners, self._given_up, self._on_step = owners, given_up, on_step
+        self._in_hand: dict[str, frozenset[int]] = {}
+        self._lists: dict[str, set[int] | None] = {}
+        self._claimed: list[LedgerRecord] = []
+        self._deleted: list[int] = []
+
+    async def finish(self) -> list[int]:
+        records = await read_records(self._store)
+        self._in_hand = {name: frozenset(owner.in_hand) for name, owner in self._owners.items()}
+        # taken after the records and before the lists: what is listed in between is seen there
+        await self._read_lists(records)
+        errors: list[Exception] = []
+        for start in range(0, len(records), AT_ONCE):  # what is claimed and not deleted no undo brings back
+            errors += await self._finish_some(records[start : start + AT_ONCE])
+        if errors:
+            raise errors[0]
+        return sorted(self._deleted)
+
+    async def _finish_some(self, records: Sequence[LedgerRecord]) -> list[Exception]:
+        lists, self._claimed = self._lists, []
+        errors = await _for_each(records, self._claim)
+        if self._claimed:
+            await self._store.sync()
+            await self._read_lists(self._claimed)
+            errors += await _for_each(self._claimed, self._delete)
+            self._lists = lists | self._lists
+        return errors
+
+    async def _read_lists(self, records: Sequence[LedgerRecord]) -> None:
+        names = sorted({record.managed_ledger for record in records})
+        lists = await asyncio.gather(*(_owned_or_none(self._store, name, ours=name in self._owners) for name in names))
+        self._lists = dict(zip(names, lists, strict=True))
+
+    def _is_listed(self, record: LedgerRecord) -> bool | None:
+        """None: it is not for this replay to say."""
+        listed, name = self._lists[record.managed_ledger], record.managed_ledger
+        ours = name in self._owners
+        if listed is None or (ours and (self._given_up(name) or record.ledger_id in self._in_hand[name])):
+            return None
+        return record.ledger_id in listed
+
+    def _step(self, record: LedgerRecord, name: str) -> None:
+        owner = self._owners.get(record.managed_ledger)
+        (self._on_step if owner is None else owner.on_step)(name)
+
+    async def _claim(self, record: LedgerRecord) -> None:
+        """Have nobody list the ledger any more, unless it is listed."""
+        listed = self._is_listed(record)
+        if listed:
+            await _remove_leftover(self._store, record, self._owners[record.managed_ledger])
+        elif listed is not None:
+            self._step(record, "finish deletion")
+            is_pending = record.path != deletion_path(record.ledger_id)
+            if is_pending and not await _doom(self._store, record, self._owners.get(record.managed_ledger)):
+                return
+            if await claim_deletion(self._store, record.ledger_id, record.managed_ledger):
+                self._step(record, "leftover claimed")
+                self._claimed.append(record)
+
+    async def _delete(self, record: LedgerRecord) -> None:
+        """Delete a ledger that is claimed and its record; one that was listed before the claim stays."""
+        listed = self._is_listed(record)
+        if listed is None:
+            return
+        if not listed:
+            with contextlib.suppress(NoSuchLedger):
+                await self._bookkeeper.delete_ledger(record.ledger_id)
+                self._deleted.append(record.ledger_id)
+            self._step(record, "leftover deleted, still recorded")
+        await remove_record(self._store, deletion_path(record.ledger_id))
+
+
+async def _remove_leftover(store: MetadataStore, record: LedgerRecord, owner: Claimant) -> None:
+    """Remove the record of a ledger that is listed, unless another has come who may have made it.
+
+    Nor while the owner takes the ledger off its list: it counts on a record that it found there.
+    """
+    for _ in range(ATTEMPTS):
+        version = owner.record.version
+        if record.ledger_id in owner.in_hand:
+            return
+        try:
+            await multi_own(store, [Delete(record.path), Check(owner.record.path, version)])
+            return
+        except NodeNotFound:
+            return
+        except BadVersion:
+            if owner.record.version == version:
+                return
+
+
+async def _for_each(records: Sequence[LedgerRecord], act: Callable[[LedgerRecord], Awaitable[None]]) -> list[Exception]:
+    """Act on all of them at once; what was raised."""
+    results = await asyncio.gather(*map(act, records), return_exceptions=True)
+    return [result for result in results if isinstance(result, Exception)]
+
+
+async def _doom(store: MetadataStore, record: LedgerRecord, owner: Claimant | None) -> bool:
+    """Make a pending record one of deletion; False if the ledger was listed meanwhile, or the topic is another's."""
+    for _ in range(ATTEMPTS):
+        version = None if owner is None else owner.record.version
+        checks = [] if owner is None else [Check(owner.record.path, owner.record.version)]
+        try:
+            await multi_own(
+                store, [deletion_record(record.ledger_id, record.managed_ledger), Delete(record.path), *checks]
+            )
+        except (NodeNotFound, NodeExists):
+            return False
+        except BadVersion:
+            if owner is None or owner.record.version == version:
+                return False
+        else:
+            return True
+    return False
+
+
+async def _owned_or_none(store: MetadataStore, name: str, *, ours: bool) -> set[int] | None:
+    """What `name` lists; nothing if it is gone; None where another owner has to look, or a record cannot be read."""
+    if not name:  # of a damaged record
+        return None
+    try:
+        if not ours:
+            return None if await store.exists(managed_ledger_path(name)) else set()
+        return await owned_ledgers(store, name)
+    except NodeNotFound:
+        return set()
+    except RecordError:
+        return None

@@ -1,0 +1,200 @@
+"""Who has a topic open (M9): our ephemeral owner node, and what Pulsar's brokers leave in the metadata store.
+
+`open()` claims the node but is not bound by it, its fence is the record's version (M7). Commands that write call
+`check_owner` first.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import uuid
+from urllib.parse import urlsplit
+
+from metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
+from metastore.records.paths import TopicName, owner_path
+from metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation
+from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
+from mledger.ledgers.background import log
+from mledger.ledgers.bundles import LIVE_BROKERS, Owner, bundle_folders, live, serving, unseen
+from mledger.ledgers.topic_record import TopicRecord
+
+CLAIM_ATTEMPTS = 5
+POLL_S = 0.2
+RECLAIM_FIRST_S = 0.5
+RECLAIM_LAST_S = 30.0
+BROKER_SESSION_S = 30.0
+"""A broker's own default (`metadataStoreSessionTimeoutMillis`): its nodes outlive a crash by that."""
+KNOCK_S = 1.0
+EXPIRY_S = 3.0
+"""A server ends a session at its next tick, not the moment that it has timed out."""
+
+
+class Ownership:
+    """Our owner node of one managed ledger, held by this session."""
+
+    def __init__(self, store: MetadataStore, managed_ledger: str, path: str, data: bytes) -> None:
+        self._store = store
+        self._managed_ledger = managed_ledger
+        self._data = data
+        self.path = path
+
+    @classmethod
+    async def claim(cls, store: MetadataStore, managed_ledger: str) -> "Ownership":
+        """Become the owner that others see, taking the place of whoever was; that one stops when it next looks.
+
+        Raises ManagedLedgerFenced when others keep claiming it at the same time.
+        """
+        path = owner_path(managed_ledger)
+        owner = {"host": socket.gethostname(), "pid": os.getpid(), "claim": uuid.uuid4().hex}
+        data = json.dumps(owner).encode()
+        for _ in range(CLAIM_ATTEMPTS):
+            operations: list[Operation] = [Create(path, data, ephemeral=True)]
+            with contextlib.suppress(NodeNotFound):
+                operations.insert(0, Delete(path, (await store.get(path)).version))
+            claimed = cls(store, managed_ledger, path, data)
+            try:
+                await store.multi(operations)
+            except (NodeExists, NodeNotFound, BadVersion):
+                found = await _get(store, path)
+                if found is None or found.data != data:
+                    continue
+            except BaseException:  # it may have been carried out: nobody else would remove the node while we live
+                with contextlib.suppress(MetadataError):
+                    await claimed.release()
+                raise
+            return claimed
+        raise ManagedLedgerFenced(f"{managed_ledger}: others are opening it at the same time; try again")
+
+    async def reclaim(self, record: TopicRecord) -> None:
+        """Show again who owns the topic, after the session that held the node has ended.
+
+        Tries until the store is there. Raises ManagedLedgerFenced where another came meanwhile, by its node or by the
+        topic's record.
+        """
+        delay = RECLAIM_FIRST_S
+        while True:
+            try:
+                return await self._reclaim(record)
+            except StoreUnavailable as error:
+                log.warning("%s: its owner node is not there again yet: %s", record.name, error)
+                await asyncio.sleep(delay)
+                delay = min(RECLAIM_LAST_S, 2 * delay)
+
+    async def _reclaim(self, record: TopicRecord) -> None:
+        for _ in range(CLAIM_ATTEMPTS):
+            await record.verify()
+            node = await _get(self._store, self.path)
+            if node is not None and node.data != self._data:
+                raise record.fence(f"another owner has it: {Owner(self.path, _describe(node.data))}")
+            if node is not None and node.stat.ephemeral_owner == self._store.session_id:
+                return
+            operations: list[Operation] = [Delete(self.path, node.version)] if node is not None else []
+            operations += [Create(self.path, self._data, ephemeral=True), Check(record.path, record.version)]
+            try:
+                await self._store.multi(operations)
+                return
+            except (NodeExists, NodeNotFound, BadVersion):
+                continue
+        raise record.fence("its session with the metadata store had ended, and others are opening it")
+
+    async def lost_to(self) -> Owner | None:
+        """Who claimed it after us; None while nobody has."""
+        node = await _get(self._store, self.path)
+        return None if node is None or node.data == self._data else Owner(self.path, _describe(node.data))
+
+    async def broker(self) -> Owner | None:
+        """The Pulsar broker that serves the topic, or may, whoever holds this node."""
+        return await find_broker(self._store, self._managed_ledger)
+
+    async def release(self) -> None:
+        """Remove the node if it is ours."""
+        node = await _get(self._store, self.path)
+        if node is not None and node.data == self._data:
+            with contextlib.suppress(NodeNotFound, BadVersion):
+                await self._store.delete(self.path, node.version)
+
+
+async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> Owner | None:
+    """Who has the managed ledger open: one of us, or the Pulsar broker that serves the bundle of its topic.
+
+    A live broker of which can't be seen what it serves counts as its owner; a node of `own_session`, which is this
+    program's own, does not.
+    """
+    node = await _get(reader, owner_path(managed_ledger))
+    if node is not None and node.stat.ephemeral_owner not in (0, own_session):
+        return Owner(owner_path(managed_ledger), _describe(node.data), node.stat.ephemeral_owner)
+    return await find_broker(reader, managed_ledger)
+
+
+async def find_broker(reader: MetadataReader, managed_ledger: str) -> Owner | None:
+    """The Pulsar broker that serves the managed ledger's topic, or may, for all that can be seen."""
+    topic = TopicName.of_managed_ledger(managed_ledger)
+    folders = bundle_folders(topic)
+    owned, channel, brokers = await reader.children_many([*folders, LIVE_BROKERS])
+    paths = [
+        [f"{folder}/{name}" for name in names or ()] for folder, names in zip(folders, (owned, channel), strict=True)
+    ]
+    wanted = [*paths[0], *paths[1], *live(brokers or ())]
+    found = dict(zip(wanted, await reader.get_many(wanted), strict=True))
+    of_owners, of_channel = ({path: found[path] for path in group} for group in paths)
+    served = serving(topic, of_owners, of_channel, brokers or ())
+    if served is not None:
+        return served
+    return unseen({path: found[path] for path in live(brokers or ())}, has_channel=channel is not None)
+
+
+async def check_owner(
+    reader: MetadataReader,
+    managed_ledger: str,
+    *,
+    take_over: bool = False,
+    session_timeout: float = 10.0,
+    own_session: int = 0,
+) -> None:
+    """Raise OwnedElsewhere if there is an owner and it does not go while its session lasts (M9).
+
+    `session_timeout` is that of our own owners, s. A broker is waited for as long as sessions of brokers last by
+    default, unless it takes connections where its node says: then it is alive. With `take_over` nothing is refused;
+    `own_session` as of `find_owner`.
+    """
+    if take_over:
+        return
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while (owner := await find_owner(reader, managed_ledger, own_session=own_session)) is not None:
+        session_s = max(session_timeout, BROKER_SESSION_S) if owner.address else session_timeout
+        left = began + session_s + min(EXPIRY_S, session_s / 2) - loop.time()
+        if left <= 0 or (owner.address and await _takes_connections(owner.address)):
+            raise OwnedElsewhere(
+                f"{managed_ledger} has an owner: {owner}; stop that one, or take over (--take-over) if it is dead"
+            )
+        await asyncio.sleep(min(POLL_S, left))
+
+
+async def _takes_connections(url: str) -> bool:
+    """Whether something listens where the URL says."""
+    try:
+        place = urlsplit(url)
+        async with asyncio.timeout(KNOCK_S):
+            _, writer = await asyncio.open_connection(place.hostname, place.port)
+    except (OSError, TimeoutError, ValueError):
+        return False
+    writer.close()
+    return True
+
+
+async def _get(reader: MetadataReader, path: str) -> Node | None:
+    try:
+        return await reader.get(path)
+    except NodeNotFound:
+        return None
+
+
+def _describe(data: bytes) -> str:
+    try:
+        owner = json.loads(data)
+        return f"process {owner['pid']} on {owner['host']}"
+    except (ValueError, KeyError, TypeError):
+        return "a process that left no word of itself"

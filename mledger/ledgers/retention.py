@@ -1,0 +1,92 @@
+"""Which retention is in force for a topic (M10), decided over plain values; no I/O.
+
+The topic's own policy counts, else the one it has for all clusters, else its namespace's, else the broker's default,
+which is the configuration given. What a policy says is never shortened by a configuration: where less is to be kept
+than a policy says, the policy is what has to be changed.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+from metastore.cluster.policies import NO_POLICIES, Persistence, Retention, StoragePolicies
+from mledger.config import MIB, ManagedLedgerConfig, half_retention
+
+MINUTE_MS = 60_000
+KEEPS_ALL = -1
+
+
+class RetentionOrigin(enum.Enum):
+    """Who says how long a topic is kept."""
+
+    TOPIC = "the topic's policy"
+    TOPIC_GLOBAL = "the topic's policy for all clusters"
+    NAMESPACE = "the namespace's policy"
+    DEFAULT = "the default of the configuration"
+    UNKNOWN = "not known yet"
+
+
+class RetentionLimits(Protocol):
+    """What trimming asks of retention: -1 keeps all, 0 nothing that is consumed."""
+
+    @property
+    def retention_time_ms(self) -> int:
+        """How long a ledger is kept after it was closed, in ms."""
+
+    @property
+    def retention_size(self) -> int:
+        """Payload bytes of the topic that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionInForce:
+    """Retention as it is applied: -1 keeps all, 0 nothing that is consumed; the time in ms, the size in MiB."""
+
+    retention_time_ms: int
+    retention_size_in_mb: int
+    origin: RetentionOrigin
+
+    @property
+    def retention_size(self) -> int:
+        """Payload bytes of the topic that are kept; -1: all."""
+        return self.retention_size_in_mb * MIB if self.retention_size_in_mb >= 0 else KEEPS_ALL
+
+
+KEEP_ALL = RetentionInForce(KEEPS_ALL, KEEPS_ALL, RetentionOrigin.UNKNOWN)
+KEEP_NOTHING = RetentionInForce(0, 0, RetentionOrigin.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicies:
+    """What policies say of a topic, by where they stand."""
+
+    topic: StoragePolicies = NO_POLICIES
+    topic_global: StoragePolicies = NO_POLICIES
+    namespace: StoragePolicies = NO_POLICIES
+
+
+def retention_in_force(policies: TopicPolicies, config: ManagedLedgerConfig) -> RetentionInForce:
+    """The retention that counts (M10)."""
+    for origin, found in (
+        (RetentionOrigin.TOPIC, policies.topic.retention),
+        (RetentionOrigin.TOPIC_GLOBAL, policies.topic_global.retention),
+        (RetentionOrigin.NAMESPACE, policies.namespace.retention),
+    ):
+        if found is not None:
+            return RetentionInForce(_ms(found), found.size_mb, origin)
+    return RetentionInForce(config.retention_time_ms, config.retention_size_in_mb, RetentionOrigin.DEFAULT)
+
+
+def retention_warnings(retention: RetentionInForce) -> tuple[str, ...]:
+    """What is to be said of a retention that keeps nothing though one of its limits is set."""
+    half = half_retention(retention.retention_time_ms, retention.retention_size_in_mb)
+    return (f"{retention.origin.value} has no effect: {half}",) if half else ()
+
+
+def persistence_in_force(policies: TopicPolicies) -> Persistence | None:
+    """The quorums that policies say for the topic's ledgers, None where they leave them open."""
+    return policies.topic.persistence or policies.topic_global.persistence or policies.namespace.persistence
+
+
+def _ms(retention: Retention) -> int:
+    return retention.minutes * MINUTE_MS if retention.minutes >= 0 else KEEPS_ALL

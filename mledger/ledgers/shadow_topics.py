@@ -1,0 +1,64 @@
+"""Shadow topics: Pulsar's topics without entries of their own, that show those of a source under their own cursors.
+
+A broker copies the source's list of ledgers into the shadow's record each time that it opens it. Whoever took that list
+for the shadow's own would trim, repair or delete the source's ledgers: every command that changes refuses.
+"""
+
+from collections.abc import Sequence
+
+from metastore.errors import InvalidName, RecordError
+from metastore.records.codec import decode_managed_ledger_info
+from metastore.records.paths import TopicName, managed_ledger_path
+from metastore.records.values import ManagedLedgerInfo
+from metastore.store import MetadataReader, Node
+from mledger.errors import ShadowTopic
+
+SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
+"""The property of a shadow that names its source."""
+
+
+def shadow_source(info: ManagedLedgerInfo) -> str | None:
+    """The topic that `info`'s topic is a shadow of, None if it is none."""
+    return dict(info.properties).get(SHADOW_SOURCE)
+
+
+def refuse_shadow(managed_ledger: str, info: ManagedLedgerInfo) -> None:
+    """Raise ShadowTopic if the topic is one."""
+    source = shadow_source(info)
+    if source is not None:
+        raise ShadowTopic(
+            f"{managed_ledger} is a shadow of {source}, whose ledgers it shows: it is not changed here; change the "
+            "source, or the shadow with pulsar-admin"
+        )
+
+
+async def refuse_shadows(reader: MetadataReader, managed_ledgers: Sequence[str]) -> None:
+    """Raise ShadowTopic if one of them is one; records that are gone or do not parse are for others to tell."""
+    paths = [managed_ledger_path(name) for name in managed_ledgers]
+    for name, path, node in zip(managed_ledgers, paths, await reader.get_many(paths), strict=True):
+        if node is None:
+            continue
+        try:
+            info = decode_managed_ledger_info(node.data, path).value
+        except RecordError:
+            continue
+        refuse_shadow(name, info)
+
+
+async def source_record(reader: MetadataReader, managed_ledger: str, source: str) -> tuple[str, Node] | None:
+    """Path and node of the record of `source`, whose shadow `managed_ledger` is; None where there is none.
+
+    The shadow of a partitioned topic is partitioned alike, each partition the shadow of one.
+    """
+    try:
+        shadow, named = TopicName.of_managed_ledger(managed_ledger), TopicName.parse(source)
+    except InvalidName:
+        return None
+    wanted = [named]
+    if shadow.partition_index is not None and named.partition_index is None:
+        wanted.append(named.partition(shadow.partition_index))
+    paths = [each.managed_ledger_path for each in wanted]
+    for path, node in zip(paths, await reader.get_many(paths), strict=True):
+        if node is not None:
+            return path, node
+    return None

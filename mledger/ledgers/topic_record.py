@@ -1,0 +1,317 @@
+"""A topic's record as its owner holds it: every write is a compare-and-set, losing one means another owner (M7).
+
+- A write that another owner's write came before is refused: this owner is fenced, at once and for good.
+- After a conflict or a lost connection the record is read back: our own bytes one version up are our own write.
+- Cursor records are written in one multi with a check of this record's version: who lost the topic lost its cursors.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from metastore.errors import BadVersion, NodeExists, NodeNotFound, NodeTooLarge, SessionExpired, StoreUnavailable
+from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.records.paths import managed_ledger_path
+from metastore.records.values import ManagedLedgerInfo
+from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
+from metastore.write_verification import changed_since, put_own
+from mledger.errors import ManagedLedgerFenced, TopicNotFound
+from mledger.ledgers.pending_records import fits_one_write, write_ahead
+
+RETRY_DELAYS_S = (0.1, 0.3, 1.0, 3.0)
+
+CONFLICTS = (BadVersion, NodeNotFound, NodeExists)
+
+
+async def commit(
+    store: MetadataStore,
+    first: Put | Create | Delete,
+    others: Sequence[Operation] = (),
+    timeout_s: float | None = None,
+    before: Callable[[bool], Awaitable[None]] | None = None,
+) -> None:
+    """Carry out `first` and `others`, all or none, within `timeout_s`.
+
+    `before` is awaited before each try, and told whether the answer to one before was lost.
+
+    A lost connection is retried a bounded number of times. A conflict is read back before it counts, since it may be
+    with our own earlier try: what `first` did tells (M7). Raises the conflict (BadVersion, NodeNotFound, NodeExists) or
+    StoreUnavailable: then it is not known whether it was carried out.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _commit(store, first, others, before)
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"a write of {first.path} was not answered within {timeout_s:g} s "
+            "(managedLedgerMetadataOperationsTimeoutSeconds); see whether the metadata store is up",
+            first.path,
+        ) from None
+
+
+async def _commit(
+    store: MetadataStore,
+    first: Put | Create | Delete,
+    others: Sequence[Operation],
+    before: Callable[[bool], Awaitable[None]] | None,
+) -> None:
+    uncertain = False
+    for delay in (*RETRY_DELAYS_S, None):
+        try:
+            if before is not None:
+                await before(uncertain)
+            await store.multi([first, *others])
+            return
+        except CONFLICTS:
+            if await _was_ours(store, first, uncertain=uncertain):
+                return
+            raise
+        except SessionExpired:
+            raise
+        except StoreUnavailable:
+            if delay is None:
+                raise
+            uncertain = True
+            await asyncio.sleep(delay)
+
+
+async def _was_ours(store: MetadataStore, first: Put | Create | Delete, *, uncertain: bool) -> bool:
+    try:
+        node = await store.get(first.path)
+    except NodeNotFound:
+        return isinstance(first, Delete) and uncertain
+    if isinstance(first, Put):
+        return node.version == first.version + 1 and node.data == first.data
+    return isinstance(first, Create) and uncertain and node.version == 0 and node.data == first.data
+
+
+async def fence_owner(store: MetadataStore, path: str, version: int) -> int:
+    """Write the topic's record at `path`, which is at `version`, as it is: its owner is fenced. The new version.
+
+    BadVersion where it is at another version, also for all that a server knows that lags; NodeNotFound.
+    """
+    node = await store.get(path)
+    if node.version != version:
+        raise BadVersion(f"{path} is at version {node.version}, not at {version}: it was changed since", path)
+    return await put_own(store, path, node.data, version)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChange:
+    """The record to write, and what goes into the same multi.
+
+    `deletions` record ledgers that it lists no more; where they are many they are written ahead of it (M11).
+    """
+
+    info: ManagedLedgerInfo
+    also: tuple[Operation, ...] = ()
+    deletions: tuple[Create, ...] = ()
+
+
+class TopicRecord:
+    """The record of one managed ledger in the hands of its owner."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        name: str,
+        info: ManagedLedgerInfo,
+        version: int,
+        *,
+        created_ms: int | None = None,
+        compression: str = "NONE",
+        timeout_s: float | None = None,
+    ) -> None:
+        self._store = store
+        self._created_ms = created_ms
+        self._doubts = self._doubts_settled = 0
+        self._timeout_s = timeout_s
+        self._compression = compression
+        self._lock = asyncio.Lock()
+        self._uncertain: tuple[ManagedLedgerInfo, bytes] | None = None
+        self._listeners: list[Callable[[ManagedLedgerFenced], None]] = []
+        self._settled: list[Callable[[], None]] = []
+        self.name = name
+        self.path = managed_ledger_path(name)
+        self.info = info
+        self.version = version
+        self.fenced: ManagedLedgerFenced | None = None
+        self.session_ended = False
+        """Whether that fenced it: what became of the write under way then is not known."""
+
+    @classmethod
+    async def read(cls, store: MetadataStore, name: str, *, timeout_s: float | None = None) -> "TopicRecord":
+        """The record as it is now; its writes take `timeout_s` at most, and compress it as it is compressed now.
+
+        Raises TopicNotFound, RecordError.
+        """
+        path = managed_ledger_path(name)
+        try:
+            node = await store.get(path)
+        except NodeNotFound:
+            raise TopicNotFound(f"there is no managed ledger {name}; create the topic first") from None
+        decoded = decode_managed_ledger_info(node.data, path)
+        return cls(
+            store,
+            name,
+            decoded.value,
+            node.version,
+            created_ms=node.stat.created_ms,
+            compression=decoded.compression,
+            timeout_s=timeout_s,
+        )
+
+    def on_fenced(self, listener: Callable[[ManagedLedgerFenced], None]) -> None:
+        """Call `listener` once, when another owner is seen."""
+        self._listeners.append(listener)
+
+    def on_settled(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a write of unknown outcome turns out to have been carried out."""
+        self._settled.append(listener)
+
+    def fence(self, why: str) -> ManagedLedgerFenced:
+        """Stop for good because of `why`; the error to raise."""
+        if self.fenced is None:
+            self.fenced = ManagedLedgerFenced(f"{self.name}: {why}; this owner has stopped, open the topic again")
+            for listener in self._listeners:
+                listener(self.fenced)
+        return self.fenced
+
+    def end_session(self) -> ManagedLedgerFenced:
+        """Stop for good: with the session the owner node is gone, and any other may own the topic by now."""
+        self.session_ended = True
+        return self.fence("its session with the metadata store has ended")
+
+    def check(self) -> None:
+        """Raise ManagedLedgerFenced once another owner was seen."""
+        if self.fenced is not None:
+            raise self.fenced
+
+    def doubt(self) -> None:
+        """Verify before the next write: others may have deleted the topic and made it again, up to our version."""
+        self._doubts += 1
+
+    async def check_same(self) -> None:
+        """See that it is the same node: of a topic deleted and made again the version does not tell.
+
+        To be called before a write that no `verify` came before. Raises ManagedLedgerFenced; nothing is written.
+        """
+        self.check()
+        stat = await self._store.exists(self.path)
+        if stat is not None:  # else the write finds out
+            self._check_created(stat)
+
+    async def verify(self) -> None:
+        """Look whether the record is still at our version; ManagedLedgerFenced if not. Nothing is written."""
+        async with self._lock:
+            self.check()
+            await self._settle_uncertain()
+            stat = await self._store.exists(self.path)
+            if stat is None:
+                raise self.fence("its record was deleted")
+            self._check_created(stat)
+            if stat.version != self.version:
+                raise self.fence(
+                    f"its record is at version {stat.version}, not at {self.version}: another owner wrote it"
+                )
+
+    async def _before_write(self, lost: bool) -> None:
+        """In a session that may be another, or once an answer was lost, see first that it is the same node."""
+        if lost:
+            self.doubt()
+        doubts = self._doubts
+        if doubts == self._doubts_settled and self._store.session_state is SessionState.CONNECTED:
+            return
+        await self._store.sync()
+        await self.check_same()
+        self._doubts_settled = doubts
+
+    def _check_created(self, stat: Stat) -> None:
+        if self._created_ms not in (None, stat.created_ms):
+            raise self.fence("its record was deleted, and the topic created again")
+
+    async def update(self, change: Callable[[ManagedLedgerInfo], RecordChange]) -> ManagedLedgerInfo:
+        """Write what `change` makes of the record; the record as written.
+
+        Raises ManagedLedgerFenced if another owner came before, StoreUnavailable if it is not known whether it was
+        written: the next update finds that out first.
+        """
+        async with self._lock:
+            self.check()
+            await self._settle_uncertain()
+            changed = change(self.info)
+            info = changed.info
+            data = encode_managed_ledger_info(info, compression=self._compression)
+            self._uncertain = (info, data)
+            try:
+                await self._write(data, changed)
+            except SessionExpired:
+                raise self.end_session() from None
+            except NodeTooLarge:
+                self._uncertain = None  # it was not sent
+                raise
+            except CONFLICTS as conflict:
+                self._uncertain = None
+                raise self.fence(
+                    f"a write of {conflict.path or self.path} was refused, another owner came before"
+                ) from None
+            self._uncertain = None
+            self.info, self.version = info, self.version + 1
+            return info
+
+    async def _write(self, data: bytes, changed: RecordChange) -> None:
+        put = Put(self.path, data, self.version)
+        if fits_one_write(data, changed.deletions):
+            try:
+                await self._commit(put, [*changed.also, *changed.deletions])
+                return
+            except NodeExists as conflict:  # an earlier owner may have died between such a record and its list
+                if conflict.path not in {each.path for each in changed.deletions}:
+                    raise
+        await write_ahead(self._store, [(each,) for each in changed.deletions], Check(self.path, self.version))
+        await self._commit(put, changed.also)
+
+    async def _commit(self, first: Put | Create | Delete, others: Sequence[Operation]) -> None:
+        await commit(self._store, first, others, self._timeout_s, self._before_write)
+
+    async def guarded(self, first: Put | Create | Delete, others: Sequence[Operation] = ()) -> None:
+        """Carry out `first` (on a cursor's record) and `others`, if this record is still ours.
+
+        Raises ManagedLedgerFenced if the topic, or what is written, has another owner, and StoreUnavailable.
+        """
+        while True:
+            self.check()
+            version = self.version
+            try:
+                return await self._commit(first, [*others, Check(self.path, version)])
+            except SessionExpired:
+                raise self.end_session() from None
+            except CONFLICTS as conflict:
+                async with self._lock:  # an update of our own may have been under way, or be of unknown outcome
+                    if conflict.path == self.path and self.fenced is None:
+                        await self._settle_uncertain()
+                        if version != self.version:
+                            continue
+                where = conflict.path or first.path
+                raise self.fence(f"a write of {where} was refused, another owner came before") from None
+
+    async def _settle_uncertain(self) -> None:
+        if self._uncertain is None:
+            return
+        info, data = self._uncertain
+        self.doubt()  # of a topic made again neither version nor data tell what became of our write
+        try:
+            node = await changed_since(self._store, self.path, self.version)
+        except NodeNotFound:
+            raise self.fence("its record was deleted") from None
+        if node is not None:
+            self._check_created(node.stat)
+        if node is None:
+            self._uncertain = None
+        elif node.version == self.version + 1 and node.data == data:
+            self._uncertain = None
+            self.info, self.version = info, node.version
+            for listener in self._settled:
+                listener()
+        else:
+            raise self.fence("its record was written by another owner")

@@ -1,0 +1,150 @@
+"""Which ledgers of a topic can go, decided over plain values; no I/O.
+
+R9: a cursor whose mark-delete is the last entry of a fully consumed ledger moves to the start of the next, durably,
+before anything is deleted. R10: what goes is a prefix of the list: ledgers wholly below the slowest durable cursor (all
+closed ones without one), not the current one, past retention in time or over it in size. A ledger with an offloaded
+copy stays, and all after it, until both copies can be deleted together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from metastore.records.position import NO_ENTRY, Position
+from metastore.records.values import LedgerInfo
+from mledger.events import EndTrim, Event, LastConfirmedLedgerDeletion, RemovingLedger
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.retention import KEEP_ALL, RetentionLimits
+
+
+@dataclass(frozen=True, slots=True)
+class CursorMove:
+    """A cursor's mark-delete moves from the end of a consumed ledger to the start of the next (R9)."""
+
+    cursor: str
+    old: Position
+    new: Position
+
+
+@dataclass(frozen=True, slots=True)
+class TrimPlan:
+    """What trimming does: first `moves`, durably, then `deletions` in order.
+
+    `remaining` is the list afterwards, as recorded; `remaining_ledgers` and `remaining_size` (payload bytes, the
+    current ledger's included) count it. `kept_because` says why the first ledger that stays does.
+    """
+
+    moves: tuple[CursorMove, ...]
+    deletions: tuple[LedgerInfo, ...]
+    remaining: tuple[LedgerInfo, ...]
+    remaining_ledgers: int
+    remaining_size: int
+    last_confirmed: Position
+    kept_because: str
+
+    @property
+    def last_confirmed_deleted(self) -> bool:
+        """Whether the ledger of the last confirmed entry goes."""
+        return any(info.ledger_id == self.last_confirmed.ledger_id for info in self.deletions)
+
+    def events_before(self, topic: str) -> tuple[Event, ...]:
+        """What to tell before the list is updated (R11)."""
+        if not self.last_confirmed_deleted:
+            return ()
+        return (LastConfirmedLedgerDeletion(topic, self.last_confirmed.ledger_id, self.last_confirmed),)
+
+    def events_after(self, topic: str) -> tuple[Event, ...]:
+        """What to tell once the list is updated, in order (R11); nothing if nothing goes."""
+        if not self.deletions:
+            return ()
+        removed = (RemovingLedger(topic, info.ledger_id, info.size) for info in self.deletions)
+        return (EndTrim(topic, self.remaining_ledgers, self.remaining_size), *removed)
+
+
+def next_ledger_if_consumed(ledgers: LedgerList, mark_delete: Position) -> Position | None:
+    """Where R9 moves a cursor: the start of the next ledger if that of `mark_delete` is consumed, else None."""
+    if mark_delete.ledger_id not in ledgers or mark_delete.entry_id == NO_ENTRY:
+        return None
+    following = ledgers.next_id(mark_delete.ledger_id)
+    if following is None or mark_delete.entry_id + 1 < ledgers.entries(mark_delete.ledger_id):
+        return None
+    return Position(following, NO_ENTRY)
+
+
+def plan_moves(ledgers: LedgerList, cursors: Mapping[str, Position]) -> tuple[CursorMove, ...]:
+    """The moves of R9 for durable cursors given by name and durable mark-delete, in order of names."""
+    moves = []
+    for cursor in sorted(cursors):
+        new = next_ledger_if_consumed(ledgers, cursors[cursor])
+        if new is not None:
+            moves.append(CursorMove(cursor, cursors[cursor], new))
+    return tuple(moves)
+
+
+def plan_trim(
+    ledgers: LedgerList,
+    cursors: Mapping[str, Position],
+    retention: RetentionLimits,
+    now_ms: int,
+    *,
+    through: Position | None = None,
+) -> TrimPlan:
+    """Decide moves and deletions from the durable cursors' durable mark-deletes (R9, R10).
+
+    `through`: every closed ledger with no entry above that goes, whatever cursors and `retention` say (truncate). Else
+    a ledger goes when its retention time has passed or the ledgers after it alone reach the size.
+    """
+    moves = plan_moves(ledgers, cursors)
+    positions = [*{**cursors, **{move.cursor: move.new for move in moves}}.values()]
+    needed_from = min((position.ledger_id for position in positions), default=None)
+    deletions: list[LedgerInfo] = []
+    deleted_size = 0
+    kept_because = "no ledger is left"
+    for info in ledgers.infos:
+        reason = None
+        if info.ledger_id == ledgers.current:
+            reason = f"ledger {info.ledger_id} is open for writing"
+        elif info.offload is not None:
+            reason = f"ledger {info.ledger_id} has an offloaded copy"
+        elif through is not None:
+            reason = _not_truncated(info, through)
+        else:
+            reason = _kept(info, ledgers.total_size - deleted_size - info.size, needed_from, retention, now_ms)
+        if reason is not None:
+            kept_because = reason
+            break
+        deletions.append(info)
+        deleted_size += info.size
+    return TrimPlan(
+        moves=moves,
+        deletions=tuple(deletions),
+        remaining=ledgers.infos[len(deletions) :],
+        remaining_ledgers=len(ledgers) - len(deletions),
+        remaining_size=ledgers.total_size - deleted_size,
+        last_confirmed=ledgers.last_confirmed,
+        kept_because=kept_because,
+    )
+
+
+def plan_no_trim(ledgers: LedgerList, cursors: Mapping[str, Position], why: str) -> TrimPlan:
+    """The moves only: `why` says why no ledger goes though no cursor needs it."""
+    return replace(plan_trim(ledgers, cursors, KEEP_ALL, 0), kept_because=why)
+
+
+def _not_truncated(info: LedgerInfo, through: Position) -> str | None:
+    """Why a closed ledger stays when what there was up to `through` goes, None if it can go."""
+    if not info.entries or Position(info.ledger_id, info.entries - 1) <= through:
+        return None
+    return f"ledger {info.ledger_id} has entries that came after the truncation began"
+
+
+def _kept(
+    info: LedgerInfo, size_after: int, needed_from: int | None, retention: RetentionLimits, now_ms: int
+) -> str | None:
+    """Why a closed ledger stays, None if it can go; `size_after` is what the topic would have left without it."""
+    if needed_from is not None and info.ledger_id >= needed_from:
+        return f"ledger {info.ledger_id} is not consumed by every durable cursor"
+    expired = retention.retention_time_ms >= 0 and now_ms - info.timestamp > retention.retention_time_ms
+    over_size = retention.retention_size >= 0 and size_after >= retention.retention_size
+    if expired or over_size:
+        return None
+    return f"ledger {info.ledger_id} is kept by retention"

@@ -1,0 +1,1 @@
+"""Pulsar's messages and the entries that hold them."""

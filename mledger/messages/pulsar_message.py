@@ -1,0 +1,250 @@
+"""Pulsar's messages and the entries that hold them (formats.md, Pulsar's entries). No I/O.
+
+An entry is, in this order: where the broker adds it, 0x0e02, a 4-byte size and BrokerEntryMetadata; where the producer
+adds it, 0x0e01 and the CRC32C of all that follows; a 4-byte size and MessageMetadata; the payload, compressed as the
+metadata says. Of a batch the payload is, for each message, a 4-byte size, SingleMessageMetadata and its value. Integers
+are big-endian. In a compacted ledger an entry has its original message id before it (`decode_compacted_entry`).
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import google_crc32c
+
+from metastore.records.compression import CompressionType, pack_block, unpack_block
+from metastore.records.protobuf import parse_binary, record_error, text_of, unknown_numbers
+from mledger.pb.PulsarApi_pb2 import (
+    BrokerEntryMetadata,
+    KeyValue,
+    MessageIdData,
+    MessageMetadata,
+    SingleMessageMetadata,
+)
+from mledger.pb.PulsarApi_pb2 import CompressionType as WireCompression
+
+BROKER_METADATA_MAGIC = b"\x0e\x02"
+CHECKSUM_MAGIC = b"\x0e\x01"
+_SIZE = 4
+_WHAT = "Pulsar entry"
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarMessage:
+    """One message as a consumer is given it. Times are ms since 1970, 0 where there is none."""
+
+    payload: bytes
+    key: str | None = None
+    """The partition key as it is sent: base64 where `key_is_base64`."""
+    key_is_base64: bool = False
+    ordering_key: bytes | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sequence_id: int = 0
+    event_time: int = 0
+    null_value: bool = False
+    """There is no value: compaction deletes what the key had."""
+    compacted_out: bool = False
+    """Compaction dropped it from its batch; no consumer of the compacted topic is given it."""
+
+    @property
+    def key_bytes(self) -> bytes | None:
+        """The key's bytes; RecordError for one that is called base64 and is not."""
+        if self.key is None or not self.key_is_base64:
+            return None if self.key is None else self.key.encode()
+        try:
+            return base64.b64decode(self.key, validate=True)
+        except binascii.Error as error:
+            raise record_error("key of a message", "", f"{self.key!r} is not base64: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarEntry:
+    """An entry taken apart; `payload` is what is stored, compressed or encrypted."""
+
+    metadata: MessageMetadata
+    payload: bytes
+    broker: BrokerEntryMetadata | None = None
+
+    @property
+    def batched(self) -> bool:
+        """Whether the payload is a batch: one of a single message is one too."""
+        return self.metadata.HasField("num_messages_in_batch")
+
+    @property
+    def message_count(self) -> int:
+        """The messages that it holds, those that compaction dropped included."""
+        return self.metadata.num_messages_in_batch
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether only the holder of a key can read the payload."""
+        return len(self.metadata.encryption_keys) > 0
+
+    @property
+    def marker(self) -> bool:
+        """Whether it is a broker's own, of a transaction or of replication, that no consumer is given."""
+        return self.metadata.HasField("marker_type")
+
+    @property
+    def published(self) -> int:
+        """When it was published, ms since 1970: the broker's time where it has one, else the producer's."""
+        if self.broker is not None and self.broker.HasField("broker_timestamp"):
+            return self.broker.broker_timestamp
+        return self.metadata.publish_time
+
+
+def decode_entry(data: bytes, where: str = "") -> PulsarEntry:
+    """The entry in `data`, its checksum verified; `where` names it in the RecordError for what is no Pulsar entry."""
+    at, broker = 0, None
+    if data.startswith(BROKER_METADATA_MAGIC):
+        raw, at = _sized(data, len(BROKER_METADATA_MAGIC), "broker's metadata", where)
+        broker = parse_binary(BrokerEntryMetadata, raw, "broker's metadata of a " + _WHAT, where)
+    if data.startswith(CHECKSUM_MAGIC, at):
+        said = int.from_bytes(data[at + 2 : at + 6], "big")
+        at += 6
+        found = google_crc32c.value(data[at:])
+        if found != said:
+            raise record_error(_WHAT, where, f"its checksum is {said:#010x} and its bytes give {found:#010x}")
+    raw, at = _sized(data, at, "metadata", where)
+    return PulsarEntry(parse_binary(MessageMetadata, raw, "metadata of a " + _WHAT, where), data[at:], broker)
+
+
+def decode_compacted_entry(data: bytes, where: str = "") -> tuple[MessageIdData, PulsarEntry]:
+    """An entry of a compacted ledger: the id that it has in its topic, and the entry. RecordError as `decode_entry`."""
+    raw, at = _sized(data, 0, "message id", where)
+    original = parse_binary(MessageIdData, raw, "message id of a compacted " + _WHAT, where)
+    body, _ = _sized(data, at, "body", where)
+    return original, decode_entry(body, where)
+
+
+def messages(entry: PulsarEntry, where: str = "") -> list[PulsarMessage]:
+    """The messages of `entry` in the order of their batch indexes; RecordError for a damaged or encrypted payload."""
+    metadata = entry.metadata
+    if entry.encrypted:
+        names = ", ".join(key.key for key in metadata.encryption_keys)
+        raise record_error(_WHAT, where, f"its payload is encrypted with {names}")
+    if MessageMetadata.COMPRESSION_FIELD_NUMBER in unknown_numbers(metadata):
+        raise record_error(_WHAT, where, "its payload is compressed in a way that is not known here")
+    kind = CompressionType(metadata.compression)
+    payload = entry.payload
+    if kind is not CompressionType.NONE:
+        payload = unpack_block(kind, payload, metadata.uncompressed_size, _WHAT, where)
+    if not entry.batched:
+        return [_single(metadata, payload)]
+    found, at = [], 0
+    for _ in range(metadata.num_messages_in_batch):
+        raw, at = _sized(payload, at, "message of a batch", where)
+        one = parse_binary(SingleMessageMetadata, raw, "metadata of a message of a batch", where)
+        end = at + one.payload_size
+        if one.payload_size < 0 or end > len(payload):
+            raise record_error(_WHAT, where, f"a message of its batch claims {one.payload_size} bytes")
+        found.append(_of_batch(one, metadata.sequence_id, payload[at:end]))
+        at = end
+    return found
+
+
+def encode_entry(
+    batch: Sequence[PulsarMessage],
+    *,
+    producer_name: str,
+    publish_time: int,
+    compression: CompressionType = CompressionType.NONE,
+    batched: bool | None = None,
+    broker: BrokerEntryMetadata | None = None,
+) -> bytes:
+    """The entry that holds `batch`, published at `publish_time` (ms since 1970).
+
+    Several messages, or `batched`, make a batch; a single one is stored as such otherwise. ValueError for no message,
+    or several that are not to be a batch.
+    """
+    if not batch or (len(batch) > 1 and batched is False):
+        raise ValueError(f"an entry that is {'no ' if batched is False else ''}batch cannot hold {len(batch)} messages")
+    first = batch[0]
+    metadata = MessageMetadata(producer_name=producer_name, sequence_id=first.sequence_id, publish_time=publish_time)
+    if batched or len(batch) > 1:
+        metadata.num_messages_in_batch = len(batch)
+        metadata.highest_sequence_id = batch[-1].sequence_id
+        _put_key(metadata, first)  # as Java does: by it a broker chooses a Key_Shared consumer
+        payload = b"".join(_packed(message) for message in batch)
+    else:
+        _put_message(metadata, first)
+        payload = first.payload
+    if compression is not CompressionType.NONE:
+        metadata.compression = WireCompression.Value(compression.name)
+        metadata.uncompressed_size = len(payload)
+        payload = pack_block(compression, payload)
+    body = _with_size(metadata.SerializeToString()) + payload
+    checksum: int = google_crc32c.value(body)
+    entry = CHECKSUM_MAGIC + checksum.to_bytes(4, "big") + body
+    return entry if broker is None else BROKER_METADATA_MAGIC + _with_size(broker.SerializeToString()) + entry
+
+
+def _packed(message: PulsarMessage) -> bytes:
+    """A message of a batch."""
+    metadata = SingleMessageMetadata(payload_size=len(message.payload), sequence_id=message.sequence_id)
+    _put_message(metadata, message)
+    if message.compacted_out:
+        metadata.compacted_out = True
+    return _with_size(metadata.SerializeToString()) + message.payload
+
+
+def _put_message(metadata: MessageMetadata | SingleMessageMetadata, message: PulsarMessage) -> None:
+    metadata.properties.extend(_pairs(message.properties))
+    _put_key(metadata, message)
+    if message.event_time:
+        metadata.event_time = message.event_time
+    if message.null_value:
+        metadata.null_value = True
+
+
+def _put_key(metadata: MessageMetadata | SingleMessageMetadata, message: PulsarMessage) -> None:
+    if message.key is not None:
+        metadata.partition_key = message.key
+        metadata.partition_key_b64_encoded = message.key_is_base64
+    if message.ordering_key is not None:
+        metadata.ordering_key = message.ordering_key
+
+
+def _pairs(properties: Mapping[str, str]) -> Iterable[KeyValue]:
+    return (KeyValue(key=key, value=value) for key, value in properties.items())
+
+
+def _single(metadata: MessageMetadata, payload: bytes) -> PulsarMessage:
+    """The message of an entry that is no batch."""
+    return _message(metadata, metadata.sequence_id, payload, compacted_out=False)
+
+
+def _of_batch(metadata: SingleMessageMetadata, first_sequence_id: int, payload: bytes) -> PulsarMessage:
+    # Clients before sequence ids of their own sent the batch's alone.
+    sequence_id = metadata.sequence_id if metadata.HasField("sequence_id") else first_sequence_id
+    return _message(metadata, sequence_id, payload, compacted_out=metadata.compacted_out)
+
+
+def _message(
+    metadata: MessageMetadata | SingleMessageMetadata, sequence_id: int, payload: bytes, *, compacted_out: bool
+) -> PulsarMessage:
+    return PulsarMessage(
+        payload=payload,
+        key=text_of(metadata.partition_key, _WHAT, "") if metadata.HasField("partition_key") else None,
+        key_is_base64=metadata.partition_key_b64_encoded,
+        ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
+        properties={text_of(pair.key, _WHAT, ""): text_of(pair.value, _WHAT, "") for pair in metadata.properties},
+        sequence_id=sequence_id,
+        event_time=metadata.event_time,
+        null_value=metadata.null_value,
+        compacted_out=compacted_out,
+    )
+
+
+def _with_size(message: bytes) -> bytes:
+    return len(message).to_bytes(_SIZE, "big") + message
+
+
+def _sized(data: bytes, at: int, what: str, where: str) -> tuple[bytes, int]:
+    """What stands at `at` behind its size, and where it ends; RecordError where `data` ends before."""
+    begin = at + _SIZE
+    end = begin + int.from_bytes(data[at:begin], "big")
+    if begin > len(data) or end > len(data):
+        raise record_error(_WHAT, where, f"its {what} ends after its {len(data)} bytes")
+    return data[begin:end], end

@@ -1,0 +1,35 @@
+"""Metadata at scale: first, a reader of ZooKeeper's own data directories and backups, without a server."""
+
+from mledger.snapshot.zookeeper_files.data_directory import DataDirectory, ReadPlan
+from mledger.snapshot.zookeeper_files.errors import (
+    CorruptFile,
+    FileNotReadable,
+    LogDoesNotFit,
+    MissingLog,
+    NoSnapshotFile,
+    SnapshotError,
+    TruncatedFile,
+    ZxidNotCovered,
+)
+from mledger.snapshot.zookeeper_files.exact_tree import ExactTree, Summary
+from mledger.snapshot.zookeeper_files.files import DataFiles, LocalFiles
+from mledger.snapshot.zookeeper_files.jute import Acl, Znode
+
+__all__ = [
+    "Acl",
+    "CorruptFile",
+    "DataDirectory",
+    "DataFiles",
+    "ExactTree",
+    "FileNotReadable",
+    "LocalFiles",
+    "LogDoesNotFit",
+    "MissingLog",
+    "NoSnapshotFile",
+    "ReadPlan",
+    "SnapshotError",
+    "Summary",
+    "TruncatedFile",
+    "Znode",
+    "ZxidNotCovered",
+]

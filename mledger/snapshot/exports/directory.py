@@ -1,0 +1,155 @@
+"""A directory of snapshots: one whole snapshot appears at once by a rename; what is unfinished lies under another name.
+
+- `snapshot=NAME/` with its manifest: a whole snapshot, never changed afterwards.
+- `_unfinished/NAME/`: `tables/` becomes that directory in the end; `plan.json` and `steps/` say what is done already.
+- `_removed/`: on its way out. Names that begin with `_` or `.` are passed over by Spark.
+- One export at a time: a lock that the system frees when its process ends, however it does.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from mledger.snapshot.exports.errors import ExportBusy, ExportNotWritable, SnapshotNotFound
+from mledger.snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
+from mledger.snapshot.exports.place import Place, local_place, place_at
+
+UNFINISHED = "_unfinished"
+REMOVED = "_removed"
+LOCK = ".export.lock"
+
+
+class SnapshotDirectory:
+    """Snapshots below `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def where(self) -> str:
+        """How people name it."""
+        return str(self.path)
+
+    def named(self, name: str) -> str:
+        """How people name the place of a snapshot."""
+        return str(self.place(name))
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the one who writes here; ExportNotWritable, ExportBusy."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ExportNotWritable(
+                f"{self.path} cannot be written: {error.strerror}; name another directory"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ExportBusy(f"another export writes to {self.path}: wait until it ended") from None
+        try:
+            shutil.rmtree(self.path / REMOVED, ignore_errors=True)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def place(self, name: str) -> Path:
+        """Where a snapshot lies once it is whole."""
+        return self.path / f"{PREFIX}{name}"
+
+    def unfinished(self, name: str) -> Path:
+        """Where a snapshot lies while it is written."""
+        return self.path / UNFINISHED / name
+
+    def unfinished_names(self) -> list[str]:
+        """Exports that were begun and did not end."""
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(self.path / UNFINISHED))
+        return []
+
+    def snapshots(self) -> list[Manifest]:
+        """All whole snapshots, by the time they stand for. SnapshotNotFound if the directory is not there."""
+        return snapshots_in(local_place(self.path))
+
+    def find(self, name: str) -> Manifest | None:
+        """The whole snapshot of that name."""
+        return read_manifest(local_place(self.place(name))) if (self.place(name) / MANIFEST).exists() else None
+
+    def publish(self, name: str, manifest: bytes) -> None:
+        """Make the unfinished snapshot a whole one: all of it is on disk, then it has its name."""
+        tables = self.unfinished(name) / "tables"
+        write_file(tables / MANIFEST, manifest)
+        for directory in [*(path for path in sorted(tables.rglob("*")) if path.is_dir()), tables]:
+            sync_directory(directory)
+        os.rename(tables, self.place(name))
+        sync_directory(self.path)
+        self.discard(name)
+
+    def discard(self, name: str) -> None:
+        """Forget an unfinished export."""
+        shutil.rmtree(self.unfinished(name), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.path / UNFINISHED)
+
+    def remove(self, name: str) -> None:
+        """Remove a whole snapshot: it is gone at once, its files by and by."""
+        (self.path / REMOVED).mkdir(exist_ok=True)
+        os.rename(self.place(name), self.path / REMOVED / name)
+        sync_directory(self.path)
+        shutil.rmtree(self.path / REMOVED)
+
+
+def snapshots_in(place: Place) -> list[Manifest]:
+    """All whole snapshots in a directory, by the time they stand for.
+
+    Raises SnapshotNotFound if the directory is not there, InvalidManifest, PlaceNotReadable.
+    """
+    if not place.is_there():
+        raise SnapshotNotFound(f"{place} is no directory of snapshots")
+    inner = [place.below(name) for name in place.names() if name.startswith(PREFIX)]
+    found = [read_manifest(each) for each in inner if each.holds(MANIFEST)]
+    return sorted(found, key=lambda each: (each.time_ms, each.name))
+
+
+def find_snapshot(text: str) -> tuple[Place, Manifest]:
+    """The snapshot at a path or URI: its own directory, or the newest in a directory of snapshots.
+
+    Raises SnapshotNotFound, InvalidManifest, PlaceNotReadable.
+    """
+    place = place_at(text)
+    if place.holds(MANIFEST):
+        return place, read_manifest(place)
+    found = snapshots_in(place)
+    if not found:
+        raise SnapshotNotFound(f"{place} holds no whole snapshot: `mledger snapshot export {place}` writes one")
+    return place.below(f"{PREFIX}{found[-1].name}"), found[-1]
+
+
+def read_manifest(place: Place) -> Manifest:
+    """The manifest of the snapshot in a directory; InvalidManifest, PlaceNotReadable."""
+    return decode_manifest(place.read(MANIFEST), f"{place}/{MANIFEST}")
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, durable on return."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,222 @@
+"""Exports all tables into a directory of snapshots: planned, carried out step by step, published whole.
+
+- A snapshot that is there already is not written again. One that was begun is gone on with: steps whose files are as
+  they were written are kept. What is read from a running store goes on only within `resume_within_ms`.
+- Ledgers are read before topics and cursors, so that a ledger which none of them names was there before they were read.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.errors import SnapshotExists
+from mledger.snapshot.exports.files import write_empty
+from mledger.snapshot.exports.manifest import (
+    Manifest,
+    Request,
+    check_name,
+    default_name,
+    encode_manifest,
+    fingerprint,
+    request_of,
+    tables_of,
+)
+from mledger.snapshot.exports.steps import Done, ExportPlan, Steps, may_resume, now_ms, share_of, step_of
+from mledger.snapshot.exports.workers import run_steps
+from mledger.snapshot.source.options import ReadOptions, parse_options
+from mledger.snapshot.source.splits import FileShare, LedgerShare, Share, TablePlan, TopicShare
+from mledger.snapshot.source.table_reader import check_here, plan_tables
+from mledger.snapshot.tables.row_builder import TABLES
+
+RESUME_WITHIN_MS = 3_600_000
+MOST_WORKERS = 4
+FILE_WORKERS = 2
+SMALL = 2
+"""Shares of topics and ledgers that a small cluster has."""
+PYARROW = "pyarrow"
+PARQUET = "parquet"
+
+Progress = Callable[[int, int, int], None]
+"""Called with steps done, steps in all, and rows written by them."""
+
+
+def ignore_progress(done: int, total: int, rows: int) -> None:
+    """A Progress for whom nobody waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An export as asked for: the reading's options as texts, the snapshot's name (None: by what it stands for).
+
+    `workers` None: by size.
+    """
+
+    options: Mapping[str, str]
+    name: str | None = None
+    engine: str = PYARROW
+    file_format: str = PARQUET
+    workers: int | None = None
+    resume_within_ms: int = RESUME_WITHIN_MS
+
+    def read_options(self) -> ReadOptions:
+        """The options, parsed; InvalidOption, InvalidMetadataUrl."""
+        if self.name is not None:
+            check_name(self.name)
+        parsed = parse_options(self.options)
+        check_here(parsed)
+        return parsed
+
+    def request(self) -> Request:
+        """What tells it from other exports."""
+        return request_of(self.options, self.engine, self.file_format)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What came of an export: the snapshot, whether it was there already, how many steps were kept from before."""
+
+    manifest: Manifest
+    already: bool = False
+    resumed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An export to carry out, on disk; `files`: the reading of ZooKeeper's files, planned in this process."""
+
+    plan: ExportPlan
+    steps: Steps
+    files: TablePlan | None
+
+
+def export(asked: Asked, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
+    """Write a snapshot of all tables; the caller holds `to.writing()`. Not to be called where a loop runs.
+
+    Raises:
+        SnapshotExists: a snapshot of that name is there, of something else.
+        ExportCutOff: a worker process ended.
+        MledgerError, OSError: what reading or writing raised; what was finished is kept.
+    """
+    options = asked.read_options()
+    begun = begin(asked, options, to, steps_of_shares)
+    if isinstance(begun, Exported):
+        return begun
+    plan, steps = begun.plan, begun.steps
+    shares = shares_of(begun)
+    finished = kept_steps(plan, steps)
+    resumed, rows, total = len(finished), _rows(finished.values()), len(plan.steps)
+    workers = asked.workers or plan_workers([share for _, share in shares])
+    progress(resumed, total, rows)
+    left = [(index, share) for index, share in shares if index not in finished]
+    for index, done in run_steps(options, left, steps.tables, workers, options.rate):
+        steps.note(index, done)
+        finished[index] = done
+        rows += _rows([done])
+        progress(len(finished), total, rows)
+    return finish(asked, to, plan, steps, finished, resumed)
+
+
+def shares_of(begun: Begun) -> list[tuple[int, Share]]:
+    """The share that each step of an export carries out, where they are `steps_of_shares`."""
+    files = None if begun.files is None else begun.files.shares[0]
+    assert files is None or isinstance(files, FileShare)
+    return [(index, share_of(step, files)) for index, step in enumerate(begun.plan.steps)]
+
+
+def begin(
+    asked: Asked,
+    options: ReadOptions,
+    to: SnapshotDirectory,
+    steps_of: Callable[[TablePlan], Iterable[dict[str, Any]]],
+) -> Exported | Begun:
+    """The snapshot if it is there, else one that was begun and is of the same, else a new one, begun.
+
+    Raises SnapshotExists, and what planning the reading raises.
+    """
+    print_of = fingerprint(asked.request())
+    started = now_ms()
+    files = _plan_files(asked, options) if options.files else None
+    name = asked.name or (None if files is None else default_name(files.time_ms, files.zxid))
+    if name is not None and (there := to.find(name)) is not None:
+        return _already_there(there, asked, files, to)
+    for candidate in to.unfinished_names() if name is None else [name]:
+        steps = Steps(to.unfinished(candidate))
+        found = steps.plan()
+        if found is not None and _goes_on(found, print_of, asked, files, started):
+            return Begun(found, steps, files)
+        if found is None or found.fingerprint == print_of or candidate == name:
+            to.discard(candidate)
+    read = files or plan_tables(options, list(TABLES))
+    time_ms = started if read.time_ms is None else read.time_ms
+    name = name or default_name(time_ms, read.zxid)
+    plan = ExportPlan(name, print_of, time_ms, read.zxid, started, read.warnings, tuple(steps_of(read)))
+    steps = Steps(to.unfinished(name))
+    steps.begin(plan)
+    return Begun(plan, steps, files)
+
+
+def plan_workers(shares: Collection[Share]) -> int:
+    """How many processes are worth their start: of a small cluster that runs, this one is enough."""
+    files = sum(isinstance(share, FileShare) for share in shares)
+    large = sum(isinstance(share, TopicShare | LedgerShare) for share in shares)
+    return 1 if files + large <= 1 or (not files and large <= SMALL) else min(MOST_WORKERS, os.cpu_count() or 1)
+
+
+def steps_of_shares(read: TablePlan) -> list[dict[str, Any]]:
+    """A step for each share, those of ledgers first."""
+    return [step_of(share) for share in sorted(read.shares, key=lambda share: not isinstance(share, LedgerShare))]
+
+
+def _goes_on(plan: ExportPlan, print_of: str, asked: Asked, files: TablePlan | None, started: int) -> bool:
+    same = may_resume(plan, print_of, live=files is None, now_ms=started, resume_within_ms=asked.resume_within_ms)
+    return same and (files is None or plan.zxid == files.zxid)
+
+
+def _plan_files(asked: Asked, options: ReadOptions) -> TablePlan:
+    """The reading of ZooKeeper's files: as many shares as workers, unless the options say how many."""
+    return plan_tables(replace(options, partitions=options.partitions or asked.workers or FILE_WORKERS), list(TABLES))
+
+
+def _already_there(there: Manifest, asked: Asked, files: TablePlan | None, to: SnapshotDirectory) -> Exported:
+    """The snapshot of the name asked for, if it is of the same; SnapshotExists."""
+    same = there.request == asked.request() and (files is None or files.zxid == there.zxid)
+    if not same:
+        raise SnapshotExists(
+            f"{to.named(there.name)} is there already, of something else ({there.request.source}): give another --name"
+        )
+    to.discard(there.name)
+    return Exported(there, already=True)
+
+
+def kept_steps(plan: ExportPlan, steps: Steps) -> dict[int, Done]:
+    """The steps that were finished by an earlier try; files of others are removed."""
+    found = {index: done for index in range(len(plan.steps)) if (done := steps.done(index)) is not None}
+    steps.tidy({file.path for done in found.values() for _, file in done})
+    return found
+
+
+def finish(
+    asked: Asked, to: SnapshotDirectory, plan: ExportPlan, steps: Steps, finished: Mapping[int, Done], resumed: int
+) -> Exported:
+    """Publish what all steps wrote."""
+    files = [each for index in sorted(finished) for each in finished[index]]
+    with_files = {table for table, _ in files}
+    files += [write_empty(steps.tables, table) for table in TABLES if table not in with_files]
+    manifest = Manifest(
+        name=plan.name,
+        time_ms=plan.time_ms,
+        zxid=plan.zxid,
+        request=asked.request(),
+        started_ms=plan.started_ms,
+        finished_ms=now_ms(),
+        warnings=plan.warnings,
+        tables=tables_of(files),
+    )
+    to.publish(plan.name, encode_manifest(manifest))
+    return Exported(manifest, resumed=resumed)
+
+
+def _rows(done: Iterable[Done]) -> int:
+    return sum(file.rows for files in done for _, file in files)

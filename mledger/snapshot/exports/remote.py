@@ -1,0 +1,131 @@
+"""A directory of snapshots on another file system: made on this machine, copied there, the manifest last.
+
+An object store renames nothing, and a snapshot is what has a manifest: so files are copied to their place, found there
+with their sizes, and the manifest follows by itself, whole or not at all. A removal begins with the manifest. What was
+cut off is gone on with from the stage, the directory on this machine that keeps finished steps and what was copied.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from mledger.snapshot.exports.directory import REMOVED, SnapshotDirectory, read_manifest, snapshots_in
+from mledger.snapshot.exports.errors import ExportError, ExportNotWritable
+from mledger.snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
+from mledger.snapshot.exports.place import Place, local_path, place_at
+
+COPIED = "copied"
+_TRIAL = "_trial"
+
+
+class RemoteDirectory(SnapshotDirectory):
+    """Snapshots below a place on another file system, made in the directory `stage` of this machine."""
+
+    def __init__(self, there: Place, stage: Path) -> None:
+        super().__init__(stage)
+        self.there = there
+
+    @property
+    def where(self) -> str:
+        """How people name the directory."""
+        return self.there.text
+
+    def named(self, name: str) -> str:
+        """How people name the place of a snapshot."""
+        return str(self._place(name))
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the one of this machine who writes there; nothing hinders other machines.
+
+        Raises ExportNotWritable, ExportBusy.
+        """
+        with super().writing():
+            self.there.write(_TRIAL, b"")
+            self.there.remove_file(_TRIAL)
+            for name in self.there.below(REMOVED).names():
+                self._finish_removal(name)
+            yield
+
+    def snapshots(self) -> list[Manifest]:
+        """All whole snapshots, by the time they stand for. SnapshotNotFound, PlaceNotReadable."""
+        return snapshots_in(self.there)
+
+    def find(self, name: str) -> Manifest | None:
+        """The whole snapshot of that name. PlaceNotReadable."""
+        return read_manifest(self._place(name)) if self._place(name).holds(MANIFEST) else None
+
+    def publish(self, name: str, manifest: bytes) -> None:
+        """Copy the unfinished snapshot's files, see that all are there, then write its manifest."""
+        there = self._place(name)
+        wanted = {
+            file.path: file.bytes
+            for table in decode_manifest(manifest, there.text).tables.values()
+            for file in table.files
+        }
+        self._copy(name, wanted)
+        found = there.sizes()
+        for extra in found.keys() - wanted.keys():
+            there.remove_file(extra)
+        wrong = sorted(path for path, size in wanted.items() if found.get(path) != size)
+        if wrong:
+            (self.unfinished(name) / COPIED).unlink(missing_ok=True)
+            raise ExportError(
+                f"{there}/{wrong[0]} is not there as it was written: does another export write there? Run it again"
+            )
+        there.write(MANIFEST, manifest)
+        self.discard(name)
+
+    def discard(self, name: str) -> None:
+        """Forget an unfinished export, and what was copied of it."""
+        if (self.unfinished(name) / COPIED).exists() and not self._place(name).holds(MANIFEST):
+            self._place(name).remove()
+        super().discard(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a whole snapshot: it is gone with its manifest, its files by and by."""
+        self.there.below(REMOVED).write(name, b"")
+        self._finish_removal(name)
+
+    def _finish_removal(self, name: str) -> None:
+        self._place(name).remove_file(MANIFEST)
+        self._place(name).remove()
+        self.there.below(REMOVED).remove_file(name)
+
+    def _copy(self, name: str, wanted: dict[str, int]) -> None:
+        """Copy the files that were not copied by an earlier try."""
+        note = self.unfinished(name) / COPIED
+        there, tables = self._place(name), self.unfinished(name) / "tables"
+        sizes = there.sizes() if note.exists() else {}
+        copied = set(note.read_text("utf-8").splitlines()) if note.exists() else set()
+        with open(note, "a", encoding="utf-8") as stream:
+            for path, size in sorted(wanted.items()):
+                if path in copied and sizes.get(path) == size:
+                    continue
+                there.copy_in(tables / path, path)
+                stream.write(f"{path}\n")
+                stream.flush()
+
+    def _place(self, name: str) -> Place:
+        return self.there.below(f"{PREFIX}{name}")
+
+
+def snapshot_directory(text: str, stage: Path | None = None) -> SnapshotDirectory:
+    """The directory of snapshots at a path or URI; `stage`: where those of other file systems are made.
+
+    Raises PlaceNotReadable; ExportNotWritable for a stage that is not needed.
+    """
+    here = local_path(text)
+    if here is None:
+        return RemoteDirectory(place_at(text), stage or default_stage(text))
+    if stage is not None:
+        raise ExportNotWritable(f"{text} is on this machine and needs no --stage: leave it out")
+    return SnapshotDirectory(here)
+
+
+def default_stage(text: str) -> Path:
+    """Where snapshots for this URI are made if nothing else is said: the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(cache) / "mledger" / "exports" / hashlib.sha256(text.encode()).hexdigest()[:16]

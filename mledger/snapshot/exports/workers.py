@@ -1,0 +1,82 @@
+"""Steps carried out in this process, or in worker processes, which may be lost: files are whole or absent."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection
+from pathlib import Path
+
+from mledger.snapshot.exports.errors import ExportCutOff
+from mledger.snapshot.exports.files import write_batches
+from mledger.snapshot.exports.steps import Done
+from mledger.snapshot.source.options import ReadOptions
+from mledger.snapshot.source.splits import Share
+from mledger.snapshot.source.table_reader import read_share
+from mledger.snapshot.tables.row_builder import TABLES
+
+NICENESS = 15
+
+Step = tuple[int, Share]
+
+
+def run_steps(
+    options: ReadOptions, steps: Sequence[Step], tables: Path, workers: int, rate: float | None
+) -> Iterator[tuple[int, Done]]:
+    """Carry out steps and tell of each as it is done; `rate`: znodes a second by all together, behind other processes.
+
+    Raises ExportCutOff if a worker process ended, and what reading or writing raised; others may go on to the end of
+    their step then.
+    """
+    if not steps:
+        return
+    workers = max(1, min(workers, len(steps)))
+    if workers <= 1 and rate is None:
+        for index, share in steps:
+            yield index, write_step(options, share, tables, index, rate)
+        return
+    each_rate = None if rate is None else rate / workers
+    context, limited = multiprocessing.get_context("spawn"), (rate is not None,)
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=limited)
+    try:
+        running = {pool.submit(write_step, options, share, tables, index, each_rate): index for index, share in steps}
+        for future in as_completed(running):
+            yield running[future], future.result()
+    except BrokenProcessPool:
+        raise ExportCutOff(
+            "a worker process of the export was killed: run the command again, what was finished is kept "
+            "(if memory was short, with --workers 1)"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def write_step(options: ReadOptions, share: Share, tables: Path, index: int, rate: float | None) -> Done:
+    """Read a share and write its rows."""
+    wanted = dict.fromkeys(TABLES)
+    return write_batches(read_share(options, share, wanted, rate), tables, f"part-{index:05d}")
+
+
+def stand_back() -> None:
+    """Leave the processor to others that want it: who reads at a limited rate is in no hurry."""
+    os.nice(NICENESS)
+
+
+def _begin(limited: bool) -> None:
+    if limited:
+        stand_back()
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    """A worker does not outlive the export, also where that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_wait_and_exit, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_exit(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)

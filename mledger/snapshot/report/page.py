@@ -1,0 +1,137 @@
+"""The page: everything in one file, nothing loaded from anywhere; what it shows is data and is escaped as such."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+from typing import Any
+
+import pyarrow as pa
+
+from mledger.snapshot.exports.manifest import Manifest, iso
+from mledger.snapshot.report.numbers import as_bytes, as_number, as_span
+from mledger.snapshot.report.plots import Bars, draw
+from mledger.snapshot.sql.queries import QUESTIONS, Question, Snapshots
+
+BARS = 10
+_BYTES = ("bytes", "disk_bytes", "length")
+_COUNTED = ("topics", "cursors", "ledgers", "bookies", "errors")
+
+
+def write_report(snapshots: Snapshots, limit: int) -> str:
+    """The page about a snapshot, with at most `limit` rows of each table. FormatNotInstalled."""
+    asked = [question for question in QUESTIONS.values() if snapshots.before is not None or not question.compares]
+    answers = {question.name: snapshots.ask(question) for question in asked}
+    figures = "".join(_figure(plot) for plot in plan_plots(answers))
+    sections = "".join(_section(question, answers[question.name], limit) for question in asked)
+    links = "".join(f'<li><a href="#{question.name}">{escape(question.title)}</a></li>' for question in asked)
+    script, style = _asset("page.js"), _asset("page.css")
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    manifest = snapshots.manifest
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{allowed}'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Metadata, {escape(iso(manifest.time_ms))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<h1>Metadata of {escape(manifest.request.source)}</h1>\n{_facts(manifest, snapshots.before)}\n"
+        f'<nav aria-label="Questions"><ul>{links}</ul></nav>\n<div class="plots">{figures}</div>\n{sections}'
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def plan_plots(answers: Mapping[str, pa.Table]) -> list[Bars]:
+    """The plots that these answers give: the first rows of some, where there is something to see."""
+    plots = [
+        _bars(answers["backlog"], "backlog", "Largest backlogs, entries", "entries"),
+        _bars(answers["held_bytes"], "held", "Held on disk by one subscription only", "disk_bytes", in_bytes=True),
+        _bars(answers["bookie_load"], "load", "Load of bookies, payload bytes", "bytes", in_bytes=True),
+        _bars(answers["most_holes"], "holes", "Most ranges acknowledged above mark-delete", "holes"),
+    ]
+    return [plot for plot in plots if plot.bars]
+
+
+def _bars(answer: pa.Table, name: str, title: str, column: str, *, in_bytes: bool = False) -> Bars:
+    rows = [row for row in answer.slice(0, BARS).to_pylist() if row[column]]
+    return Bars(name, title, tuple((_label(row), row[column]) for row in rows), in_bytes)
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    if "bookie_id" in row:
+        return str(row["bookie_id"])
+    return f"{row['topic'].removeprefix('persistent://')} {row['cursor']}"
+
+
+def _figure(plot: Bars) -> str:
+    return f'<figure><figcaption id="plot-{plot.name}">{escape(plot.title)}</figcaption>{draw(plot)}</figure>\n'
+
+
+def _facts(manifest: Manifest, before: Manifest | None) -> str:
+    rows = [
+        ("stands for", iso(manifest.time_ms)),
+        ("snapshot", manifest.name),
+        ("compared with", "" if before is None else f"{before.name}, {iso(before.time_ms)}"),
+        ("zxid", "" if manifest.zxid is None else f"0x{manifest.zxid:x}"),
+        ("read with", ", ".join(f"{name}={value}" for name, value in manifest.request.options)),
+        *((name, as_number(manifest.tables[name].rows)) for name in _COUNTED),
+    ]
+    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows if value)
+    return f"<dl>{shown}</dl>"
+
+
+def _section(question: Question, answer: pa.Table, limit: int) -> str:
+    head = f'<section id="{question.name}"><h2>{escape(question.title)}</h2><p class="doc">{_marked(question.doc)}</p>'
+    if not answer.num_rows:
+        return f'{head}<p class="count">none</p></section>\n'
+    more = f", the first {limit} shown" if answer.num_rows > limit else ""
+    count = f'<p class="count">{as_number(answer.num_rows)} in all{more}</p>'
+    return f'{head}{count}<div class="scroll" tabindex="0">{_table(answer.slice(0, limit))}</div></section>\n'
+
+
+def _marked(text: str) -> str:
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+
+
+def _table(answer: pa.Table) -> str:
+    names = answer.column_names
+    numbers = [pa.types.is_integer(answer.schema.field(name).type) for name in names]
+    heads = "".join(
+        f'<th scope="col"{_class(number)}><button type="button">{escape(name.removesuffix("_s").replace("_", " "))}'
+        "</button></th>"
+        for name, number in zip(names, numbers, strict=True)
+    )
+    rows = "".join(
+        f"<tr>{_cells(names, numbers, row)}</tr>\n" for row in zip(*answer.to_pydict().values(), strict=True)
+    )
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table>"
+
+
+def _cells(names: Sequence[str], numbers: Sequence[bool], row: Sequence[Any]) -> str:
+    cells = []
+    for name, number, value in zip(names, numbers, row, strict=True):
+        raw = "" if value is None else str(value)
+        data = f' data-value="{escape(raw)}"' if number else ""
+        cells.append(f"<td{_class(number)}{data}>{escape(_text(name, value))}</td>")
+    return "".join(cells)
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int) or name.endswith(("_id", "not_counted")):
+        return str(value)
+    if name in _BYTES:
+        return as_bytes(value)
+    return as_span(value) if name.endswith("_s") else as_number(value)
+
+
+def _class(number: bool) -> str:
+    return ' class="number"' if number else ""
+
+
+def _asset(name: str) -> str:
+    return resources.files("mledger.snapshot").joinpath("report", name).read_text("utf-8")

@@ -1,0 +1,272 @@
+"""Reads a running metadata store for the tables: many nodes a request, at a limited rate, in any process.
+
+Only a MetadataReader is used: nothing can be written (M9).
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
+
+from metastore.errors import NodeNotFound
+from metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, SEGMENT
+from metastore.store import MetadataReader, Node
+from mledger.snapshot.source.splits import (
+    SHARES_WITH_RATE,
+    KindShare,
+    LedgerShare,
+    Share,
+    TopicRange,
+    TopicShare,
+    split_folders,
+    split_kinds,
+    split_topics,
+)
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, DOMAINS, FLAT_LEDGER, RACKS, Kind
+from mledger.snapshot.tables.records import Found
+from mledger.snapshot.tables.scope import Scope
+
+NODES_AT_ONCE = 4_000
+FIRST_NODES = 256
+BYTES_AT_ONCE = 32 << 20
+TOPICS_AT_ONCE = 1_000
+BURSTS_A_SECOND = 50
+TOGETHER = 64  # topics whose cursors are looked at with them
+TOPIC_KINDS = frozenset({Kind.TOPIC, Kind.CURSOR})
+
+_FOLDER = re.compile(r"\d{4}", re.ASCII)
+_HEX_FOLDER = re.compile(r"[0-9a-f]{4}", re.ASCII)
+_MARK = re.compile(r"urL.*", re.DOTALL)
+
+T = TypeVar("T")
+
+Nodes = list[tuple[Kind, Found]]
+
+
+class Pace:
+    """Lets through so many nodes a second; None: all."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._free_at = 0.0
+
+    def at_once(self, most: int = NODES_AT_ONCE) -> int:
+        """How many to ask for together: with a rate a fiftieth of a second's worth, for others wait behind them."""
+        return most if self._rate is None else max(1, min(most, int(self._rate / BURSTS_A_SECOND)))
+
+    async def wait(self, nodes: int) -> None:
+        """Return when `nodes` more may be read."""
+        delay = self.delay(asyncio.get_running_loop().time(), nodes)
+        if delay > 0:
+            await asyncio.sleep(delay)
+
+    def delay(self, now: float, nodes: int) -> float:
+        """How many seconds from `now` on `nodes` more have to wait; they count from then on."""
+        if self._rate is None:
+            return 0.0
+        begin = max(now, self._free_at)
+        self._free_at = begin + nodes / self._rate
+        return begin - now
+
+
+class LiveNodes:
+    """Finds and reads the nodes of a store."""
+
+    def __init__(self, store: MetadataReader, scope: Scope, ledgers_root: str, rate: float | None = None) -> None:
+        self._store = store
+        self._scope = scope
+        self._root = ledgers_root
+        self._pace = Pace(rate)
+        self._steps: dict[Kind, int] = {}
+
+    async def plan(self, kinds: frozenset[Kind], partitions: int | None, rate: float | None) -> list[Share]:
+        """The shares in which to read nodes of these kinds. NodeNotFound where there is no cluster's tree at all."""
+        await self._check_cluster()
+        count = partitions or (SHARES_WITH_RATE if rate is not None else None)
+        shares: list[Share] = []
+        if kinds & TOPIC_KINDS:
+            shares += split_topics(await self.topic_folders(), count)
+        if Kind.LEDGER in kinds:
+            shares += split_folders(await self.ledger_folders(), count)
+        return shares + list(split_kinds(kinds - TOPIC_KINDS - {Kind.LEDGER}, BOOKIE_KINDS))
+
+    async def topic_folders(self) -> list[tuple[str, list[str]]]:
+        """The folders of topics, and the sorted names of the nodes wanted in each."""
+        found_folders = await self._namespaces(MANAGED_LEDGERS, (PERSISTENT, SEGMENT))
+        folders = [path for path in found_folders if path.endswith(f"/{PERSISTENT}")]
+        # below `segment` are topics with their segments, or the folder of an old namespace that is called so
+        segments = [path for path in found_folders if path.endswith(f"/{SEGMENT}") and path.count("/") == 4]
+        folders += sorted(await self._below(segments))
+        listed = await self._children_many(folders)
+        found = []
+        for folder, names in zip(folders, listed, strict=True):
+            below = folder[len(MANAGED_LEDGERS) + 1 :]
+            wanted = [name for name in names or () if self._scope.admits_node(below, name)]
+            if wanted:
+                found.append((folder, wanted))
+        return found
+
+    async def ledger_folders(self) -> list[str]:
+        """The folders that hold ledgers, by path; the root is one of them where a flat manager's ledgers are in it."""
+        names = await self._children(self._root)
+        short = [f"{self._root}/{name}" for name in names if re.fullmatch(r"\d{2}", name, re.ASCII)]
+        level = [f"{self._root}/{name}" for name in names if re.fullmatch(r"\d{3}", name, re.ASCII)]
+        for _ in range(3):
+            level = await self._below(level, _FOLDER)
+        flat = [self._root] if any(FLAT_LEDGER.fullmatch(name) for name in names) else []
+        return flat + sorted(await self._below(short, _FOLDER)) + sorted(level)
+
+    async def ledgers(self, share: LedgerShare) -> AsyncGenerator[Nodes, None]:
+        """The nodes of a share of ledgers, in lists."""
+        for folder in share.folders:
+            names = await self._children(folder)
+            if folder == self._root:
+                names = [name for name in names if FLAT_LEDGER.fullmatch(name)]
+            async for nodes in self._read(Kind.LEDGER, [f"{folder}/{name}" for name in names]):
+                yield nodes
+
+    async def topics(
+        self, share: TopicShare, *, topics: bool, cursors: bool, together: bool = False
+    ) -> AsyncGenerator[Nodes, None]:
+        """The nodes of a share of topics, in lists; `together`: each topic in the same list as all its cursors."""
+        for part in share.ranges:
+            paths = await self._topics_in(part)
+            for start in range(0, len(paths), step := self._pace.at_once(TOGETHER if together else TOPICS_AT_ONCE)):
+                lists = self._topics_at(paths[start : start + step], topics, cursors)
+                if together:
+                    yield [node async for nodes in lists for node in nodes]
+                else:
+                    async for nodes in lists:
+                        yield nodes
+
+    async def _topics_at(self, paths: Sequence[str], topics: bool, cursors: bool) -> AsyncGenerator[Nodes, None]:
+        if topics:
+            async for nodes in self._read(Kind.TOPIC, paths):
+                yield nodes
+        if cursors:
+            listed = await self._children_many(paths)
+            below = [f"{path}/{name}" for path, names in zip(paths, listed, strict=True) for name in names or ()]
+            async for nodes in self._read(Kind.CURSOR, below):
+                yield nodes
+
+    async def kinds(self, share: KindShare) -> AsyncGenerator[Nodes, None]:
+        """All nodes of the kinds of a share, in lists."""
+        for kind in sorted(share.kinds):
+            async for nodes in self._read(kind, await self._paths_of(kind)):
+                yield nodes
+
+    async def _check_cluster(self) -> None:
+        if all([await self._store.exists(path) is None for path in (MANAGED_LEDGERS, self._root)]):
+            raise NodeNotFound(
+                f"{self._store.url} has neither {MANAGED_LEDGERS} nor {self._root}: name the cluster's chroot in the "
+                "URL, or its ledgersRoot"
+            )
+
+    async def _topics_in(self, part: TopicRange) -> list[str]:
+        below = part.folder[len(MANAGED_LEDGERS) + 1 :]
+        return [
+            f"{part.folder}/{name}"
+            for name in await self._children(part.folder)
+            if part.first <= name <= part.last and self._scope.admits_node(below, name)
+        ]
+
+    async def _paths_of(self, kind: Kind) -> list[str]:
+        match kind:
+            case Kind.RACKS:
+                return [RACKS]
+            case Kind.BOOKIE:
+                return await self._names_in(f"{self._root}/available", without=("readonly",))
+            case Kind.READ_ONLY_BOOKIE:
+                return await self._names_in(f"{self._root}/available/readonly")
+            case Kind.COOKIE:
+                return await self._names_in(f"{self._root}/cookies")
+            case Kind.PARTITIONED_TOPIC:
+                folders = await self._namespaces(PARTITIONED_TOPICS, DOMAINS)
+                return [path for folder in folders for path in await self._names_in(folder)]
+            case Kind.UNDERREPLICATED:
+                level = [f"{self._root}/underreplication/ledgers"]
+                for _ in range(4):
+                    level = await self._below(level, _HEX_FOLDER)
+                return await self._below(level, _MARK)
+        raise ValueError(f"{kind} is read in shares of its own")
+
+    async def _namespaces(self, root: str, domains: Collection[str]) -> list[str]:
+        """The folders `<tenant>/<namespace>/<domain>` below `root`, and those of the old form with a cluster."""
+        tenants = [name for name in await self._children(root) if self._scope.admits_tenant(name)]
+        level = [f"{root}/{name}" for name in tenants]
+        found: list[str] = []
+        for depth in (2, 3, 4):
+            below = await self._below(level)
+            if depth > 2:
+                found += [path for path in below if path.rpartition("/")[2] in domains]
+            level = [path for path in below if depth == 2 or path.rpartition("/")[2] not in domains]
+        admits = self._scope.admits_namespace
+        return sorted(path for path in found if admits(path[len(root) + 1 : path.rindex("/")]))
+
+    async def _names_in(self, folder: str, without: Collection[str] = ()) -> list[str]:
+        return [f"{folder}/{name}" for name in await self._children(folder) if name not in without]
+
+    async def _below(self, folders: Sequence[str], names: "re.Pattern[str] | None" = None) -> list[str]:
+        listed = await self._children_many(folders)
+        return [
+            f"{folder}/{name}"
+            for folder, found in zip(folders, listed, strict=True)
+            for name in found or ()
+            if names is None or names.fullmatch(name)
+        ]
+
+    async def _children(self, path: str) -> list[str]:
+        return (await self._children_many([path]))[0] or []
+
+    async def _children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        return await self._in_steps(self._store.children_many, paths)
+
+    async def _read(self, kind: Kind, paths: Sequence[str]) -> AsyncGenerator[Nodes, None]:
+        start = 0
+        while start < len(paths):
+            step = min(self._steps.get(kind, FIRST_NODES), self._pace.at_once())
+            nodes = await self._get(kind, paths[start : start + step])
+            yield nodes
+            start += step
+            self._steps[kind] = next_step(nodes)
+
+    async def _get(self, kind: Kind, paths: Sequence[str]) -> Nodes:
+        """The nodes that are still there."""
+        nodes: list[Node | None] = await self._in_steps(self._store.get_many, paths)
+        return [(kind, Found.of(path, node)) for path, node in zip(paths, nodes, strict=True) if node is not None]
+
+    async def _in_steps(self, read: Callable[[Sequence[str]], Awaitable[list[T]]], paths: Sequence[str]) -> list[T]:
+        found: list[T] = []
+        step = self._pace.at_once()
+        for start in range(0, len(paths), step):
+            some = paths[start : start + step]
+            await self._pace.wait(len(some))
+            found += await read(some)
+        return found
+
+
+def next_step(nodes: Nodes) -> int:
+    """How many nodes to ask for next, so that some like these stay within BYTES_AT_ONCE."""
+    size = sum(len(node.data) for _, node in nodes)
+    return max(1, min(NODES_AT_ONCE, BYTES_AT_ONCE * max(1, len(nodes)) // max(1, size)))
+
+
+async def read_ahead(lists: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """What `lists` gives, the next being asked for while one is worked on."""
+    following = asyncio.ensure_future(_next(lists))
+    try:
+        while True:
+            current = await following
+            if current is None:
+                return
+            following = asyncio.ensure_future(_next(lists))
+            await asyncio.sleep(0)
+            yield current
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await lists.aclose()
+
+
+async def _next(lists: AsyncIterator[T]) -> T | None:
+    return await anext(lists, None)

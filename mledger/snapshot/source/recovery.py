@@ -1,0 +1,111 @@
+"""What opening topics would find, asked of the bookies by peeks: nothing is fenced, nothing written (M9, Q3).
+
+Bookies that cannot be reached are no error of the reading: rows say why their state was not found.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bookie.client.client import BookKeeperReader
+from bookie.client.config import ClientConfig
+from bookie.errors import BookieError
+from metastore.errors import MledgerError, RecordError
+from metastore.store import MetadataReader, Node, Stat
+from mledger.admin.inspect import Inspector, TopicLook
+from mledger.ledgers.ledger_list import ledgers_to_recover
+from mledger.snapshot.source.live import Nodes
+from mledger.snapshot.tables.decoder import Item, decode
+from mledger.snapshot.tables.node_kinds import Kind
+from mledger.snapshot.tables.records import Cursor, Found, Topic, Unreadable
+
+TOPICS_AT_ONCE = 32
+GIVE_UP_AFTER = 20
+"""Topics one after the other of which no bookie answered: the rest of a share is not asked for."""
+
+CONNECT_S = 3.0
+READ_S = 5.0
+
+
+class Recovering:
+    """Looks at topics; made by `open`."""
+
+    def __init__(self, inspector: Inspector, ledgers_root: str) -> None:
+        """Use `open`."""
+        self._inspector = inspector
+        self._root = ledgers_root
+        self._failures = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, store: MetadataReader, ledgers_root: str, password: bytes) -> AsyncIterator["Recovering"]:
+        """With connections to the bookies of `store`."""
+        config = ClientConfig(connect_timeout_s=CONNECT_S, read_timeout_s=READ_S, ledgers_root=ledgers_root)
+        bookkeeper = BookKeeperReader(store, config)
+        try:
+            yield cls(Inspector(store, bookkeeper, password), ledgers_root)
+        finally:
+            await bookkeeper.close()
+
+    async def items(self, nodes: Nodes) -> list[Item | Unreadable]:
+        """The records in `nodes` (topics, and all their cursors) with what was found of them."""
+        decoded = [decode(kind, node, self._root) for kind, node in nodes if kind in (Kind.TOPIC, Kind.CURSOR)]
+        cursors: dict[str, list[Cursor]] = {}
+        for item in decoded:
+            if isinstance(item, Cursor):
+                cursors.setdefault(item.key.managed_ledger, []).append(item)
+        at_once = asyncio.Semaphore(TOPICS_AT_ONCE)
+
+        async def look(topic: Topic) -> list[Item]:
+            async with at_once:
+                return await self._look(topic, cursors.get(topic.key.managed_ledger, []))
+
+        topics = [item for item in decoded if isinstance(item, Topic)]
+        found: list[Item | Unreadable] = [
+            item for looked in await asyncio.gather(*map(look, topics)) for item in looked
+        ]
+        seen = {topic.key.managed_ledger for topic in topics}
+        found += [item for item in decoded if isinstance(item, Unreadable)]
+        return found + [
+            cursor._replace(problem="its topic's record cannot be read: see the table errors")
+            for managed_ledger, theirs in cursors.items()
+            if managed_ledger not in seen
+            for cursor in theirs
+        ]
+
+    async def _look(self, topic: Topic, cursors: list[Cursor]) -> list[Item]:
+        if self._failures >= GIVE_UP_AFTER:
+            return _failed(topic, cursors, f"not asked: no bookie answered for {GIVE_UP_AFTER} topics before it")
+        try:
+            looked = await self._inspector.look(
+                topic.node.path, _as_node(topic.node), {cursor.node.path: _as_node(cursor.node) for cursor in cursors}
+            )
+        except (BookieError, TimeoutError) as error:
+            self._failures += 1
+            return _failed(topic, cursors, _said(error))
+        except (MledgerError, RecordError) as error:
+            return _failed(topic, cursors, _said(error))
+        if ledgers_to_recover(topic.record.value):
+            self._failures = 0
+        return _with(topic, cursors, looked)
+
+
+def _with(topic: Topic, cursors: list[Cursor], looked: TopicLook) -> list[Item]:
+    asked = set(ledgers_to_recover(topic.record.value))
+    seen = {ledger.ledger_id: ledger for ledger in looked.ledgers if ledger.ledger_id in asked}
+    return [
+        topic._replace(seen=seen),
+        *(cursor._replace(recovered=looked.cursors[cursor.node.path]) for cursor in cursors),
+    ]
+
+
+def _failed(topic: Topic, cursors: list[Cursor], problem: str) -> list[Item]:
+    return [topic._replace(problem=problem), *(cursor._replace(problem=problem) for cursor in cursors)]
+
+
+def _as_node(found: Found) -> Node:
+    return Node(found.data, Stat(found.version, found.created_ms, found.modified_ms, found.num_children, 0))
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split()) or "timed out"

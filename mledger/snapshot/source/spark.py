@@ -1,0 +1,128 @@
+"""Spark's data source `mledger`: each table of `tables.row_builder` by its name, read by Python workers on their own.
+
+The planning process asks for names and sizes only; what is large is read, decoded and made into Arrow batches by the
+workers, which need this project installed and the store, or the files, within reach.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, EqualNullSafe, EqualTo, In, InputPartition
+from pyspark.sql.types import StructType
+
+from mledger.snapshot.source.options import ReadOptions, parse_options
+from mledger.snapshot.source.splits import Share
+from mledger.snapshot.source.table_reader import check_here, plan_tables, read_share
+from mledger.snapshot.tables.row_builder import TABLES, table_named
+from mledger.snapshot.tables.scope import Scope
+from mledger.snapshot.zookeeper_files.errors import UnknownColumn, UnknownTable
+
+_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+_PUSHED = {"tenant": "tenants", "namespace": "namespaces", "topic": "topics"}
+
+
+class SharePartition(InputPartition):  # type: ignore[misc]  # pyspark has no types here
+    """A share, and how many znodes a second it may read."""
+
+    def __init__(self, share: Share, rate: float | None) -> None:
+        super().__init__(None)
+        self.share = share
+        self.rate = rate
+
+
+class TableReader(DataSourceReader):  # type: ignore[misc]
+    """Reads some columns of one table."""
+
+    def __init__(self, options: ReadOptions, table: str, columns: Sequence[str]) -> None:
+        self.read_options = options
+        self.table = table
+        self.columns = tuple(columns)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each share."""
+        plan = plan_tables(self.read_options, [self.table])
+        return [SharePartition(share, plan.rate) for share in plan.shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a share. Where there was nothing to plan, Spark asks with a partition of its own."""
+        if isinstance(partition, SharePartition):
+            wanted = {self.table: self.columns}
+            for _, batch in read_share(self.read_options, partition.share, wanted, partition.rate):
+                yield batch
+
+
+class FilteringReader(TableReader):
+    """Also prunes by filters. Spark refuses a reader that takes filters where its configuration does not allow it."""
+
+    def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:  # noqa: N802  # Spark's name
+        """Narrow what is read by tenant, namespace and topic; Spark filters again, so that all are handed back."""
+        self.read_options = self.read_options.within(scope_of(filters))
+        yield from filters
+
+
+def scope_of(filters: Sequence[Any]) -> Scope:
+    """What these filters, all of which must hold, leave of tenants, namespaces and topics; the others count nothing."""
+    scope = Scope()
+    for each in filters:
+        if not isinstance(each, EqualTo | EqualNullSafe | In) or len(each.attribute) != 1:
+            continue
+        name = _PUSHED.get(each.attribute[0])
+        values = each.value if isinstance(each, In) else [each.value]
+        if name is not None and all(isinstance(value, str) for value in values):
+            scope = scope.narrowed(**{name: frozenset(values)})
+    return scope
+
+
+class MledgerDataSource(DataSource):  # type: ignore[misc]
+    """`spark.read.format("mledger").option("metadata", URL).load(TABLE)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "mledger"
+
+    def schema(self) -> str:
+        """All columns of the table. Raises UnknownTable, InvalidOption."""
+        table, _ = _parse(self.options)
+        return TABLES[table].ddl
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the columns in `schema`. Raises UnknownTable, UnknownColumn, InvalidOption."""
+        table, options = _parse(self.options)
+        columns = check_columns(table, schema)
+        return (FilteringReader if takes_filters() else TableReader)(options, table, columns)
+
+
+def takes_filters() -> bool:
+    """Whether Spark asks this process for filters to be pushed.
+
+    It has a worker module for that, and plans by another one, which refuses readers that take filters, where
+    `spark.sql.python.filterPushdown.enabled` is false.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or getattr(main, "name", None) == _PUSHING_WORKER
+
+
+def check_columns(table: str, schema: StructType) -> list[str]:
+    """The columns that a schema given by the reader asks for; UnknownColumn if the table has not got them so."""
+    columns = TABLES[table].choose([field.name for field in schema.fields])
+    for field, column in zip(schema.fields, columns, strict=True):
+        given = field.dataType.simpleString()
+        if given != column.sql_type:
+            raise UnknownColumn(f"{table}.{column.name} is of type {column.sql_type}, not {given}")
+        if not field.nullable:
+            raise UnknownColumn(f"{table}.{column.name} may be null: leave out NOT NULL")
+    return [column.name for column in columns]
+
+
+def _parse(options: Mapping[str, str]) -> tuple[str, ReadOptions]:
+    given = dict(options)
+    table = given.pop("path", "")
+    if not table:
+        raise UnknownTable(f"no table given: load one of {', '.join(TABLES)}")
+    table_named(table)
+    parsed = parse_options(given)
+    check_here(parsed)
+    return table, parsed

@@ -1,0 +1,115 @@
+"""How a reading is split into parts that workers carry out on their own: plain values, and their planning; pure."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from mledger.snapshot.tables.node_kinds import Kind
+from mledger.snapshot.zookeeper_files.data_directory import ReadPlan
+from mledger.snapshot.zookeeper_files.files import DataFiles
+
+TOPICS_A_SHARE = 10_000
+FOLDERS_A_SHARE = 4  # of ledgers, at most 10,000 in each
+MOST_SHARES = 64
+SHARES_WITH_RATE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRange:
+    """The topics in a namespace's folder from `first` to `last`, both included, by the names of their nodes."""
+
+    folder: str
+    first: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShare:
+    """Some topics and their cursors."""
+
+    ranges: tuple[TopicRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerShare:
+    """The ledgers in some folders."""
+
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KindShare:
+    """All nodes of some kinds, of which there are few."""
+
+    kinds: frozenset[Kind]
+
+
+@dataclass(frozen=True, slots=True)
+class FileShare:
+    """Every `count`th node of ZooKeeper's files, from the `index`th on; the first share has the bookies too."""
+
+    files: DataFiles
+    plan: ReadPlan
+    index: int
+    count: int
+
+
+Share = TopicShare | LedgerShare | KindShare | FileShare
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """The shares of a reading; together they give each row once.
+
+    `zxid` and `time_ms` are the point that the tables stand for, None where they are read from a running store, which
+    changes meanwhile. `rate` is how many znodes a second each share may read.
+    """
+
+    shares: tuple[Share, ...]
+    zxid: int | None = None
+    time_ms: int | None = None
+    rate: float | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def split_topics(folders: Sequence[tuple[str, Sequence[str]]], count: int | None) -> list[TopicShare]:
+    """Topics, as sorted names by folder, in `count` shares of about one size (None: by size); none is empty."""
+    total = sum(len(names) for _, names in folders)
+    if not total:
+        return []
+    size = -(-total // min(count or _shares(total, TOPICS_A_SHARE), total))
+    shares: list[TopicShare] = []
+    ranges: list[TopicRange] = []
+    left = size
+    for folder, names in folders:
+        at = 0
+        while at < len(names):
+            end = min(len(names), at + left)
+            ranges.append(TopicRange(folder, names[at], names[end - 1]))
+            left -= end - at
+            at = end
+            if not left:
+                shares.append(TopicShare(tuple(ranges)))
+                ranges, left = [], size
+    if ranges:
+        shares.append(TopicShare(tuple(ranges)))
+    return shares
+
+
+def split_folders(folders: Sequence[str], count: int | None) -> list[LedgerShare]:
+    """Folders of ledgers in `count` shares (None: by size); none is empty. Every share takes every so-many-th folder.
+
+    Older folders have fewer ledgers left, so that neighbours go to different shares.
+    """
+    count = min(count or _shares(len(folders), FOLDERS_A_SHARE), len(folders))
+    return [LedgerShare(tuple(folders[at::count])) for at in range(count)]
+
+
+def split_kinds(kinds: Collection[Kind], together: frozenset[Kind]) -> list[KindShare]:
+    """The kinds of `together` in one share, each other one in its own."""
+    others = [KindShare(frozenset([kind])) for kind in sorted(set(kinds) - together)]
+    found = together & set(kinds)
+    return [KindShare(found), *others] if found else others
+
+
+def _shares(items: int, size: int) -> int:
+    return max(1, min(MOST_SHARES, -(-items // size)))

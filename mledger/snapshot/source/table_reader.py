@@ -1,0 +1,217 @@
+"""Tables of a cluster's metadata as Arrow batches, without Spark: from a running store or from ZooKeeper's files.
+
+`plan_tables` splits the work, `read_share` carries out one part in any process, `read_tables` all of them in this one.
+Both readers run a loop of their own: call them where none runs.
+"""
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, TypeVar
+
+from metastore.records.paths import MANAGED_LEDGERS
+from metastore.url import open_reader
+from mledger.snapshot.source.live import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
+from mledger.snapshot.source.options import ReadOptions
+from mledger.snapshot.source.recovery import Recovering
+from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Share, TablePlan, TopicShare
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, Kind, kind_of
+from mledger.snapshot.tables.records import Found
+from mledger.snapshot.tables.row_builder import Assembly, Batch, Wanted, kinds_of
+from mledger.snapshot.zookeeper_files.arrow_files import data_files
+from mledger.snapshot.zookeeper_files.data_directory import DataDirectory
+from mledger.snapshot.zookeeper_files.errors import ChrootNotFound, InvalidOption
+from mledger.snapshot.zookeeper_files.exact_tree import ExactTree
+from mledger.snapshot.zookeeper_files.jute import Znode
+
+FILE_SHARES = 2
+NODES_BETWEEN = 512  # two looks at whether a batch is full
+SESSION_S = 30.0
+COLLECT_AFTER = 200_000  # objects
+
+T = TypeVar("T")
+
+
+def plan_tables(options: ReadOptions, tables: Sequence[str]) -> TablePlan:
+    """How to read these tables; asks the store for names only, and of files for their heads.
+
+    Raises UnknownTable, StoreUnavailable, NodeNotFound (no such chroot), MetadataAccessDenied, SnapshotError.
+    """
+    kinds = kinds_of(tables)
+    if options.files:
+        return _plan_files(options, options.partitions or FILE_SHARES)
+    return _run(_plan_live(options, kinds))
+
+
+def read_share(options: ReadOptions, share: Share, wanted: Wanted, rate: float | None = None) -> Iterator[Batch]:
+    """The rows of a share, as (table, batch). `rate`: znodes a second at most.
+
+    What came counts once the iterator ended: an error on the way voids the share.
+    """
+    with _rare_collections():
+        if isinstance(share, FileShare):
+            yield from _read_files(options, share, wanted)
+        else:
+            yield from _stepwise(lambda: _read_live(options, share, wanted, rate))
+
+
+def read_nodes(options: ReadOptions, kinds: frozenset[Kind]) -> Iterator[tuple[Kind, Found]]:
+    """The nodes of these kinds in ZooKeeper's files, as they are read for tables; proven at the end."""
+    with _rare_collections():
+        share = _plan_files(options, 1).shares[0]
+        assert isinstance(share, FileShare)
+        yield from _nodes_in_files(options, share, kinds)
+
+
+def read_tables(options: ReadOptions, wanted: Wanted) -> Iterator[Batch]:
+    """All rows of these tables, as (table, batch), read in this process. Files are read once for all tables."""
+    plan = _plan_files(options, 1) if options.files else plan_tables(options, list(wanted))
+    for share in plan.shares:
+        yield from read_share(options, share, wanted, options.rate)
+
+
+def _plan_files(options: ReadOptions, count: int) -> TablePlan:
+    files = data_files(options.metadata, options.logs)
+    plan = DataDirectory(files).plan(zxid=options.zxid, time_ms=options.time_ms)
+    shares = tuple(FileShare(files, plan, index, count) for index in range(count))
+    return TablePlan(shares, plan.zxid, plan.time_ms, None, plan.warnings)
+
+
+async def _plan_live(options: ReadOptions, kinds: frozenset[Kind]) -> TablePlan:
+    async with await open_reader(options.metadata) as store:
+        nodes = LiveNodes(store, options.scope, options.ledgers_root, options.rate)
+        shares = await nodes.plan(kinds, options.partitions, options.rate)
+    rate = options.rate / max(1, len(shares)) if options.rate is not None else None
+    return TablePlan(tuple(shares), rate=rate)
+
+
+async def _read_live(
+    options: ReadOptions, share: TopicShare | LedgerShare | KindShare, wanted: Wanted, rate: float | None
+) -> AsyncIterator[list[Batch]]:
+    assembly = Assembly(wanted, options.scope, options.ledgers_root)
+    async with await open_reader(options.metadata, session_timeout=SESSION_S) as store:
+        nodes = LiveNodes(store, options.scope, options.ledgers_root, rate)
+        if isinstance(share, TopicShare) and options.state == "recovered":
+            async with Recovering.open(store, options.ledgers_root, options.password) as recovering:
+                cursors = Kind.CURSOR in kinds_of(wanted)
+                async for found in nodes.topics(share, topics=True, cursors=cursors, together=True):
+                    for item in await recovering.items(found):
+                        assembly.add_item(item)
+                    yield list(assembly.full())
+        else:
+            async with aclosing(read_ahead(_nodes(nodes, share, wanted))) as lists:
+                async for found in lists:
+                    for kind, node in found:
+                        assembly.add(kind, node)
+                    yield list(assembly.full())
+    yield list(assembly.rest())
+
+
+def _nodes(
+    nodes: LiveNodes, share: TopicShare | LedgerShare | KindShare, wanted: Wanted
+) -> AsyncGenerator[Nodes, None]:
+    if isinstance(share, TopicShare):
+        kinds = kinds_of(wanted) & TOPIC_KINDS
+        return nodes.topics(share, topics=Kind.TOPIC in kinds, cursors=Kind.CURSOR in kinds)
+    return nodes.ledgers(share) if isinstance(share, LedgerShare) else nodes.kinds(share)
+
+
+def _read_files(options: ReadOptions, share: FileShare, wanted: Wanted) -> Iterator[Batch]:
+    assembly = Assembly(wanted, options.scope, options.ledgers_root)
+    for number, (kind, node) in enumerate(_nodes_in_files(options, share, kinds_of(wanted))):
+        assembly.add(kind, node)
+        if not number % NODES_BETWEEN:
+            yield from assembly.full()
+    yield from assembly.rest()
+
+
+def _nodes_in_files(options: ReadOptions, share: FileShare, kinds: frozenset[Kind]) -> Iterator[tuple[Kind, Found]]:
+    """The nodes of a share. ChrootNotFound at the end if the cluster's own nodes were not there."""
+    root, index, count, number = options.ledgers_root, share.index, share.count, 0
+    missing = {"", MANAGED_LEDGERS, root}
+    tree = ExactTree(share.files, share.plan, verify_digests=options.verify_digests and index == 0)
+    for path, node in _below(tree.nodes(), options.chroot):
+        kind = kind_of(path, root) if path else None
+        if kind is None:
+            missing.discard(path)
+        elif kind in kinds:
+            # Bookies' nodes are put together: one share has them all.
+            number += kind not in BOOKIE_KINDS
+            if index if kind in BOOKIE_KINDS else number % count != index:
+                continue
+            yield kind, Found(path, node.data or b"", node.version, node.ctime, node.mtime, node.num_children)
+    _check_tops(missing, options, share)
+
+
+def _below(nodes: Iterator[Znode], chroot: str) -> Iterator[tuple[str, Znode]]:
+    """The nodes at and below `chroot`, by their paths there; its own is empty."""
+    start = len(chroot)
+    for node in nodes:
+        path = node.path
+        if not start:
+            yield "" if path == "/" else path, node
+        elif path.startswith(chroot) and path[start : start + 1] in ("", "/"):
+            yield path[start:], node
+
+
+def _check_tops(missing: set[str], options: ReadOptions, share: FileShare) -> None:
+    where, chroot, root = share.files.where, options.chroot, options.ledgers_root
+    if "" in missing:
+        raise ChrootNotFound(f"the tree in {where} has no node {chroot}: correct the option chroot")
+    if {MANAGED_LEDGERS, root} <= missing:
+        raise ChrootNotFound(
+            f"the tree in {where} has neither {MANAGED_LEDGERS} nor {root} below {chroot or '/'}: name the cluster's "
+            "node by the option chroot, or its ledgersRoot"
+        )
+
+
+def _stepwise(begin: Callable[[], AsyncIterator[list[T]]]) -> Iterator[T]:
+    """What an asynchronous iterator gives, from a loop that runs while the next is waited for."""
+    with _runner() as runner:
+        steps = begin()
+        try:
+            while (found := runner.run(_next(steps))) is not None:
+                yield from found
+        finally:
+            runner.run(_close(steps))
+
+
+async def _next(steps: AsyncIterator[list[T]]) -> list[T] | None:
+    return await anext(steps, None)
+
+
+async def _close(steps: Any) -> None:
+    await steps.aclose()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Records and rows are many and form no cycles: looking for some among them takes a quarter of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], COLLECT_AFTER), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _run(main: Coroutine[Any, Any, T]) -> T:
+    with _runner() as runner:
+        return runner.run(main)
+
+
+def _runner() -> asyncio.Runner:
+    sys.setswitchinterval(0.0005)
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+def check_here(options: ReadOptions) -> None:
+    """InvalidOption for a store that other processes cannot reach."""
+    if options.metadata.startswith("memory:"):
+        raise InvalidOption("metadata in memory: cannot be reached by Spark's workers; name a ZooKeeper or rocksdb:DIR")

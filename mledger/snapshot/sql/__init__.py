@@ -1,0 +1,1 @@
+"""SQL queries about snapshots, and what runs them."""

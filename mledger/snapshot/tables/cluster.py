@@ -1,0 +1,77 @@
+"""The tables `bookies`, `partitioned_topics`, `underreplicated` and `errors`."""
+
+from operator import attrgetter
+
+from mledger.snapshot.tables.columns import BYTES, FLAG, INT, LONG, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
+from mledger.snapshot.tables.records import Bookie, PartitionedTopic, Underreplicated, Unreadable
+from mledger.snapshot.tables.topics import node_columns
+
+DATA_SHOWN = 1024
+"""Bytes of a node that does not decode that are shown."""
+
+
+def _bookie_state(row: Bookie) -> str:
+    if row.registration is None:
+        return "away"
+    return "read-only" if row.registration.read_only else "writable"
+
+
+BOOKIES: Table[Bookie] = Table(
+    "bookies",
+    "a bookie that is registered, or has a cookie",
+    (
+        Column("bookie_id", TEXT, "the bookie", attrgetter("bookie_id")),
+        Column("state", TEXT, "`writable`, `read-only`, or `away` (a cookie, and not registered)", _bookie_state),
+        Column("host", TEXT, "where it serves: host", lambda row: row.registration and row.registration.host),
+        Column("port", INT, "where it serves: port", lambda row: row.registration and row.registration.port),
+        Column("registered", TIME, "since when", lambda row: row.registered and row.registered.created_ms),
+        Column("rack", TEXT, "its rack, where `/bookies` names one", attrgetter("rack")),
+        Column("instance_id", TEXT, "its cookie's cluster", lambda row: row.cookie and row.cookie.instance_id),
+        Column("journal_directory", TEXT, "its journals", lambda row: row.cookie and row.cookie.journal_dir),
+        Column(
+            "ledger_directories", TEXTS, "its ledger directories", lambda row: row.cookie and row.cookie.ledger_dirs
+        ),
+        Column("cookie_version", INT, "its cookie's layout version", lambda row: row.cookie and row.cookie.version),
+    ),
+)
+
+PARTITIONED_TOPICS: Table[PartitionedTopic] = Table(
+    "partitioned_topics",
+    "a partitioned topic",
+    (
+        Column("tenant", TEXT, "the tenant", attrgetter("tenant")),
+        Column("namespace", TEXT, "`tenant/namespace`", attrgetter("namespace")),
+        Column("topic", TEXT, "its full name, `persistent://…` or `non-persistent://…`", attrgetter("topic")),
+        *node_columns(),
+        Column("partitions", INT, "how many partitions it has", attrgetter("record.partitions")),
+        Column("deleted", FLAG, "whether it is being deleted", attrgetter("record.deleted")),
+        Column("properties", TEXT_MAP, "its properties", lambda row: dict(row.record.properties or ())),
+    ),
+)
+
+UNDERREPLICATED: Table[Underreplicated] = Table(
+    "underreplicated",
+    "a ledger marked as lacking replicas, by the auditor or by a reader",
+    (
+        Column("ledger_id", LONG, "the ledger", attrgetter("ledger_id")),
+        *node_columns(),
+        Column("missing_replicas", TEXTS, "the bookies whose replicas are lacking", attrgetter("missing_replicas")),
+        Column("since", TIME, "since when, where the mark says so", attrgetter("since_ms")),
+    ),
+)
+
+ERRORS: Table[Unreadable] = Table(
+    "errors",
+    "a znode that is not what its place says it is",
+    (
+        Column("path", TEXT, "the znode", attrgetter("node.path")),
+        Column("kind", TEXT, "what it was read as: topic, cursor, ledger, …", attrgetter("kind.value")),
+        Column("tenant", TEXT, "the tenant, where its name is known", lambda row: row.key and row.key.tenant),
+        Column("namespace", TEXT, "`tenant/namespace`, likewise", lambda row: row.key and row.key.namespace),
+        Column("topic", TEXT, "the topic, likewise", lambda row: row.key and row.key.topic),
+        *node_columns(),
+        Column("error", TEXT, "what is wrong with it", attrgetter("error")),
+        Column("bytes", LONG, "how many bytes it has", lambda row: len(row.node.data)),
+        Column("data", BYTES, f"the first {DATA_SHOWN} of them", lambda row: row.node.data[:DATA_SHOWN]),
+    ),
+)

@@ -1,0 +1,150 @@
+"""What the node at a path is, decided by the path alone (formats.md, ZooKeeper tree). Pure.
+
+Topics lie at `tenant/namespace/persistent/topic` below `/managed-ledgers`, in the old form at
+`tenant/cluster/namespace/persistent/topic`; where both readings fit, the first is taken. Their children are cursors.
+Nodes elsewhere are no business of the tables: folders, counters, locks, other programs' nodes.
+"""
+
+import enum
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from metastore.errors import InvalidName
+from metastore.records.paths import (
+    MANAGED_LEDGERS,
+    PERSISTENT,
+    SEGMENT,
+    TopicName,
+    decode_name,
+    managed_ledger_depth,
+    split_partition,
+    topic_of_element,
+)
+
+RACKS = "/bookies"
+DOMAINS = (PERSISTENT, "non-persistent")
+
+FLAT_LEDGER = re.compile(r"L\d+", re.ASCII)
+"""A ledger of BookKeeper's flat manager: it is told of as an error, for its tree is not read."""
+
+_LEAF = re.compile(r"(?:\d{2}/\d{4}|\d{3}/\d{4}/\d{4}/\d{4})/[^/]+", re.ASCII)
+_MARK = re.compile(r"(?:[0-9a-f]{4}/){4}urL[^/]*", re.ASCII)
+
+
+class Kind(enum.StrEnum):
+    """What a node's record is."""
+
+    TOPIC = "topic"
+    CURSOR = "cursor"
+    LEDGER = "ledger"
+    PARTITIONED_TOPIC = "partitioned topic"
+    UNDERREPLICATED = "under-replication mark"
+    BOOKIE = "bookie"
+    READ_ONLY_BOOKIE = "read-only bookie"
+    COOKIE = "cookie"
+    RACKS = "racks"
+
+    __hash__ = str.__hash__  # an enum's own takes several times as long
+
+
+BOOKIE_KINDS = frozenset({Kind.BOOKIE, Kind.READ_ONLY_BOOKIE, Kind.COOKIE, Kind.RACKS})
+
+
+class TopicKey(NamedTuple):
+    """The columns that name a topic: `namespace` is `tenant/namespace`, `partition` that of a partitioned topic."""
+
+    tenant: str
+    namespace: str
+    topic: str
+    managed_ledger: str
+    partitioned_topic: str | None
+    partition: int | None
+
+
+def kind_of(path: str, ledgers_root: str) -> Kind | None:
+    """What is at `path` if the tables have use for it."""
+    if path.startswith(ledgers_root) and path[len(ledgers_root) : len(ledgers_root) + 1] == "/":
+        return _kind_below_ledgers(path[len(ledgers_root) + 1 :])
+    parts = path.split("/")
+    if parts[1] == "managed-ledgers":
+        depth = len(parts)
+        if depth > 5 and parts[4] == PERSISTENT:
+            return Kind.TOPIC if depth == 6 else Kind.CURSOR if depth == 7 else None
+        if depth > 6 and (parts[5] == PERSISTENT or managed_ledger_depth(parts[2:]) == 5):
+            return Kind.TOPIC if depth == 7 else Kind.CURSOR if depth == 8 else None
+        return None
+    if parts[1:3] == ["admin", "partitioned-topics"]:
+        new_form = len(parts) == 7 and parts[5] in DOMAINS
+        old_form = len(parts) == 8 and parts[6] in DOMAINS and parts[5] not in DOMAINS
+        return Kind.PARTITIONED_TOPIC if new_form or old_form else None
+    return Kind.RACKS if path == RACKS else None
+
+
+def _kind_below_ledgers(below: str) -> Kind | None:
+    if below[:2].isdigit():
+        return Kind.LEDGER if _LEAF.fullmatch(below) else None
+    folder, _, name = below.partition("/")
+    if not name:
+        return Kind.LEDGER if FLAT_LEDGER.fullmatch(folder) else None
+    if folder == "cookies" and "/" not in name:
+        return Kind.COOKIE
+    if folder == "available" and name != "readonly":
+        if "/" not in name:
+            return Kind.BOOKIE
+        return Kind.READ_ONLY_BOOKIE if name.startswith("readonly/") and name.count("/") == 1 else None
+    if folder == "underreplication" and name.startswith("ledgers/") and _MARK.fullmatch(name[8:]):
+        return Kind.UNDERREPLICATED
+    return None
+
+
+def topic_key(path: str) -> TopicKey:
+    """Whose managed ledger is at `path`; InvalidName for a name that no topic can have."""
+    return key_of_managed_ledger(path[len(MANAGED_LEDGERS) + 1 :])
+
+
+@lru_cache(maxsize=1024)
+def key_of_managed_ledger(name: str) -> TopicKey:
+    """Whose managed ledger is called so; InvalidName."""
+    if f"/{SEGMENT}/" in name:
+        topic = TopicName.of_managed_ledger(name)
+        if topic.domain == SEGMENT:
+            return TopicKey(topic.tenant, f"{topic.tenant}/{topic.namespace}", str(topic), name, None, None)
+    folder, _, element = name.rpartition("/")
+    try:
+        tenant, namespace, prefix = _namespace_of(folder)
+    except InvalidName:
+        TopicName.of_managed_ledger(name)  # says what is wrong with the whole of it
+        raise
+    local = topic_of_element(element)
+    base, partition = split_partition(local)
+    return TopicKey(tenant, namespace, prefix + local, name, None if partition is None else prefix + base, partition)
+
+
+@lru_cache(maxsize=4096)
+def _namespace_of(folder: str) -> tuple[str, str, str]:
+    """Tenant, `tenant/namespace`, and what the full names begin with of the topics in `folder`; InvalidName."""
+    topic = TopicName.of_managed_ledger(f"{folder}/x")
+    return topic.tenant, folder[: -len(PERSISTENT) - 1], str(topic)[:-1]
+
+
+def partitioned_of(topic: TopicName) -> str | None:
+    """The full name of the partitioned topic that `topic` is a partition of by its name; None if it is none."""
+    return None if topic.partition_index is None else str(topic.partitioned)
+
+
+def cursor_of(path: str) -> str:
+    """The plain name of the cursor at `path`; one that nobody encoded stands for itself."""
+    name = path.rpartition("/")[2]
+    try:
+        return decode_name(name)
+    except InvalidName:
+        return name
+
+
+def partitioned_topic_at(path: str) -> tuple[str, str, str]:
+    """Tenant, `tenant/namespace` and full name of the partitioned topic whose record is at `path`; InvalidName."""
+    parts = path.split("/")[3:]
+    tenant, domain, local = parts[0], parts[-2], decode_name(parts[-1])
+    namespace = "/".join(parts[:-2])
+    return tenant, namespace, f"{domain}://{namespace}/{local}"

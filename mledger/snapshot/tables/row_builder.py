@@ -1,0 +1,136 @@
+"""Nodes in, Arrow batches of several tables out; pure. One decoded record gives the rows of all tables that want it."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from mledger.snapshot.tables.cluster import BOOKIES, ERRORS, PARTITIONED_TOPICS, UNDERREPLICATED
+from mledger.snapshot.tables.columns import Table, tables_by_name
+from mledger.snapshot.tables.cursors import CURSOR_HOLES, CURSORS, holes_of
+from mledger.snapshot.tables.decoder import Bookies, Item, decode
+from mledger.snapshot.tables.ledgers import ENSEMBLES, LEDGERS, members_of
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, Kind
+from mledger.snapshot.tables.records import Cursor, Found, Ledger, PartitionedTopic, Topic, Underreplicated, Unreadable
+from mledger.snapshot.tables.scope import Scope
+from mledger.snapshot.tables.topics import TOPIC_LEDGERS, TOPICS, topic_ledgers_of
+from mledger.snapshot.zookeeper_files.errors import UnknownTable
+
+TABLES: Mapping[str, Table[Any]] = tables_by_name(
+    TOPICS,
+    TOPIC_LEDGERS,
+    CURSORS,
+    CURSOR_HOLES,
+    LEDGERS,
+    ENSEMBLES,
+    BOOKIES,
+    PARTITIONED_TOPICS,
+    UNDERREPLICATED,
+    ERRORS,
+)
+"""All tables by name."""
+
+BATCH_ROWS = 8192
+"""Rows that a batch has at most, but for the last rows of one record."""
+
+_KINDS: Mapping[str, frozenset[Kind]] = {
+    "topics": frozenset({Kind.TOPIC}),
+    "topic_ledgers": frozenset({Kind.TOPIC}),
+    "cursors": frozenset({Kind.CURSOR}),
+    "cursor_holes": frozenset({Kind.CURSOR}),
+    "ledgers": frozenset({Kind.LEDGER}),
+    "ensembles": frozenset({Kind.LEDGER}),
+    "bookies": BOOKIE_KINDS,
+    "partitioned_topics": frozenset({Kind.PARTITIONED_TOPIC}),
+    "underreplicated": frozenset({Kind.UNDERREPLICATED}),
+    "errors": frozenset(Kind),
+}
+
+
+def _itself(item: Any) -> tuple[Any]:
+    return (item,)
+
+
+_ROWS: Mapping[type, tuple[tuple[str, Callable[[Any], Iterable[Any]]], ...]] = {
+    Topic: (("topics", _itself), ("topic_ledgers", topic_ledgers_of)),
+    Cursor: (("cursors", _itself), ("cursor_holes", holes_of)),
+    Ledger: (("ledgers", _itself), ("ensembles", members_of)),
+    PartitionedTopic: (("partitioned_topics", _itself),),
+    Underreplicated: (("underreplicated", _itself),),
+    Unreadable: (("errors", _itself),),
+}
+"""The rows that a decoded record gives each table."""
+
+Wanted = Mapping[str, Sequence[str] | None]
+"""Tables by name, each with the columns asked for (None: all)."""
+
+Batch = tuple[str, pa.RecordBatch]
+"""Rows of the table of that name."""
+
+
+def table_named(name: str) -> Table[Any]:
+    """The table of that name; UnknownTable."""
+    if name not in TABLES:
+        raise UnknownTable(f"there is no table {name!r}: load one of {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+def kinds_of(tables: Collection[str]) -> frozenset[Kind]:
+    """Which nodes have to be read for these tables; UnknownTable."""
+    return frozenset().union(*(_KINDS[table_named(name).name] for name in tables))
+
+
+class Assembly:
+    """Rows of the tables wanted, handed out as batches."""
+
+    def __init__(self, wanted: Wanted, scope: Scope, ledgers_root: str) -> None:
+        """UnknownTable, UnknownColumn."""
+        for name, columns in wanted.items():
+            table_named(name).choose(columns)
+        self._wanted = dict(wanted)
+        self._scope = scope
+        self._root = ledgers_root
+        self._everything = scope.everything
+        self._rows: dict[str, list[Any]] = {name: [] for name in wanted}
+        self._takers: dict[type, list[tuple[list[Any], Callable[[Any], Iterable[Any]]]]] = {
+            kind: [(self._rows[table], rows) for table, rows in tables if table in wanted]
+            for kind, tables in _ROWS.items()
+        }
+        self._bookies = Bookies()
+
+    def add(self, kind: Kind, node: Found) -> None:
+        """Take a node; what it is not of use for is dropped."""
+        if kind in BOOKIE_KINDS:
+            self._bookies.add(kind, node)
+        else:
+            self.add_item(decode(kind, node, self._root))
+
+    def add_item(self, item: Item | Unreadable) -> None:
+        """Take a decoded record."""
+        if not self._everything and not isinstance(item, Underreplicated) and not self._scope.admits(item):
+            return
+        for kept, rows in self._takers[type(item)]:
+            kept.extend(rows(item))
+
+    def full(self) -> Iterator[Batch]:
+        """Batches of those tables that have enough rows for one."""
+        for name, rows in self._rows.items():
+            while len(rows) >= BATCH_ROWS:
+                yield self._batch(name, rows[:BATCH_ROWS])
+                del rows[:BATCH_ROWS]
+
+    def rest(self) -> Iterator[Batch]:
+        """What is left, and the bookies."""
+        bookies, unreadable = self._bookies.finish()
+        if "bookies" in self._rows:
+            self._rows["bookies"].extend(bookies)
+        for each in unreadable:
+            self.add_item(each)
+        yield from self.full()
+        for name, rows in self._rows.items():
+            if rows:
+                yield self._batch(name, rows)
+                rows.clear()
+
+    def _batch(self, name: str, rows: Sequence[Any]) -> Batch:
+        return name, TABLES[name].batch(rows, self._wanted[name])

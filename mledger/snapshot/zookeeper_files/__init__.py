@@ -1,0 +1,1 @@
+"""Readers of ZooKeeper's own files: snapshots and transaction logs, here or on other file systems."""

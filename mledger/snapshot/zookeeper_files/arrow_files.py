@@ -1,0 +1,92 @@
+"""A server's files on another file system: anything that Arrow's file systems reach by URI, as Hadoop's paths are."""
+
+import os
+from typing import Any, BinaryIO, cast
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+
+from mledger.snapshot.zookeeper_files.errors import FileNotReadable, InvalidOption
+from mledger.snapshot.zookeeper_files.file_systems import FAILURES, arrow_uri, open_uri, said, without_credentials
+from mledger.snapshot.zookeeper_files.files import DataFiles, LocalFiles
+
+_INNER = "version-2"
+
+
+class ArrowFiles:
+    """Files below a URI (`hdfs://`, `s3://`, `gs://`, `abfs://`, …); laid out as for LocalFiles."""
+
+    def __init__(self, uri: str, log_uri: str | None = None) -> None:
+        self.uri = arrow_uri(uri)
+        self.log_uri = arrow_uri(log_uri) if log_uri else None
+        self._opened: dict[str, tuple[Any, str]] = {}
+
+    def __getstate__(self) -> tuple[str, str | None]:
+        return self.uri, self.log_uri
+
+    def __setstate__(self, state: tuple[str, str | None]) -> None:
+        self.uri, self.log_uri = state
+        self._opened = {}
+
+    @property
+    def where(self) -> str:
+        """The URI, without credentials."""
+        return without_credentials(self.uri)
+
+    def names(self) -> list[str]:
+        """The names of all files; logs come from the log directory only, where there is one."""
+        names = self._listing(self.uri)
+        if self.log_uri:
+            names = [name for name in names if not name.startswith("log.")]
+            names += [name for name in self._listing(self.log_uri) if name.startswith("log.")]
+        return names
+
+    def open(self, name: str) -> BinaryIO:
+        """The file's bytes; FileNotReadable."""
+        uri = self.log_uri if self.log_uri and name.startswith("log.") else self.uri
+        try:
+            system, directory = self._directory(uri)
+            file = system.open_input_file(f"{directory}/{name}")
+        except FAILURES as error:
+            raise FileNotReadable(f"{name} in {without_credentials(uri)} cannot be read: {said(error)}", name) from None
+        return cast("BinaryIO", file)
+
+    def _listing(self, uri: str) -> list[str]:
+        try:
+            system, directory = self._directory(uri)
+            found = system.get_file_info(fs.FileSelector(directory))
+        except FAILURES as error:
+            raise FileNotReadable(f"{without_credentials(uri)} cannot be read: {said(error)}") from None
+        return sorted(one.base_name for one in found if one.type is fs.FileType.File)
+
+    def _directory(self, uri: str) -> tuple[Any, str]:
+        """The file system and the directory in it: a `version-2` where there is one."""
+        if uri not in self._opened:
+            system, path = open_uri(uri)
+            inner = f"{path}/{_INNER}"
+            is_inner = system.get_file_info(inner).type is fs.FileType.Directory
+            self._opened[uri] = system, inner if is_inner else path
+        return self._opened[uri]
+
+
+def data_files(metadata: str, logs: str | None) -> DataFiles:
+    """The files that `metadata` names (a path, or a URI), with the logs at `logs` if they lie elsewhere; InvalidOption.
+
+    Both are local or both are not.
+    """
+    here, logs_here = local_path(metadata), local_path(logs) if logs else None
+    if here is not None and (logs is None or logs_here is not None):
+        return LocalFiles(here, logs_here)
+    if (here is None) == (logs_here is None) or logs is None:
+        return ArrowFiles(metadata, logs)
+    raise InvalidOption(f"metadata {metadata} and logs {logs}: both are local, or both are on another file system")
+
+
+def local_path(text: str) -> str | None:
+    """The path in a `file:` URI, or the path that `text` is; None for another file system."""
+    parts = urlsplit(text)
+    if parts.scheme.lower() == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidOption(f"{text}: a file: URI names no host; write it as file:///path")
+        return os.path.abspath(unquote(parts.path))
+    return None if "://" in text else os.path.abspath(text)

@@ -1,0 +1,262 @@
+"""Chooses which files of a ZooKeeper server give its tree at a zxid or time, and proves that they can.
+
+The newest snapshot that is whole and settled at the point asked for, and all logs from it to there. Nothing is guessed:
+where files are missing or the point is not covered, an error says what would be needed.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from mledger.snapshot.zookeeper_files.errors import MissingLog, NoSnapshotFile, TruncatedFile, ZxidNotCovered
+from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, snapshot_zxid
+from mledger.snapshot.zookeeper_files.transaction_log import LogFile, follows, log_zxid, missing_log
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What to read: a snapshot, then `logs` in order, for the tree as it was after transaction `zxid`.
+
+    `time_ms` is when that transaction was made (leader's clock), None if no log here says. `settled` is the zxid from
+    which on the snapshot is exact, None where it does not say. `warnings` are for people.
+    """
+
+    snapshot: str
+    snapshot_zxid: int
+    settled: int | None
+    logs: tuple[str, ...]
+    zxid: int
+    time_ms: int | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogPoint:
+    """A place between two transactions: the last before it (-1: none), its time, and the next in the same file."""
+
+    zxid: int
+    time_ms: int | None
+    next_zxid: int | None
+    torn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A whole snapshot file: `settled` is the zxid up to which it may hold changes, at the latest; None: not known."""
+
+    name: str
+    zxid: int
+    settled: int | None
+    said: int | None  # by the file itself
+
+
+class DataDirectory:
+    """A server's files. Looks at names, at ends of snapshots and at heads of log records; changes nothing.
+
+    `without` names snapshot files to leave aside (a corrupt one, say): an older one and the logs may serve.
+    """
+
+    def __init__(self, files: DataFiles, *, without: Collection[str] = ()) -> None:
+        self.files = files
+        names = files.names()
+        self.snapshots = _by_zxid(names, snapshot_zxid)
+        self.logs = _by_zxid(names, log_zxid)
+        self._usable = [name for name in self.snapshots if name not in without]
+        self._looked_at: dict[str, Candidate | None] = {}
+        if not self._usable:
+            raise NoSnapshotFile(
+                f"{files.where} has no snapshot file of ZooKeeper (snapshot.<zxid>): name its dataDir, or the version-2"
+                " in it"
+            )
+
+    def plan(self, *, zxid: int | None = None, time_ms: int | None = None) -> ReadPlan:
+        """Which files give the tree after transaction `zxid`, or after the last one made by `time_ms`; else the newest.
+
+        A zxid between two transactions means the first of them. A time means the last transaction before the first
+        that was made later; where it is past the end of the files, their end. Raises ZxidNotCovered, MissingLog,
+        TruncatedFile, CorruptFile.
+        """
+        if zxid is not None and time_ms is not None:
+            raise ValueError("a zxid or a time, not both")
+        if time_ms is not None:
+            point = self._point_at_time(time_ms)
+        elif zxid is not None:
+            point = self._point_at_zxid(zxid)
+        else:
+            point = self._end()
+        chosen = choose_snapshot(self._whole(point.zxid), point.zxid, newest=point.next_zxid is None)
+        warnings = [f"{name} is not whole and is passed over" for name, it in self._looked_at.items() if it is None]
+        return ReadPlan(
+            chosen.name,
+            chosen.zxid,
+            chosen.said,
+            choose_logs(self.logs, chosen, point.zxid),
+            point.zxid,
+            point.time_ms,
+            (*warnings, *([point.torn] if point.torn else [])),
+        )
+
+    def _whole(self, until: int | None = None) -> Iterator[Candidate]:
+        """The whole snapshots up to zxid `until`, newest first, each looked at when its turn comes.
+
+        The last to be looked at is told if none is whole, as TruncatedFile.
+        """
+        cut: TruncatedFile | None = None
+        found = False
+        for name in reversed(self._usable):
+            if until is not None and zxid_of(name) > until:
+                continue
+            if name not in self._looked_at:
+                try:
+                    self._looked_at[name] = self._candidate(name)
+                except TruncatedFile as error:
+                    self._looked_at[name] = None
+                    cut = error
+            candidate = self._looked_at[name]
+            if candidate:
+                found = True
+                yield candidate
+        if cut and not found:
+            raise cut
+
+    def _candidate(self, name: str) -> Candidate:
+        """What the file says of itself; else what the next one says of it.
+
+        A server begins a snapshot only when the one before is written: its zxid bounds what the earlier one may hold.
+        """
+        file = SnapshotFile(self.files, name)
+        said = file.tail().settled(file.zxid)
+        later = [zxid_of(other) for other in self.snapshots if zxid_of(other) > file.zxid]
+        return Candidate(name, file.zxid, min(later, default=None) if said is None else said, said)
+
+    def _end(self) -> LogPoint:
+        # In this order: a server logs a transaction before it applies it, so the logs reach past any snapshot seen.
+        newest = next(self._whole()).zxid
+        self.logs = _by_zxid(self.files.names(), log_zxid)
+        point = self._last_point(self.logs)
+        return LogPoint(newest, None, None, point.torn) if newest > point.zxid else point
+
+    def _last_point(self, logs: Iterable[str], until: int | None = None) -> LogPoint:
+        """The last transaction in these files (up to zxid `until`); -1 if they hold none."""
+        torn = ""
+        for name in reversed(list(logs)):
+            point = self._scan(name, until=until)
+            torn = torn or point.torn
+            if point.zxid >= 0:
+                return LogPoint(point.zxid, point.time_ms, point.next_zxid, torn)
+        return LogPoint(-1, None, None, torn)
+
+    def _scan(self, name: str, *, until: int | None = None, until_ms: int | None = None) -> LogPoint:
+        """The last transaction of a file that is not past a zxid or a time."""
+        log = LogFile(self.files, name)
+        zxid, time = -1, None
+        for header in log.headers():
+            if (until is not None and header.zxid > until) or (until_ms is not None and header.time > until_ms):
+                return LogPoint(zxid, time, header.zxid)
+            zxid, time = header.zxid, header.time
+        torn = ""
+        if log.torn_at is not None:
+            torn = f"{name} ends at byte {log.torn_at} in a transaction that was not written whole, after {zxid:#x}"
+        return LogPoint(zxid, time, None, torn)
+
+    def _point_at_zxid(self, zxid: int) -> LogPoint:
+        point = self._last_point([name for name in self.logs if zxid_of(name) <= zxid], until=zxid)
+        newest = next((one.zxid for one in self._whole(zxid)), -1)
+        if newest > point.zxid:
+            point = LogPoint(newest, None, point.next_zxid, point.torn)
+        later = [name for name in self.logs if zxid_of(name) > zxid]
+        following = zxid_of(later[0]) if point.next_zxid is None and later else point.next_zxid
+        if point.zxid != zxid:
+            if following is None:
+                raise ZxidNotCovered(
+                    f"zxid {zxid:#x} is beyond the files in {self.files.where}, which end at {max(point.zxid, 0):#x}"
+                )
+            if point.zxid >= 0 and not follows(point.zxid, following):
+                raise missing_log(point.zxid, following, later[0] if later else "the log")
+        return LogPoint(point.zxid, point.time_ms, following, "" if following else point.torn)
+
+    def _point_at_time(self, time_ms: int) -> LogPoint:
+        """The last transaction before the first one made after `time_ms`."""
+        begun, after = self._logs_around(time_ms)
+        point = self._scan(begun, until_ms=time_ms)
+        if point.next_zxid is not None:
+            return point
+        if after is not None:
+            if not follows(point.zxid, zxid_of(after)):
+                raise missing_log(point.zxid, zxid_of(after), after)
+            return LogPoint(point.zxid, point.time_ms, zxid_of(after))
+        newest = next(self._whole()).zxid
+        if newest > point.zxid:
+            raise MissingLog(
+                f"the logs end at zxid {point.zxid:#x}, the newest snapshot is of {newest:#x}: no log says when the "
+                "transactions between were made; ask for a zxid"
+            )
+        return point
+
+    def _logs_around(self, time_ms: int) -> tuple[str, str | None]:
+        """The last log that begins by that time, and the one after it, if any."""
+        begun = None
+        for name in self.logs:
+            first = next(LogFile(self.files, name).headers(), None)
+            if first is None:
+                continue
+            if first.time > time_ms:
+                if begun is None:
+                    break
+                return begun, name
+            begun = name
+        if begun is None:
+            raise ZxidNotCovered(
+                f"no transaction log in {self.files.where} reaches back to that time: ask for a later one, or a zxid"
+            )
+        return begun, None
+
+
+def zxid_of(name: str) -> int:
+    """The zxid in the name of a snapshot or log file."""
+    return snapshot_zxid(name) or log_zxid(name) or 0
+
+
+def _by_zxid(names: Iterable[str], zxid: Callable[[str], int | None]) -> list[str]:
+    return sorted((name for name in names if zxid(name) is not None), key=zxid_of)
+
+
+def choose_snapshot(candidates: Iterable[Candidate], zxid: int, *, newest: bool) -> Candidate:
+    """The newest snapshot that is exact at `zxid`, from those not newer, newest first.
+
+    `newest` if nothing is known to come after that zxid. Raises ZxidNotCovered, MissingLog.
+    """
+    oldest = None
+    for oldest in candidates:
+        if oldest.settled is None and newest:
+            return oldest
+        if oldest.settled is not None and oldest.settled <= zxid:
+            return oldest
+    if oldest is None:
+        raise ZxidNotCovered(f"no snapshot here is as old as zxid {zxid:#x}: ask for a later point")
+    needed = "one past its writing" if oldest.settled is None else f"zxid {oldest.settled:#x}"
+    if newest:
+        raise MissingLog(
+            f"{oldest.name} was written while transactions went on: it needs the logs up to {needed}, these end at "
+            f"{zxid:#x}",
+            oldest.name,
+        )
+    raise ZxidNotCovered(
+        f"zxid {zxid:#x} lies within the writing of {oldest.name}: the earliest exact point is {needed}; an older "
+        "snapshot would serve",
+        oldest.name,
+    )
+
+
+def choose_logs(logs: Iterable[str], chosen: Candidate, zxid: int) -> tuple[str, ...]:
+    """The logs that hold the transactions after the snapshot up to `zxid`; MissingLog if they begin too late."""
+    if chosen.zxid >= zxid:
+        return ()
+    needed = [name for name in logs if zxid_of(name) <= zxid]
+    starts = [index for index, name in enumerate(needed) if zxid_of(name) <= chosen.zxid + 1]
+    if starts:
+        return tuple(needed[starts[-1] :])
+    first = zxid_of(needed[0]) if needed else zxid
+    if not needed or not follows(chosen.zxid, first):
+        raise missing_log(chosen.zxid, first, needed[0] if needed else "nothing")
+    return tuple(needed)

@@ -1,0 +1,138 @@
+"""The exact tree of a ZooKeeper server's files, as a stream.
+
+The log between snapshot and point is read twice, the snapshot once: first the paths are gathered that transactions
+touch, then the snapshot passes by, its untouched nodes straight to the consumer, then the transactions are applied to
+what was held back. Memory is for what the log touches, not for the tree.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mledger.snapshot.zookeeper_files.data_directory import ReadPlan
+from mledger.snapshot.zookeeper_files.errors import CorruptFile, LogDoesNotFit
+from mledger.snapshot.zookeeper_files.files import DataFiles
+from mledger.snapshot.zookeeper_files.jute import UNKNOWN_ACL, Digest, Znode, parent_of
+from mledger.snapshot.zookeeper_files.replay import DataTree, Touched
+from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, Trailer
+from mledger.snapshot.zookeeper_files.transaction_log import read_chain
+from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was read: nodes, live sessions (id: timeout in ms), how many of ZooKeeper's tree digests were compared."""
+
+    nodes: int
+    sessions: dict[int, int]
+    digests_compared: int
+
+
+class ExactTree:
+    """The tree that a plan stands for.
+
+    `verify_digests` compares the tree with every digest that ZooKeeper wrote beside its transactions; switch it off
+    for files of a cluster whose servers themselves disagreed.
+    """
+
+    def __init__(self, files: DataFiles, plan: ReadPlan, *, verify_digests: bool = True) -> None:
+        self.files = files
+        self.plan = plan
+        self.summary: Summary | None = None
+        self._verify = verify_digests
+
+    def nodes(self) -> Iterator[Znode]:
+        """Every node once, in no particular order; then `summary` is set.
+
+        What came is proven only by the end: an error on the way voids all of it. Raises CorruptFile, TruncatedFile,
+        MissingLog, LogDoesNotFit, ZxidNotCovered.
+        """
+        plan = self.plan
+        touched = Touched()
+        for transaction in read_chain(self.files, plan.logs, plan.snapshot_zxid, plan.zxid):
+            touched.add(transaction)
+        snapshot = SnapshotFile(self.files, plan.snapshot)
+        passed = TreeDigest() if self._verify else None
+        held: list[Znode] = []
+        count = 0
+        for node in self._split(snapshot, touched, held):
+            if passed is not None:
+                passed.add(node)
+            count += 1
+            yield node
+        tree = DataTree(plan.snapshot_zxid, plan.settled, passed)
+        for node in held:
+            tree.load(node)
+        held.clear()
+        tree.sessions.update(snapshot.sessions)
+        compared = self._replay(tree, snapshot)
+        for node in tree.nodes():
+            self._check(node)
+            count += 1
+            yield node
+        self.summary = Summary(count, tree.sessions, compared)
+
+    def _split(self, snapshot: SnapshotFile, touched: Touched, held: list[Znode]) -> Iterator[Znode]:
+        """The nodes of the snapshot that no transaction touches; the others go to `held`."""
+        paths, closing, until = touched.paths, touched.closing, self.plan.zxid
+        for node in snapshot.nodes():
+            if node.ephemeral_owner in closing:
+                # The parent comes after its children: it is still to be held.
+                paths.add(parent_of(node.path))
+                held.append(node)
+            elif node.path in paths:
+                held.append(node)
+            else:
+                if node.mzxid > until or node.pzxid > until or node.acl is UNKNOWN_ACL:
+                    self._check(node)
+                yield node
+        trailer = snapshot.trailer
+        if trailer is None or trailer.settled(snapshot.zxid) != self.plan.settled:
+            raise CorruptFile(f"{snapshot.name} changed while it was read", snapshot.name)
+
+    def _replay(self, tree: DataTree, snapshot: SnapshotFile) -> int:
+        """Apply the transactions; returns how many digests were compared, all equal. LogDoesNotFit."""
+        compared: int = self._prove(tree, snapshot.trailer)
+        for transaction in read_chain(self.files, self.plan.logs, self.plan.snapshot_zxid, self.plan.zxid):
+            tree.apply(transaction)
+            if transaction.digest and tree.exact:
+                compared += self._compare(tree, transaction.digest)
+            else:
+                compared += self._prove(tree, snapshot.trailer)
+        return compared
+
+    def _prove(self, tree: DataTree, trailer: Trailer | None) -> bool:
+        """At the zxid of the snapshot's own digest: whether it agrees.
+
+        It need not: a server may have begun on the next transaction. Then a tree at this very zxid cannot be had.
+        """
+        if trailer is None or trailer.digest is None or tree.digest is None or trailer.digest_zxid != tree.zxid:
+            return False
+        if tree.digest.agrees(trailer.digest):
+            tree.proven()
+            return True
+        if tree.zxid == self.plan.zxid and tree.zxid > 0:  # at zxid 0 no digest was made yet
+            raise LogDoesNotFit(
+                f"{self.plan.snapshot} is not exact at zxid {tree.zxid:#x}: its digest is not that of its nodes, for "
+                "the next transaction had begun; ask for a later zxid, or leave the file aside: an older snapshot and "
+                "the logs may serve",
+                self.plan.snapshot,
+            )
+        return False
+
+    def _compare(self, tree: DataTree, expected: Digest) -> bool:
+        if tree.digest is None:
+            return False
+        if not tree.digest.agrees(expected):
+            raise LogDoesNotFit(
+                f"after zxid {tree.zxid:#x} the tree's digest is {tree.digest.value}, ZooKeeper wrote {expected.value}"
+                ": a log between is missing, or files of several servers are mixed; it can be read all the same with"
+                " the comparison of digests switched off"
+            )
+        return True
+
+    def _check(self, node: Znode) -> None:
+        if max(node.mzxid, node.pzxid) > self.plan.zxid or node.acl is UNKNOWN_ACL:
+            raise LogDoesNotFit(
+                f"{node.path} in {self.plan.snapshot} was changed after zxid {self.plan.zxid:#x}, and no log here says "
+                "how: ask for a later point, or bring the log files that follow"
+            )

@@ -1,0 +1,57 @@
+"""ZooKeeper's digest of a tree, version 2: the sum, modulo 2^64, of a CRC-32 of each node.
+
+It covers path, data and stat, not access control lists; nothing below `/zookeeper/` counts, and the root's path is
+empty. Servers that ran in another locale than UTF-8 on Java before 18 took the path with `?` for each character beyond
+ASCII: both sums are kept, and a digest that equals either is right.
+"""
+
+import struct
+import zlib
+
+from mledger.snapshot.zookeeper_files.jute import Digest, Znode
+
+VERSION = 2
+_STAT = struct.Struct(">qqqqqiiiq")
+_OWN = "/zookeeper/"  # ZooKeeper's own nodes, which each server also changes without a transaction
+_MODULUS = 1 << 64
+
+
+class TreeDigest:
+    """The sum over the nodes added so far."""
+
+    __slots__ = ("_in_ascii", "_in_utf8")
+
+    def __init__(self) -> None:
+        self._in_utf8 = 0
+        self._in_ascii = 0
+
+    def add(self, node: Znode, *, sign: int = 1) -> None:
+        """Count the node; with `sign` -1, no longer."""
+        path, data, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, _, _ = node
+        if path.startswith(_OWN):
+            return
+        stat = _STAT.pack(czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner)
+        content = data + stat if data else stat
+        value = zlib.crc32(content, zlib.crc32(path.encode("utf-8", "surrogatepass") if path != "/" else b""))
+        self._in_utf8 += value * sign
+        if not path.isascii():
+            value = zlib.crc32(content, zlib.crc32(path.encode("ascii", "replace")))
+        self._in_ascii += value * sign
+
+    def remove(self, node: Znode) -> None:
+        """Count a node no longer that was added just so."""
+        self.add(node, sign=-1)
+
+    @property
+    def value(self) -> int:
+        """The digest as a signed 64-bit number, paths in UTF-8."""
+        return _signed(self._in_utf8)
+
+    def agrees(self, expected: Digest) -> bool:
+        """Whether `expected` is the digest of these nodes; True where it is of a version not known here."""
+        return expected.version != VERSION or expected.value in (_signed(self._in_utf8), _signed(self._in_ascii))
+
+
+def _signed(total: int) -> int:
+    value = total % _MODULUS
+    return value - _MODULUS if value >> 63 else value

@@ -1,0 +1,109 @@
+"""Tells the owners of this process when a Pulsar broker comes to serve their topics, so that they yield (M9).
+
+A broker that loads a topic reads its record, fences its last ledger and writes the record: an owner that goes on
+writing is ahead of it each time. One watch a namespace serves all its topics. The store has it go on
+in the session after one that has ended, and the bundles are looked at again there.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from metastore.errors import MetadataError, StoreClosed, StoreUnavailable
+from metastore.records.paths import TopicName
+from metastore.store import MetadataReader, Node
+from mledger.ledgers.background import log
+from mledger.ledgers.bundles import Owner, bundle_folders, came_to_serve, serving
+
+Yield = Callable[[Owner], object]
+RETRY_S = 1.0
+
+
+@dataclass(slots=True)
+class _Followed:
+    topic: TopicName
+    yield_to: Yield
+    before: Owner | None = None
+    seen: bool = False
+    """Whether `before` is known."""
+
+
+@dataclass(slots=True)
+class _Namespace:
+    followed: dict[str, _Followed] = field(default_factory=dict)
+    bundles: dict[str, Node | None] = field(default_factory=dict)
+    seen: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+
+
+class BrokerWatch:
+    """Follows the bundles that brokers serve, of the namespaces that have topics open here."""
+
+    def __init__(self, store: MetadataReader) -> None:
+        self._store = store
+        self._namespaces: dict[str, _Namespace] = {}
+
+    async def follow(self, managed_ledger: str, yield_to: Yield) -> None:
+        """Call `yield_to` once when a broker comes to serve the topic; one that serves it already does not count."""
+        topic = TopicName.of_managed_ledger(managed_ledger)
+        folder = bundle_folders(topic)[0]
+        namespace = self._namespaces.setdefault(folder, _Namespace())
+        if namespace.task is None or namespace.task.done():
+            namespace.seen.clear()
+            namespace.task = asyncio.get_running_loop().create_task(self._watch(folder, namespace))
+        followed = namespace.followed[managed_ledger] = _Followed(topic, yield_to)
+        await namespace.seen.wait()
+        if not followed.seen:
+            followed.before, followed.seen = serving(topic, namespace.bundles, {}, ()), True
+
+    def forget(self, managed_ledger: str) -> None:
+        """Follow the topic no longer."""
+        folder = bundle_folders(TopicName.of_managed_ledger(managed_ledger))[0]
+        namespace = self._namespaces.get(folder)
+        if namespace is None:
+            return
+        namespace.followed.pop(managed_ledger, None)
+        if not namespace.followed and namespace.task is not None:
+            namespace.task.cancel()
+            del self._namespaces[folder]
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        for namespace in self._namespaces.values():
+            if namespace.task is not None:
+                namespace.task.cancel()
+        self._namespaces.clear()
+
+    async def _watch(self, folder: str, namespace: _Namespace) -> None:
+        try:
+            while True:
+                try:
+                    await self._watch_on(folder, namespace)
+                except StoreClosed:
+                    return
+                except StoreUnavailable:
+                    namespace.seen.set()
+                    await asyncio.sleep(RETRY_S)
+        except MetadataError as error:
+            log.warning("brokers that come to serve %s are not seen: %s", folder, error)
+        finally:
+            namespace.seen.set()
+
+    async def _watch_on(self, folder: str, namespace: _Namespace) -> None:
+        async with self._store.watch(folder, children=True) as changes:
+            await self._look(folder, namespace)
+            async for _ in changes:
+                await self._look(folder, namespace)
+
+    async def _look(self, folder: str, namespace: _Namespace) -> None:
+        names = (await self._store.children_many([folder]))[0] or ()
+        paths = [f"{folder}/{name}" for name in names]
+        namespace.bundles = dict(zip(paths, await self._store.get_many(paths), strict=True))
+        namespace.seen.set()
+        for name, followed in list(namespace.followed.items()):
+            now = serving(followed.topic, namespace.bundles, {}, ())
+            if followed.seen and came_to_serve(followed.before, now):
+                assert now is not None
+                namespace.followed.pop(name, None)
+                followed.yield_to(now)
+            followed.before, followed.seen = now, True

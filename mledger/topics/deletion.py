@@ -1,0 +1,103 @@
+"""Deletes a topic: cursors, record and every ledger, nothing orphaned wherever it is cut off (M8, R10)."""
+
+from collections.abc import Iterator, Sequence
+
+from bookie.client.client import BookKeeper
+from metastore.batched_store import plan_multis
+from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from metastore.records.codec import decode_managed_cursor_info
+from metastore.records.values import NO_CURSOR_LEDGER
+from metastore.store import Check, Create, Delete, MetadataStore, Operation
+from mledger.admin.references.attached_ledgers import find_attached
+from mledger.errors import ManagedLedgerFenced
+from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps, replay
+from mledger.ledgers.pending_records import deletion_record, ensure_folders, fits_one_write, giving_up_kept, write_ahead
+from mledger.ledgers.shadow_topics import refuse_shadow
+from mledger.ledgers.topic_record import TopicRecord, fence_owner
+
+CURSORS_AT_ONCE = 300
+
+
+async def delete_managed_ledger(
+    store: MetadataStore,
+    bookkeeper: BookKeeper,
+    name: str,
+    on_step: StepHook = ignore_steps,
+    *,
+    unreadable_cursors: bool = False,
+) -> None:
+    """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
+
+    The ledgers that its cursors name beside their own go too: the compacted topic's, and delayed delivery's index.
+    Where its ledgers are many, or some are recorded for deletion already, an owner is fenced first; many are recorded
+    then, in pieces (M11). Cursors go next, in pieces too, and cursor ledgers that were kept (M12); then, in one multi,
+    the record goes and what ledgers are not recorded yet are; then the ledgers are deleted. Cut off in between, the
+    next call finishes it, or any topic's opening once the record is gone. Raises TopicNotFound, RecordError (a cursor
+    whose record does not parse, but with `unreadable_cursors`: whoever gives that has a copy, M12),
+    ManagedLedgerFenced (an owner changed it).
+    """
+    await ensure_folders(store)
+    record = await TopicRecord.read(store, name)
+    refuse_shadow(name, record.info)
+    paths = [f"{record.path}/{child}" for child in await store.children(record.path)]
+    nodes = await store.get_many(paths)
+    attached = (await find_attached(store, bookkeeper, name, paths)).by_cursor()
+    operations: list[list[Operation]] = []
+    for path, node in zip(paths, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            cursor_ledger = decode_managed_cursor_info(node.data, path).value.cursors_ledger_id
+        except RecordError:
+            if not unreadable_cursors:
+                raise
+            cursor_ledger = NO_CURSOR_LEDGER
+        group: list[Operation] = [Delete(path, node.version)]
+        if cursor_ledger != NO_CURSOR_LEDGER:
+            group.append(deletion_record(cursor_ledger, name))
+        group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
+        operations.append(group)
+    operations += await giving_up_kept(store, name)
+    of_ledgers: list[Operation] = [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]
+    groups = [*operations, of_ledgers]
+    *operations, ledgers = await _unrecorded(store, groups)
+    version = record.version
+    try:
+        if not fits_one_write(b"", ledgers) or [*operations, ledgers] != groups:
+            on_step("record ledgers")
+            # an owner that replays meanwhile would take the records of ledgers that it still lists for leftovers
+            version = await fence_owner(store, record.path, version)
+            *operations, ledgers = await _unrecorded(store, groups)
+            if not fits_one_write(b"", ledgers):
+                await write_ahead(store, [(each,) for each in ledgers], Check(record.path, version))
+                ledgers = []
+        guard = Check(record.path, version)
+        pieces = list(_pieces(operations))
+        last = pieces.pop() if pieces and fits_one_write(b"", [*pieces[-1], *ledgers]) else []
+        for piece in pieces:
+            on_step("delete cursors")
+            await store.multi([guard, *piece])
+        on_step("delete topic")
+        await store.multi([*last, Delete(record.path, version), *ledgers])
+    except (BadVersion, NodeNotFound, NodeExists) as conflict:
+        raise ManagedLedgerFenced(
+            f"{name} was changed by an owner while it was being deleted ({conflict}); close it there and try again"
+        ) from None
+    on_step("topic deleted")
+    await replay(bookkeeper, store, {}, on_step=on_step)
+
+
+async def _unrecorded(store: MetadataStore, groups: Sequence[Sequence[Operation]]) -> list[list[Operation]]:
+    """The groups without the records that an earlier try, or a repair that was cut off, made already."""
+    wanted = [each.path for group in groups for each in group if isinstance(each, Create)]
+    nodes = await store.get_many(wanted)
+    made = {path for path, node in zip(wanted, nodes, strict=True) if node is not None}
+    return [[each for each in group if each.path not in made] for group in groups]
+
+
+def _pieces(cursors: Sequence[Sequence[Operation]]) -> Iterator[list[Operation]]:
+    """What of the cursors goes in one write each; what is of one cursor stays together."""
+    for part in plan_multis(cursors):
+        for start in range(part.start, part.stop, CURSORS_AT_ONCE):
+            end = min(part.stop, start + CURSORS_AT_ONCE)
+            yield [operation for group in cursors[start:end] for operation in group]

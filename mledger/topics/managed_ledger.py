@@ -1,0 +1,446 @@
+"""A topic in the hands of its owner: append, read, cursors, trim, terminate, close (M2 to M5, M7, M8).
+
+Made by `opening.open_managed_ledger`. Owned by one event loop; needs no locks. Every change of the list goes through
+the topic's record, whose version is the fence: who loses it stops, and so do its cursors.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from metastore.errors import MetadataError, MledgerError
+from metastore.records.position import Position
+from metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.cursors.container import CursorSet
+from mledger.cursors.cursor import Cursor
+from mledger.cursors.recovery import Start
+from mledger.cursors.store import CursorContext
+from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
+from mledger.events import Closed, Event, Fenced, Initialized, LedgerClosed, Terminated
+from mledger.ledgers.background import Background, log
+from mledger.ledgers.bundles import Owner
+from mledger.ledgers.entry_reader import Entry, EntryReader
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.open_ledger import Appended, OpenLedger
+from mledger.ledgers.orphan_cleanup import Claimant
+from mledger.ledgers.topic_record import RecordChange
+from mledger.ledgers.trim_plan import TrimPlan, next_ledger_if_consumed
+from mledger.topics.appender import Appender
+from mledger.topics.state import OpenedTopic, TopicState
+from mledger.topics.topic_ledgers import ListListener, TopicLedgers
+from mledger.topics.trimmer import Trimmer
+
+
+class ManagedLedger:
+    """One open topic."""
+
+    def __init__(self, opened: OpenedTopic) -> None:
+        self.config = opened.config
+        self.trim_lock = asyncio.Lock()
+        self._record = opened.record
+        self._factory = opened.factory
+        self._ownership = opened.ownership
+        self._replayer = opened.services.replayer
+        self._brokers = opened.services.brokers
+        self._emit = opened.emit
+        self._background = Background(self.name)
+        self._arrivals: set[asyncio.Future[None]] = set()
+        self._stopped: MledgerError | None = None
+        self._loaded: asyncio.Task[None] | None = None
+        self._terminating: asyncio.Task[Position] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._ledgers = TopicLedgers(
+            opened.record,
+            opened.factory,
+            opened.ownership,
+            opened.ledgers,
+            ListListener(self.emit, self.wake_readers, lambda: self._trimmer.trim_later(), self._delete_later),
+            opened.services.now_ms,
+        )
+        self._appender: Appender | None = None
+        if opened.writer is not None:
+            self._appender = Appender(opened.writer, self._factory, self._ledgers, self.config, opened.services.upkeep)
+        self.reader = EntryReader(self._factory, self._current_ledger, self.config)
+        context = CursorContext(
+            opened.record,
+            opened.services.store,
+            opened.factory,
+            opened.config,
+            self.emit,
+            self._delete_later,
+            opened.services.now_ms,
+        )
+        self._dropped = opened.dropped
+        policy, upkeep = opened.trim_policy, opened.services.upkeep
+        self._trimmer = Trimmer(self, self._ledgers, self._factory, self.reader, policy, self._background, upkeep)
+        self._cursors = CursorSet(self, context, self._background, self._trimmer.trim_later)
+        self._record.on_fenced(self._fenced)
+
+    async def start(self) -> None:
+        """List the cursors; recover them, finish what a crash left and trim in the background."""
+        await self._brokers.follow(self.name, self._yield)
+        await self._cursors.list()
+        for ledger_id in self._dropped:
+            self._delete_later(ledger_id)
+        self._loaded = self._background.spawn(self._load(), "loading cursors")
+
+    async def _load(self) -> None:
+        await self._cursors.load()
+        if self._stopped is not None or self._record.fenced is not None:
+            return
+        self.emit(Initialized(self.name))
+        try:
+            await self._replayer.replay(Claimant(self._record, self._factory.in_hand, self._factory.on_step))
+        except MledgerError as error:
+            log.warning("%s: what a crash left is not finished yet: %s", self.name, error)
+        await self._trimmer.read_retention()
+        if self.can_trim:
+            await self._trimmer.try_trim()
+
+    # -- looking
+
+    @property
+    def name(self) -> str:
+        """The managed ledger's name, `tenant/namespace/persistent/topic`."""
+        return self._record.name
+
+    @property
+    def state(self) -> TopicState:
+        """What it can do now."""
+        if self._record.fenced is not None:
+            return TopicState.FENCED
+        if isinstance(self._stopped, ManagedLedgerClosed):
+            return TopicState.CLOSED
+        return TopicState.OPEN if self.terminated is None else TopicState.TERMINATED
+
+    @property
+    def info(self) -> ManagedLedgerInfo:
+        """The topic's record as last written."""
+        return self._record.info
+
+    @property
+    def terminated(self) -> Position | None:
+        """Where it was terminated, None if it was not (M8)."""
+        return self._record.info.terminated
+
+    @property
+    def last_confirmed(self) -> Position:
+        """The last acknowledged entry; with none, the place before the first."""
+        if self.terminated is not None and not self.ledger_list.total_entries:
+            return self.terminated
+        return self.ledger_list.last_confirmed
+
+    @property
+    def ledger_list(self) -> LedgerList:
+        """The same, to look positions up in; another object after each change of the list."""
+        return self._ledgers.list
+
+    @property
+    def ledgers_to_start_in(self) -> LedgerList:
+        """The same without the ledgers that are being taken off the list."""
+        dropping = self._trimmer.dropping
+        return self.ledger_list.without(dropping) if dropping else self.ledger_list
+
+    @property
+    def ledgers(self) -> tuple[LedgerInfo, ...]:
+        """Its ledgers in order, the one open for writing with what is acknowledged in it."""
+        return self.ledger_list.live_infos
+
+    @property
+    def number_of_entries(self) -> int:
+        """Acknowledged entries in all ledgers."""
+        return self.ledger_list.total_entries
+
+    @property
+    def total_size(self) -> int:
+        """Payload bytes of them."""
+        return self.ledger_list.total_size
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The topic's properties."""
+        return dict(self._record.info.properties)
+
+    @property
+    def cursors(self) -> list[str]:
+        """Names of its cursors, sorted; those not recovered yet included, once they are listed."""
+        return self._cursors.names
+
+    @property
+    def open_cursors(self) -> Mapping[str, Cursor]:
+        """Its recovered cursors."""
+        return self._cursors.open
+
+    @property
+    def new_cursors(self) -> Mapping[str, Position]:
+        """Where cursors stand that are being made, or may have been: by name."""
+        return self._cursors.new_positions
+
+    @property
+    def can_trim(self) -> bool:
+        """Whether it is open and every cursor's state is known."""
+        return self._stopped is None and self._record.fenced is None and self._cursors.all_recovered
+
+    async def initialized(self) -> None:
+        """Return when every cursor was tried once, leftovers were finished and the first trim is done."""
+        if self._loaded is not None:
+            await asyncio.shield(self._loaded)
+
+    # -- writing
+
+    def append(self, batch: Sequence[bytes]) -> "asyncio.Future[Appended]":
+        """Append entries in order; the future gives where they are once all are acknowledged (M5).
+
+        Batches given without waiting are written in the order given. A batch that passes the ledger's limit is split
+        over two ledgers. Raises ManagedLedgerFenced, ManagedLedgerClosed, TopicTerminated, EntryTooLarge, ValueError.
+        """
+        if self._appender is None:
+            raise self._stopped or self._terminated_error()
+        return self._appender.append(batch)
+
+    async def add(self, payload: bytes) -> Position:
+        """Append one entry; its position once it is acknowledged."""
+        ((ledger_id, entry_id),) = ((where.ledger_id, where.first_entry) for where in await self.append([payload]))
+        return Position(ledger_id, entry_id)
+
+    async def roll_over(self) -> None:
+        """Close the current ledger and write to another, whatever its limits say; nothing if it is empty."""
+        if self._appender is not None:
+            await self._appender.roll_over()
+
+    # -- reading
+
+    async def read(
+        self, first: Position, max_entries: int, max_bytes: int | None = None, last: Position | None = None
+    ) -> list[Entry]:
+        """Entries from `first` on, up to `last` or the last acknowledged one; at least one if there is one.
+
+        At most so many, and fewer when `max_bytes` of payload are reached. Missing and empty ledgers are passed (C11).
+        """
+        self._check_readable()
+        return await self.reader.read_on(lambda: self.ledger_list, first, max_entries, max_bytes, last)
+
+    async def read_entry(self, position: Position) -> Entry:
+        """The entry at `position`; InvalidPosition if there is none."""
+        self._check_readable()
+        if not self.ledger_list.exists(position):
+            raise InvalidPosition(f"{self.name} has no entry {position}")
+        return (await self.reader.read(position.ledger_id, position.entry_id, position.entry_id, None))[0]
+
+    # -- cursors
+
+    async def open_cursor(
+        self,
+        name: str,
+        *,
+        initial: Start = "earliest",
+        cursor_properties: Mapping[str, str] | None = None,
+        create: bool = True,
+        exclusive: bool = False,
+    ) -> Cursor:
+        """The cursor `name`, reading from after its mark-delete; made at `initial` if there is none (R1).
+
+        Waits for its own recovery only. `cursor_properties` are a new cursor's. Raises CursorRecoveryFailed, retriable,
+        when its state cannot be read now (R5); CursorNotFound without `create`; CursorExists with `exclusive`.
+        """
+        self._check_open()
+        return await self._cursors.open_cursor(name, initial, cursor_properties, create=create, exclusive=exclusive)
+
+    async def delete_cursor(self, name: str, *, attached: Sequence[int] = ()) -> None:
+        """Delete the cursor, its record and its ledger; CursorNotFound.
+
+        With it go the ledgers `attached` that it names beside that (`attached_ledgers`), in the same write. By itself
+        it deletes none: a consumer of them may be using them under this owner.
+        """
+        self._check_open()
+        await self._cursors.delete_cursor(name, attached)
+        self._trimmer.trim_later()
+
+    # -- trim, terminate, truncate
+
+    def plan_trim(self) -> TrimPlan:
+        """What `trim` would do now, by the retention as it was read last (`initialized`); nothing is changed."""
+        return self._trimmer.plan()
+
+    async def trim(self) -> TrimPlan:
+        """Move cursors off consumed ledgers and delete what may go, now (R9, R10); what was done.
+
+        What policies keep stays (M10); PoliciesUnavailable if they cannot be read. With a cursor's state not known
+        nothing goes: then the plan has no deletions.
+        """
+        self._check_open()
+        await self.initialized()
+        if not self.can_trim:
+            return replace(self._trimmer.plan(), moves=(), deletions=(), kept_because=self._cursors.why_not_known)
+        return await self._trimmer.trim()
+
+    async def truncate(self) -> TrimPlan:
+        """Acknowledge everything on every cursor and delete every ledger but the current one (M8).
+
+        What is appended meanwhile stays.
+        """
+        self._check_open()
+        await self.initialized()
+        through = self.last_confirmed
+        await asyncio.gather(*(cursor.clear_backlog() for cursor in self._cursors.open.values()))
+        return await self._trimmer.trim(through=through)
+
+    async def terminate(self) -> Position:
+        """Take no more entries, for good: the position at which readers end (M8). A second call gives the same.
+
+        Who gives up waiting does not end the termination.
+        """
+        if self.terminated is not None and self._appender is None:
+            return self.terminated
+        self._check_open()
+        if self._terminating is None or self._terminating.done():
+            self._terminating = self._background.spawn(self._terminate(), "termination")
+        return await asyncio.shield(self._terminating)
+
+    async def _terminate(self) -> Position:
+        assert self._appender is not None
+        try:
+            terminated = await self._ledgers.terminate(await self._appender.stop(self._terminated_error()))
+        except BaseException:
+            self._appender.resume()
+            raise
+        self._appender = None
+        self.emit(Terminated(self.name, terminated))
+        self.wake_readers()
+        self._trimmer.trim_later()
+        return terminated
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace the topic's properties, durably."""
+        self._check_open()
+        wanted = tuple(properties.items())
+        await self._record.check_same()
+        self._factory.on_step("set properties")
+        await self._record.update(lambda info: RecordChange(replace(info, properties=wanted)))
+
+    def session_renewed(self) -> None:
+        """The session with the metadata store ended, and there is another: show the owner again, or be fenced (M7)."""
+        if self._stopped is None and self._record.fenced is None:
+            self._record.doubt()
+            self._background.spawn(self._ownership.reclaim(self._record), "owner node", endless=True)
+
+    # -- ending
+
+    async def close(self) -> None:
+        """The clean close: entries taken are acknowledged, cursors durable (C3), the current ledger closed.
+
+        The first error of several is raised after everything else was closed. A second call waits for the first. Who
+        gives up waiting does not end the close.
+        """
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
+        elif self._stopped is None:
+            closed = ManagedLedgerClosed(f"{self.name} is closed; open it again")
+            self._stopped = closed
+            self._trimmer.stop()
+            self._closing = asyncio.get_running_loop().create_task(self._close(closed))
+            await asyncio.shield(self._closing)
+
+    async def _close(self, closed: ManagedLedgerClosed) -> None:
+        errors: list[Exception] = []
+        try:
+            if self._record.fenced is None:
+                if self._terminating is not None:
+                    await asyncio.wait([self._terminating])
+                await self._cursors.stop_recovering()
+                try:
+                    await self._stop_writing(closed)
+                except Exception as error:
+                    errors.append(error)
+                try:
+                    await self._cursors.close()
+                except Exception as error:
+                    errors.append(error)
+        finally:
+            await self._let_go()
+        self.emit(Closed(self.name))
+        if errors:
+            raise errors[0]
+
+    async def abandon(self) -> None:
+        """Stop without closing anything, as a crash would; the next open recovers it. The owner node is removed."""
+        self._stopped = self._stopped or ManagedLedgerClosed(f"{self.name} was abandoned; open it again")
+        self._trimmer.stop()
+        if self._closing is not None:
+            self._closing.cancel()
+        await self._background.cancel()
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
+        await self._let_go()
+
+    async def _stop_writing(self, closed: ManagedLedgerClosed) -> None:
+        if self._appender is not None:
+            ended = await self._appender.stop(closed)
+            self.emit(LedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
+
+    async def _let_go(self) -> None:
+        """Stop everything that runs, writing nothing but the release of the owner node."""
+        self._brokers.forget(self.name)
+        await self._background.finish() if self._record.fenced is None else await self._background.cancel()
+        if self._appender is not None:
+            await self._appender.abandon(self._record.fenced or self._stopped or self._terminated_error())
+        await self._cursors.abandon()
+        self.wake_readers()
+        try:
+            await self._ownership.release()
+        except MetadataError as error:  # it goes with the session
+            log.warning("%s: owner node not released: %s", self.name, error)
+
+    def _current_ledger(self) -> OpenLedger | None:
+        return None if self._appender is None else self._appender.current
+
+    def _check_open(self) -> None:
+        self._record.check()
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _check_readable(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _terminated_error(self) -> TopicTerminated:
+        return TopicTerminated(f"{self.name} is terminated: it takes no more entries")
+
+    def _fenced(self, error: ManagedLedgerFenced) -> None:
+        self.emit(Fenced(self.name, str(error)))
+        self._trimmer.stop()
+        if self._appender is not None:
+            self._appender.fence(error)
+        self._cursors.fence(error)
+        self.wake_readers()
+
+    def _yield(self, broker: Owner) -> None:
+        """Stop, that the broker can load the topic (M9)."""
+        self._record.fence(str(broker))
+
+    # -- what its parts ask of it
+
+    def emit(self, event: Event) -> None:
+        """Tell of what happened."""
+        self._emit(event)
+
+    def next_arrival(self) -> "asyncio.Future[None]":
+        """Done when there may be something new to read."""
+        arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._arrivals.add(arrival)
+        arrival.add_done_callback(self._arrivals.discard)  # who waits no longer is not kept
+        return arrival
+
+    def wake_readers(self) -> None:
+        """Have every parked read look again (C10)."""
+        for arrival in list(self._arrivals):
+            if not arrival.done():
+                arrival.set_result(None)
+
+    def mark_delete_moved(self, old: Position, new: Position) -> None:
+        """A cursor's durable mark-delete moved: ledgers may be free to go."""
+        if old.ledger_id != new.ledger_id or next_ledger_if_consumed(self.ledger_list, new) is not None:
+            self._trimmer.trim_later()
+
+    def _delete_later(self, ledger_id: int) -> None:
+        self._background.spawn(self._factory.delete(ledger_id), f"deletion of ledger {ledger_id}")

@@ -1,0 +1,127 @@
+"""Opens a topic as its owner (M3): recover the end of its list, add a ledger for writing, then its cursors (R11)."""
+
+import asyncio
+import contextlib
+import time
+
+from bookie.client.ledgers.writer import LedgerWriter
+from bookie.errors import BookieError, NoSuchLedger
+from metastore.errors import MetadataError, NodeTooLarge
+from metastore.store import Operation
+from mledger.admin.policies.quorums import with_cluster_quorums
+from mledger.admin.policies.trim_policy import TrimPolicy
+from mledger.config import ManagedLedgerConfig
+from mledger.errors import ManagedLedgerFenced
+from mledger.events import EventSink, LedgerCreated, LedgerMissing, LedgerRecovered, Opening, ignore_events
+from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
+from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
+from mledger.ledgers.ownership import Ownership
+from mledger.ledgers.shadow_topics import refuse_shadow
+from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.topics.managed_ledger import ManagedLedger
+from mledger.topics.services import Services
+from mledger.topics.state import OpenedTopic
+
+ATTEMPTS = 4
+
+
+def wall_clock_ms() -> int:
+    """Now, ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+async def open_managed_ledger(
+    services: Services,
+    name: str,
+    config: ManagedLedgerConfig,
+    *,
+    trim: bool | None = None,
+    cluster_quorums: bool = False,
+    emit: EventSink = ignore_events,
+    on_step: StepHook = ignore_steps,
+) -> ManagedLedger:
+    """Open the managed ledger `name`; entries can be appended on return, its cursors are recovered meanwhile.
+
+    `trim` as in `TrimPolicy`; `cluster_quorums`: new ledgers have the quorums that the cluster has for it (M6).
+
+    Fences the last ledger's writer and takes the owner node. An owner that writes the record at the same time makes it
+    begin again, a bounded number of times. Raises TopicNotFound, ShadowTopic, ManagedLedgerFenced, RecordError,
+    InvalidLedgerList, and what keeps the last ledger from being recovered or a new one from being made.
+    """
+    emit(Opening(name))
+    await services.prepare()
+    store = services.store
+    record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
+    refuse_shadow(name, record.info)
+    if cluster_quorums:
+        config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
+    factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
+    ownership = await Ownership.claim(store, name)
+    try:
+        for attempt in range(ATTEMPTS):
+            try:
+                ledgers, writer, dropped = await _take_over(record, factory, emit, services.now_ms())
+                break
+            except ManagedLedgerFenced:
+                if attempt == ATTEMPTS - 1 or await ownership.lost_to() is not None:
+                    raise
+                record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
+    except BaseException:
+        with contextlib.suppress(MetadataError):
+            await ownership.release()
+        raise
+    policy = TrimPolicy(services.policies, store, name, config, trim)
+    opened = OpenedTopic(services, record, factory, ownership, config, ledgers, writer, dropped, emit, policy)
+    managed_ledger = ManagedLedger(opened)
+    try:
+        await managed_ledger.start()
+    except BaseException:
+        await managed_ledger.abandon()
+        raise
+    return managed_ledger
+
+
+async def _take_over(
+    record: TopicRecord, factory: LedgerFactory, emit: EventSink, now_ms: int
+) -> tuple[LedgerList, LedgerWriter | None, tuple[int, ...]]:
+    """Carry out what `plan_open` says: the list afterwards, its current ledger's writer, and what to delete."""
+    wanted = ledgers_to_recover(record.info)
+    found = await asyncio.gather(*(_true_end(factory, ledger_id) for ledger_id in wanted))
+    ends = dict(zip(wanted, found, strict=True))
+    plan = plan_open(record.info, ends, now_ms)
+    _tell(record.name, plan, ends, emit)
+    writer = await factory.create_data_ledger(plan.above) if plan.create else None
+    new_id = None if writer is None else writer.ledger_id
+    deletions = tuple(factory.deletion(ledger.ledger_id) for ledger in plan.dropped)
+    also: tuple[Operation, ...] = () if writer is None else (factory.listed(writer.ledger_id),)
+    factory.on_step("list ledger")
+    try:
+        await record.update(lambda _: RecordChange(plan.info(new_id), also, deletions))
+    except BaseException as error:
+        if writer is not None and isinstance(error, ManagedLedgerFenced | NodeTooLarge) and not record.session_ended:
+            with contextlib.suppress(BookieError, MetadataError):
+                await factory.discard(writer)
+        elif writer is not None:  # it may be listed: the next open finds out
+            await writer.abandon()
+        raise
+    if writer is not None:
+        factory.settled(writer.ledger_id)
+        emit(LedgerCreated(record.name, writer.ledger_id))
+    factory.on_step("ledger listed")
+    return plan.ledgers(new_id), writer, tuple(ledger.ledger_id for ledger in plan.dropped)
+
+
+async def _true_end(factory: LedgerFactory, ledger_id: int) -> LedgerEnd | None:
+    try:
+        reader = await factory.open(ledger_id)
+    except NoSuchLedger:
+        return None
+    return LedgerEnd(reader.last_entry + 1, reader.length)
+
+
+def _tell(name: str, plan: OpenPlan, ends: dict[int, LedgerEnd | None], emit: EventSink) -> None:
+    for ledger_id in plan.missing:
+        emit(LedgerMissing(name, ledger_id))
+    for ledger in plan.kept:
+        if ledger.ledger_id in ends:
+            emit(LedgerRecovered(name, ledger.ledger_id, ledger.entries, ledger.size))

@@ -1,0 +1,55 @@
+"""Changes a topic's properties by one compare-and-set of its record; the topic is not opened.
+
+A topic that has an owner is that owner's: commands look for one first (M9), and a record that changed since is left.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from metastore.errors import BadVersion
+from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from metastore.records.partitioned_topic import decode_partitioned_topic, encode_partitioned_topic
+from metastore.records.paths import TopicName
+from metastore.store import MetadataStore
+from metastore.write_verification import put_own
+
+
+async def set_topic_properties(
+    store: MetadataStore, topic: TopicName, properties: Mapping[str, str], version: int
+) -> int:
+    """Give the topic at `version` of its record these properties and no others; the new version.
+
+    NodeNotFound, BadVersion, RecordError.
+    """
+    path = topic.managed_ledger_path
+    decoded = decode_managed_ledger_info(await _data_at(store, path, version), path)
+    info = replace(decoded.value, properties=tuple(properties.items()))
+    return await put_own(store, path, encode_managed_ledger_info(info, compression=decoded.compression), version)
+
+
+async def set_partitioned_properties(
+    store: MetadataStore, topic: TopicName, properties: Mapping[str, str], version: int
+) -> int:
+    """The same for a partitioned topic, in its own record, where Pulsar keeps them."""
+    path = topic.partitioned_topic_path
+    record = decode_partitioned_topic(await _data_at(store, path, version), path)
+    changed = replace(record, properties=tuple(properties.items()))
+    return await put_own(store, path, encode_partitioned_topic(changed), version)
+
+
+async def mark_deleted(store: MetadataStore, topic: TopicName) -> None:
+    """Say in a partitioned topic's record that its deletion has begun, as Pulsar does. NodeNotFound, BadVersion."""
+    path = topic.partitioned_topic_path
+    node = await store.get(path)
+    record = decode_partitioned_topic(node.data, path)
+    if not record.deleted:
+        await put_own(store, path, encode_partitioned_topic(replace(record, deleted=True)), node.version)
+
+
+async def _data_at(store: MetadataStore, path: str, version: int) -> bytes:
+    """What the node held at `version`: a server that lags may know an older one, whose ledgers are not those of now."""
+    await store.sync()
+    node = await store.get(path)
+    if node.version != version:
+        raise BadVersion(f"{path} is at version {node.version}, not at {version}: run the command again", path)
+    return node.data

@@ -1,0 +1,35 @@
+"""What the topics that one process owns share: store, clients, clock, timer, brokers, replay, policies, counts."""
+
+from collections.abc import Callable
+
+from bookie.client.client import BookKeeper
+from metastore.store import MetadataStore
+from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.counters import OwnerCounters
+from mledger.ledgers.orphan_cleanup import Replayer
+from mledger.ledgers.pending_records import ensure_folders
+from mledger.topics.broker_watch import BrokerWatch
+from mledger.topics.maintenance import Upkeep
+
+
+class Services:
+    """Made once for a cluster; `password` is the ledgers' (managedLedgerPassword)."""
+
+    def __init__(
+        self, store: MetadataStore, bookkeeper: BookKeeper, now_ms: Callable[[], int], password: bytes = b""
+    ) -> None:
+        self.store = store
+        self.bookkeeper = bookkeeper
+        self.now_ms = now_ms
+        self.upkeep = Upkeep(now_ms)
+        self.brokers = BrokerWatch(store)
+        self.replayer = Replayer(bookkeeper, store)
+        self.policies = PolicyReader(store, bookkeeper, password)
+        self.counters = OwnerCounters()
+        self._prepared = False
+
+    async def prepare(self) -> None:
+        """Make sure, once, that there are folders for records of ledgers and owners."""
+        if not self._prepared:
+            await ensure_folders(self.store)
+            self._prepared = True

@@ -1,0 +1,153 @@
+"""An open topic's ledgers: the list as recorded, the live end of the current one, every change of both (M4, M8)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bookie.client.ledgers.writer import LedgerWriter
+from metastore.errors import MledgerError, SessionExpired
+from metastore.records.position import Position
+from metastore.records.values import ManagedLedgerInfo
+from mledger.errors import TopicTerminated
+from mledger.events import Event, LedgerClosed, LedgerCreated
+from mledger.ledgers.background import log
+from mledger.ledgers.ledger_factory import LedgerFactory
+from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, plan_rollover
+from mledger.ledgers.open_ledger import OpenLedger
+from mledger.ledgers.ownership import Ownership
+from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.topics.appender import EndedLedger
+
+NOTHING = LedgerEnd(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ListListener:
+    """Who is told: of events, of new entries, of a new current ledger, of ledgers to delete that are recorded so."""
+
+    emit: Callable[[Event], None]
+    arrived: Callable[[], None]
+    installed: Callable[[], None]
+    delete_later: Callable[[int], None]
+
+
+class TopicLedgers:
+    """The topic's list in its owner's hands; what `Appender` and `Trimmer` change it through."""
+
+    def __init__(
+        self,
+        record: TopicRecord,
+        factory: LedgerFactory,
+        ownership: Ownership,
+        ledgers: LedgerList,
+        listener: ListListener,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._record = record
+        self._factory = factory
+        self._ownership = ownership
+        self._listener = listener
+        self._now_ms = now_ms
+        self.list = ledgers
+        record.on_settled(self._take_over)
+
+    async def verify_owner(self, *, fenced: bool = False) -> None:
+        """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7).
+
+        `fenced`: another client had a hand in the current ledger. Where a broker serves the topic it is that broker,
+        which loads the topic: this owner yields (M9).
+        """
+        try:
+            other = await self._ownership.lost_to() or (await self._ownership.broker() if fenced else None)
+            if other is not None:
+                raise self._record.fence(f"another owner has it: {other}")
+            await self._record.verify()
+        except SessionExpired:
+            raise self._record.end_session() from None
+
+    def confirmed(self, ledger: OpenLedger) -> None:
+        """More entries of the current ledger are acknowledged."""
+        if ledger.ledger_id == self.list.current:
+            self.list.set_live(ledger.confirmed, ledger.confirmed_size)
+            self._listener.arrived()
+
+    async def install(self, ended: EndedLedger, writer: LedgerWriter) -> None:
+        """List `writer`'s ledger as the current one, and `ended` as it ended, in one update (M4)."""
+        dropped: list[int] = []
+
+        def plan(info: ManagedLedgerInfo) -> RecordChange:
+            if info.terminated is not None:  # by an update of unknown outcome
+                raise TopicTerminated(f"{self._record.name} is terminated: it takes no more entries")
+            # behind the one that ended, an earlier update of unknown outcome may have listed one that nobody wrote to
+            is_last = ended.ledger_id == info.ledgers[-1].ledger_id
+            planned = plan_rollover(info, ended.end if is_last else NOTHING, self._now_ms(), writer.ledger_id)
+            dropped[:] = [ledger.ledger_id for ledger in planned.dropped]
+            return RecordChange(
+                planned.info, (self._factory.listed(writer.ledger_id),), tuple(map(self._factory.deletion, dropped))
+            )
+
+        await self._record.update(plan)
+        self._take_over()
+        if ended.end.entries:
+            self._listener.emit(LedgerClosed(self._record.name, ended.ledger_id, ended.end.entries, ended.end.size))
+        self._listener.emit(LedgerCreated(self._record.name, writer.ledger_id))
+        for ledger_id in dropped:
+            self._listener.delete_later(ledger_id)
+        self._listener.installed()
+
+    def switch_failed(self, reason: MledgerError) -> None:
+        """No other ledger could be made, or the current one not be ended; the next append tries again."""
+        log.warning("%s: no switch to another ledger: %s", self._record.name, reason)
+
+    async def drop(self, gone: Sequence[int]) -> None:
+        """Take ledgers off the list in one update, each recorded for deletion (R10)."""
+
+        def plan(info: ManagedLedgerInfo) -> RecordChange:
+            # an earlier update of unknown outcome may have dropped, and recorded, some
+            listed = [ledger.ledger_id for ledger in info.ledgers if ledger.ledger_id in gone]
+            deletions = tuple(map(self._factory.deletion, listed))
+            return RecordChange(_without(info, frozenset(gone)), deletions=deletions)
+
+        self._factory.in_hand.update(gone)  # a replay under way finds records of ledgers that are still listed
+        try:
+            await self._record.update(plan)
+        finally:
+            self._factory.in_hand.difference_update(gone)
+        self._take_over()
+
+    async def terminate(self, ended: EndedLedger) -> Position:
+        """Record that the topic ends where `ended`, its last ledger, does; that position (M8)."""
+
+        def plan(info: ManagedLedgerInfo) -> RecordChange:
+            if info.terminated is not None:  # by an earlier update of unknown outcome
+                return RecordChange(info)
+            last = info.ledgers[-1].ledger_id
+            entries = ended.end.entries if ended.ledger_id == last else 0
+            if entries:
+                info = plan_rollover(info, ended.end, self._now_ms()).info
+            return RecordChange(replace(info, terminated=Position(last, entries - 1)))
+
+        await self._record.check_same()
+        self._factory.on_step("terminate")
+        info = await self._record.update(plan)
+        self._factory.on_step("terminated")
+        self._take_over()
+        assert info.terminated is not None
+        return info.terminated
+
+    def _take_over(self) -> None:
+        """Follow the record; a last ledger that is not closed is the current one and keeps its live counts."""
+        info = self._record.info
+        if info.terminated is not None or not info.ledgers or info.ledgers[-1].timestamp:
+            self.list = LedgerList(info.ledgers)
+            return
+        current = info.ledgers[-1].ledger_id
+        self.list = LedgerList(
+            info.ledgers,
+            current=current,
+            live_entries=self.list.entries(current),
+            live_size=self.list.size(current),
+        )
+
+
+def _without(info: ManagedLedgerInfo, gone: frozenset[int]) -> ManagedLedgerInfo:
+    return replace(info, ledgers=tuple(ledger for ledger in info.ledgers if ledger.ledger_id not in gone))

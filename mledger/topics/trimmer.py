@@ -1,0 +1,251 @@
+"""Takes consumed ledgers off a topic, as `plan_trim` decides (R9, R10).
+
+First the moves of R9, durably; then one update drops the ledgers and records each for deletion; then they are deleted,
+in order; then the records go. What could not be deleted stays recorded and is tried again with the next trim.
+
+Retention is looked up when something could go, right before it goes (M10); where it cannot be, nothing does.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from bookie.errors import BookieError
+from metastore.errors import MetadataError, MledgerError
+from metastore.records.position import NO_ENTRY, Position
+from mledger.admin.policies.trim_policy import RECENT_S, TrimPolicy
+from mledger.cursors.cursor import Cursor
+from mledger.errors import CursorNotFound, ManagedLedgerClosed
+from mledger.events import Event
+from mledger.ledgers.background import Background, log
+from mledger.ledgers.entry_reader import EntryReader
+from mledger.ledgers.ledger_factory import LedgerFactory
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
+from mledger.ledgers.trim_plan import TrimPlan, plan_moves, plan_no_trim, plan_trim
+from mledger.topics.maintenance import Upkeep
+from mledger.topics.topic_ledgers import TopicLedgers
+
+RETRY_MS = 60_000
+SOONEST_MS = 500
+DELETED_AT_ONCE = 50
+FOLLOW_MS = 15 * 60_000  # policies that keep something are looked at again
+GONE = (CursorNotFound, ManagedLedgerClosed)  # a cursor that was deleted or closed meanwhile
+
+
+class TrimmedTopic(Protocol):
+    """What trimming asks of the managed ledger."""
+
+    @property
+    def name(self) -> str:
+        """The managed ledger's name."""
+
+    @property
+    def ledger_list(self) -> LedgerList:
+        """Its ledgers as of now."""
+
+    @property
+    def trim_lock(self) -> asyncio.Lock:
+        """Held while ledgers are taken off the list."""
+
+    @property
+    def open_cursors(self) -> Mapping[str, Cursor]:
+        """Its recovered cursors."""
+
+    @property
+    def new_cursors(self) -> Mapping[str, Position]:
+        """Where cursors stand that are being made, or may have been: by name."""
+
+    @property
+    def can_trim(self) -> bool:
+        """Whether the topic is open and every cursor's state is known."""
+
+    def emit(self, event: Event) -> None:
+        """Tell of what happened."""
+
+
+class Trimmer:
+    """Trims one topic: when told, when something was consumed, and when a retention time has passed."""
+
+    def __init__(
+        self,
+        topic: TrimmedTopic,
+        ledgers: TopicLedgers,
+        factory: LedgerFactory,
+        reader: EntryReader,
+        policy: TrimPolicy,
+        background: Background,
+        upkeep: Upkeep,
+    ) -> None:
+        self._topic = topic
+        self._ledgers = ledgers
+        self._factory = factory
+        self._reader = reader
+        self._policy = policy
+        self._background = background
+        self._now_ms = upkeep.now_ms
+        self._wanted = False
+        self._running = False
+        self._later = upkeep.alarm(self.trim_later)
+        self._dropping: list[int] = []  # on their way off the list
+        self._undeleted: dict[int, None] = {}  # off the list, in order
+
+    @property
+    def dropping(self) -> Collection[int]:
+        """Ledgers that an update under way, or of unknown outcome, takes off the list."""
+        return self._dropping
+
+    def plan(self) -> TrimPlan:
+        """What a trim would do now, by the retention as it was read last; nothing is changed."""
+        return plan_trim(self._topic.ledger_list, self._positions() | self._held(), self._policy.known, self._now_ms())
+
+    async def read_retention(self) -> None:
+        """Read the retention in force, for `plan`; a failure is logged."""
+        try:
+            await self._policy.retention(RECENT_S)
+        except MledgerError as error:
+            log.warning("%s: %s", self._topic.name, error)
+
+    async def trim(self, *, through: Position | None = None, asked: bool = True) -> TrimPlan:
+        """Move cursors off consumed ledgers and delete what may go, and finish earlier deletions that failed.
+
+        Returns the plan carried out. `through` as of `plan_trim`. `asked`: somebody wants it now; else nothing goes
+        where trimming by itself is off (M10). Raises what kept retention from being read (PoliciesUnavailable), a
+        cursor's move or the list from being written; a failed deletion is logged and tried again.
+        """
+        async with self._topic.trim_lock:
+            await self._settle_drop()
+            await self._move_cursors()
+            plan = await self._decide(through, asked=asked)
+            now_ms = self._now_ms()
+            if plan.deletions:
+                await self._drop(plan)
+            await self._delete()
+        self._schedule(plan, now_ms)
+        return plan
+
+    def trim_later(self) -> None:
+        """Trim in the background, once for all who ask meanwhile."""
+        self._wanted = True
+        if not self._running and self._topic.can_trim:
+            self._running = True
+            self._background.spawn(self._trim_while_wanted(), "trim")
+
+    def stop(self) -> None:
+        """Trim no more in the background."""
+        self._later.cancel()
+
+    async def try_trim(self) -> None:
+        """Trim; a failure is logged, and tried again by and by."""
+        try:
+            await self.trim(asked=False)
+        except MledgerError as error:
+            log.warning("%s: trim failed: %s", self._topic.name, error)
+            if self._topic.can_trim:
+                self._later.set(self._now_ms() + RETRY_MS)
+
+    async def _trim_while_wanted(self) -> None:
+        try:
+            while self._wanted and self._topic.can_trim:
+                self._wanted = False
+                await self.try_trim()
+        finally:
+            self._running = False
+
+    async def _decide(self, through: Position | None, *, asked: bool) -> TrimPlan:
+        """The plan by what retention and policies are now; what is looked up is only what something depends on."""
+        if through is not None or not (plan := self._plan(KEEP_NOTHING)).deletions:
+            return self._plan(KEEP_NOTHING, through)
+        if not asked:
+            if why := await self._policy.why_not():
+                return plan_no_trim(self._topic.ledger_list, self._settled_positions(), why)
+            plan = self._plan(await self._policy.retention(RECENT_S))
+        return self._plan(await self._policy.retention()) if plan.deletions else plan
+
+    def _plan(self, retention: RetentionLimits, through: Position | None = None) -> TrimPlan:
+        ledgers, positions = self._topic.ledger_list, self._settled_positions()
+        return plan_trim(ledgers, positions, retention, self._now_ms(), through=through)
+
+    def _positions(self) -> dict[str, Position]:
+        return {name: cursor.held_from for name, cursor in self._topic.open_cursors.items()}
+
+    def _settled_positions(self) -> dict[str, Position]:
+        """Positions after the moves: a cursor that came to a ledger's end meanwhile holds the ledger until its move."""
+        positions = self._positions()
+        late = {move.cursor for move in plan_moves(self._topic.ledger_list, positions)}
+        settled = {name: Position(at.ledger_id, NO_ENTRY) if name in late else at for name, at in positions.items()}
+        return settled | self._held()
+
+    def _held(self) -> dict[str, Position]:
+        """What new cursors hold: the whole ledger that each stands in, since none of them moves yet."""
+        return {name: Position(at.ledger_id, NO_ENTRY) for name, at in self._topic.new_cursors.items()}
+
+    async def _move_cursors(self) -> None:
+        cursors = self._topic.open_cursors
+        moves = [
+            cursors[move.cursor].move_consumed(move)
+            for move in plan_moves(self._topic.ledger_list, self._positions())
+            if move.cursor in cursors
+        ]
+        if moves:
+            self._factory.on_step("move cursors")
+            for outcome in await asyncio.gather(*moves, return_exceptions=True):
+                if isinstance(outcome, BaseException) and not isinstance(outcome, GONE):
+                    raise outcome
+
+    async def _drop(self, plan: TrimPlan) -> None:
+        await self._ledgers.verify_owner()
+        name = self._topic.name
+        for event in plan.events_before(name):
+            self._topic.emit(event)
+        gone = self._dropping = [info.ledger_id for info in plan.deletions]
+        self._factory.on_step("drop ledgers")
+        await self._ledgers.drop(gone)
+        self._dropping = []
+        self._undeleted |= dict.fromkeys(gone)
+        self._factory.on_step("ledgers dropped")
+        for ledger_id in gone:
+            self._reader.forget(ledger_id)
+        for event in plan.events_after(name):
+            self._topic.emit(event)
+
+    async def _settle_drop(self) -> None:
+        """Find out which ledgers the last update took off the list, if nobody waited for what came of it."""
+        if self._dropping:
+            await self._ledgers.verify_owner()
+            gone, self._dropping = self._dropping, []
+            self._undeleted |= dict.fromkeys(ledger_id for ledger_id in gone if ledger_id not in self._ledgers.list)
+
+    async def _delete(self) -> None:
+        waiting = deque(self._undeleted)
+
+        async def work() -> None:
+            while waiting:
+                ledger_id = waiting.popleft()
+                try:
+                    await self._factory.delete(ledger_id)
+                except (BookieError, MetadataError) as error:
+                    log.warning(
+                        "%s: ledger %d is off the list, not deleted yet: %s", self._topic.name, ledger_id, error
+                    )
+                else:
+                    del self._undeleted[ledger_id]
+
+        await asyncio.gather(*(work() for _ in range(min(DELETED_AT_ONCE, len(waiting)))))
+
+    def _schedule(self, plan: TrimPlan, planned_ms: int) -> None:
+        """Look again when the first ledger's retention ends, for a deletion that failed, and at the policies."""
+        self.stop()
+        if not self._topic.can_trim:
+            return
+        delays = [RETRY_MS] if self._undeleted else []
+        if self._plan(KEEP_NOTHING).deletions:  # only retention keeps it, or that trimming is off
+            delays.append(FOLLOW_MS)
+            kept_ms = self._policy.known.retention_time_ms
+            if kept_ms > 0 and plan.remaining[0].timestamp:
+                left_ms = plan.remaining[0].timestamp + kept_ms + 1 - planned_ms
+                if left_ms > 0:
+                    delays.append(max(SOONEST_MS, left_ms))
+        if delays:
+            self._later.set(planned_ms + min(delays))

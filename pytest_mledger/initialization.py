@@ -1,0 +1,19 @@
+"""A short work of the nursery: makes the nodes that every cluster has."""
+
+import asyncio
+from collections.abc import Sequence
+
+from metastore.cluster.layout import initialize
+from metastore.url import open_store
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Initialise the cluster whose metadata URL is the only argument; the exit code."""
+    (url,) = arguments
+    asyncio.run(_initialize(url))
+    return 0
+
+
+async def _initialize(url: str) -> None:
+    async with await open_store(url) as store:
+        await initialize(store)

@@ -1,0 +1,120 @@
+"""Deleting a topic takes along what Pulsar keeps beside its list: compaction, delayed delivery, transactions (M8)."""
+
+from dataclasses import replace
+
+import mledger
+from bookie.client.client import BookKeeperReader
+from bookie.client.config import ClientConfig
+from metastore.batched_store import MOST_OPERATIONS
+from metastore.records.paths import TopicName, deletion_path, managed_ledger_path
+from metastore.url import open_store
+from mledger.admin.references.attached_ledgers import find_attached, pending_ack_topic, pending_ack_topics
+from mledger.ledgers.references import Naming
+from mledger.topics.deletion import delete_managed_ledger
+from tests.support.aio import run
+from tests.support.compacted_topics import BUCKET, compacted_topic, exists, make_ledger
+from tests.support.ledgers import client
+from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
+
+NO_RANGES_IN_RECORDS = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)
+
+
+def test_a_deleted_topic_leaves_no_ledger_of_compaction_delayed_delivery_or_transactions(topic_url, topic):
+    async def main():
+        ours, others = await compacted_topic(topic_url, topic, clean=False)
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            name = TopicName.parse(topic)
+            (acks,) = await pending_ack_topics(cluster.metadata, name)
+            await cluster.delete_topic(topic)
+            for each in (name, acks):
+                assert await cluster.metadata.exists(each.managed_ledger_path) is None
+        assert [name for name, ledger_id in ours.items() if await exists(topic_url, ledger_id)] == []
+        assert [each for each in others if not await exists(topic_url, each)] == []
+        for each in (name, acks):
+            await assert_nothing_orphaned(topic_url, each.managed_ledger_name)
+
+    run(main())
+
+
+def test_what_goes_with_a_topic_is_told_before(topic_url, topic):
+    async def main():
+        ours, _ = await compacted_topic(topic_url, topic, clean=True)
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            name = TopicName.parse(topic).managed_ledger_name
+            paths = [f"{managed_ledger_path(name)}/{cursor}" for cursor in ("__compaction", "delayed")]
+            bookies = BookKeeperReader(cluster.metadata, ClientConfig())
+            found = await find_attached(cluster.metadata, bookies, name, paths)
+            await bookies.close()
+            assert found.unknown == ()
+            assert {each.ledger_id: (each.naming, each.entries, each.size) for each in found.ledgers} == {
+                ours["compacted"]: (Naming.COMPACTED, 10, 100),
+                ours["bucket"]: (Naming.DELAYED, 10, 100),
+            }
+            await cluster.delete_topic(topic)
+
+    run(main())
+
+
+def test_a_topic_of_transactions_that_may_be_anothers_stays_with_that_one(topic_url, topic):
+    async def main():
+        other = f"{topic}-b"
+        shared = pending_ack_topic(TopicName.parse(other), "c")
+        assert shared == pending_ack_topic(TopicName.parse(topic), "b-c")
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            for name, subscription in ((topic, "b-c"), (other, "c"), (str(shared), "__pending_ack_state")):
+                opened = await cluster.create_topic(name)
+                await opened.open_cursor(subscription)
+                await opened.close()
+            await cluster.delete_topic(topic)
+            assert {other, str(shared)} <= set(await cluster.topics())
+            await cluster.delete_topic(other)
+            assert str(shared) not in await cluster.topics()
+
+    run(main())
+
+
+def test_a_topic_is_deleted_whose_cursor_ledger_is_recorded_for_deletion_already(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=NO_RANGES_IN_RECORDS) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("one")
+            await cursor.acknowledge((await fill(opened, 5))[::2])
+            cursor_ledger = cursor.cursor_ledger
+            await opened.abandon()
+            async with await open_store(topic_url) as store:  # as a repair that was cut off left it
+                await store.create(deletion_path(cursor_ledger), managed_ledger_of(topic).encode())
+            await cluster.delete_topic(topic)
+            assert not await exists(topic_url, cursor_ledger)
+        await assert_nothing_orphaned(topic_url, managed_ledger_of(topic))
+
+    run(main())
+
+
+def test_no_write_grows_with_the_ledgers_that_cursors_name(topic_url, topic, monkeypatch):
+    cursors, buckets = 20, 30
+
+    async def main():
+        ids = [
+            await make_ledger(topic_url, component="delayed-index-bucket", pulsar_delayedIndexTopic=topic)
+            for _ in range(cursors * buckets)
+        ]
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            for at in range(0, len(ids), buckets):
+                properties = {f"{BUCKET}_{each}": str(each) for each in ids[at : at + buckets]}
+                await opened.open_cursor(f"cursor-{at}", cursor_properties=properties)
+            await opened.close()
+        sizes = []
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            multi = store.multi
+
+            async def counted(operations):
+                sizes.append(len(operations))
+                return await multi(operations)
+
+            monkeypatch.setattr(store, "multi", counted)
+            await delete_managed_ledger(store, bookkeeper, managed_ledger_of(topic))
+            assert max(sizes) <= MOST_OPERATIONS + 1
+            assert not any([await exists(topic_url, each) for each in (ids[0], ids[-1])])
+
+    run(main())

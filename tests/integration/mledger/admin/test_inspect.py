@@ -1,0 +1,46 @@
+"""Looking at a topic whose owner goes on writing."""
+
+from bookie.client.client import BookKeeperReader
+from bookie.client.config import ClientConfig
+from metastore.url import open_reader
+from mledger import open_cluster
+from mledger.admin.inspect import Inspector
+from tests.support.aio import run
+from tests.support.topics import KEEP, fill
+
+
+class MeanwhileWriting(BookKeeperReader):
+    """Has the topic's owner append and acknowledge after the first ledger was looked at."""
+
+    def __init__(self, store, meanwhile):
+        super().__init__(store, ClientConfig())
+        self._meanwhile = meanwhile
+
+    async def peek(self, ledger_id, password):
+        found = await super().peek(ledger_id, password)
+        if self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            await meanwhile()
+        return found
+
+
+def test_a_live_cursor_is_never_past_the_end_that_is_seen(topic_url, topic):
+    async def main():
+        async with open_cluster(topic_url, config=KEEP) as cluster, await open_reader(topic_url) as reader:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("one")
+            await cursor.acknowledge_cumulative((await fill(opened, 5))[-1])
+            await cursor.flush()
+
+            async def go_on():
+                await cursor.acknowledge_cumulative((await fill(opened, 20))[-1])
+                await cursor.flush()
+
+            bookies = MeanwhileWriting(reader, go_on)
+            (found,) = await Inspector(reader, bookies).cursors(topic)
+            await bookies.close()
+            assert found.error is None
+            assert found.plan.warnings == ()
+            await opened.close()
+
+    run(main())

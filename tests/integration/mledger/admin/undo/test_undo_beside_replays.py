@@ -1,0 +1,240 @@
+"""Undoing a deletion that was cut off, while another process finishes it: what is listed again is there (R10)."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+import mledger
+from metastore.records.codec import decode_managed_ledger_info
+from metastore.records.paths import managed_ledger_path
+from metastore.url import open_store
+from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
+from mledger.admin.undo.undoer import plan_undo_of, undo
+from mledger.config import ManagedLedgerConfig
+from mledger.errors import UndoConflict
+from mledger.ledgers.orphan_cleanup import replay
+from mledger.topics.deletion import delete_managed_ledger
+from tests.support.aio import run
+from tests.support.ledgers import client
+from tests.support.topics import (
+    CONFIG,
+    KEEP,
+    assert_nothing_orphaned,
+    everything,
+    fill,
+    ledgers_naming,
+    managed_ledger_of,
+    payloads,
+)
+
+SETTINGS = ManagedLedgerConfig()
+
+
+@pytest.fixture(params=["one store", "two stores"])
+def cluster_url(request, topic_url):
+    """A cluster, also with the ledgers in a metadata store of their own."""
+    if request.param == "one store":
+        return topic_url
+    return f"{request.getfixturevalue('rocksdb_url')}?ledgers={topic_url}/ledgers"
+
+
+class CutOff(Exception):
+    pass
+
+
+class Held:
+    """A call that is held up before it is made, until `release`."""
+
+    def __init__(self, holder, name):
+        self._call = getattr(holder, name)
+        self._come, self._go = asyncio.Event(), asyncio.Event()
+        setattr(holder, name, self._held)
+
+    async def _held(self, *arguments):
+        self._come.set()
+        await self._go.wait()
+        return await self._call(*arguments)
+
+    async def wait_for(self, task):
+        """Until the call is about to be made by `task`."""
+        come = asyncio.ensure_future(self._come.wait())
+        await asyncio.wait([come, task], return_when=asyncio.FIRST_COMPLETED)
+        assert come.done(), "it ended without making the call"
+
+    def release(self):
+        self._go.set()
+
+
+async def states(store, name):
+    """The records of a topic and its cursors, as an undo file has them."""
+    topic = managed_ledger_path(name)
+    paths = [topic, *(f"{topic}/{each}" for each in await store.children(topic))]
+    nodes = await store.get_many(paths)
+    return {path: NodeState.of(node) for path, node in zip(paths, nodes, strict=True)}
+
+
+async def changed(store, name, before):
+    """The undo file of what changed the records of `before`."""
+    after = [NodeState.of(node) for node in await store.get_many(list(before))]
+    records = tuple(ChangedRecord(path, state, left) for (path, state), left in zip(before.items(), after, strict=True))
+    lost = ("25 entries",)
+    return UndoFile("test", name, 0, "zk://x", records, (name,), lost=lost, outcome=Outcome.DONE)
+
+
+async def cut_off_deletion(url, topic):
+    """Delete a topic of 25 entries in three ledgers up to where its record is gone; the undo file of that."""
+    async with mledger.open_cluster(url, config=KEEP) as cluster:
+        await fill(await cluster.create_topic(topic), 25)
+    name = managed_ledger_of(topic)
+
+    def cut_off(step):
+        if step == "topic deleted":
+            raise CutOff
+
+    async with await open_store(url) as store, client(url) as bookkeeper:
+        before = await states(store, name)
+        with pytest.raises(CutOff):
+            await delete_managed_ledger(store, bookkeeper, name, cut_off)
+        return await changed(store, name, before)
+
+
+@asynccontextmanager
+async def another_process(url):
+    """Somebody else's session with the metadata store, and client of the bookies."""
+    async with await open_store(url) as store, client(url) as bookkeeper:
+        yield store, bookkeeper
+
+
+async def listed(store, name):
+    path = managed_ledger_path(name)
+    return [each.ledger_id for each in decode_managed_ledger_info((await store.get(path)).data, path).value.ledgers]
+
+
+async def entries_of(url, topic):
+    async with mledger.open_cluster(url, config=KEEP) as cluster:
+        return await everything(await cluster.open_topic(topic))
+
+
+def test_what_undo_lists_before_a_replay_claims_it_stays(cluster_url, topic):
+    async def main():
+        file = await cut_off_deletion(cluster_url, topic)
+        async with (
+            another_process(cluster_url) as (store, bookkeeper),
+            another_process(cluster_url) as (others_store, others_bookkeeper),
+        ):
+            held = Held(others_store, "put")
+            replaying = asyncio.ensure_future(replay(others_bookkeeper, others_store, {}))
+            await held.wait_for(replaying)
+            await undo(await plan_undo_of(store, file), store, bookkeeper, SETTINGS)
+            held.release()
+            await replaying
+        assert await entries_of(cluster_url, topic) == payloads(25)
+        await assert_nothing_orphaned(cluster_url, managed_ledger_of(topic))
+
+    run(main())
+
+
+def test_undo_lists_nothing_that_a_replay_is_deleting_and_names_it(cluster_url, topic):
+    async def main():
+        name = managed_ledger_of(topic)
+        file = await cut_off_deletion(cluster_url, topic)
+        async with (
+            another_process(cluster_url) as (store, bookkeeper),
+            another_process(cluster_url) as (others_store, others_bookkeeper),
+        ):
+            held = Held(others_bookkeeper, "delete_ledger")
+            replaying = asyncio.ensure_future(replay(others_bookkeeper, others_store, {}))
+            await held.wait_for(replaying)
+            there = sorted(await ledgers_naming(cluster_url, name))
+            with pytest.raises(UndoConflict, match=rf"{there[0]}, {there[1]}.* are gone or being deleted"):
+                await plan_undo_of(store, file)
+            await undo(await plan_undo_of(store, file, accept_loss=True), store, bookkeeper, SETTINGS)
+            assert await listed(store, name) == []
+            held.release()
+            await replaying
+        assert await entries_of(cluster_url, topic) == []
+        await assert_nothing_orphaned(cluster_url, name)
+
+    run(main())
+
+
+def test_a_replay_that_claims_between_plan_and_undo_has_the_undo_look_again(cluster_url, topic):
+    async def main():
+        name = managed_ledger_of(topic)
+        file = await cut_off_deletion(cluster_url, topic)
+        async with (
+            another_process(cluster_url) as (store, bookkeeper),
+            another_process(cluster_url) as (others_store, others_bookkeeper),
+        ):
+            plan = await plan_undo_of(store, file)
+            held = Held(others_bookkeeper, "delete_ledger")
+            replaying = asyncio.ensure_future(replay(others_bookkeeper, others_store, {}))
+            await held.wait_for(replaying)
+            with pytest.raises(UndoConflict, match=r"nothing was written: /mledger/deletions/.* was changed meanwhile"):
+                await undo(plan, store, bookkeeper, SETTINGS)
+            assert await store.exists(managed_ledger_path(name)) is None
+            held.release()
+            await replaying
+        await assert_nothing_orphaned(cluster_url, name)
+
+    run(main())
+
+
+def test_a_claim_whose_maker_died_is_finished_by_the_next_replay(topic_url, topic):
+    async def main():
+        file = await cut_off_deletion(topic_url, topic)
+
+        def die(step):
+            if step == "leftover deleted, still recorded":
+                raise CutOff
+
+        async with another_process(topic_url) as (store, bookkeeper):
+            with pytest.raises(CutOff):
+                await replay(bookkeeper, store, {}, on_step=die)
+            with pytest.raises(UndoConflict, match="are gone or being deleted"):
+                await plan_undo_of(store, file)
+            await replay(bookkeeper, store, {})
+        await assert_nothing_orphaned(topic_url, managed_ledger_of(topic))
+
+    run(main())
+
+
+def test_what_undo_lists_again_its_former_owner_s_trim_leaves_alone(topic_url, topic):
+    async def main():
+        name = managed_ledger_of(topic)
+        async with mledger.open_cluster(topic_url, config=replace(CONFIG, retention_time_ms=0)) as cluster:
+            opened = await cluster.create_topic(topic, trim=False)
+            await fill(opened, 25)
+            await opened.initialized()
+            async with another_process(topic_url) as (store, bookkeeper):
+                before = await states(store, name)
+                held = Held(opened._factory, "delete")
+                trimming = asyncio.ensure_future(opened.trim())
+                await held.wait_for(trimming)
+                file = await changed(store, name, before)
+                await undo(await plan_undo_of(store, file), store, bookkeeper, SETTINGS)
+                held.release()
+                await asyncio.wait([trimming])
+            await opened.abandon()
+        assert await entries_of(topic_url, topic) == payloads(25)
+
+    run(main())
+
+
+def test_a_ledger_that_is_deleted_while_it_is_listed_again_is_told_of(topic_url, topic):
+    async def main():
+        file = await cut_off_deletion(topic_url, topic)
+        async with another_process(topic_url) as (store, bookkeeper):
+            plan = await plan_undo_of(store, file)
+            first = min(plan.restorations[0].names_again)
+            held = Held(store, "sync")
+            undoing = asyncio.ensure_future(undo(plan, store, bookkeeper, SETTINGS))
+            await held.wait_for(undoing)
+            await bookkeeper.delete_ledger(first)  # as somebody does who asks nobody
+            held.release()
+            with pytest.raises(UndoConflict, match=f"deleted meanwhile: {first}; `mledger topics repair`"):
+                await undoing
+
+    run(main())

@@ -1,0 +1,124 @@
+"""Undoing what no request can hold, on a real ZooKeeper: in pieces, that go on where they were cut off (M11)."""
+
+import itertools
+
+import pytest
+
+from metastore.cluster.ledgers import LedgerStore
+from metastore.records.codec import decode_managed_ledger_info, encode_managed_cursor_info, encode_managed_ledger_info
+from metastore.records.ledger_metadata import LedgerMetadata, Segment
+from metastore.records.position import Position
+from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from metastore.store import Create, Delete, Put
+from metastore.url import open_store
+from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
+from mledger.admin.undo.undoer import plan_undo_of, undo
+from mledger.config import ManagedLedgerConfig
+from mledger.errors import UndoConflict
+from tests.support.aio import run
+from tests.support.ledgers import client
+from tests.support.topics import managed_ledger_of
+
+MANY = 8_000  # with their data more than fits one request
+AT_ONCE = 1_000
+_firsts = itertools.count(800_000_000, 100_000)
+
+
+class CutOff(Exception):
+    pass
+
+
+def cut_off_at(number):
+    """Raises before the piece of that number, from 1 on, is sent."""
+    pieces = itertools.count(1)
+
+    def on_step(step):
+        if step == "undo" and next(pieces) == number:
+            raise CutOff
+
+    return on_step
+
+
+async def write(store, operations):
+    for start in range(0, len(operations), AT_ONCE):
+        await store.multi(operations[start : start + AT_ONCE])
+
+
+async def deleted_topic(store, topic):
+    """The undo file of a topic's deletion with many cursors, one of its two ledgers there yet; that ledger's id."""
+    name = managed_ledger_of(topic)
+    first = next(_firsts)
+    await LedgerStore(store).create(first + 1, LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),)))
+    path = f"/managed-ledgers/{name}"
+    info = ManagedLedgerInfo((LedgerInfo(first, 10, 100, 5), LedgerInfo(first + 1, 10, 100, 5)))
+    cursor = encode_managed_cursor_info(
+        ManagedCursorInfo(mark_delete=Position(first + 1, 2), cursor_properties=(("owner", "x" * 60),))
+    )
+    records = [ChangedRecord(path, NodeState(encode_managed_ledger_info(info), 3))]
+    records += [ChangedRecord(f"{path}/sub-{at:05}", NodeState(cursor, 1)) for at in range(MANY)]
+    file = UndoFile("topics delete", topic, 0, "zk://x", tuple(records), (name,), outcome=Outcome.DONE)
+    return file, path, cursor, first + 1
+
+
+def test_a_deleted_topic_of_many_cursors_is_put_back_also_when_cut_off(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            file, path, cursor, there = await deleted_topic(store, topic)
+            plan = await plan_undo_of(store, file)
+            with pytest.raises(CutOff):
+                await undo(plan, store, bookkeeper, ManagedLedgerConfig(), cut_off_at(10))
+            begun = decode_managed_ledger_info((await store.get(path)).data, path).value
+            assert begun.ledgers == ()
+            assert 0 < len(await store.children(path)) < MANY
+            plan = await plan_undo_of(store, file)
+            await undo(plan, store, bookkeeper, ManagedLedgerConfig())
+            restored = decode_managed_ledger_info((await store.get(path)).data, path).value
+            assert [each.ledger_id for each in restored.ledgers] == [there]
+            nodes = await store.get_many([f"{path}/{child}" for child in await store.children(path)])
+            assert [node.data for node in nodes] == [cursor] * MANY
+
+    run(main())
+
+
+def test_an_owner_in_between_ends_it_and_is_told_of(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            file, path, *_ = await deleted_topic(store, topic)
+            plan = await plan_undo_of(store, file)
+            with pytest.raises(CutOff):
+                await undo(plan, store, bookkeeper, ManagedLedgerConfig(), cut_off_at(3))
+            plan = await plan_undo_of(store, file)
+            node = await store.get(path)
+            await store.put(path, node.data, node.version)  # as an owner does that opens it
+            with pytest.raises(UndoConflict, match=f"nothing was written: {path} was changed"):
+                await undo(plan, store, bookkeeper, ManagedLedgerConfig())
+
+    run(main())
+
+
+def test_many_moved_cursors_are_put_back(topic_url, topic):
+    async def main():
+        async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
+            name = managed_ledger_of(topic)
+            path = f"/managed-ledgers/{name}"
+            await store.create(path, encode_managed_ledger_info(ManagedLedgerInfo()), parents=True)
+            old, new = (
+                encode_managed_cursor_info(
+                    ManagedCursorInfo(mark_delete=Position(1, at), cursor_properties=(("owner", "x" * 60),))
+                )
+                for at in (2, 5)
+            )
+            paths = [f"{path}/sub-{at:05}" for at in range(MANY)]
+            await write(store, [Create(each, old) for each in paths])
+            await write(store, [Put(each, new, 0) for each in paths])
+            records = tuple(ChangedRecord(each, NodeState(old, 0), NodeState(new, 1)) for each in paths)
+            file = UndoFile("test", topic, 0, "zk://x", records, (name,), outcome=Outcome.DONE)
+            plan = await plan_undo_of(store, file)
+            with pytest.raises(CutOff):
+                await undo(plan, store, bookkeeper, ManagedLedgerConfig(), cut_off_at(5))
+            await undo(await plan_undo_of(store, file), store, bookkeeper, ManagedLedgerConfig())
+            nodes = await store.get_many(paths)
+            assert {(node.data, node.version) for node in nodes} == {(old, 2)}
+            await write(store, [Delete(each, 2) for each in paths])
+
+    run(main())

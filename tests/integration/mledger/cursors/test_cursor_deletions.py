@@ -1,0 +1,100 @@
+"""Cursors deleted while others open or delete them, and while somebody reads (C7, C10, Q11)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+import mledger
+from metastore.errors import StoreUnavailable
+from metastore.store import Delete
+from tests.support.aio import run
+from tests.support.topics import KEEP, assert_nothing_orphaned, fill
+
+
+def test_a_cursor_opened_while_it_is_deleted_is_made_anew(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:3])
+            _, again = await asyncio.gather(opened.delete_cursor("sub"), opened.open_cursor("sub"))
+            assert opened.state is mledger.TopicState.OPEN
+            assert again is opened.open_cursors["sub"]
+            assert again.backlog == 9
+            await again.acknowledge(positions[:1])
+            assert again.durable_mark_delete == positions[0]
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_of_two_deletions_at_once_one_finds_no_cursor(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("sub")
+            first, second = await asyncio.gather(
+                opened.delete_cursor("sub"), opened.delete_cursor("sub"), return_exceptions=True
+            )
+            assert first is None
+            assert isinstance(second, mledger.CursorNotFound)
+            assert opened.state is mledger.TopicState.OPEN
+
+    run(main())
+
+
+def test_a_read_that_waits_ends_where_the_deletion_of_its_cursor_fails(topic_url, topic, monkeypatch):
+    async def main():
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor, multi = await opened.open_cursor("sub"), cluster.metadata.multi
+
+            async def unsent(operations):
+                if any(isinstance(operation, Delete) and operation.path == cursor.path for operation in operations):
+                    raise StoreUnavailable("no server could be reached", cursor.path)
+                return await multi(operations)
+
+            parked = asyncio.ensure_future(cursor.read_or_wait(1))
+            await asyncio.wait([parked], timeout=0.1)  # past its second look
+            monkeypatch.setattr(cluster.metadata, "multi", unsent)
+            with pytest.raises(StoreUnavailable):
+                await opened.delete_cursor("sub")
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
+            with pytest.raises(mledger.ManagedLedgerClosed):
+                await parked
+
+    run(main())
+
+
+def test_a_cursor_that_is_recovered_after_its_topic_was_fenced_is_not_given_out(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 3)
+            await (await opened.open_cursor("sub")).acknowledge_batch(positions[1], (0b10,))
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            find, reached, go_on = mledger.cursors.container.find_state, asyncio.Event(), asyncio.Event()
+
+            async def held_up(*asked):
+                if not reached.is_set():  # the other owner's is not
+                    reached.set()
+                    await go_on.wait()
+                return await find(*asked)
+
+            monkeypatch.setattr("mledger.cursors.container.find_state", held_up)
+            opened = await cluster.open_topic(topic)
+            opening = asyncio.ensure_future(opened.open_cursor("sub"))
+            await reached.wait()
+            async with mledger.open_cluster(topic_url, config=KEEP) as other:
+                await other.open_topic(topic, take_over=True)
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await fill(opened, 1)
+            go_on.set()
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await opening
+
+    run(main())

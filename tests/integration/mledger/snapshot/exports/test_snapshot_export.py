@@ -1,0 +1,220 @@
+"""`mledger snapshot export|list|verify` on a real cluster: whole or not at all, retried, killed at any time."""
+
+import json
+import signal
+
+import psutil
+import pytest
+
+from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.snapshot.exports.directory import SnapshotDirectory
+from tests.support import tables
+from tests.support.aio import HANG_S
+from tests.support.cli import answer, mledger, ok
+from tests.support.exports import (
+    all_rows,
+    processes_below,
+    started_export,
+    steps_done,
+    wait_for,
+    wait_until_steps,
+    write_varied_cluster,
+)
+
+SHARES = ("-o", "partitions=4")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The URL of a cluster, and the option that names the chroot in the server's files."""
+    directory = tmp_path_factory.mktemp("exported")
+    with ZooKeeperServer.start(directory, sync=False) as server:
+        write_varied_cluster(f"{server.url}/pulsar")
+        yield f"{server.url}/pulsar", f"file://{directory}/data"
+
+
+def workers_of(process):
+    return processes_below(process, "spawn_main")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_export_holds_all_rows_of_all_tables(cluster, tmp_path, workers):
+    url, _ = cluster
+    done = answer("snapshot", "export", tmp_path, "--workers", workers, *SHARES, url=url)
+    read = tables.read({"metadata": url})
+    assert all_rows(tmp_path) == read
+    assert {each["table"]: each["rows"] for each in done["tables"]} == {name: len(rows) for name, rows in read.items()}
+    assert answer("snapshot", "verify", tmp_path)["whole"]
+
+
+def test_files_of_a_server_give_the_same_as_the_server_and_say_their_zxid(cluster, tmp_path):
+    url, files = cluster
+    done = answer("--metadata", files, "snapshot", "export", tmp_path, "-o", "chroot=/pulsar")
+    assert all_rows(tmp_path) == tables.read({"metadata": url})
+    assert done["zxid"].startswith("0x")
+    assert done["name"].endswith(f"zxid{done['zxid'][2:]}")
+
+
+def test_the_same_point_of_files_is_not_written_twice(cluster, tmp_path):
+    _, files = cluster
+    export = ("--metadata", files, "snapshot", "export", tmp_path, "-o", "chroot=/pulsar")
+    first, second = answer(*export), answer(*export)
+    assert (first["already_there"], second["already_there"]) == (False, True)
+    assert first["snapshot"] == second["snapshot"]
+    assert len(answer("snapshot", "list", tmp_path)) == 1
+
+
+def test_a_named_snapshot_of_something_else_is_not_taken_for_this_one(cluster, tmp_path):
+    url, _ = cluster
+    ok("snapshot", "export", tmp_path, "--name", "monday", url=url)
+    assert answer("snapshot", "export", tmp_path, "--name", "monday", url=url)["already_there"]
+    done = mledger("snapshot", "export", tmp_path, "--name", "monday", "-o", "tenant=golden", url=url)
+    assert done.code == 4
+    assert "of something else" in done.err
+
+
+def test_an_empty_table_has_its_columns(cluster, tmp_path):
+    url, _ = cluster
+    ok("snapshot", "export", tmp_path, "-o", "namespace=nobody/here", url=url)
+    assert all_rows(tmp_path)["topics"] == []
+
+
+def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(cluster, tmp_path):
+    url, _ = cluster
+    before = answer("snapshot", "export", tmp_path, url=url)
+    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=30") as process:
+        wait_until_steps(process, tmp_path)
+        workers = wait_for(lambda: workers_of(process))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert psutil.wait_procs(workers, timeout=HANG_S)[1] == []
+    kept = steps_done(tmp_path)
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [before["name"]]
+    assert answer("snapshot", "verify", tmp_path)["whole"]
+
+    files = {path: path.stat().st_ino for path in tmp_path.glob("_unfinished/*/tables/*/part-*")}
+    done = answer("snapshot", "export", tmp_path, *SHARES, url=url)
+    assert done["steps_kept"] == len(kept) > 0
+    assert all_rows(done["snapshot"]) == tables.read({"metadata": url})
+    assert answer("snapshot", "verify", done["snapshot"])["whole"]
+    inodes = {path.stat().st_ino for path in SnapshotDirectory(tmp_path).place(done["name"]).glob("*/*")}
+    assert inodes & set(files.values())
+    assert not (tmp_path / "_unfinished").exists()
+
+
+def test_a_killed_worker_ends_the_export_in_one_line_and_the_retry_completes(cluster, tmp_path):
+    url, _ = cluster
+    before = answer("snapshot", "export", tmp_path, url=url)
+    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=30") as process:
+        wait_until_steps(process, tmp_path)
+        wait_for(lambda: workers_of(process))[0].kill()
+        _, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == 1
+    assert said.splitlines() == [
+        "mledger: a worker process of the export was killed: run the command again, what was finished is kept "
+        "(if memory was short, with --workers 1)"
+    ]
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [before["name"]]
+    done = answer("snapshot", "export", tmp_path, *SHARES, url=url)
+    assert done["steps_kept"] > 0
+    assert all_rows(done["snapshot"]) == tables.read({"metadata": url})
+
+
+def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_completes(zookeeper_server, tmp_path):
+    url = f"{zookeeper_server.url}/pulsar"
+    write_varied_cluster(url)
+    expected = tables.read({"metadata": url})
+    before = answer("snapshot", "export", tmp_path, url=url)
+    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=30") as process:
+        wait_until_steps(process, tmp_path)
+        zookeeper_server.kill()
+        _, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == 5, said
+    assert len(said.splitlines()) == 1
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [before["name"]]
+    zookeeper_server.restart()
+    done = answer("snapshot", "export", tmp_path, *SHARES, url=url)
+    assert done["steps_kept"] > 0
+    # bookies were registered by clients that are gone, as in the golden trees: nodes that stay
+    assert all_rows(done["snapshot"]) == expected
+
+
+def test_a_step_whose_file_was_damaged_is_done_again(cluster, tmp_path):
+    url, _ = cluster
+    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=30") as process:
+        wait_until_steps(process, tmp_path, 2)
+    steps = steps_done(tmp_path)
+    files = [file["path"] for path in steps for _, file in json.loads(path.read_text())]
+    damaged = next(tmp_path.glob(f"_unfinished/*/tables/{files[0]}"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    done = answer("snapshot", "export", tmp_path, *SHARES, url=url)
+    assert done["steps_kept"] == len(steps) - 1
+    assert all_rows(tmp_path) == tables.read({"metadata": url})
+
+
+def test_two_exports_to_one_place_exclude_each_other(cluster, tmp_path):
+    url, _ = cluster
+    with SnapshotDirectory(tmp_path).writing():
+        done = mledger("snapshot", "export", tmp_path, url=url)
+    assert done.code == 4
+    assert "another export writes" in done.err
+
+
+def test_verify_names_every_file_that_is_not_as_it_was_written(cluster, tmp_path):
+    url, _ = cluster
+    place = SnapshotDirectory(tmp_path).place(answer("snapshot", "export", tmp_path, url=url)["name"])
+    changed, gone = min(place.glob("cursors/*")), min(place.glob("topics/*"))
+    data = bytearray(changed.read_bytes())
+    data[len(data) // 2] ^= 1
+    changed.write_bytes(data)
+    gone.unlink()
+    (place / "topics" / "more").write_text("")
+    done = mledger("snapshot", "verify", place, "--output", "json")
+    assert done.code == 1
+    assert [(each["path"].split("/")[0], each["reason"]) for each in done.json["problems"]] == [
+        ("cursors", "its bytes are not those that were written (SHA-256)"),
+        ("topics", "the manifest does not name it"),
+        ("topics", "it is not there"),
+    ]
+
+
+def test_older_snapshots_are_removed_once_agreed(cluster, tmp_path):
+    url, _ = cluster
+    names = [answer("snapshot", "export", tmp_path, url=url)["name"] for _ in range(3)]
+    plan = answer("snapshot", "export", tmp_path, "--keep", 2, "--dry-run", url=url)
+    assert [each["name"] for each in plan["removed"]] == names[:2]
+    refused = mledger("snapshot", "export", tmp_path, "--keep", 2, url=url)
+    assert refused.code == 2
+    assert "say --yes" in refused.err
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == names
+    done = answer("snapshot", "export", tmp_path, "--keep", 2, "--yes", url=url)
+    assert [each["name"] for each in done["removed"]] == names[:2]
+    assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == [names[2], done["name"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("export", "/proc/nowhere"), 1, "/proc/nowhere cannot be written"),
+        (("export", "here", "-o", "zxid=1"), 2, "only for ZooKeeper's own files"),
+        (("export", "here", "-o", "nonsense"), 2, "write it as NAME=VALUE"),
+        (("export", "here", "--format", "delta"), 1, "pip install 'mledger[delta]'"),
+        (("export", "here", "--name", "../x"), 2, "cannot name a snapshot"),
+        (("list", "nowhere"), 3, "nowhere is no directory of snapshots"),
+        (("verify", "."), 3, "holds no whole snapshot"),
+    ],
+)
+def test_bad_input_is_said_in_one_line(cluster, tmp_path, monkeypatch, arguments, code, words):
+    url, _ = cluster
+    monkeypatch.chdir(tmp_path)
+    done = mledger("snapshot", *arguments, url=url)
+    assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
+    assert words in done.err
+
+
+def test_an_unreadable_manifest_is_named(cluster, tmp_path):
+    url, _ = cluster
+    place = SnapshotDirectory(tmp_path).place(answer("snapshot", "export", tmp_path, url=url)["name"])
+    (place / "manifest.json").write_text("{")
+    done = mledger("snapshot", "verify", place)
+    assert (done.code, "is no manifest of a snapshot" in done.err) == (1, True)

@@ -1,0 +1,109 @@
+"""ZooKeeper's files read from HDFS, and snapshots written to it: a real name node and data node on loopback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
+from mledger.snapshot.exports.place import place_at
+from mledger.snapshot.sql.queries import QUESTIONS, open_snapshots
+from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
+from mledger.snapshot.zookeeper_files.file_systems import FAILURES, open_uri, said
+from tests.support import golden, tables
+from tests.support.aio import HANG_S
+from tests.support.cli import ROOT, answer, mledger
+from tests.support.exports import all_rows, write_varied_cluster
+from tests.support.hdfs import hdfs
+from tests.support.queried import write_both
+
+__all__ = ["hdfs"]
+
+CASES = [case.removesuffix(".json") for case in golden.files("zookeeper-files/data-*.json")]
+
+
+def put(directory, uri):
+    there = place_at(uri)
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            there.copy_in(path, path.relative_to(directory).as_posix())
+    return uri
+
+
+def tree(files):
+    read = ExactTree(files, DataDirectory(files).plan())
+    return sorted(read.nodes()), read.summary
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("case", CASES)
+def test_a_data_directory_on_hdfs_is_the_one_it_was_put_from(hdfs, case):
+    there = ArrowFiles(put(golden.ROOT / case, f"{hdfs}/{Path(case).name}"))
+    here = LocalFiles(str(golden.ROOT / case))
+    assert there.names() == here.names()
+    assert tree(there) == tree(here)
+
+
+@pytest.mark.interop
+def test_snapshots_are_written_listed_verified_and_removed(hdfs, zookeeper_server, tmp_path):
+    url, to = f"{zookeeper_server.url}/pulsar", f"{hdfs}/backup"
+    write_varied_cluster(url)
+    export = ("snapshot", "export", to, "--stage", tmp_path)
+    answer(*export, "--name", "one", url=url)
+    assert answer(*export, "--name", "one", url=url)["already_there"]
+    assert all_rows(to) == tables.read({"metadata": url})
+    assert answer("snapshot", "verify", to)["whole"]
+    done = answer(*export, "--name", "two", "--keep", 1, "--yes", url=url)
+    assert [each["name"] for each in done["removed"]] == ["one"]
+    assert [each["name"] for each in answer("snapshot", "list", to)] == ["two"]
+    assert {name.partition("/")[0] for name in place_at(to).sizes()} == {"snapshot=two"}
+
+
+@pytest.mark.interop
+def test_questions_have_the_answers_that_they_have_on_a_disk(hdfs, tmp_path):
+    before, now = write_both(tmp_path)
+    away = [put(each, f"{hdfs}/asked/{each.name}") for each in (now, before)]
+    with open_snapshots(str(now), str(before)) as here, open_snapshots(*away) as there:
+        for question in QUESTIONS.values():
+            assert there.ask(question).to_pylist() == here.ask(question).to_pylist(), question.name
+
+
+def test_a_name_node_that_is_not_there_is_named():
+    done = mledger("snapshot", "list", "hdfs://127.0.0.1:1/backup")
+    assert (done.code, done.err) == (
+        1,
+        "mledger: hdfs://127.0.0.1:1/backup cannot be read: Connection refused (os error 111)\n",
+    )
+
+
+FORKS_AFTERWARDS = """
+import os
+from mledger.snapshot.zookeeper_files.file_systems import FAILURES, open_uri
+try:
+    open_uri("hdfs://127.0.0.1:1/backup")[0].get_file_info("/backup")
+except FAILURES:
+    pass
+child = os.fork()
+if child == 0:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_that_has_read_hdfs_can_fork():
+    command = [sys.executable, "-c", FORKS_AFTERWARDS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
+    assert (done.stdout, done.stderr) == ("7\n", "")
+
+
+def test_without_a_client_of_hdfs_it_is_said_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    for name in ("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises(FAILURES) as raised:
+        open_uri("hdfs://127.0.0.1:1/backup")
+    assert said(raised.value) == (
+        "hdfs:// needs the package hdfs-native (pip install 'mledger[hdfs]'), or Hadoop's native client "
+        "(JAVA_HOME, HADOOP_HOME, CLASSPATH)"
+    )

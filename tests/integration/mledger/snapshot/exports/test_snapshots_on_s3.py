@@ -1,0 +1,195 @@
+"""ZooKeeper's files read from an object store, and snapshots written to one: real requests to a server on loopback."""
+
+import signal
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
+from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, open_snapshots
+from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
+from tests.support import golden, tables
+from tests.support.cli import answer, mledger
+from tests.support.exports import all_rows, started_export, steps_done, wait_until_steps, write_varied_cluster
+from tests.support.queried import write_both
+from tests.support.s3 import UNLIMITED, s3, s3_server
+
+__all__ = ["s3", "s3_server"]
+
+CASES = [case.removesuffix(".json") for case in golden.files("zookeeper-files/data-*.json")]
+SHARES = ("-o", "partitions=4")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The URL of a cluster, and the directory of its server's files."""
+    directory = tmp_path_factory.mktemp("exported-to-s3")
+    with ZooKeeperServer.start(directory, sync=False) as server:
+        write_varied_cluster(f"{server.url}/pulsar")
+        yield f"{server.url}/pulsar", directory / "data"
+
+
+def tree(files):
+    read = ExactTree(files, DataDirectory(files).plan())
+    return sorted(read.nodes()), read.summary
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_data_directory_in_a_bucket_is_the_one_it_was_put_from(s3, case):
+    there = ArrowFiles(s3.put(golden.ROOT / case, Path(case).name).replace("s3://", "s3a://"))
+    here = LocalFiles(str(golden.ROOT / case))
+    assert there.names() == here.names()
+    assert tree(there) == tree(here)
+
+
+def test_snapshots_and_logs_may_lie_under_different_names(s3, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "data").mkdir()
+    for file in (golden.ROOT / CASES[0] / "version-2").iterdir():
+        (tmp_path / ("logs" if file.name.startswith("log.") else "data") / file.name).write_bytes(file.read_bytes())
+    there = ArrowFiles(s3.put(tmp_path / "data", "apart/data"), s3.put(tmp_path / "logs", "apart/logs"))
+    assert tree(there) == tree(LocalFiles(str(golden.ROOT / CASES[0])))
+
+
+def test_from_a_bucket_to_a_bucket_gives_the_cluster_s_rows(s3, cluster):
+    url, directory = cluster
+    files = s3.put(directory, "zookeeper")
+    export = ("--metadata", files, "snapshot", "export", "s3a://metadata/backup", "-o", "chroot=/pulsar")
+    first, second = answer(*export, "--workers", 2), answer(*export)
+    assert (first["already_there"], second["already_there"]) == (False, True)
+    assert first["snapshot"] == f"s3a://metadata/backup/snapshot={first['name']}"
+    assert all_rows("s3://metadata/backup") == tables.read({"metadata": url})
+    (listed,) = answer("snapshot", "list", "s3://metadata/backup")
+    assert (listed["name"], listed["rows"]) == (first["name"], first["rows"])
+    assert answer("snapshot", "verify", "s3://metadata/backup")["whole"]
+
+
+def test_keys_and_endpoint_may_be_in_the_uri_and_are_not_told(s3, cluster, monkeypatch):
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    endpoint = urllib.parse.quote(s3.endpoint.removeprefix("http://"), safe="")
+    to = f"s3://key:secret@metadata/by-uri?scheme=http&endpoint_override={endpoint}"
+    done = mledger("snapshot", "export", to, "--name", "monday", url=cluster[0])
+    assert done.code == 0, done.err
+    assert "secret" not in done.out + done.err
+    assert "s3://metadata/by-uri/snapshot=monday" in done.out
+    assert [each["name"] for each in answer("snapshot", "list", to)] == ["monday"]
+
+
+def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(s3, cluster, tmp_path):
+    url, _ = cluster
+    to, stage = "s3://metadata/killed", tmp_path / "stage"
+    before = answer("snapshot", "export", to, url=url)
+    with started_export(url, to, "--stage", str(stage), "--workers", "1", *SHARES, "-o", "rate=30") as process:
+        wait_until_steps(process, stage)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    kept = len(steps_done(stage))
+    assert [each["name"] for each in answer("snapshot", "list", to)] == [before["name"]]
+    done = answer("snapshot", "export", to, "--stage", stage, *SHARES, url=url)
+    assert done["steps_kept"] == kept > 0
+    assert all_rows(done["snapshot"]) == tables.read({"metadata": url})
+    assert answer("snapshot", "verify", done["snapshot"])["whole"]
+    assert not (stage / "_unfinished").exists()
+
+
+def test_a_store_that_stops_serving_in_mid_copy_shows_no_part_and_the_retry_copies_the_rest(s3, cluster):
+    url, _ = cluster
+    to = ("snapshot", "export", "s3://metadata/cut", "--name", "monday")
+    s3.deny_after(40)
+    cut = mledger(*to, url=url)
+    s3.deny_after(UNLIMITED)
+    assert (cut.code, len(cut.err.splitlines())) == (1, 1), cut.err
+    assert "s3://metadata/cut/snapshot=monday/" in cut.err
+    there = {name: at for name, at in s3.written("cut/snapshot=monday").items() if name.endswith(".parquet")}
+    assert there
+    assert answer("snapshot", "list", "s3://metadata/cut") == []
+
+    done = answer(*to, url=url)
+    assert done["steps_kept"] > 0
+    written = s3.written("cut/snapshot=monday")
+    assert {name: written[name] for name in there} == there
+    assert all_rows("s3://metadata/cut") == tables.read({"metadata": url})
+    assert answer("snapshot", "verify", "s3://metadata/cut")["whole"]
+
+
+def test_older_snapshots_are_removed_with_all_their_objects(s3, cluster):
+    url, _ = cluster
+    names = [answer("snapshot", "export", "s3://metadata/kept", url=url)["name"] for _ in range(2)]
+    done = answer("snapshot", "export", "s3://metadata/kept", "--keep", 1, "--yes", url=url)
+    assert [each["name"] for each in done["removed"]] == names
+    assert {name.partition("/")[0] for name in s3.written("kept")} == {f"snapshot={done['name']}"}
+
+
+def test_a_removal_that_was_cut_off_is_ended_by_the_next_export(s3, cluster):
+    url, _ = cluster
+    name = answer("snapshot", "export", "s3://metadata/halfway", url=url)["name"]
+    s3.client.put_object(Bucket="metadata", Key=f"halfway/_removed/{name}", Body=b"")
+    s3.client.delete_object(Bucket="metadata", Key=f"halfway/snapshot={name}/manifest.json")
+    assert answer("snapshot", "list", "s3://metadata/halfway") == []
+    done = answer("snapshot", "export", "s3://metadata/halfway", "--name", "next", url=url)
+    assert {key.partition("/")[0] for key in s3.written("halfway")} == {f"snapshot={done['name']}"}
+
+
+def test_verify_names_what_is_gone_changed_or_too_much(s3, cluster):
+    url, _ = cluster
+    answer("snapshot", "export", "s3://metadata/damaged", "--name", "one", url=url)
+    names = sorted(s3.written("damaged/snapshot=one"))
+    changed = next(name for name in names if name.startswith("cursors/part"))
+    gone = next(name for name in names if name.startswith("topics/part"))
+    body = bytearray(s3.client.get_object(Bucket="metadata", Key=f"damaged/snapshot=one/{changed}")["Body"].read())
+    body[len(body) // 2] ^= 1
+    s3.client.put_object(Bucket="metadata", Key=f"damaged/snapshot=one/{changed}", Body=bytes(body))
+    s3.client.delete_object(Bucket="metadata", Key=f"damaged/snapshot=one/{gone}")
+    s3.client.put_object(Bucket="metadata", Key="damaged/snapshot=one/topics/more", Body=b"")
+    done = mledger("snapshot", "verify", "s3://metadata/damaged", "--output", "json")
+    assert done.code == 1
+    assert {each["path"]: each["reason"] for each in done.json["problems"]} == {
+        changed: "its bytes are not those that were written (SHA-256)",
+        gone: "it is not there",
+        "topics/more": "the manifest does not name it",
+    }
+
+
+def test_every_question_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
+    before, now = write_both(tmp_path)
+    there = s3.put(before, "asked/snapshot=before"), s3.put(now, "asked/snapshot=now")
+    with open_snapshots(str(now), str(before)) as here, open_snapshots(there[1], there[0]) as away:
+        for question in (QUESTIONS | CHANGES).values():
+            assert away.ask(question).to_pylist() == here.ask(question).to_pylist(), question.name
+    page = tmp_path / "report.html"
+    answer("report", there[1], "--before", there[0], "-o", page)
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("export", "s3://nowhere/x"), 1, "s3://nowhere/x/_trial cannot be written: NO_SUCH_BUCKET: "),
+        (("list", "s3://nowhere/x"), 3, "s3://nowhere/x is no directory of snapshots"),
+        (("ask", "s3://metadata/nothing", "backlog"), 3, "s3://metadata/nothing is no directory of snapshots"),
+        (("export", "foo://bucket/x"), 1, "foo://bucket/x cannot be reached: "),
+        (("export", "here", "--stage", "there"), 1, "needs no --stage"),
+    ],
+)
+def test_bad_input_is_said_in_one_line(s3, cluster, tmp_path, monkeypatch, arguments, code, words):
+    monkeypatch.chdir(tmp_path)
+    done = mledger("snapshot", *arguments, url=cluster[0])
+    assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
+    assert words in done.err
+
+
+def test_keys_that_the_store_does_not_know_are_said_before_anything_is_read(s3, cluster):
+    s3.deny_after(0)
+    done = mledger("snapshot", "export", "s3://metadata/denied", url=cluster[0])
+    assert (done.code, len(done.err.splitlines())) == (1, 1), done.err
+    assert "s3://metadata/denied/_trial cannot be written: " in done.err
+
+
+def test_an_endpoint_that_nobody_serves_is_named(s3, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    done = mledger("--metadata", "s3://metadata/zookeeper", "snapshot", "export", tmp_path)
+    assert (done.code, len(done.err.splitlines())) == (1, 1), done.err
+    assert "s3://metadata/zookeeper cannot be read: NETWORK_CONNECTION: " in done.err

@@ -1,0 +1,235 @@
+"""The same cluster read live, from ZooKeeper's files and from RocksDB gives the same tables, row by row."""
+
+import gc
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+
+from metastore.errors import MetadataAccessDenied, NodeNotFound
+from metastore.url import open_reader, open_store
+from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.snapshot import CorruptFile, FileNotReadable, ZxidNotCovered
+from mledger.snapshot.source.options import parse_options
+from mledger.snapshot.source.table_reader import plan_tables, read_tables
+from mledger.snapshot.tables.row_builder import TABLES
+from mledger.snapshot.zookeeper_files.errors import ChrootNotFound
+from tests.support import tables, varied_cluster
+from tests.support.aio import HANG_S, run
+
+
+@dataclass(frozen=True)
+class Written:
+    """A cluster below a chroot of a real server; `last` is the zxid of its last change."""
+
+    server: ZooKeeperServer
+    url: str
+    files: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("varied")
+    with ZooKeeperServer.start(directory, sync=False, java_options=("-Dzookeeper.snapCount=300",)) as server:
+        url = f"{server.url}/pulsar"
+
+        async def main():
+            async with await open_store(url, create_chroot=True) as store:
+                await tables.create_all(store, varied_cluster.nodes())
+
+        run(main())
+        yield Written(server, url, {"metadata": f"file://{directory}/data", "chroot": "/pulsar"})
+
+
+@pytest.fixture(scope="module")
+def live(written):
+    return tables.read({"metadata": written.url})
+
+
+@contextmanager
+def kazoo(server):
+    client = KazooClient(server.connect_string)
+    client.start(timeout=HANG_S)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def assert_same(found, expected):
+    for name in TABLES:
+        assert found[name] == expected[name], name
+
+
+def test_every_table_has_rows(live):
+    assert {name: len(rows) for name, rows in live.items() if len(rows) < 3} == {}
+
+
+def test_files_give_what_the_live_server_does(written, live):
+    assert_same(tables.read(written.files), live)
+
+
+def test_rocksdb_gives_what_zookeeper_does(written, live, rocksdb_thread, tmp_path):
+    async def copy():
+        async with await open_reader(written.url) as reader:
+            await varied_cluster.copy_to_rocksdb(reader, str(tmp_path / "copy"))
+
+    run(copy())
+    server = rocksdb_thread.serve(tmp_path / "copy")
+    try:
+        assert_same(tables.read({"metadata": server.url}), live)
+    finally:
+        rocksdb_thread.stop(server)
+
+
+@pytest.mark.parametrize("partitions", ["1", "3", "7"])
+def test_shares_together_give_every_row_once(written, live, partitions):
+    assert_same(tables.read_in_shares({"metadata": written.url, "partitions": partitions}), live)
+    assert_same(tables.read_in_shares({**written.files, "partitions": partitions}), live)
+
+
+def test_nodes_that_do_not_decode_are_rows_of_errors_and_nowhere_else(live):
+    broken = {path for path in varied_cluster.BROKEN if not path.endswith("/good")}
+    errors = {row["path"]: row for row in live["errors"]}
+    assert set(errors) == broken
+    assert all(row["error"] and row["data"] == varied_cluster.BROKEN[path][:1024] for path, row in errors.items())
+    assert errors["/managed-ledgers/golden/broken/persistent/topic"]["topic"] == "persistent://golden/broken/topic"
+    topics = [row["topic"] for row in live["topics"] if row["namespace"] == "golden/broken"]
+    assert topics == ["persistent://golden/broken/good"]
+    assert not [row for row in live["cursors"] if row["namespace"] == "golden/broken"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"tenant": "golden"}, lambda row: row["tenant"] == "golden"),
+        ({"tenant": "other"}, lambda row: False),
+        ({"namespace": "golden/parts"}, lambda row: row["namespace"] == "golden/parts"),
+        ({"tenant": "golden", "namespace": "names"}, lambda row: row["namespace"] == "golden/names"),
+        ({"namespace": "golden/cluster/ns0"}, lambda row: row["namespace"] == "golden/cluster/ns0"),
+        (
+            {"topic": "persistent://golden/parts/o r"},
+            lambda row: row["topic"] is not None and row["topic"].startswith("persistent://golden/parts/o r"),
+        ),
+        ({"topic": "golden/rollover/topic-0"}, lambda row: row["topic"] == "persistent://golden/rollover/topic-0"),
+    ],
+)
+def test_options_prune_alike_whatever_is_read(written, live, options, expected):
+    pruned = {name: [row for row in rows if "topic" not in row or expected(row)] for name, rows in live.items()}
+    assert_same(tables.read({"metadata": written.url, **options}), pruned)
+    assert_same(tables.read({**written.files, **options}), pruned)
+
+
+def test_only_the_columns_asked_for_are_made(written, live):
+    found = tables.read({"metadata": written.url}, "cursors", columns=["holes", "managed_ledger", "cursor"])
+    assert found["cursors"] == [
+        {name: row[name] for name in ("holes", "managed_ledger", "cursor")} for row in live["cursors"]
+    ]
+
+
+def test_files_are_read_as_they_stood_at_a_zxid(written, live):
+    with kazoo(written.server) as client:
+        later = client.exists("/pulsar/managed-ledgers/golden/names").czxid
+    found = tables.read({**written.files, "zxid": hex(later - 1)})
+    for name in ("ledgers", "ensembles", "bookies", "underreplicated", "partitioned_topics"):
+        assert found[name] == live[name], name
+    for name in ("topics", "topic_ledgers", "cursors", "cursor_holes"):
+        then = [row for row in live[name] if row["managed_ledger"] < "golden/names"]
+        assert found[name] == then, name
+    assert 0 < len(found["topics"]) < len(live["topics"])
+
+
+def test_files_are_read_as_they_stood_at_a_time(written, live):
+    plan = plan_tables(parse_options(written.files), ["topics"])
+    assert_same(tables.read({**written.files, "time": str(plan.time_ms)}), live)
+
+
+def test_a_rate_changes_no_row(written, live):
+    assert_same(tables.read({"metadata": written.url, "rate": "20000"}), live)
+    plan = plan_tables(parse_options({"metadata": written.url, "rate": "20000"}), ["topics", "ledgers"])
+    assert plan.rate * len(plan.shares) == 20000
+
+
+def test_looking_for_states_without_bookies_loses_no_row(written, live):
+    found = tables.read({"metadata": written.url, "state": "recovered"})
+    for name in ("topics", "ledgers", "ensembles", "bookies", "errors", "underreplicated", "partitioned_topics"):
+        assert found[name] == live[name], name
+    for row, stored in zip(found["cursors"], live["cursors"], strict=True):
+        assert {row["state"], row["error"] is None} in ({"unreadable", False}, {"recovered", True})
+        assert row["snapshot_ledger_id"] == stored["snapshot_ledger_id"]
+
+
+@pytest.mark.parametrize("options", [{"metadata": "{url}"}, {"metadata": "{url}", "state": "recovered"}])
+def test_a_reading_may_be_left_off(written, options, caplog, recwarn, monkeypatch):
+    monkeypatch.setattr("mledger.snapshot.tables.row_builder.BATCH_ROWS", 4)
+    given = {name: value.format(url=written.url) for name, value in options.items()}
+    gc.collect()  # what other tests left
+    recwarn.clear()
+    batches = read_tables(parse_options(given), {"topics": None, "cursors": None})
+    assert next(batches)[1].num_rows
+    batches.close()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+    assert not recwarn.list
+
+
+def test_nothing_is_written(written):
+    async def zxids():
+        async with await open_reader(written.server.url) as reader:
+            return await _stats(reader, "/pulsar")
+
+    before = run(zxids())
+    tables.read({"metadata": written.url})
+    tables.read(written.files)
+    assert run(zxids()) == before
+
+
+async def _stats(reader, path):
+    found = {path: (await reader.exists(path))}
+    for name in await reader.children(path):
+        found |= await _stats(reader, f"{path}/{name}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"metadata": "{url}/nowhere"}, NodeNotFound, "has no node /pulsar/nowhere"),
+        ({"metadata": "{server}"}, NodeNotFound, "name the cluster's chroot in the URL"),
+        ({"metadata": "{files}", "chroot": "/nowhere"}, ChrootNotFound, "has no node /nowhere"),
+        ({"metadata": "{files}"}, ChrootNotFound, "name the cluster's node by the option chroot"),
+        ({"metadata": "file:///nowhere"}, FileNotReadable, "/nowhere cannot be read"),
+        ({"metadata": "{files}", "chroot": "/pulsar", "zxid": "0x7fffffff"}, ZxidNotCovered, "0x7fffffff"),
+        ({"metadata": "{files}", "chroot": "/pulsar", "time": "1970-01-01"}, ZxidNotCovered, "ask for a later one"),
+    ],
+)
+def test_bad_input_is_one_clear_line(written, options, error, words):
+    places = {"url": written.url, "server": written.server.url, "files": written.files["metadata"]}
+    given = {name: value.format(**places) for name, value in options.items()}
+    with pytest.raises(error) as raised:
+        tables.read(given, "topics")
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_corrupt_snapshot_file_is_named(written, tmp_path):
+    plan = plan_tables(parse_options(written.files), ["topics"]).shares[0].plan
+    source = written.server.data_dir / "data" / "version-2"
+    for name in (plan.snapshot, *plan.logs):
+        (tmp_path / name).write_bytes((source / name).read_bytes())
+    data = bytearray((tmp_path / plan.snapshot).read_bytes())
+    data[data.index(b"BookieMetadataFormatVersion")] ^= 0x40
+    (tmp_path / plan.snapshot).write_bytes(data)
+    with pytest.raises(CorruptFile, match=plan.snapshot) as raised:
+        list(read_tables(parse_options({**written.files, "metadata": f"file://{tmp_path}"}), {"topics": None}))
+    assert "\n" not in str(raised.value)
+
+
+def test_wrong_credentials_are_told(written):
+    with kazoo(written.server) as client:
+        client.create("/closed", acl=[make_digest_acl("somebody", "secret", all=True)])
+    with pytest.raises(MetadataAccessDenied) as raised:
+        tables.read({"metadata": f"{written.server.url}/closed"}, "topics")
+    assert "access control" in str(raised.value)

@@ -1,0 +1,115 @@
+"""Topics by name: created, found, listed, refused (M9, public API)."""
+
+import pytest
+
+import mledger
+from bookie.errors import NotEnoughBookies
+from metastore.errors import InvalidName
+from metastore.records.paths import managed_ledger_path
+from metastore.url import open_store
+from tests.support.aio import run
+from tests.support.topics import CONFIG, KEEP, everything, fill, payloads
+
+
+def test_a_topic_is_created_once_and_found_under_each_of_its_names(topic_url):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic("named/ns/a b", properties={"k": "v"})
+            assert opened.name == "named/ns/persistent/a+b"
+            with pytest.raises(mledger.TopicExists, match="exists"):
+                await cluster.create_topic("persistent://named/ns/a b")
+            with pytest.raises(mledger.TopicExists, match="open here"):
+                await cluster.open_topic("persistent://named/ns/a b")
+            await opened.close()
+            again = await cluster.open_topic("persistent://named/ns/a b", create=True)
+            assert again.properties == {"k": "v"}
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "persistent://a/b", "non-persistent://a/b/c", "persistent://a b/c/d"])
+def test_a_bad_name_is_refused(topic_url, name):
+    async def main():
+        async with mledger.open_cluster(topic_url) as cluster:
+            for work in (cluster.create_topic, cluster.open_topic, cluster.delete_topic):
+                with pytest.raises(InvalidName):
+                    await work(name)
+
+    run(main())
+
+
+def test_an_unknown_topic_is_not_found_and_not_made(topic_url):
+    async def main():
+        async with mledger.open_cluster(topic_url) as cluster:
+            for work in (cluster.open_topic, cluster.delete_topic, cluster.inspector.topic, cluster.inspector.cursors):
+                with pytest.raises(mledger.TopicNotFound, match="nowhere"):
+                    await work("persistent://nobody/ns/nowhere")
+            assert await cluster.topics("nobody") == []
+
+    run(main())
+
+
+def test_topics_are_listed_by_tenant_and_namespace_old_names_too(metadata_url):
+    async def main():
+        names = [
+            "persistent://one/ns/a",
+            "persistent://one/ns/b c",
+            "persistent://one/other/a",
+            "persistent://two/ns/ü",
+            "persistent://two/cluster/ns/old",
+        ]
+        async with await open_store(metadata_url) as store:
+            for name in names:
+                topic = mledger.TopicName.parse(name)
+                await store.create(managed_ledger_path(topic.managed_ledger_name), parents=True)
+                await store.create(f"{topic.managed_ledger_path}/cursor", b"")
+        async with mledger.open_cluster(metadata_url) as cluster:
+            assert sorted(await cluster.topics()) == sorted(names)
+            assert sorted(await cluster.topics("one")) == sorted(names[:3])
+            assert await cluster.topics("one/ns") == names[:2]
+            assert await cluster.topics("two/cluster/ns") == names[4:]
+
+    run(main())
+
+
+def test_an_empty_record_is_a_topic_without_ledgers(topic_url, topic):
+    async def main():
+        path = managed_ledger_path(mledger.TopicName.parse(topic).managed_ledger_name)
+        async with await open_store(topic_url) as store:
+            await store.create(path, parents=True)
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            assert (await cluster.inspector.topic(topic)).ledgers == ()
+            opened = await cluster.open_topic(topic)
+            await fill(opened, 3)
+            assert await everything(opened) == payloads(3)
+
+    run(main())
+
+
+def test_without_enough_bookies_no_topic_is_left_behind(cluster_url):
+    async def main():
+        async with mledger.open_cluster(cluster_url, config=KEEP) as cluster:
+            with pytest.raises(NotEnoughBookies):
+                await cluster.create_topic("persistent://a/b/c")
+            assert await cluster.topics() == []
+
+    run(main())
+
+
+def test_leaving_the_cluster_closes_its_topics_cleanly(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:2])
+        assert opened.state is mledger.TopicState.CLOSED
+        assert cursor.status is mledger.CursorStatus.CLOSED
+        with pytest.raises(mledger.ManagedLedgerClosed):
+            opened.append([b"late"])
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            found = (await cluster.inspector.cursors(topic))[0]
+            assert (found.plan.rule, found.plan.mark_delete) == ("R2", positions[1])
+            assert (await cluster.inspector.topic(topic)).owner is None
+
+    run(main())

@@ -1,0 +1,101 @@
+"""Settings of a topic that nothing else shows: what each changes (M6)."""
+
+from dataclasses import replace
+
+import pytest
+
+import mledger
+from bookie.client.client import BookKeeper
+from bookie.client.config import ClientConfig
+from metastore.errors import StoreUnavailable
+from metastore.url import open_store
+from mledger.ledgers.ledger_factory import LedgerFactory
+from tests.support.aio import run
+from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.topics import KEEP, everything, fill, payloads
+
+WHOLE = replace(KEEP, deletion_at_batch_index_level_enabled=False)
+
+
+@pytest.fixture
+def own_cluster(zookeeper_server, tmp_path):
+    """A metadata store that can be frozen, and three bookies."""
+    initialize_cluster(zookeeper_server.url)
+    processes = BookieProcesses(zookeeper_server.url, tmp_path / "bookies")
+    processes.start(3)
+    yield zookeeper_server, processes
+    processes.close()
+
+
+def test_without_batch_indexes_a_part_of_a_batch_changes_nothing(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=WHOLE) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge_batch(positions[0], [0b0110])
+            assert (cursor.backlog, cursor.batch_deleted(positions[0])) == (5, None)
+            await cursor.acknowledge_batch(positions[0], [0])
+            assert (cursor.backlog, cursor.mark_delete) == (4, positions[0])
+            await cursor.acknowledge_cumulative(positions[3], ack_set=[0b0001])
+            assert (cursor.mark_delete, cursor.batch_deleted(positions[3])) == (positions[2], None)
+
+    run(main())
+
+
+def test_a_write_of_metadata_takes_no_longer_than_its_setting_and_is_settled_by_the_next(own_cluster):
+    zookeeper, bookies = own_cluster
+    config = replace(KEEP, metadata_operations_timeout_s=5)
+
+    async def main():
+        async with mledger.open_cluster(bookies.metadata_url, config=config, session_timeout=60) as cluster:
+            opened = await cluster.create_topic("persistent://tests/ns/timed")
+            zookeeper.freeze()
+            with pytest.raises(StoreUnavailable, match=r"within 5 s .managedLedgerMetadataOperationsTimeoutSeconds"):
+                await opened.set_properties({"a": "1"})
+            zookeeper.thaw()
+            await opened.set_properties({"a": "2"})
+            assert opened.properties == {"a": "2"}
+
+    run(main())
+
+
+def test_making_a_ledger_takes_no_longer_than_its_setting(own_cluster):
+    zookeeper, bookies = own_cluster
+    config = replace(KEEP, metadata_operations_timeout_s=5)
+
+    async def main():
+        async with await open_store(bookies.metadata_url, session_timeout=60) as store:
+            bookkeeper = BookKeeper(store, ClientConfig())
+            factory = LedgerFactory(bookkeeper, store, "tests/ns/persistent/timed", config)
+            zookeeper.freeze()
+            with pytest.raises(StoreUnavailable, match="no ledger could be made within 5 s"):
+                await factory.create_data_ledger(None)
+            zookeeper.thaw()
+            await bookkeeper.close()
+
+    run(main())
+
+
+def test_after_an_add_that_is_not_acknowledged_in_time_its_ledger_is_settled_and_another_written(cluster_url, bookies):
+    bookies.start(5)
+    config = replace(KEEP, ack_quorum_size=3, add_entry_timeout_s=5, max_entries_per_ledger=1000)
+    client = ClientConfig(add_timeout_s=15.0)
+
+    async def main():
+        async with mledger.open_cluster(cluster_url, config=config, client=client) as cluster:
+            opened = await cluster.create_topic("persistent://tests/ns/slow")
+            before = await fill(opened, 3)
+            async with await open_store(cluster_url) as store:
+                metadata = await BookKeeper(store, client).metadata(before[0].ledger_id)
+            frozen = next(each for each in bookies if each.bookie_id == metadata.segments[0].bookies[0])
+            frozen.freeze()
+            appended = [opened.append(payloads(3, 3 + 3 * number)) for number in range(3)]
+            for batch in appended:
+                await batch
+            (after,) = await opened.append(payloads(1, 12))
+            assert after.ledger_id > before[0].ledger_id
+            assert await everything(opened) == payloads(13)
+            frozen.thaw()
+
+    run(main())

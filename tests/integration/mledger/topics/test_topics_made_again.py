@@ -1,0 +1,128 @@
+"""A topic is deleted and made again behind the back of an owner that was told nothing, or had lost its session (M7)."""
+
+import asyncio
+
+import pytest
+
+import mledger
+from metastore.errors import StoreUnavailable
+from metastore.records.paths import managed_ledger_path, owner_path
+from tests.support.aio import run
+from tests.support.held_answers import held_answers
+from tests.support.topics import CONFIG, KEEP, everything, fill, payloads
+
+
+@pytest.fixture
+def held(topic_url):
+    """A link to the cluster's ZooKeeper that can be cut."""
+    with held_answers(topic_url) as held:
+        yield held
+
+
+@pytest.mark.parametrize("writes", ["entries", "a cursor's state", "properties"])
+def test_an_owner_whose_session_was_lost_leaves_the_topic_made_again_at_its_version_alone(
+    held, topic_url, topic, writes
+):
+    async def write(opened, cursor, positions):
+        if writes == "entries":
+            await fill(opened, 25, 50)  # past the ledger's end: the list would be written
+        elif writes == "properties":
+            await opened.set_properties({"of": "the first"})
+        else:
+            await cursor.acknowledge(positions[:2])
+
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 3)
+            cursor = await opened.open_cursor("sub")
+            await held.lose_session(owner_path(opened.name), back=False)
+            async with mledger.open_cluster(topic_url, config=KEEP) as other:
+                await other.delete_topic(topic)
+                made_again = await other.create_topic(topic)
+                await fill(made_again, 5, 100)
+                await made_again.open_cursor("sub")
+            held.release()
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await write(opened, cursor, positions)
+            assert opened.state is mledger.TopicState.FENCED
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            found = await cluster.open_topic(topic)
+            assert await everything(found) == payloads(5, 100)
+            assert (await found.open_cursor("sub")).backlog == 5
+            assert found.properties == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize("writes", ["a cursor's state", "a new cursor", "properties"])
+def test_an_owner_that_was_told_nothing_leaves_the_topic_made_again_at_its_version_alone(topic_url, topic, writes):
+    async def write(opened, cursor, positions):
+        if writes == "properties":
+            await opened.set_properties({"of": "the first"})
+        elif writes == "a new cursor":
+            await opened.open_cursor("another")
+        else:
+            await cursor.acknowledge(positions[:2])
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 3)
+            cursor = await opened.open_cursor("sub")
+            async with mledger.open_cluster(topic_url, config=KEEP) as other:
+                await other.delete_topic(topic, take_over=True)
+                made_again = await other.create_topic(topic)
+                await fill(made_again, 5, 100)
+                await made_again.open_cursor("sub")
+                with pytest.raises(mledger.ManagedLedgerFenced):
+                    await write(opened, cursor, positions)
+                assert opened.state is mledger.TopicState.FENCED
+                await fill(made_again, 15, 105)
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            found = await cluster.open_topic(topic)
+            assert await everything(found) == payloads(20, 100)
+            assert (await found.open_cursor("sub")).backlog == 20
+            assert (found.properties, found.cursors) == ({}, ["sub"])
+
+    run(main())
+
+
+def test_a_trim_looks_whether_the_topic_is_still_the_same(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.initialized()
+            async with opened.trim_lock:
+                await fill(opened, 15)
+                async with mledger.open_cluster(topic_url, config=KEEP) as other:
+                    await other.delete_topic(topic, take_over=True)
+                    made_again = await other.create_topic(topic)
+                    await fill(made_again, 15, 100)
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await opened.trim()
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            assert await everything(await cluster.open_topic(topic)) == payloads(15, 100)
+
+    run(main())
+
+
+def test_a_close_does_not_wait_for_the_owner_to_be_shown_again(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            exists, asked = cluster.metadata.exists, asyncio.Event()
+
+            async def away(path):
+                if path == managed_ledger_path(opened.name):
+                    asked.set()
+                    raise StoreUnavailable("no server could be reached", path)
+                return await exists(path)
+
+            monkeypatch.setattr(cluster.metadata, "exists", away)
+            opened.session_renewed()
+            await asked.wait()
+            await opened.close()
+            assert opened.state is mledger.TopicState.CLOSED
+
+    run(main())

@@ -1,0 +1,300 @@
+"""Consumed ledgers go, in order, durably and with what they left on the bookies; truncate and delete (R9, R10, M8)."""
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+import mledger
+from bookie.client.client import BookKeeper
+from bookie.errors import NoSuchLedger
+from metastore.errors import NodeNotFound, StoreUnavailable
+from metastore.records.paths import managed_ledger_path
+from metastore.store import Put
+from metastore.url import open_store
+from mledger.cursors import persistence
+from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
+from mledger.ledgers import ledger_factory, topic_record
+from mledger.ledgers.pending_records import kept_record, read_kept
+from tests.support.aio import run
+from tests.support.topics import (
+    CONFIG,
+    KEEP,
+    Events,
+    assert_nothing_orphaned,
+    everything,
+    fill,
+    ledgers_naming,
+    payloads,
+)
+
+
+def test_ledgers_below_the_slowest_cursor_go(topic_url, topic):
+    async def main():
+        events = Events()
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            slow, fast = await opened.open_cursor("slow"), await opened.open_cursor("fast")
+            positions = await fill(opened, 35)
+            await fast.clear_backlog()
+            await slow.acknowledge_cumulative(positions[14])
+            await opened.trim()
+            assert [ledger.ledger_id for ledger in opened.ledgers] == sorted({p.ledger_id for p in positions[10:]})
+            await slow.acknowledge_cumulative(positions[29])
+            await opened.trim()
+            assert opened.number_of_entries == 5
+            assert slow.mark_delete == mledger.Position(positions[-1].ledger_id, -1)
+            assert (slow.backlog, fast.backlog) == (5, 0)
+            assert len(events.of(RemovingLedger)) == 3
+            assert events.of(EndTrim)[-1].ledgers == 1
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_acknowledging_alone_makes_ledgers_go(topic_url, topic):
+    async def main():
+        events = Events()
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 25)
+            trimmed = asyncio.ensure_future(events.next(EndTrim))
+            await cursor.acknowledge(positions[:10])
+            assert (await trimmed).ledgers == 2
+            assert [event.new for event in events.of(ResetSinceConsumed)] == [(positions[10].ledger_id, -1)]
+
+    run(main())
+
+
+def test_ledgers_stay_that_a_cursor_goes_back_to_by_a_reset_that_is_not_durable_yet(topic_url, topic, monkeypatch):
+    monkeypatch.setattr(persistence, "RETRY_FIRST_S", 0.01)
+    for module in (topic_record, ledger_factory):
+        monkeypatch.setattr(module, "RETRY_DELAYS_S", ())
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster, await open_store(topic_url) as store:
+            opened = await cluster.create_topic(topic, trim=False)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 35)
+            await cursor.clear_backlog()
+            multi, path = cluster.metadata.multi, managed_ledger_path(opened.name)
+
+            async def only_the_list(operations):
+                if any(isinstance(operation, Put) and operation.path == path for operation in operations):
+                    return await multi(operations)
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(cluster.metadata, "multi", only_the_list)
+            fencing = BookKeeper(store)
+            await fencing.open_ledger(cursor.cursor_ledger)  # nothing can be written to it any more
+            await fencing.close()
+            with pytest.raises(StoreUnavailable):
+                await cursor.reset("earliest")
+            assert cursor.durable_mark_delete == positions[-1]
+            assert (await opened.trim()).deletions == ()
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
+            while cursor.is_failing:
+                await asyncio.sleep(0.01)
+            assert [entry.position for entry in await cursor.read(100)] == positions
+
+    run(main())
+
+
+def test_retention_keeps_consumed_ledgers_for_its_time_without_traffic(topic_url, topic):
+    async def main():
+        events, gone_ms = Events(), {}
+        config = replace(CONFIG, retention_time_ms=1500, retention_size_in_mb=-1)
+
+        def note(event):
+            if isinstance(event, RemovingLedger):
+                gone_ms[event.ledger_id] = time.time() * 1000
+            events(event)
+
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic, events=note)
+            cursor = await opened.open_cursor("sub")
+            await fill(opened, 25)
+            closed_ms = {ledger.ledger_id: ledger.timestamp for ledger in opened.ledgers if ledger.timestamp}
+            await cursor.clear_backlog()
+            while len(events.of(RemovingLedger)) < 2:
+                await events.next(RemovingLedger)
+            assert len(opened.ledgers) == 1
+            assert all(gone_ms[ledger] - closed >= config.retention_time_ms for ledger, closed in closed_ms.items())
+            assert gone_ms.keys() == closed_ms.keys()
+
+    run(main())
+
+
+def test_nothing_is_trimmed_that_retention_keeps(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            await fill(opened, 25)
+            await cursor.clear_backlog()
+            plan = await opened.trim()
+            assert plan.deletions == ()
+            assert "retention" in plan.kept_because
+            assert await everything(opened) == payloads(25)
+
+    run(main())
+
+
+def test_trim_does_what_its_plan_said(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 25)
+            await cursor.acknowledge_cumulative(positions[14])
+            plan = opened.plan_trim()
+            assert [ledger.ledger_id for ledger in plan.deletions] == [positions[0].ledger_id]
+            await opened.trim()
+            assert [ledger.ledger_id for ledger in opened.ledgers] == [each.ledger_id for each in plan.remaining]
+            assert opened.total_size == plan.remaining_size
+
+    run(main())
+
+
+def test_a_consumed_topic_loses_its_last_ledger_at_open_after_the_cursor_moved_durably(topic_url, topic):
+    async def main():
+        events = Events()
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 5)
+            await cursor.clear_backlog()
+            await opened.close()
+            again = await cluster.open_topic(topic, events=events)
+            await again.initialized()
+            new = mledger.Position(again.ledgers[-1].ledger_id, -1)
+            kinds = [type(event) for event in events.seen]
+            assert kinds.index(ResetSinceConsumed) < kinds.index(LastConfirmedLedgerDeletion) < kinds.index(EndTrim)
+            assert [event.ledger_id for event in events.of(RemovingLedger)] == [positions[0].ledger_id]
+            await again.abandon()
+            third = await cluster.open_topic(topic)
+            assert (await third.open_cursor("sub")).durable_mark_delete.ledger_id >= new.ledger_id
+            name = third.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+def test_truncate_leaves_the_current_ledger_and_no_backlog(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursors = [await opened.open_cursor(name) for name in ("one", "two")]
+            await fill(opened, 25)
+            await opened.truncate()
+            assert [ledger.entries for ledger in opened.ledgers] == [5]
+            assert [cursor.backlog for cursor in cursors] == [0, 0]
+            name = opened.name
+        await assert_nothing_orphaned(topic_url, name)
+
+    run(main())
+
+
+class AskedForLock(asyncio.Lock):
+    """A lock that tells when somebody wants it."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked_for = asyncio.Event()
+
+    async def acquire(self):
+        self.asked_for.set()
+        return await super().acquire()
+
+
+def test_truncate_keeps_what_is_appended_after_the_backlogs_were_cleared(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            await fill(opened, 25)
+            await cursor.clear_backlog()
+            await opened.trim()
+            lock = opened.trim_lock = AskedForLock()
+            async with lock:
+                lock.asked_for.clear()
+                truncation = asyncio.ensure_future(opened.truncate())
+                await lock.asked_for.wait()
+                await fill(opened, 30, 25)
+            await truncation
+            assert cursor.backlog == 30
+            assert [entry.payload for entry in await cursor.read(100)] == payloads(30, 25)
+
+    run(main())
+
+
+@pytest.mark.parametrize("state", ["open here", "open elsewhere", "closed", "terminated"])
+def test_a_deleted_topic_leaves_nothing(topic_url, topic, state):
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
+        ):
+            opened = await (elsewhere if state == "open elsewhere" else cluster).create_topic(topic)
+            positions = await fill(opened, 25)
+            for name in ("one", "two"):
+                cursor = await opened.open_cursor(name)
+                await cursor.acknowledge(positions[3:5])
+            if state == "terminated":
+                await opened.terminate()
+            if state == "closed":
+                await opened.close()
+            await cluster.delete_topic(topic, take_over=True)
+            with pytest.raises(NodeNotFound):
+                await cluster.metadata.get(managed_ledger_path(opened.name))
+            assert await ledgers_naming(topic_url, opened.name) == set()
+            await assert_nothing_orphaned(topic_url, opened.name)
+            with pytest.raises(mledger.TopicNotFound):
+                await cluster.open_topic(topic)
+            assert topic not in await cluster.topics("tests/ns")
+            if state == "open elsewhere":
+                with pytest.raises(mledger.ManagedLedgerFenced):
+                    await opened.append(payloads(100))
+                with pytest.raises(mledger.ManagedLedgerFenced):
+                    await cursor.acknowledge([positions[7]])
+
+    run(main())
+
+
+def test_a_deletion_that_is_given_up_leaves_cursor_ledgers_that_are_kept(topic_url, topic):
+    def stop(step):
+        if step == "delete topic":
+            raise StopHere
+
+    class StopHere(Exception):
+        pass
+
+    async def main():
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+            await open_store(topic_url) as store,
+        ):
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 5)
+            await opened.close()
+            bookkeeper = BookKeeper(store)
+            writer = await bookkeeper.create_ledger(3, 3, 2)
+            await writer.append([b"a state of another version"])
+            await writer.close()
+            kept = kept_record(writer.ledger_id, opened.name)
+            await store.create(kept.path, kept.data)
+            with pytest.raises(StopHere):
+                await cluster.delete_topic(topic, on_step=stop)
+            await (await cluster.open_topic(topic)).initialized()
+            assert [each for each in await read_kept(store) if each.managed_ledger == opened.name] != []
+            assert (await bookkeeper.metadata(writer.ledger_id)).last_entry == 0
+            await cluster.delete_topic(topic)
+            assert [each for each in await read_kept(store) if each.managed_ledger == opened.name] == []
+            with pytest.raises(NoSuchLedger):
+                await bookkeeper.metadata(writer.ledger_id)
+            await bookkeeper.close()
+
+    run(main())

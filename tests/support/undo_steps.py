@@ -1,0 +1,75 @@
+"""A command that changes records, made of the frame that all changing commands share.
+
+`python -m tests.support.undo_steps URL UNDO_FILE STEP PATH TEXT` sets the node at PATH to TEXT, and kills itself with
+SIGKILL when it reaches STEP.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.shared import change_command
+from cli.shared.change_command import Change, ChangeOptions, read_before, run_change, save_cursors
+from cli.shared.context import Session
+from cli.shared.output import Record, fields
+from metastore.store import Operation
+from metastore.url import open_store
+
+
+def change_records(
+    url: str,
+    undo_file: Path,
+    operations: Sequence[Operation],
+    *,
+    managed_ledger: str = "",
+    cursors: Sequence[str] = (),
+    lost: Sequence[str] = (),
+) -> None:
+    """Carry out `operations` as a changing command; the states of `cursors` go into its undo file."""
+
+    async def plan(cluster) -> Change:
+        before = await read_before(cluster.metadata, [operation.path for operation in operations])
+        return Change(
+            "test change",
+            "records",
+            Record(fields(changes=len(operations))),
+            before,
+            (managed_ledger,) if managed_ledger else (),
+            await save_cursors(cluster, managed_ledger, cursors) if cursors else (),
+            tuple(lost),
+        )
+
+    async def act(_: Change):
+        async with await open_store(url) as store:
+            await store.multi(operations)
+        return fields(done=True)
+
+    run_change(Session(url, "json"), ChangeOptions(yes=True, undo_file=undo_file), plan, act)
+
+
+def killed_at(step: str):
+    """A step hook that ends the process by SIGKILL."""
+
+    def hook(reached: str) -> None:
+        if reached == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def _main(url: str, undo_file: str, step: str, path: str, text: str) -> None:
+    from metastore.store import Put
+
+    async def version() -> int:
+        async with await open_store(url) as store:
+            return (await store.get(path)).version
+
+    change_command.on_step = killed_at(step)
+    change_records(url, Path(undo_file), [Put(path, text.encode(), asyncio.run(version()))])
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

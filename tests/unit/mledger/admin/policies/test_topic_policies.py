@@ -1,0 +1,46 @@
+"""Policies are those of now: a server of the metadata store that lags is not believed (M10)."""
+
+from bookie.client.client import BookKeeperReader
+from metastore.cluster.policies import Retention
+from metastore.url import open_store
+from mledger.admin.policies.topic_policies import PolicyReader
+from tests.support.aio import run
+
+POLICIES = "/admin/policies/public/default"
+
+
+def policies(minutes: int) -> bytes:
+    return b'{"retention_policies": {"retentionTimeInMinutes": %d, "retentionSizeInMB": -1}}' % minutes
+
+
+class Lagging:
+    """A reader by a server that lags: until it is synced it has not heard of the last change of the policies."""
+
+    def __init__(self, store, old):
+        self._store = store
+        self._old = {POLICIES: old}
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def sync(self):
+        self._old = {}
+        await self._store.sync()
+
+    async def get_many(self, paths):
+        return [self._old.get(path, node) for path, node in zip(paths, await self._store.get_many(paths), strict=True)]
+
+
+def test_policies_that_a_lagging_server_has_not_heard_of_are_seen():
+    async def main():
+        async with await open_store("memory:") as store:
+            await store.create(POLICIES, policies(0), parents=True)
+            old = await store.get(POLICIES)
+            await store.put(POLICIES, policies(60), 0)
+            reader = Lagging(store, old)
+            bookkeeper = BookKeeperReader(reader)
+            found = await PolicyReader(reader, bookkeeper).policies("public/default/persistent/topic")
+            assert found.namespace.retention == Retention(60, -1)
+            await bookkeeper.close()
+
+    run(main())

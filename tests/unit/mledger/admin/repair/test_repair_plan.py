@@ -1,0 +1,243 @@
+"""What is wrong with a topic's records, and how `plan_repair` mends it."""
+
+import pytest
+
+from metastore.errors import RecordError
+from metastore.records.ledger_metadata import LedgerState
+from metastore.records.paths import deletion_path, pending_path
+from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from metastore.records.position import Position, PositionRange
+from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, OffloadContext, PositionInfo
+from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts, Wrong, plan_repair
+from mledger.cursors.ledger_state import (
+    CursorLedgerEmpty,
+    CursorLedgerMissing,
+    CursorLedgerUnavailable,
+    StateFound,
+    StateUnreadable,
+)
+from mledger.errors import InvalidLedgerList
+from mledger.ledgers.ledger_list import LedgerEnd
+from mledger.ledgers.pending_records import LedgerRecord
+
+NAME = "t/n/persistent/x"
+NOW = 5000
+
+
+def closed(entries: int, size: int | None = None) -> LedgerFacts:
+    return LedgerFacts(LedgerState.CLOSED, LedgerEnd(entries, 10 * entries if size is None else size))
+
+
+def opened(entries: int) -> LedgerFacts:
+    return LedgerFacts(LedgerState.OPEN, LedgerEnd(entries, 10 * entries))
+
+
+def info(*ledgers: tuple[int, int]) -> ManagedLedgerInfo:
+    """Closed ledgers of so many entries, and behind them the open ledger 90."""
+    return ManagedLedgerInfo(
+        (*(LedgerInfo(each, entries, 10 * entries, 7) for each, entries in ledgers), LedgerInfo(90))
+    )
+
+
+def cursor(record: ManagedCursorInfo | RecordError, finding=None) -> CursorFacts:
+    return CursorFacts("c", "/p/c", 3, record, finding)
+
+
+def plan(topic: ManagedLedgerInfo | None, ledgers, *cursors: CursorFacts, **more) -> RepairPlan:
+    return plan_repair(TopicFacts(NAME, topic, 4, {90: opened(0)} | ledgers, cursors, **more), NOW)
+
+
+def wrongs(found: RepairPlan) -> list[tuple[Wrong, int | None]]:
+    return [(mend.wrong, mend.ledger_id) for mend in found.mends]
+
+
+def test_a_sound_topic_needs_nothing():
+    sound = cursor(ManagedCursorInfo(-1, Position(5, 1)))
+    found = plan(info((5, 3), (6, 2)), {5: closed(3), 6: closed(2), 90: opened(4)}, sound)
+    assert not found.pending
+    assert (found.info, found.cursors, found.delete, found.mends) == (None, (), (), ())
+
+
+def test_a_lost_ledger_leaves_the_list():
+    found = plan(info((5, 3), (6, 2)), {5: closed(3), 6: None})
+    assert found.info is not None
+    assert [ledger.ledger_id for ledger in found.info.ledgers] == [5, 90]
+    assert wrongs(found) == [(Wrong.LEDGER_LOST, 6)]
+    assert found.delete == ()
+
+
+def test_a_lost_last_ledger_leaves_the_list():
+    found = plan(info((5, 3)), {5: closed(3), 90: None})
+    assert found.info is not None
+    assert [ledger.ledger_id for ledger in found.info.ledgers] == [5]
+
+
+def test_a_ledger_deleted_after_offload_is_not_lost():
+    context = OffloadMessage(complete=True, bookkeeperDeleted=True).SerializeToString()
+    topic = ManagedLedgerInfo((LedgerInfo(5, 3, 30, 7, offload=OffloadContext(context)), LedgerInfo(90)))
+    assert not plan(topic, {5: None}).pending
+
+
+def test_wrong_counts_of_a_closed_ledger_are_set_right():
+    found = plan(info((5, 3), (6, 2)), {5: closed(8, 99), 6: closed(2)})
+    assert found.info is not None
+    assert found.info.ledgers[0] == LedgerInfo(5, 8, 99, 7)
+    assert wrongs(found) == [(Wrong.COUNTS, 5)]
+
+
+def test_counts_of_the_ledger_that_is_open_are_the_next_openings():
+    assert not plan(info((5, 3)), {5: closed(3), 90: opened(17)}).pending
+    assert not plan(info((5, 3)), {5: closed(3), 90: closed(17)}).pending
+
+
+def test_a_ledger_before_the_last_that_was_never_closed_is_recovered():
+    topic = ManagedLedgerInfo((LedgerInfo(5), LedgerInfo(90)))
+    found = plan(topic, {5: opened(4)})
+    assert found.recover == ((5, LedgerEnd(4, 40)),)
+    assert found.info is not None
+    assert found.info.ledgers[0] == LedgerInfo(5, 4, 40, NOW)
+
+
+def test_an_empty_ledger_before_the_last_is_dropped_and_deleted():
+    found = plan(info((5, 3), (6, 2)), {5: closed(3), 6: closed(0)})
+    assert found.info is not None
+    assert [ledger.ledger_id for ledger in found.info.ledgers] == [5, 90]
+    assert (found.delete, found.to_record) == ((6,), (6,))
+
+
+def test_a_list_whose_ids_do_not_rise_is_not_touched():
+    with pytest.raises(InvalidLedgerList):
+        plan(info((6, 3), (5, 2)), {5: closed(2), 6: closed(3)})
+
+
+@pytest.mark.parametrize(
+    ("finding", "drops"),
+    [
+        (CursorLedgerMissing(70), None),
+        (CursorLedgerEmpty(70), 70),
+        (StateUnreadable(Position(70, 3), "no state"), None),
+    ],
+)
+def test_a_cursor_whose_ledger_is_lost_falls_back_to_its_snapshot(finding, drops):
+    record = ManagedCursorInfo(
+        70, Position(5, 1), properties=(("p", 1),), cursor_properties=(("q", "r"),), unknown=b"\xfa\x01\x00"
+    )
+    found = plan(info((5, 3)), {5: closed(3)}, cursor(record, finding))
+    (mended,) = found.cursors
+    assert mended.record == ManagedCursorInfo(
+        -1,
+        Position(5, 1),
+        properties=(("p", 1),),
+        cursor_properties=(("q", "r"),),
+        last_active=NOW,
+        unknown=b"\xfa\x01\x00",
+    )
+    assert (mended.version, mended.drops) == (3, drops)
+    unreadable = isinstance(finding, StateUnreadable)
+    assert mended.keeps == (70 if unreadable else None)
+    assert wrongs(found) == [(Wrong.STATE_UNREADABLE if unreadable else Wrong.CURSOR_LEDGER_LOST, 70)]
+    assert "it stands at 5:1" in found.mends[0].text
+    assert found.delete == (() if drops is None else (drops,))
+
+
+def test_a_snapshot_below_the_first_ledger_is_raised_to_it():
+    found = plan(info((5, 3)), {5: closed(3)}, cursor(ManagedCursorInfo(70, Position(2, 1)), CursorLedgerMissing(70)))
+    assert found.cursors[0].record.mark_delete == Position(5, -1)
+
+
+def test_what_cannot_be_read_now_is_left_as_it_is():
+    away = cursor(ManagedCursorInfo(70, Position(5, 1)), CursorLedgerUnavailable(70, "bookies away"))
+    broken = cursor(RecordError("no record", "/p/c"))
+    found = plan(info((5, 3)), {5: closed(3)}, away, broken)
+    assert not found.pending
+    assert wrongs(found) == [(Wrong.UNREADABLE, 70), (Wrong.UNREADABLE, None)]
+    assert found.cursors == ()
+
+
+def test_a_position_in_a_lost_ledger_moves_to_the_next():
+    found = plan(
+        info((5, 3), (6, 2), (7, 2)),
+        {5: closed(3), 6: None, 7: closed(2)},
+        cursor(ManagedCursorInfo(-1, Position(6, 0))),
+    )
+    assert found.cursors[0].record.mark_delete == Position(7, -1)
+    assert wrongs(found) == [(Wrong.LEDGER_LOST, 6), (Wrong.POSITION, None)]
+
+
+def test_a_position_in_a_trimmed_ledger_may_stay():
+    assert not plan(info((5, 3)), {5: closed(3)}, cursor(ManagedCursorInfo(-1, Position(2, 9)))).pending
+
+
+@pytest.mark.parametrize("ledgers", [(), ((5, 3),)])
+@pytest.mark.parametrize("recorded_in", ["record", "cursor ledger"])
+def test_a_position_before_an_empty_ledger_that_opening_dropped_may_stay(ledgers, recorded_in):
+    """So each restart of a broker leaves the cursors of an empty topic, and those at the end of a consumed one."""
+    stood = Position(80, -1)
+    facts = cursor(ManagedCursorInfo(-1, stood))
+    if recorded_in == "cursor ledger":
+        facts = cursor(ManagedCursorInfo(70, Position(2, 1)), StateFound(PositionInfo(stood), Position(70, 0)))
+    found = plan(info(*ledgers), {5: closed(3), 90: opened(0)}, facts)
+    assert (found.pending, found.mends) == (False, ())
+
+
+def test_a_position_before_a_lost_ledger_moves_to_the_next():
+    found = plan(
+        info((5, 3), (6, 2), (7, 2)),
+        {5: closed(3), 6: None, 7: closed(2)},
+        cursor(ManagedCursorInfo(-1, Position(6, -1))),
+    )
+    assert found.cursors[0].record.mark_delete == Position(7, -1)
+
+
+def test_a_position_past_the_end_moves_back_to_it():
+    found = plan(info((5, 3)), {5: closed(3), 90: opened(4)}, cursor(ManagedCursorInfo(-1, Position(90, 17))))
+    assert found.cursors[0].record.mark_delete == Position(90, 3)
+
+
+def test_ranges_over_lost_ledgers_are_dropped_and_the_others_kept():
+    ranges = tuple(PositionRange(Position(ledger, 0), Position(ledger, 1)) for ledger in (5, 6))
+    state = PositionInfo(Position(5, -1), ranges=ranges)
+    facts = cursor(ManagedCursorInfo(70, Position(5, -1)), StateFound(state, Position(70, 0)))
+    found = plan(info((5, 3), (6, 2)), {5: closed(3), 6: None}, facts)
+    (mended,) = found.cursors
+    assert mended.record.ranges == ranges[:1]
+    assert (mended.record.cursors_ledger_id, mended.drops, found.delete) == (-1, 70, (70,))
+
+
+def test_a_state_too_large_for_the_record_is_left_to_opening():
+    ranges = tuple(PositionRange(Position(5, at), Position(5, at + 1)) for at in range(0, 4000, 2))
+    lost = PositionRange(Position(6, 0), Position(6, 1))
+    state = PositionInfo(Position(5, -1), ranges=(*ranges, lost))
+    facts = cursor(ManagedCursorInfo(70, Position(5, -1)), StateFound(state, Position(70, 0)))
+    found = plan(info((5, 4001), (6, 2)), {5: closed(4001), 6: None}, facts)
+    assert found.cursors == ()
+    assert [mend.mended for mend in found.mends] == [True, False]
+
+
+def test_orphans_are_recorded_and_deleted():
+    found = plan(info((5, 3)), {5: closed(3)}, orphans=(44, 33))
+    assert (found.delete, found.to_record) == ((33, 44), (33, 44))
+    assert found.info is None
+
+
+def test_records_between_the_lists_are_finished():
+    records = (
+        LedgerRecord(pending_path(5), 5, NAME),
+        LedgerRecord(pending_path(40), 40, NAME),
+        LedgerRecord(deletion_path(41), 41, NAME),
+    )
+    found = plan(info((5, 3)), {5: closed(3)}, records=records)
+    assert found.delete == (40, 41)
+    assert found.to_record == (40,)
+    assert found.done_with == records[:2]
+
+
+def test_a_record_is_left_while_a_cursor_cannot_be_read():
+    records = (LedgerRecord(deletion_path(41), 41, NAME),)
+    found = plan(info((5, 3)), {5: closed(3)}, cursor(RecordError("no record", "/p/c")), records=records)
+    assert (found.delete, found.pending) == ((), False)
+
+
+def test_what_is_left_of_a_topic_that_is_gone_is_deleted():
+    found = plan(None, {}, orphans=(44,), records=(LedgerRecord(pending_path(45), 45, NAME),))
+    assert (found.delete, found.version, found.info) == ((44, 45), None, None)

@@ -1,0 +1,82 @@
+"""What a repair decides over is looked at in a metadata store that may lag."""
+
+from dataclasses import replace
+
+from bookie.client.client import BookKeeper
+from metastore.cluster.ledgers import LedgerStore
+from metastore.records.codec import encode_managed_ledger_info
+from metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from metastore.records.paths import LEDGERS, deletion_path, ledger_path, managed_ledger_path
+from metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from metastore.url import open_store
+from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
+from mledger.admin.repair.repairer import FactsReader, repair
+from mledger.ledgers.ledger_list import LedgerEnd
+from mledger.ledgers.pending_records import LedgerRecord, ensure_folders
+from tests.support.aio import run
+
+NAME = "t/n/persistent/topic"
+ENTRIES, SIZE = 10, 100
+CLOSED = LedgerMetadata(1, 1, 1, (Segment(0, ("b:1",)),), state=LedgerState.CLOSED, last_entry=ENTRIES - 1, length=SIZE)
+
+
+def test_a_listed_ledger_is_not_lost_because_the_server_of_the_ledgers_lags(monkeypatch):
+    async def main():
+        async with await open_store("memory:") as store:
+            info = ManagedLedgerInfo((LedgerInfo(1, ENTRIES, SIZE, 5),))
+            await store.create(managed_ledger_path(NAME), encode_managed_ledger_info(info), parents=True)
+            await LedgerStore(store).create(1, CLOSED)
+            get_many, sync, synced = store.get_many, store.sync, []
+
+            async def behind(paths):
+                nodes = await get_many(paths)
+                return [None if path.startswith(LEDGERS) and not synced else node
+                        for path, node in zip(paths, nodes, strict=True)]  # fmt: skip
+
+            async def note():
+                await sync()
+                synced.append(True)
+
+            monkeypatch.setattr(store, "get_many", behind)
+            monkeypatch.setattr(store, "sync", note)
+            bookkeeper = BookKeeper(store)
+            (facts,) = await FactsReader(store, bookkeeper).read([NAME])
+            assert facts.ledgers == {1: LedgerFacts(LedgerState.CLOSED, LedgerEnd(ENTRIES, SIZE))}
+            await bookkeeper.close()
+
+    run(main())
+
+
+def test_a_ledger_that_a_lagging_server_does_not_list_is_not_deleted(monkeypatch):
+    """It was dropped, recorded for deletion and listed again by others since the plan was made."""
+
+    async def main():
+        async with await open_store("memory:") as store:
+            await ensure_folders(store)
+            info = ManagedLedgerInfo((LedgerInfo(1, ENTRIES, SIZE, 5),))
+            path = managed_ledger_path(NAME)
+            await store.create(path, encode_managed_ledger_info(info), parents=True)
+            await store.create(deletion_path(1), NAME.encode())
+            await LedgerStore(store).create(1, CLOSED)
+            unlisted, now = encode_managed_ledger_info(ManagedLedgerInfo(())), await store.get(path)
+            get, sync, synced = store.get, store.sync, []
+
+            async def behind(asked):
+                node = await get(asked)
+                return node if asked != path or synced else replace(node, data=unlisted)
+
+            async def note():
+                await sync()
+                synced.append(True)
+
+            monkeypatch.setattr(store, "get", behind)
+            monkeypatch.setattr(store, "sync", note)
+            bookkeeper = BookKeeper(store)
+            leftover = LedgerRecord(deletion_path(1), 1, NAME)
+            facts = TopicFacts(NAME, ManagedLedgerInfo(()), now.version, records=(leftover,))
+            await repair(plan_repair(facts, 0), store, bookkeeper)
+            assert await store.exists(ledger_path(1))
+            assert await store.exists(deletion_path(1)) is None
+            await bookkeeper.close()
+
+    run(main())

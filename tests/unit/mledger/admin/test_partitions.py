@@ -1,0 +1,41 @@
+"""What creating a partitioned topic writes, and what it refuses, as Pulsar decides it."""
+
+import pytest
+
+from metastore.errors import InvalidName
+from metastore.records.partitioned_topic import PartitionedTopic
+from metastore.records.paths import TopicName
+from mledger.admin.partitions import plan_create_partitioned
+from mledger.errors import TopicExists
+
+TOPIC = TopicName("t", "n", "orders")
+
+
+def plan(partitions, *, topic=TOPIC, exists=None, plain=False, present=()):
+    return plan_create_partitioned(topic, PartitionedTopic(partitions), exists=exists, plain=plain, present=present)
+
+
+def test_the_record_and_every_partition_are_created() -> None:
+    assert plan(3).record == PartitionedTopic(3)
+    assert plan(3).missing == (0, 1, 2)
+
+
+def test_partitions_that_are_there_are_kept() -> None:
+    assert plan(4, present=[0, 2]).missing == (1, 3)
+
+
+def test_a_partition_past_the_last_one_wanted_is_refused() -> None:
+    with pytest.raises(TopicExists, match="at least 6 partitions"):
+        plan(4, present=[5])
+
+
+def test_a_topic_that_is_there_is_refused_either_way() -> None:
+    with pytest.raises(TopicExists, match="has 2 partitions"):
+        plan(4, exists=PartitionedTopic(2))
+    with pytest.raises(TopicExists, match="not partitioned"):
+        plan(4, plain=True)
+
+
+def test_a_partition_is_not_partitioned_again() -> None:
+    with pytest.raises(InvalidName, match="orders instead"):
+        plan(2, topic=TOPIC.partition(1))

@@ -1,0 +1,72 @@
+"""What commands on whole topics would do, over values."""
+
+import pytest
+
+from metastore.errors import RecordError
+from metastore.records.position import Position
+from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.admin.inspect import CursorInspection, OpeningView
+from mledger.admin.topic_plans import (
+    lost_ledgers,
+    plan_topic_terminate,
+    plan_topic_trim,
+    plan_topic_truncate,
+)
+from mledger.config import ManagedLedgerConfig
+from mledger.cursors.recovery import plan_cursor_recovery
+from mledger.ledgers.ledger_list import LedgerList
+
+NOW = 1_000_000
+CONFIG = ManagedLedgerConfig()
+CLOSED = (LedgerInfo(4, 10, 100, 500), LedgerInfo(7, 5, 50, 600))
+NEW = 8
+
+
+def view(cursors: dict[str, Position], *, terminated: Position | None = None) -> OpeningView:
+    ledgers = CLOSED if terminated else (*CLOSED, LedgerInfo(NEW))
+    listed = LedgerList(ledgers, current=None if terminated else NEW, terminated=terminated)
+    inspected = []
+    for name, position in cursors.items():
+        record = ManagedCursorInfo(cursors_ledger_id=-1, mark_delete=position)
+        inspected.append(CursorInspection(name, 0, record, plan_cursor_recovery(name, record, None, listed)))
+    info = ManagedLedgerInfo(CLOSED, terminated=terminated)
+    return OpeningView(info, listed, None if terminated else NEW, tuple(inspected), ())
+
+
+def deleted(plan) -> list[int]:
+    return [ledger.ledger_id for ledger in plan.deletions]
+
+
+def test_trim_deletes_what_every_cursor_is_past() -> None:
+    assert deleted(plan_topic_trim(view({"a": Position(7, 1), "b": Position(7, 4)}), CONFIG, NOW)) == [4]
+
+
+def test_a_cursor_at_the_end_moves_to_the_ledger_that_opening_makes() -> None:
+    plan = plan_topic_trim(view({"a": Position(7, 4)}), CONFIG, NOW)
+    assert [move.new for move in plan.moves] == [Position(NEW, -1)]
+    assert deleted(plan) == [4, 7]
+
+
+def test_trim_is_refused_while_a_cursor_cannot_be_read() -> None:
+    broken = CursorInspection("b", 0, None, None, RecordError("cannot be read"))
+    found = view({"a": Position(7, 4)})
+    with pytest.raises(RecordError):
+        plan_topic_trim(OpeningView(found.info, found.ledgers, NEW, (*found.cursors, broken), ()), CONFIG, NOW)
+
+
+def test_truncate_deletes_all_that_is_closed_whatever_retention_says() -> None:
+    assert deleted(plan_topic_truncate(view({"a": Position(4, 0)}), NOW)) == [4, 7]
+    assert deleted(plan_topic_truncate(view({}, terminated=Position(7, 4)), NOW)) == [4, 7]
+
+
+def test_terminate_ends_after_the_last_entry_or_where_it_ended_before() -> None:
+    assert plan_topic_terminate(view({})).last_entry == Position(7, 4)
+    assert plan_topic_terminate(view({})).already is None
+    assert plan_topic_terminate(view({}, terminated=Position(7, 4))).already == Position(7, 4)
+
+
+def test_what_is_lost_is_counted_and_long_lists_are_cut() -> None:
+    assert lost_ledgers("t", CLOSED) == ("15 entries, 150 bytes of t, in ledger 4, 7",)
+    assert lost_ledgers("t", (LedgerInfo(9),)) == ()
+    many = lost_ledgers("t", [LedgerInfo(number, 1, 1, 1) for number in range(25)])
+    assert many[0].endswith("19 and 5 more")

@@ -1,0 +1,111 @@
+"""How an undo that no request holds is cut, over plain values."""
+
+import pytest
+
+from metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
+from metastore.records.paths import deletion_path, ledger_path
+from metastore.records.position import Position
+from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from metastore.store import Check, Create, Delete, Put
+from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
+from mledger.admin.undo.undo_pieces import plan_pieces
+from mledger.admin.undo.undo_plan import plan_undo
+from mledger.errors import UndoConflict
+
+NAME = "t/ns/persistent/topic"
+TOPIC = f"/managed-ledgers/{NAME}"
+MANY = 450
+CURSORS = [f"{TOPIC}/sub-{at:04}" for at in range(MANY)]
+
+FULL = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(1, 10, 100, 5),), properties=(("a", "b"),)))
+EMPTY = encode_managed_ledger_info(ManagedLedgerInfo((), properties=(("a", "b"),)))
+OLD, NEW = (encode_managed_cursor_info(ManagedCursorInfo(mark_delete=Position(1, at))) for at in (2, 5))
+
+
+def file_of(*records):
+    return UndoFile("test", "topic", 0, "zk://x", records, (NAME,), (), (), Outcome.DONE)
+
+
+def deleted():
+    return file_of(
+        ChangedRecord(TOPIC, NodeState(FULL, 3)), *(ChangedRecord(each, NodeState(OLD, 1)) for each in CURSORS)
+    )
+
+
+def pieces(file, existing=(1,), recorded=(), **now):
+    current = {each.path: each.after for each in file.records} | {TOPIC: now.pop("topic", None)} | now
+    return [piece.operations({}) for piece in plan_pieces(plan_undo(file, current, existing, recorded))]
+
+
+def test_a_deleted_topic_begins_without_ledgers_gets_its_cursors_and_then_its_list():
+    first, *between, last = pieces(deleted())
+    assert first == [Create(TOPIC, EMPTY)]
+    assert [len(piece) for piece in between] == [201, 201, 51]
+    assert all(piece[-1] == Check(TOPIC, 0) for piece in between)
+    assert [each for piece in between for each in piece[:-1]] == [Create(each, OLD) for each in CURSORS]
+    assert last == [Put(TOPIC, FULL, 0)]
+
+
+def test_a_topic_whose_ledgers_are_gone_is_written_once():
+    first, *between = pieces(deleted(), ())
+    assert first == [Create(TOPIC, EMPTY)]
+    assert len(between) == 3
+
+
+def test_moved_cursors_are_checked_against_their_topic_and_the_list_comes_last():
+    moved = (ChangedRecord(each, NodeState(OLD, 1), NodeState(NEW, 2)) for each in CURSORS)
+    *between, last = pieces(file_of(ChangedRecord(TOPIC, NodeState(FULL, 3), NodeState(EMPTY, 4)), *moved),
+                            topic=NodeState(EMPTY, 4))  # fmt: skip
+    assert all(piece[-1] == Check(TOPIC, 4) for piece in between)
+    assert last == [Put(TOPIC, FULL, 4)]
+
+
+def test_what_was_created_is_deleted_cursors_first():
+    made = [ChangedRecord(each, None, NodeState(OLD, 0)) for each in (TOPIC, *CURSORS)]
+    made[0] = ChangedRecord(TOPIC, None, NodeState(EMPTY, 0))
+    *between, last = pieces(file_of(*made), topic=NodeState(EMPTY, 0))
+    assert {each for piece in between for each in piece[:-1]} == {Delete(each, 0) for each in CURSORS}
+    assert last == [Delete(TOPIC, 0)]
+
+
+def test_nodes_of_many_ledgers_are_checked_against_the_one_topic():
+    file = file_of(*(ChangedRecord(ledger_path(at), NodeState(b"m", 1)) for at in range(MANY)))
+    found = pieces(file, topic=NodeState(FULL, 7))
+    assert [len(piece) for piece in found] == [201, 201, 51]
+    assert all(piece[-1] == Check(TOPIC, 7) for piece in found)
+
+
+LONG = encode_managed_ledger_info(ManagedLedgerInfo(tuple(LedgerInfo(at, 10, 100, 5) for at in range(MANY))))
+NO_LIST = encode_managed_ledger_info(ManagedLedgerInfo())
+
+
+@pytest.mark.parametrize("after", [None, NodeState(NO_LIST, 4)], ids=["deleted", "trimmed"])
+def test_many_records_of_deletion_are_taken_away_before_the_list(after):
+    file = file_of(ChangedRecord(TOPIC, NodeState(LONG, 3), after))
+    found = pieces(file, range(MANY), range(100, MANY), topic=after)
+    version = 0 if after is None else 4
+    if after is None:
+        assert found.pop(0) == [Create(TOPIC, NO_LIST)]
+    *between, last = found
+    assert last == [Put(TOPIC, LONG, version)]
+    assert [len(piece) for piece in between] == [201, 151]
+    assert all(piece[-1] == Check(TOPIC, version) for piece in between)
+    assert [each for piece in between for each in piece[:-1]] == [
+        Delete(deletion_path(at), 0) for at in range(100, MANY)
+    ]
+    going_on = pieces(file, range(MANY), range(300, MANY), topic=NodeState(NO_LIST, version))
+    assert [len(piece) for piece in going_on] == [151, 1]
+
+
+def test_one_that_was_cut_off_goes_on():
+    done = {each: NodeState(OLD, 0) for each in CURSORS[:400]}
+    found = pieces(deleted(), topic=NodeState(EMPTY, 0), **done)
+    assert found == [
+        [*(Create(each, OLD) for each in CURSORS[400:]), Check(TOPIC, 0)],
+        [Put(TOPIC, FULL, 0)],
+    ]
+
+
+def test_a_record_that_somebody_else_changed_in_between_is_named():
+    with pytest.raises(UndoConflict, match="sub-0003 is at version 1"):
+        pieces(deleted(), topic=NodeState(EMPTY, 0), **{CURSORS[3]: NodeState(NEW, 1)})

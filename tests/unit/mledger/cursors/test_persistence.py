@@ -1,0 +1,35 @@
+"""What is written of a state that is too large for one entry (C5)."""
+
+from metastore.records.position import Position
+from metastore.records.values import BatchDeletion, LedgerInfo
+from mledger.cursors.acks import AckState
+from mledger.cursors.persistence import plan_partial
+from mledger.cursors.store import CursorState
+from mledger.ledgers.ledger_list import LedgerList
+
+LEDGERS = LedgerList([LedgerInfo(3, 100)])
+
+
+def state(mark_delete: int, *deleted: int, batch: BatchDeletion | None = None) -> CursorState:
+    acks = AckState(Position(3, -1))
+    acks.reset(Position(3, mark_delete), batch)
+    acks.acknowledge([Position(3, entry) for entry in deleted], LEDGERS)
+    return CursorState(acks, (("n", mark_delete),), (("who", "me"),))
+
+
+def test_mark_delete_is_written_with_what_was_durable_above_it():
+    batch = BatchDeletion(Position(3, 9), (1,))
+    partial = plan_partial(state(5, 7, 8, 20, 22, 24), state(1, 3, 7, 8, batch=batch))
+    assert partial.mark_delete == Position(3, 5)
+    assert partial.acks == state(5, 7, 8, batch=batch).acks
+    assert (partial.properties, partial.cursor_properties) == ((("n", 5),), (("who", "me"),))
+
+
+def test_after_a_reset_nothing_that_was_durable_before_counts():
+    assert plan_partial(state(5, 20, 22), None).acks == state(5).acks
+
+
+def test_the_durable_state_is_not_changed_by_it():
+    durable = state(1, 7)
+    plan_partial(state(9, 20), durable)
+    assert durable == state(1, 7)

@@ -1,0 +1,56 @@
+"""A read goes past what is acknowledged in one step, however much of it there is (C10)."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from metastore.records.position import Position
+from metastore.records.values import LedgerInfo
+from mledger.cursors.acks import AckState
+from mledger.cursors.reads import CursorReads
+from mledger.ledgers.entry_reader import Entry
+from mledger.ledgers.ledger_list import LedgerList
+from tests.support.aio import run
+
+ENTRIES = 50_000
+LEDGERS = LedgerList([LedgerInfo(ledger_id, ENTRIES, 1, 1) for ledger_id in (3, 4, 7)])
+
+
+class Counted(AckState):
+    """A state that counts how often a read looks for what is left."""
+
+    looks = 0
+
+    def live_runs(self, *where):
+        """As the state's own."""
+        self.looks += 1
+        return super().live_runs(*where)
+
+
+class Bookies:
+    """Entries whose payloads are their ids."""
+
+    async def read(self, ledger_id, first, last, _):
+        """All that is asked for."""
+        return [Entry(Position(ledger_id, entry), b"%d" % entry) for entry in range(first, last + 1)]
+
+
+@pytest.mark.parametrize("wanted", [1, 3, 100])
+def test_ledgers_full_of_acknowledged_entries_are_passed_at_once(wanted):
+    acks = Counted(Position(3, -1))
+    acks.acknowledge_run(3, 1, ENTRIES - 1, LEDGERS)
+    acks.acknowledge_run(4, 0, ENTRIES - 1, LEDGERS)
+    acks.acknowledge_run(7, 0, ENTRIES - 3, LEDGERS)
+    host = SimpleNamespace(ledger_list=LEDGERS, reader=Bookies())
+    reads = CursorReads(SimpleNamespace(acks=acks, check=lambda: None, name="sub"), host, Position(3, 0))
+    left = [Position(3, 0), Position(7, ENTRIES - 2), Position(7, ENTRIES - 1)]
+
+    async def main():
+        found = []
+        while entries := await reads.read(wanted, None, None):
+            assert len(entries) <= wanted
+            found += [entry.position for entry in entries]
+        assert found == left
+
+    run(main())
+    assert acks.looks < 20

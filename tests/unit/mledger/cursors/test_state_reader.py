@@ -1,0 +1,128 @@
+"""A cursor's last state is not lost on the word of a metadata server that lags (R4, R5)."""
+
+import pytest
+
+from bookie.errors import NoSuchEntry, NoSuchLedger
+from metastore.errors import StoreUnavailable
+from metastore.records.codec import encode_position_info
+from metastore.records.position import Position
+from metastore.records.values import LedgerBits, PositionInfo
+from mledger.cursors.ledger_state import (
+    CHECKPOINT_MARKER,
+    ENTRY_TYPE,
+    CursorLedgerEmpty,
+    CursorLedgerMissing,
+    CursorLedgerUnavailable,
+    StateFound,
+)
+from mledger.cursors.state_reader import find_state
+from tests.support.aio import run
+
+OLDER, LEDGER = 5, 7
+OLD, LAST = (PositionInfo(Position(1, at)) for at in (2, 5))
+WHOLE = [encode_position_info(OLD), encode_position_info(LAST)]
+
+
+class CursorLedger:
+    """A cursor ledger as one look finds it; an entry that is None cannot be found."""
+
+    def __init__(self, entries):
+        self._entries = entries
+        self.last_entry = len(entries) - 1
+
+    async def read(self, first, last):
+        found = self._entries[first : last + 1]
+        if None in found:
+            raise NoSuchEntry(f"entry {first + found.index(None)} of ledger {LEDGER} is on no bookie")
+        return found
+
+
+class Looks:
+    """What is found before and after the metadata store was synced; None: no such ledger."""
+
+    def __init__(self, before, after, error=None):
+        self._entries, self._after, self._error = before, after, error
+        self.synced = 0
+
+    async def open(self, ledger_id):
+        assert ledger_id == LEDGER
+        if self._entries is None:
+            raise NoSuchLedger(f"ledger {ledger_id} does not exist")
+        return CursorLedger(self._entries)
+
+    async def sync(self):
+        self.synced += 1
+        if self._error is not None:
+            raise self._error
+        self._entries = self._after
+
+    async def find(self):
+        return await find_state(self.open, self.sync, LEDGER)
+
+
+BEHIND = {"ledger": None, "entries": [], "last entry": [WHOLE[0], None]}
+
+
+@pytest.mark.parametrize("before", BEHIND.values(), ids=BEHIND.keys())
+def test_what_a_lagging_server_does_not_know_is_looked_for_again(before):
+    async def main():
+        looks = Looks(before, WHOLE)
+        found = await looks.find()
+        assert isinstance(found, StateFound)
+        assert found.state == LAST
+        assert looks.synced == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("before", [None, [None]], ids=["ledger", "entry"])
+def test_an_older_cursor_ledger_that_a_lagging_server_does_not_know_is_looked_for_again(before):
+    async def main():
+        held = (LedgerBits(6, (0b11,)),)
+        named = (LedgerBits(6, (OLDER, 0)),)
+        marker = PositionInfo(Position(1, 2), properties=((ENTRY_TYPE, CHECKPOINT_MARKER),), ledger_bits=named)
+        older = {OLDER: before}
+
+        async def open_ledger(ledger_id):
+            if ledger_id == LEDGER:
+                return CursorLedger([encode_position_info(marker)])
+            if older[ledger_id] is None:
+                raise NoSuchLedger(f"ledger {ledger_id} does not exist")
+            return CursorLedger(older[ledger_id])
+
+        async def sync():
+            older[OLDER] = [encode_position_info(PositionInfo(Position(1, 1), ledger_bits=held))]
+
+        found = await find_state(open_ledger, sync, LEDGER)
+        assert isinstance(found, StateFound)
+        assert (found.state.ledger_bits, found.warnings) == (held, ())
+
+    run(main())
+
+
+def test_what_is_lost_by_metadata_that_does_not_lag_is_lost():
+    async def main():
+        assert isinstance(await Looks(None, None).find(), CursorLedgerMissing)
+        assert isinstance(await Looks([], []).find(), CursorLedgerEmpty)
+        found = await Looks(BEHIND["last entry"], BEHIND["last entry"]).find()
+        assert isinstance(found, StateFound)
+        assert found.state == OLD
+
+    run(main())
+
+
+def test_nothing_is_lost_while_the_metadata_store_does_not_answer():
+    async def main():
+        found = await Looks(None, None, StoreUnavailable("no server answers")).find()
+        assert isinstance(found, CursorLedgerUnavailable)
+
+    run(main())
+
+
+def test_a_state_that_is_there_is_read_once():
+    async def main():
+        looks = Looks(WHOLE, None)
+        assert isinstance(await looks.find(), StateFound)
+        assert looks.synced == 0
+
+    run(main())

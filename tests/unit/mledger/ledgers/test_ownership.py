@@ -1,0 +1,154 @@
+"""An owner whose session has ended shows its node again, unless another came meanwhile (M7, M9)."""
+
+import uuid
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from metastore.errors import NodeNotFound, StoreUnavailable
+from metastore.records.codec import encode_managed_ledger_info
+from metastore.records.paths import managed_ledger_path, owner_path
+from metastore.records.values import ManagedLedgerInfo
+from metastore.store import MetadataStore
+from metastore.url import open_store
+from mledger.errors import ManagedLedgerFenced
+from mledger.ledgers import ownership
+from mledger.ledgers.ownership import Ownership
+from mledger.ledgers.pending_records import ensure_folders
+from mledger.ledgers.topic_record import TopicRecord
+from tests.support.aio import run
+
+NAME = "t/n/persistent/topic"
+RECORD, OWNER = managed_ledger_path(NAME), owner_path(NAME)
+
+
+@dataclass
+class Renewed:
+    """What an owner has whose first session has ended: the next one, and what it knows of its topic."""
+
+    before: MetadataStore
+    store: MetadataStore
+    ownership: Ownership
+    record: TopicRecord
+    data: bytes
+
+    async def reclaim(self):
+        """Show the owner again, in the next session."""
+        await self.ownership.reclaim(self.record)
+
+    async def shown(self):
+        """The data of the owner node, None if there is none."""
+        try:
+            return (await self.store.get(OWNER)).data
+        except NodeNotFound:
+            return None
+
+
+@asynccontextmanager
+async def renewed(*, node_left=False):
+    """An owner in its next session; `node_left`: the server of it still shows the node of the one before."""
+    url = f"memory:{uuid.uuid4().hex}"
+    async with await open_store(url) as before, await open_store(url) as store:
+        await ensure_folders(store)
+        await store.create(RECORD, encode_managed_ledger_info(ManagedLedgerInfo(())), parents=True)
+        data = (await before.get((await Ownership.claim(before, NAME)).path)).data
+        if not node_left:
+            await before.delete(OWNER)
+        yield Renewed(before, store, Ownership(store, NAME, OWNER, data), await TopicRecord.read(store, NAME), data)
+
+
+@pytest.fixture(autouse=True)
+def no_delays(monkeypatch):
+    monkeypatch.setattr(ownership, "RECLAIM_FIRST_S", 0.0)
+
+
+def test_an_owner_tries_until_the_store_is_there(monkeypatch):
+    async def main():
+        async with renewed() as owner:
+            multi, tries = owner.store.multi, []
+
+            async def away(operations):
+                tries.append(operations)
+                if len(tries) < 3:
+                    raise StoreUnavailable("no server could be reached", OWNER)
+                return await multi(operations)
+
+            monkeypatch.setattr(owner.store, "multi", away)
+            await owner.reclaim()
+            assert await owner.shown() == owner.data
+            assert len(tries) == 3
+
+    run(main())
+
+
+def test_a_node_of_the_session_before_is_replaced():
+    """It would go when the server ends that session."""
+
+    async def main():
+        async with renewed(node_left=True) as owner:
+            await owner.reclaim()
+            await owner.before.close()
+            assert await owner.shown() == owner.data
+
+    run(main())
+
+
+def test_a_node_that_was_made_unheard_is_not_made_again(monkeypatch):
+    async def main():
+        async with renewed() as owner:
+            multi, tries = owner.store.multi, []
+
+            async def unheard(operations):
+                tries.append(operations)
+                await multi(operations)
+                if len(tries) == 1:
+                    raise StoreUnavailable("the answer was lost", OWNER)
+
+            monkeypatch.setattr(owner.store, "multi", unheard)
+            await owner.reclaim()
+            assert await owner.shown() == owner.data
+            assert len(tries) == 1
+
+    run(main())
+
+
+def test_an_owner_stops_where_another_has_its_node():
+    async def main():
+        async with renewed() as owner:
+            await Ownership.claim(owner.before, NAME)
+            others = await owner.shown()
+            with pytest.raises(ManagedLedgerFenced, match="another owner has it"):
+                await owner.reclaim()
+            assert await owner.shown() == others
+
+    run(main())
+
+
+def test_an_owner_stops_where_another_wrote_the_record_and_left():
+    async def main():
+        async with renewed() as owner:
+            await owner.before.put(RECORD, (await owner.before.get(RECORD)).data, owner.record.version)
+            with pytest.raises(ManagedLedgerFenced, match="another owner wrote it"):
+                await owner.reclaim()
+            assert await owner.shown() is None
+
+    run(main())
+
+
+def test_an_owner_stops_where_another_writes_the_record_just_before_the_node_is_made(monkeypatch):
+    async def main():
+        async with renewed() as owner:
+            multi = owner.store.multi
+
+            async def late(operations):
+                monkeypatch.setattr(owner.store, "multi", multi)
+                await owner.before.put(RECORD, (await owner.before.get(RECORD)).data, owner.record.version)
+                return await multi(operations)
+
+            monkeypatch.setattr(owner.store, "multi", late)
+            with pytest.raises(ManagedLedgerFenced, match="another owner wrote it"):
+                await owner.reclaim()
+            assert await owner.shown() is None
+
+    run(main())

@@ -1,0 +1,131 @@
+"""What a snapshot says of itself, what is gone on with, and which snapshots are kept: decided without I/O."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mledger.snapshot.exports.errors import InvalidManifest, InvalidSnapshotName
+from mledger.snapshot.exports.exporter import plan_workers
+from mledger.snapshot.exports.manifest import (
+    FileRecord,
+    Manifest,
+    check_name,
+    decode_manifest,
+    default_name,
+    encode_manifest,
+    fingerprint,
+    plan_retention,
+    request_of,
+    tables_of,
+)
+from mledger.snapshot.exports.steps import ExportPlan, decode_plan, may_resume, share_of, step_of
+from mledger.snapshot.source.splits import KindShare, LedgerShare, TopicRange, TopicShare
+from mledger.snapshot.tables.node_kinds import Kind
+
+REQUEST = request_of({"metadata": "zk://h:1/c", "tenant": "t"}, "pyarrow", "parquet")
+MANIFEST = Manifest(
+    name="monday",
+    time_ms=1_700_000_000_123,
+    zxid=0x500000001,
+    request=REQUEST,
+    started_ms=1,
+    finished_ms=2,
+    warnings=("careful",),
+    tables=tables_of([("topics", FileRecord("topics/part-0.parquet", 3, 99, "ab"))]),
+)
+PLAN = ExportPlan("monday", fingerprint(REQUEST), 7, None, 1000, (), ({"ledgers": ["/ledgers/00"]},))
+
+
+def at(name, time_ms):
+    return replace(MANIFEST, name=name, time_ms=time_ms)
+
+
+def test_a_manifest_is_read_as_it_was_written():
+    assert decode_manifest(encode_manifest(MANIFEST), "here") == MANIFEST
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"format":1}', b'{"format":9,"schema_version":1}', b"\xff"])
+def test_anything_else_is_refused_by_its_place(data):
+    with pytest.raises(InvalidManifest, match="here"):
+        decode_manifest(data, "here")
+
+
+def test_credentials_and_what_does_not_change_the_rows_are_in_no_request():
+    options = {"metadata": "zk://user:secret@h:1/c", "rate": "5", "password": "secret", "partitions": "3"}
+    request = request_of(options, "pyarrow", "parquet")
+    assert (request.source, request.options) == ("zk://h:1/c", ())
+
+
+def test_requests_differ_by_what_is_exported_and_by_whom():
+    options = {"metadata": "zk://h:1"}
+    requests = [
+        request_of(options, "pyarrow", "parquet"),
+        request_of(options | {"tenant": "t"}, "pyarrow", "parquet"),
+        request_of(options, "spark", "parquet"),
+        request_of(options, "spark", "delta"),
+        request_of({"metadata": "zk://h:2"}, "pyarrow", "parquet"),
+    ]
+    assert len({fingerprint(request) for request in requests}) == len(requests)
+
+
+def test_names_sort_by_time_and_tell_transactions_of_one_millisecond_apart():
+    assert default_name(1_700_000_000_123, None) == "20231114T221320.123Z"
+    assert default_name(1_700_000_000_123, 0x5B) == "20231114T221320.123Z-zxid5b"
+    assert default_name(None, 0x5B) == "zxid5b"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "_a", "a b", "a" * 101])
+def test_a_name_that_is_no_directory_of_its_own_is_refused(name):
+    with pytest.raises(InvalidSnapshotName):
+        check_name(name)
+
+
+def test_the_newest_are_kept_and_the_one_that_comes_counts():
+    three = [at("c", 3), at("a", 1), at("b", 2)]
+    assert [each.name for each in plan_retention(three, 2)] == ["a"]
+    assert [each.name for each in plan_retention(three, 2, "new")] == ["a", "b"]
+    assert [each.name for each in plan_retention([*three, at("new", 0)], 2, "new")] == ["a", "b"]
+    assert plan_retention(three, 3) == ()
+
+
+@given(st.lists(st.integers(0, 50), unique=True), st.integers(1, 9))
+def test_as_many_stay_as_were_asked_for(times, keep):
+    manifests = [at(str(time), time) for time in times]
+    removed = plan_retention(manifests, keep)
+    assert len(manifests) - len(removed) == min(keep, len(manifests))
+    left = [each.time_ms for each in manifests if each not in removed]
+    assert not removed or max(each.time_ms for each in removed) < min(left)
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        TopicShare((TopicRange("/managed-ledgers/t/n/persistent", "a", "b"),)),
+        LedgerShare(("/ledgers/00/0001",)),
+        KindShare(frozenset({Kind.BOOKIE, Kind.COOKIE})),
+    ],
+)
+def test_a_step_is_the_share_it_was_made_of(share):
+    assert share_of(step_of(share), None) == share
+
+
+def test_a_plan_is_read_as_it_was_written_and_nothing_else_is():
+    assert decode_plan(PLAN.encode()) == PLAN
+    assert decode_plan(b"{}") is None
+    assert decode_plan(PLAN.encode()[:-3]) is None
+
+
+def test_what_was_read_live_long_ago_is_not_gone_on_with_but_files_are():
+    def resumes(live, now_ms, print_of=PLAN.fingerprint):
+        return may_resume(PLAN, print_of, live=live, now_ms=now_ms, resume_within_ms=500)
+
+    assert (resumes(True, 1500), resumes(True, 1501), resumes(False, 10**9)) == (True, False, True)
+    assert not resumes(True, 1000, "another")
+
+
+def test_a_small_cluster_is_read_by_one_process():
+    ledgers, topics = LedgerShare(("/ledgers/00",)), TopicShare(())
+    assert plan_workers([ledgers, topics, KindShare(frozenset())]) == 1
+    assert plan_workers([ledgers] * 3) >= 1

@@ -1,0 +1,155 @@
+"""Each question about a snapshot, its answer computed by hand (see tests/support/queried.py)."""
+
+from pathlib import Path
+
+import pytest
+
+from mledger.snapshot.exports.errors import SnapshotNotFound, UnknownQuestion
+from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, open_snapshots, question_named
+from tests.support.exports import write_snapshot
+from tests.support.queried import IDLE, NOW, TOPIC, ledger, listed, member, write_both
+
+KEPT = "persistent://t/n/kept"
+DOCUMENT = (Path(__file__).parents[5] / "docs" / "reports.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    before, now = write_both(tmp_path_factory.mktemp("questioned"))
+    with open_snapshots(str(now), str(before)) as snapshots:
+        yield snapshots
+
+
+def answer(both, name):
+    return [tuple(row.values()) for row in both.ask((QUESTIONS | CHANGES)[name]).to_pylist()]
+
+
+def test_backlog_counts_entries_bytes_and_time_without_what_is_acknowledged(both):
+    """slow: of ledger 1 the entries 4, 7, 8, 9 (of 10), of ledger 2 ten of 20, all 5 of ledger 3."""
+    assert answer(both, "backlog") == [
+        (TOPIC, "slow", 4 + 10 + 5, 400 + 2000 + 500, 36000, 28800, 4, "znode"),
+        (TOPIC, "quick", 3, 300, 14400, 1800, 4, "znode"),
+        (KEPT, "only", 0, 0, None, None, 22, "znode"),
+        (TOPIC, "back", 0, 0, None, None, 4, "znode"),
+        (TOPIC, "done", 0, 0, None, None, 4, "snapshot"),
+    ]
+
+
+def test_only_the_slowest_holds_what_no_other_needs(both):
+    """slow needs ledgers from 1 on, quick from 3 on: ledgers 1, in three copies, and 2, in two."""
+    assert answer(both, "held_bytes") == [(TOPIC, "slow", "quick", 2, 5000, 3 * 1000 + 2 * 4000)]
+
+
+def test_orphans_are_old_ledgers_of_managed_ledgers_that_nothing_names(both):
+    found = [row[:2] + row[5:] for row in answer(both, "orphan_ledgers")]
+    assert found == [(40, "t/n/orders", 7200), (44, "t/n/orders", 32400)]
+
+
+def test_references_dangle_unless_the_ledger_was_offloaded_and_deleted(both):
+    assert answer(both, "dangling_references") == [(16, "cursor ledger", TOPIC, "slow")]
+
+
+def test_ledgers_are_underreplicated_by_their_mark_or_by_a_bookie_that_is_away(both):
+    assert answer(both, "underreplicated_ledgers") == [
+        (1, TOPIC, True, 0, None),
+        (2, TOPIC, True, 1, 10),
+        (4, TOPIC, False, 1, None),
+    ]
+
+
+def test_load_of_bookies_is_what_ensembles_give_them(both):
+    assert answer(both, "bookie_load") == [
+        ("b1", "writable", "/r1", 2, 0, 30, 5000),
+        ("gone", "unknown", None, 1, 0, 10, 2000),
+        ("b2", "read-only", None, 2, 1, 5, 500),
+        ("away", "away", None, 1, 1, 0, 0),
+    ]
+
+
+def test_load_counts_open_ledgers_as_far_as_their_bookies_were_asked(tmp_path):
+    """Ledger 1 is open: 10 entries went to b1, b2 and b3, then 9 to b1, b2 and b4, in two copies; 2 was not asked."""
+    ensembles = [member(1, bookie, 7, first_entry=0, last_entry=9) for bookie in ("b1", "b2", "b3")]
+    ensembles += [member(1, bookie, None, first_entry=10) for bookie in ("b1", "b2", "b4")]
+    to = write_snapshot(
+        tmp_path,
+        "live",
+        NOW,
+        topic_ledgers=[listed(TOPIC, 1, 0, 0, seen_entries=19, seen_size=1900), listed(TOPIC, 2, 0, 0)],
+        ledgers=[
+            ledger(1, 1, None, None, ensemble_size=3),
+            ledger(2, 1, None, None, ensemble_size=3),
+        ],
+        ensembles=[*ensembles, member(2, "b1", None, first_entry=0)],
+    )
+    with open_snapshots(str(to)) as snapshots:
+        rows = [tuple(row.values()) for row in snapshots.ask(QUESTIONS["bookie_load"]).to_pylist()]
+    assert rows == [
+        ("b1", "unknown", None, 2, 2, 7 + 6, 1300),
+        ("b2", "unknown", None, 1, 1, 7 + 6, 1300),
+        ("b3", "unknown", None, 1, 1, 7, 700),
+        ("b4", "unknown", None, 1, 1, 6, 600),
+    ]
+
+
+def test_most_holes_counts_ranges_and_their_entries(both):
+    assert answer(both, "most_holes") == [(TOPIC, "slow", 2, 2 + 10, 1, "znode")]
+
+
+def test_a_cursor_is_stuck_that_stood_still_while_the_topic_grew(both):
+    assert answer(both, "stuck_cursors") == [(TOPIC, "slow", 1, 3, 5, 3600, True)]
+
+
+def test_topics_without_subscriptions(both):
+    assert answer(both, "topics_without_subscriptions") == [(IDLE, 1, 7, 700, 10800)]
+
+
+def test_retention_is_without_effect_where_all_that_was_ever_written_is_consumed_and_there(both):
+    """only has consumed 20 and 21, and the topic began with 20; of orders ledger 1 is needed by slow."""
+    assert answer(both, "retention_without_effect") == [(KEPT, 2, 800, 14400)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("topics_appeared", [(IDLE, 1, 7, 0), (KEPT, 3, 8, 1)]),
+        ("topics_vanished", [("persistent://t/n/old", 1, 1, 0)]),
+        ("topics_moved", [(TOPIC, 1, 1, 3, 4, 30, 35)]),
+        ("cursors_appeared", [(KEPT, "only", 21, 3)]),
+        ("cursors_vanished", []),
+        ("cursors_back", [(TOPIC, "back", 2, 19, 2, 7, "znode")]),
+        ("cursors_moved", [(TOPIC, "done", 3, -1, 3, 4, "znode"), (TOPIC, "quick", 2, 5, 3, 1, "znode")]),
+        ("ledgers_deleted", [(50, TOPIC, None, 1)]),
+        ("bookies_changed", [("away", None, "away"), ("b2", "writable", "read-only")]),
+    ],
+)
+def test_what_changed_between_two_snapshots(both, name, expected):
+    assert answer(both, name) == expected
+
+
+def test_ledgers_that_appeared(both):
+    assert [row[0] for row in answer(both, "ledgers_appeared")] == [2, 3, 4, 20, 21, 22, 30, 40, 41, 42, 43, 44]
+
+
+def test_a_question_about_two_snapshots_asks_for_the_other(both, tmp_path):
+    _, now = write_both(tmp_path)
+    with open_snapshots(str(now)) as snapshots, pytest.raises(UnknownQuestion, match="--before"):
+        snapshots.ask(QUESTIONS["stuck_cursors"])
+
+
+def test_an_unknown_question_is_told_the_known_ones():
+    with pytest.raises(UnknownQuestion, match="backlog, held_bytes"):
+        question_named("why")
+
+
+def test_no_snapshot_no_answer(tmp_path):
+    with pytest.raises(SnapshotNotFound):
+        open_snapshots(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_and_its_columns_are_documented(both, name):
+    (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
+    assert QUESTIONS[name].title
+    assert QUESTIONS[name].doc
+    missing = [column for column in both.ask(QUESTIONS[name]).column_names if f"`{column}`" not in row]
+    assert missing == []

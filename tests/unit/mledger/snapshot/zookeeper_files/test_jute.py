@@ -1,0 +1,90 @@
+"""Single fields: texts beyond the basic plane, marks in the owner field, the digest in another locale."""
+
+import pytest
+
+from mledger.snapshot.zookeeper_files.jute import (
+    CONTAINER_OWNER,
+    OPEN_ACL,
+    Digest,
+    Fields,
+    JuteError,
+    Znode,
+    session_of,
+    text,
+    ttl_of,
+    ttl_owner,
+)
+from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
+
+
+def node(path="/", owner=0, cversion=0, children=0):
+    return Znode(path, b"", 0, 0, 0, 0, 0, cversion, 0, owner, 0, OPEN_ACL, children)
+
+
+@pytest.mark.parametrize("value", ["", "/a", "/é雪", "a😀b"])
+def test_a_text_in_utf_8_is_read(value):
+    assert text(value.encode()) == value
+
+
+def test_a_text_with_surrogates_as_java_writes_them_is_read():
+    assert text("😀".encode("utf-16-be").decode("utf-16-be", "surrogatepass").encode()) == "😀"
+    assert text(b"\xed\xa0\xbd\xed\xb8\x80") == "😀"
+
+
+def test_bytes_that_are_no_text_are_refused():
+    with pytest.raises(JuteError, match="not UTF-8"):
+        Fields(b"\0\0\0\1\xff").text()
+
+
+def test_lengths_beyond_the_record_are_refused():
+    with pytest.raises(JuteError, match="does not fit"):
+        Fields(b"\0\0\0\5abc").buffer()
+    with pytest.raises(JuteError, match="items cannot be"):
+        Fields(b"\x7f\xff\xff\xff").texts()
+
+
+@pytest.mark.parametrize("ttl", [1, 3_600_000, (1 << 40) - 1])
+def test_a_time_to_live_is_marked_in_the_owner(ttl):
+    owner = ttl_owner(ttl)
+    assert owner < 0
+    assert (ttl_of(owner), session_of(owner)) == (ttl, 0)
+    assert node(owner=owner).ttl_ms == ttl
+
+
+def test_a_container_is_marked_in_the_owner():
+    assert node(owner=CONTAINER_OWNER).container
+    assert node(owner=CONTAINER_OWNER).session == 0
+    assert not node().container
+
+
+@pytest.mark.parametrize("session", [1, 0x100001964FF0000, -(1 << 63) + 1, (0xFF << 56 | 0x1234 << 40) - (1 << 64)])
+def test_any_other_owner_is_a_session(session):
+    assert node(owner=session).session == session
+    assert node(owner=session).ttl_ms == 0
+
+
+def test_clients_are_told_creations_and_deletions_of_children():
+    assert node(cversion=7, children=2).client_cversion == 12
+
+
+def test_a_digest_that_a_server_made_of_paths_in_ascii_is_right_too():
+    in_utf8, in_ascii = TreeDigest(), TreeDigest()
+    in_utf8.add(node("/caf\u00e9"))
+    in_ascii.add(node("/caf?"))
+    assert in_utf8.agrees(Digest(2, in_utf8.value))
+    assert in_utf8.agrees(Digest(2, in_ascii.value))
+    assert not in_utf8.agrees(Digest(2, in_utf8.value + 1))
+
+
+def test_a_digest_of_another_version_cannot_be_compared():
+    assert TreeDigest().agrees(Digest(3, 12345))
+
+
+def test_zookeepers_own_nodes_are_left_out_of_the_digest():
+    digest = TreeDigest()
+    digest.add(node("/zookeeper/quota"))
+    assert digest.value == 0
+    digest.add(node("/zookeeper"))
+    assert digest.value != 0
+    digest.remove(node("/zookeeper"))
+    assert digest.value == 0

@@ -1,0 +1,136 @@
+"""What an owner makes of a broker.conf and --set."""
+
+import pytest
+
+from bookie.client.config import ClientConfig
+from bookie.client.plans.topology import PlacementPolicy
+from metastore.errors import InvalidSetting
+from mledger.config import SETTINGS, ManagedLedgerConfig
+from mledger.errors import InvalidConfiguration
+from mledger.known_settings import KNOWN, is_known
+from mledger.settings import OwnerSettings, read_owner_settings
+
+BROKER_CONF = """\
+### --- General broker settings --- ###
+metadataStoreUrl=zk:a:1,b:2/pulsar
+clusterName = test
+brokerServicePort=6650
+metadataStoreSessionTimeoutMillis=30000
+metadataStoreOperationTimeoutSeconds=20
+bookkeeperMetadataServiceUri=zk+hierarchical://c:3;d:4/ledgers
+bookkeeperClientTimeoutInSeconds=30
+bookkeeperClientHealthCheckQuarantineTimeInSeconds=1800
+managedLedgerDefaultEnsembleSize=3
+managedLedgerDefaultWriteQuorum=3
+managedLedgerDefaultAckQuorum : 2
+managedLedgerPassword=a\\u00e9
+managedLedgerMaxEntriesPerLedger=
+managedLedgerMaxUnackedRangesToPersistInZooKeeper=7
+defaultRetentionTimeInMinutes=-1
+defaultRetentionSizeInMB=-1
+exposeTopicLevelMetricsInPrometheus=false
+"""
+
+
+@pytest.fixture
+def broker_conf(tmp_path):
+    """A broker.conf."""
+    path = tmp_path / "broker.conf"
+    path.write_text(BROKER_CONF)
+    return str(path)
+
+
+def test_a_broker_conf_is_read_as_it_is(broker_conf):
+    found = read_owner_settings(broker_conf)
+    config = found.config
+    assert (config.ensemble_size, config.write_quorum_size, config.ack_quorum_size) == (3, 3, 2)
+    assert (config.password, config.retention_time_ms) == ("aé".encode(), -1)
+    assert config.max_unacked_ranges_to_persist_in_metadata_store == 7
+    assert config.max_entries_per_ledger == ManagedLedgerConfig().max_entries_per_ledger
+    assert (found.client.add_timeout_s, found.client.read_timeout_s) == (30, 30)
+    assert (found.client.quarantine_s, found.client.metadata_timeout_s) == (1800, 20)
+    assert (found.session_timeout, found.cluster_name, found.topic_metrics) == (30, "test", False)
+    assert found.url == "zk://a:1,b:2/pulsar?ledgers=zk+hierarchical://c:3;d:4/ledgers"
+    assert (found.unknown, found.without_effect) == ((), ("brokerServicePort",))
+
+
+def test_without_settings_everything_is_as_without_a_file():
+    assert read_owner_settings(None) == OwnerSettings()
+    assert OwnerSettings().client == ClientConfig()
+
+
+def test_an_assignment_wins_and_unknown_keys_are_told(broker_conf):
+    found = read_owner_settings(broker_conf, ["managedLedgerDefaultAckQuorum=3", "noSuch=1", "bookkeeper_x=1"])
+    assert found.config.ack_quorum_size == 3
+    assert (found.unknown, found.without_effect) == (("noSuch",), ("bookkeeper_x", "brokerServicePort"))
+
+
+def test_racks_are_asked_for_by_pulsars_keys():
+    assert read_owner_settings(None).client.placement == PlacementPolicy()
+    prefix = "bookkeeperClient"
+    found = read_owner_settings(
+        None,
+        [
+            f"{prefix}RegionawarePolicyEnabled=true",
+            f"{prefix}MinNumRacksPerWriteQuorum=3",
+            f"{prefix}EnforceMinNumRacksPerWriteQuorum=true",
+            f"{prefix}IsolationGroups=gold, silver",
+            f"{prefix}SecondaryIsolationGroups=bronze",
+        ],
+    )
+    wanted = PlacementPolicy(True, True, 3, True, frozenset({"gold", "silver"}), frozenset({"bronze"}))
+    assert found.client.placement == wanted
+
+
+def test_racks_that_are_enforced_and_switched_off_are_refused():
+    settings = ["bookkeeperClientEnforceMinNumRacksPerWriteQuorum=true", "bookkeeperClientRackawarePolicyEnabled=false"]
+    with pytest.raises(InvalidSetting, match="no policy looks at racks"):
+        read_owner_settings(None, settings)
+
+
+def test_a_placement_that_nobody_gets_is_told():
+    settings = ["bookkeeperDiskWeightBasedPlacementEnabled=true", "bookkeeper_reppDnsResolverClass=x"]
+    assert read_owner_settings(None, settings).not_honoured == (
+        "bookkeeperDiskWeightBasedPlacementEnabled",
+        "bookkeeper_reppDnsResolverClass",
+    )
+    assert read_owner_settings(None, ["bookkeeperDiskWeightBasedPlacementEnabled=false"]).not_honoured == ()
+
+
+def test_a_speculative_read_time_of_zero_means_never():
+    key = "bookkeeperClientSpeculativeReadTimeoutInMillis"
+    assert read_owner_settings(None, [f"{key}=0"]).client.speculative_read_s == float("inf")
+    assert read_owner_settings(None, [f"{key}=250"]).client.speculative_read_s == 0.25
+
+
+def test_the_newer_of_two_names_of_a_setting_counts():
+    found = read_owner_settings(None, ["metadataStoreSessionTimeoutMillis=1000", "zooKeeperSessionTimeoutMillis=2000"])
+    assert found.session_timeout == 1
+    assert read_owner_settings(None, ["zooKeeperSessionTimeoutMillis=2000"]).session_timeout == 2
+    assert read_owner_settings(None, ["zookeeperServers=h:1,i:2"]).url == "zk://h:1,i:2"
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "said"),
+    [
+        ("managedLedgerMaxEntriesPerLedger=many", InvalidConfiguration, "is 'many': a number is needed"),
+        ("managedLedgerMaxEntriesPerLedger=0", InvalidConfiguration, "is 0: set it to a number from 1"),
+        ("managedLedgerDigestType=MD5", InvalidConfiguration, "CRC32C"),
+        ("managedLedgerDefaultAckQuorum=5", InvalidConfiguration, "do not fit each other"),
+        ("bookkeeperClientTimeoutInSeconds=0", InvalidSetting, "a whole number from 1"),
+        ("metadataStoreUrl=etcd:http://a", InvalidSetting, "etcd is not supported"),
+        ("bookkeeperMetadataServiceUri=oxia://a", InvalidSetting, "oxia is not supported"),
+        ("exposeTopicLevelMetricsInPrometheus=perhaps", InvalidSetting, "true or false"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_place(tmp_path, line, error, said):
+    path = tmp_path / "broker.conf"
+    path.write_text(f"clusterName=x\n\n{line}\n")
+    with pytest.raises(error, match=said) as raised:
+        read_owner_settings(str(path))
+    assert f"{path}:3" in str(raised.value)
+
+
+def test_every_key_of_a_topic_s_configuration_is_one_that_pulsar_knows():
+    assert [setting.key for setting in SETTINGS if not is_known(setting.key)] == []
+    assert len(KNOWN) > 500
