@@ -19,7 +19,7 @@ from metastore.zookeeper.launcher import four_letter_word
 from tests.support.aio import HANG_S
 from tests.support.cli import mledger_process
 from tests.support.containers import IMAGE, ROOT, NoEngine, Project, build_images, engine, run
-from tests.support.ports import free_container_port
+from tests.support.ports import free_late_port
 
 ZOOKEEPERS = 3
 BOOKIES = 4
@@ -52,7 +52,7 @@ def project(images: None) -> Iterator[Project]:
     """The compose files' services, gone with their volumes in the end."""
     names = [f"ZOOKEEPER_{n}_{kind}" for n in (1, 2, 3) for kind in ("PORT", "PEER_PORT", "ELECTION_PORT")]
     names += [f"BOOKIE_{n}_{kind}" for n in range(1, BOOKIES + 1) for kind in ("PORT", "METRICS_PORT")]
-    project = Project(f"mledger-{uuid.uuid4().hex[:8]}", {name: str(free_container_port()) for name in names})
+    project = Project(f"mledger-{uuid.uuid4().hex[:8]}", {name: str(free_late_port()) for name in names})
     yield project
     project("down", "--volumes")
 
@@ -149,13 +149,13 @@ def _bookie(url: str, port: int) -> DockerContainer:
 @pytest.fixture(scope="session")
 def cluster(images: None) -> Iterator[Cluster]:
     """A cluster of containers."""
-    clients = [free_container_port() for _ in range(ZOOKEEPERS)]
+    clients = [free_late_port() for _ in range(ZOOKEEPERS)]
     servers = " ".join(
-        f"server.{number}=127.0.0.1:{free_container_port()}:{free_container_port()};127.0.0.1:{client}"
+        f"server.{number}=127.0.0.1:{free_late_port()}:{free_late_port()};127.0.0.1:{client}"
         for number, client in enumerate(clients, 1)
     )
     url = "zk://" + ",".join(f"127.0.0.1:{port}" for port in clients)
-    ports = [free_container_port() for _ in range(BOOKIES)]
+    ports = [free_late_port() for _ in range(BOOKIES)]
     with contextlib.ExitStack() as stack:
         zookeepers = [stack.enter_context(_zookeeper(number, servers)) for number in range(1, ZOOKEEPERS + 1)]
         cluster = Cluster(zookeepers, {}, url)

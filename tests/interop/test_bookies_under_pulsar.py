@@ -11,6 +11,7 @@ from tests.interop.conftest import BOOKIES, start_our_bookies
 from tests.support.aio import run
 from tests.support.bookies import SMALL
 from tests.support.cli import mledger
+from tests.support.ports import free_late_port
 from tests.support.pulsar_broker import PulsarProcess
 from tests.support.pulsar_cluster import eventually, pulsar_cluster
 from tests.support.pulsar_functions import SETTINGS, download, upload, wait_for_worker, worker_arguments
@@ -105,7 +106,7 @@ def auto_recovery(broker_class_path, ours, tmp_path):
     configuration = tmp_path / "bookkeeper.conf"
     settings = {
         "metadataServiceUri": f"zk+hierarchical://{ours.zookeeper.connect_string}/ledgers",
-        "bookiePort": free_port(),
+        "bookiePort": free_late_port(),
         "advertisedAddress": "127.0.0.1",
         "allowLoopback": "true",
     }

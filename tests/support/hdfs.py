@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from metastore.zookeeper.launcher import free_port
 from mledger.snapshot.exports.errors import ExportError
 from mledger.snapshot.exports.place import place_at
 from tests.support.exports import wait_for
 from tests.support.java import MAVEN_TIMEOUT_S, TARGET
+from tests.support.ports import free_late_port
 
 JAR = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
@@ -60,7 +60,7 @@ def hdfs(tmp_path_factory):
     if missing := [tool for tool in ("java", "mvn") if shutil.which(tool) is None]:
         pytest.skip(f"HDFS needs {', '.join(missing)}: install maven and a Java of 17 or later")
     directory = tmp_path_factory.mktemp("hdfs")
-    port = free_port()
+    port = free_late_port()
     properties = "".join(
         f"<property><name>{name}</name><value>{value}</value></property>"
         for name, value in settings(directory, port).items()

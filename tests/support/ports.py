@@ -10,22 +10,29 @@ import pytest
 from metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS
 from metastore.zookeeper.launcher import free_port
 
-CONTAINER_PORTS = range(12_000, SERVER_PORTS.start)
-"""For servers in containers, which bind their ports long after these were chosen."""
+LATE_PORTS = range(10_000, SERVER_PORTS.start)
+"""For servers that bind their ports long after these were chosen: in containers, Java ones with a configuration."""
+
+_given: set[int] = set()
 
 
-def ports_of_worker(worker: str, workers: int) -> range:
-    """The share of the worker named `gw0`, `gw1`, … of so many."""
+def ports_of_worker(worker: str, workers: int, ports: range = SERVER_PORTS) -> range:
+    """The share of `ports` of the worker named `gw0`, `gw1`, … of so many."""
     number = int(worker.removeprefix("gw"))
-    size = len(SERVER_PORTS) // workers
-    first = SERVER_PORTS.start + number % workers * size
+    size = len(ports) // workers
+    first = ports.start + number % workers * size
     return range(first, first + size)
+
+
+def _own(ports: range) -> range:
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    return ports_of_worker(worker, int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), ports) if worker else ports
 
 
 def keep_to_own_ports() -> None:
     """Have this process, and those that it starts, choose from the share of this worker, if it is one."""
-    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        ports = ports_of_worker(worker, int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        ports = _own(SERVER_PORTS)
         os.environ[PORTS_VARIABLE] = f"{ports.start}-{ports.stop - 1}"
 
 
@@ -34,8 +41,12 @@ def environment_of_commands() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key == PORTS_VARIABLE or not key.startswith("MLEDGER_")}
 
 
-def free_container_port() -> int:
-    """A port for a server in a container."""
+def free_late_port() -> int:
+    """A port for a server that binds it later: of LATE_PORTS, each given once."""
+    ports = _own(LATE_PORTS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(PORTS_VARIABLE, f"{CONTAINER_PORTS.start}-{CONTAINER_PORTS.stop - 1}")
-        return free_port()
+        patch.setenv(PORTS_VARIABLE, f"{ports.start}-{ports.stop - 1}")
+        while (port := free_port()) in _given:
+            pass
+    _given.add(port)
+    return port

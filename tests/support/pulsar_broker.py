@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from metastore.runtime.child_processes import start_child
-from metastore.zookeeper.launcher import free_port
 from tests.support.aio import HANG_S
 from tests.support.java import PROJECT, run_maven
+from tests.support.ports import free_late_port
 
 CLUSTER = "test"
 BROKER_PROJECT = PROJECT / "pulsar_broker"
@@ -157,7 +157,7 @@ class PulsarBroker:
     ) -> None:
         """Write its configuration; `settings` are further lines of it, `arguments` further ones of its program."""
         self._arguments = tuple(arguments)
-        self.port, self.web_port = free_port(), free_port()
+        self.port, self.web_port = free_late_port(), free_late_port()
         self.process = PulsarProcess(class_path, directory, "broker", heap_mb=heap_mb)
         self._configuration = directory / "broker.conf"
         configuration = {
