@@ -29,14 +29,19 @@ async def until(condition):
 
 @pytest.fixture(autouse=True)
 def long_changes(monkeypatch):
-    """Changes of ensemble that last until the timer of adds has stopped, as with a busy metadata store."""
-    change = Replication._change
+    """Changes of ensemble that last until the timer of adds has stopped, as with a busy metadata store.
+
+    Those that were made, as the bookies after each.
+    """
+    change, made = Replication._change, []
 
     async def change_later(self, found):
         await until(lambda: self._progress._timer is None)
         await change(self, found)
+        made.append(self.ensemble)
 
     monkeypatch.setattr(Replication, "_change", change_later)
+    return made
 
 
 def test_a_silent_replacement_is_replaced_in_turn(bookies):
@@ -118,20 +123,23 @@ def test_two_silent_bookies_are_not_chosen_in_turns(bookies):
     run(main(), timeout=STANDSTILL_S)
 
 
-def test_a_recovery_whose_replacement_is_silent_ends(bookies):
-    bookies.start(3)
+def test_a_recovery_replaces_a_silent_replacement_in_turn(bookies, long_changes):
+    bookies.start(4)
 
     async def main():
         url = bookies.metadata_url
-        ledger = await lay_down_ledger(url, bookies[:3], 3, 2)
-        for number, payload in enumerate(payloads(20)):
-            await store_raw(bookies[0], stored_entry(ledger, number, payload, 20 * (number + 1), -1))
-        for number in (1, 2):
+        ledger = await lay_down_ledger(url, bookies[:3], 3, 3)
+        await store_raw(bookies[0], stored_entry(ledger, 0, b"first", 5, -1))
+        for number in (2, 3):
             bookies.kill(number)
-        bookies.restart(1)
-        async with client(url, IMPATIENT) as bookkeeper, silent_bookie(url):
-            reader = await bookkeeper.open_ledger(ledger)
-            assert reader.last_entry == 19
+        async with client(url, IMPATIENT) as bookkeeper, silent_bookie(url) as silent:
+            opening = asyncio.ensure_future(bookkeeper.open_ledger(ledger))
+            await until(lambda: opening.done() or any(silent in ensemble for ensemble in long_changes))
+            back = bookies.restart(3)
+            reader = await opening
+            assert reader.last_entry == 0
+            assert reader.metadata.ensemble == (bookies[0].bookie_id, bookies[1].bookie_id, back.bookie_id)
+            assert await holders([back], ledger, 0)
 
     run(main(), timeout=STANDSTILL_S)
 
