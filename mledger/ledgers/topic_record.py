@@ -6,7 +6,8 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from metastore.errors import BadVersion, NodeExists, NodeNotFound, NodeTooLarge, SessionExpired, StoreUnavailable
@@ -38,14 +39,21 @@ async def commit(
     with our own earlier try: what `first` did tells (M7). Raises the conflict (BadVersion, NodeNotFound, NodeExists) or
     StoreUnavailable: then it is not known whether it was carried out.
     """
+    async with _answered_within(timeout_s, f"a write of {first.path}", first.path):
+        await _commit(store, first, others, before)
+
+
+@contextlib.asynccontextmanager
+async def _answered_within(timeout_s: float | None, what: str, path: str) -> AsyncIterator[None]:
+    """StoreUnavailable where what is done inside takes longer."""
     try:
         async with asyncio.timeout(timeout_s):
-            await _commit(store, first, others, before)
+            yield
     except TimeoutError:
         raise StoreUnavailable(
-            f"a write of {first.path} was not answered within {timeout_s:g} s "
+            f"{what} was not answered within {timeout_s:g} s "
             "(managedLedgerMetadataOperationsTimeoutSeconds); see whether the metadata store is up",
-            first.path,
+            path,
         ) from None
 
 
@@ -197,7 +205,8 @@ class TopicRecord:
         To be called before a write that no `verify` came before. Raises ManagedLedgerFenced; nothing is written.
         """
         self.check()
-        stat = await self._store.exists(self.path)
+        async with _answered_within(self._timeout_s, f"a look at {self.path}", self.path):
+            stat = await self._store.exists(self.path)
         if stat is not None:  # else the write finds out
             self._check_created(stat)
 
