@@ -37,6 +37,17 @@ async def put_own(store: MetadataStore, path: str, data: bytes, version: int) ->
     return result
 
 
+async def data_at(store: MetadataStore, path: str, version: int, then: str) -> bytes:
+    """The data of `path`, which is to be at `version`, for a write that depends on it. NodeNotFound.
+
+    BadVersion, whose message ends with `then`, where it is at another version for all that the server asked knows.
+    """
+    node = await store.get(path)
+    if node.version != version:
+        raise BadVersion(f"{path} is at version {node.version}, not at {version}: {then}", path)
+    return node.data
+
+
 async def multi_own(store: MetadataStore, operations: Sequence[Operation]) -> list[Result]:
     """Carry out all operations or none; the result of each.
 

@@ -145,19 +145,18 @@ class _Leftovers:
         return sorted(self._deleted)
 
     async def _finish_some(self, records: Sequence[LedgerRecord]) -> list[Exception]:
-        lists, self._claimed = self._lists, []
+        self._claimed = []
         errors = await _for_each(records, self._claim)
         if self._claimed:
             await self._store.sync()
             await self._read_lists(self._claimed)
             errors += await _for_each(self._claimed, self._delete)
-            self._lists = lists | self._lists
         return errors
 
     async def _read_lists(self, records: Sequence[LedgerRecord]) -> None:
         names = sorted({record.managed_ledger for record in records})
         lists = await asyncio.gather(*(_owned_or_none(self._store, name, ours=name in self._owners) for name in names))
-        self._lists = dict(zip(names, lists, strict=True))
+        self._lists.update(zip(names, lists, strict=True))
 
     def _is_listed(self, record: LedgerRecord) -> bool | None:
         """None: it is not for this replay to say."""

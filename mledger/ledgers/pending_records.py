@@ -92,11 +92,10 @@ async def claim_deletion(store: MetadataStore, ledger_id: int, managed_ledger: s
     Then it is deleted already, or listed again. StoreUnavailable when that could not be learned in time.
     """
     try:
-        await put_own(store, deletion_path(ledger_id), managed_ledger.encode(), _UNCLAIMED)
+        with contextlib.suppress(BadVersion):  # somebody has claimed it already
+            await put_own(store, deletion_path(ledger_id), managed_ledger.encode(), _UNCLAIMED)
     except NodeNotFound:
         return False
-    except BadVersion:
-        return True
     return True
 
 

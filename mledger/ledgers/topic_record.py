@@ -15,7 +15,7 @@ from metastore.records.codec import decode_managed_ledger_info, encode_managed_l
 from metastore.records.paths import managed_ledger_path
 from metastore.records.values import ManagedLedgerInfo
 from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
-from metastore.write_verification import changed_since, put_own
+from metastore.write_verification import changed_since, data_at, put_own
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledgers.pending_records import fits_one_write, write_ahead
 
@@ -98,10 +98,7 @@ async def fence_owner(store: MetadataStore, path: str, version: int) -> int:
 
     BadVersion where it is at another version, also for all that a server knows that lags; NodeNotFound.
     """
-    node = await store.get(path)
-    if node.version != version:
-        raise BadVersion(f"{path} is at version {node.version}, not at {version}: it was changed since", path)
-    return await put_own(store, path, node.data, version)
+    return await put_own(store, path, await data_at(store, path, version, "it was changed since"), version)
 
 
 @dataclass(frozen=True, slots=True)

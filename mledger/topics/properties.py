@@ -6,12 +6,11 @@ A topic that has an owner is that owner's: commands look for one first (M9), and
 from collections.abc import Mapping
 from dataclasses import replace
 
-from metastore.errors import BadVersion
 from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from metastore.records.partitioned_topic import decode_partitioned_topic, encode_partitioned_topic
 from metastore.records.paths import TopicName
 from metastore.store import MetadataStore
-from metastore.write_verification import put_own
+from metastore.write_verification import data_at, put_own
 
 
 async def set_topic_properties(
@@ -49,7 +48,4 @@ async def mark_deleted(store: MetadataStore, topic: TopicName) -> None:
 async def _data_at(store: MetadataStore, path: str, version: int) -> bytes:
     """What the node held at `version`: a server that lags may know an older one, whose ledgers are not those of now."""
     await store.sync()
-    node = await store.get(path)
-    if node.version != version:
-        raise BadVersion(f"{path} is at version {node.version}, not at {version}: run the command again", path)
-    return node.data
+    return await data_at(store, path, version, "run the command again")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bookie.server.storage.changes import MOVED_ROW_BYTES, decode_changes
+from bookie.server.storage.changes import COUNT, MOVED_ROW_BYTES
 from bookie.server.storage.index import Index, Row
 from bookie.server.storage.journal import MOVED, RECORD, Record, padded, read_records
 from bookie.server.storage.replay import ledger_spans
@@ -13,12 +13,12 @@ from bookie.server.storage.replay import ledger_spans
 class FileContents:
     """The rows of the index that name a file, each with whether it is a repeated add.
 
-    `saved` is how many bytes less the rows take once they are moved. What was moved before saves only what was deleted
-    since: its table of changes and its padding would be written again.
+    `written` are the bytes that the records take. Of one that was moved those count that the same rows would take again
+    if all were needed: not its padding.
     """
 
     rows: list[tuple[bool, Row]]
-    saved: int
+    written: int
     end: int
     """Where the last record ends."""
 
@@ -28,7 +28,7 @@ class FileContents:
         A file's end that has room for one more record does not count as saved: it would be left free again.
         """
         unused = size - self.end if 2 * self.end < size else 0
-        return max(0, size - unused - self.saved - sum(row.length for _, row in self.rows))
+        return max(0, size - unused - self.written + MOVED_ROW_BYTES * len(self.rows))
 
 
 def read_contents(index: Index, directory: str, number: int, salt: bytes) -> FileContents:
@@ -48,13 +48,13 @@ def read_contents(index: Index, directory: str, number: int, salt: bytes) -> Fil
         for row in _until(rows, last)
         if row.file == number
     ]
-    return FileContents(rows, written - sum(row.length + MOVED_ROW_BYTES for _, row in rows), end)
+    return FileContents(rows, written, end)
 
 
 def _written(record: Record) -> int:
-    """The bytes that a record takes; of one that was moved, those that the same rows would take again."""
+    """What `FileContents.written` counts of one record: a moved one's payload is its rows' bytes, table and count."""
     if record.kind == MOVED:
-        return sum(change.length + MOVED_ROW_BYTES for change in decode_changes(record.payload, moved=True))
+        return len(record.payload) - COUNT.size
     return padded(RECORD.size + len(record.payload))
 
 

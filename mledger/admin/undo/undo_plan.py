@@ -300,9 +300,9 @@ class _Planner:
 
     def _naming(self, found: Restoration, now: NodeState | None) -> Restoration:
         """With the ledgers that the record names again."""
-        if not self._is_topic(found.path) and not _topic_of_cursor(self._file, found.path):
-            return found
         is_topic = self._is_topic(found.path)
+        if not is_topic and not _topic_of_cursor(self._file, found.path):
+            return found
         naming = found.data if found.cursor_ledger is None else encode_managed_cursor_info(found.cursor_ledger.record)
         named = named_ledgers(naming, found.path, topic=is_topic)
         named -= frozenset() if now is None else named_ledgers(now.data, found.path, topic=is_topic)
