@@ -59,7 +59,7 @@ def _need_tools() -> None:
 
 @pytest.fixture(scope="package")
 def start_original(class_path, tmp_path_factory):
-    """Starts Java processes; all end with the session."""
+    """Starts Java processes; all end with the tests of this folder."""
     started = []
 
     def start() -> Original:

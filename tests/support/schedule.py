@@ -5,7 +5,7 @@ from collections import OrderedDict
 from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = ("tests/interop/test_pulsar_",)
-"""Files whose names begin so go to one worker: each of them needs the session's Pulsar broker."""
+"""Files whose names begin so go to one worker: each of them needs the one Pulsar broker."""
 FIRST = (
     "tests/faults/",
     "tests/interop/",
