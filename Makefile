@@ -24,10 +24,10 @@ lint: setup ## ruff, mypy --strict, import directions, generated protobuf module
 	@.venv/bin/lint-imports
 	@$(PY) tools/generate_protos.py --check
 
-bench: setup ## run every benchmark and write docs/benchmarks.md
+bench: setup ## run every benchmark and write docs/reference/benchmarks.md
 	@$(PY) -m bench
 
-soak: setup ## long and hostile runs, about 40 minutes; figures go to docs/reliability.md (SOAK_ARGS=... for one: SOAK_ARGS=--help)
+soak: setup ## long and hostile runs, about 40 minutes; figures go to docs/reference/reliability.md (SOAK_ARGS=... for one: SOAK_ARGS=--help)
 	@$(PY) -m tests.faults.soak $(SOAK_ARGS)
 
 fuzz: setup ## read damaged frames, records and files (INPUTS=10000000 SEED=1 NICE=0)

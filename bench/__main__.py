@@ -1,4 +1,4 @@
-"""Runs every benchmark and writes `docs/benchmarks.md`: `python -m bench [--seconds 2 --pairs 1]`."""
+"""Runs every benchmark and writes `docs/reference/benchmarks.md`: `python -m bench [--seconds 2 --pairs 1]`."""
 
 import argparse
 import json
@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each run")
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "reference/benchmarks.md")
     args = parser.parse_args()
     described = [f"- {datetime.now(UTC):%Y-%m-%d}", *(f"- {line}" for line in machine())]
     described.append(f"- {args.pairs} pairs of {args.seconds:g} s each")

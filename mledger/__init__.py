@@ -3,7 +3,7 @@
     async with mledger.open_cluster("zk://127.0.0.1:2181") as cluster:
         topic = await cluster.open_topic("persistent://public/default/orders", create=True)
 
-`docs/api.md` shows the whole of it.
+`docs/how-to/python.md` shows the whole of it.
 """
 
 from metastore.errors import MledgerError

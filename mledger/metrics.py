@@ -1,4 +1,4 @@
-"""An owner's metrics for Prometheus, under Pulsar's names where it has one (docs/monitoring.md), and its health.
+"""An owner's metrics for Prometheus, under Pulsar's names where it has one (monitoring.md), and its health.
 
 Topics are looked at some at a time, so that a scrape of ten thousand of them does not hold their appends up; the text
 is made on a thread.

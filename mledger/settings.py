@@ -1,4 +1,4 @@
-"""What Pulsar's own keys, as `broker.conf` has them, mean for who owns topics (M6; docs/configuration.md)."""
+"""What Pulsar's own keys, as `broker.conf` has them, mean for who owns topics (M6; docs/reference/configuration.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

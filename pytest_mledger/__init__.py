@@ -1,1 +1,1 @@
-"""A running cluster in anybody's tests: the pytest plugin of the distribution (`docs/testing.md`)."""
+"""A running cluster in anybody's tests: the pytest plugin of the distribution (`docs/how-to/testing.md`)."""

@@ -83,7 +83,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that `error` means (docs/cli.md)."""
+    """The exit code that `error` means (docs/reference/cli.md)."""
     for code, kinds in _exit_codes():
         if isinstance(error, kinds):
             return code

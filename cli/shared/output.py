@@ -1,4 +1,4 @@
-"""What a command shows: values once, as tables for people or as JSON for programs (docs/cli.md)."""
+"""What a command shows: values once, as tables for people or as JSON for programs (docs/reference/cli.md)."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Copies of a metadata tree as a file: JSON lines, closed by a count and a checksum (docs/metadata-backup.md).
+"""Copies of a metadata tree as a file: JSON lines, closed by a count and a checksum (docs/how-to/metadata-backup.md).
 
 The first line says what it is, each further one is a node, the last one ends it. A file whose name ends in `.gz` is
 compressed. Nothing of a file is believed before its last line was checked against all before it.

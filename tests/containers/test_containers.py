@@ -49,10 +49,10 @@ async def write(topic, payloads):
 
 
 def documented() -> list[Command]:
-    """What docs/containers.md says to start a cluster by, then the tour in it."""
-    here = commands_of((ROOT / "docs" / "containers.md").read_text())
+    """What docs/how-to/containers.md says to start a cluster by, then the tour in it."""
+    here = commands_of((ROOT / "docs" / "how-to/containers.md").read_text())
     assert here.pop().text == "docker compose down --volumes"
-    for command in commands_of((ROOT / "docs" / "tour.md").read_text()):
+    for command in commands_of((ROOT / "docs" / "tutorials/tour.md").read_text()):
         instead = next((text for begin, text in IN_CONTAINERS.items() if command.text.startswith(begin)), None)
         if instead is None:
             here.append(command)

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: damaged frames, records and ZooKeeper files for all that reads them (docs/reliability.md)."""
+"""`python -m tests.fuzz`: damaged frames, records and ZooKeeper files for all that reads them (reliability.md)."""
 
 import argparse
 import sys

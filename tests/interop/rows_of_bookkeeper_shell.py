@@ -1,4 +1,4 @@
-"""The rows of BookKeeper's shell in `docs/operators-table.md`; collected by `test_operators_table`."""
+"""The rows of BookKeeper's shell in `docs/reference/operators-table.md`; collected by `test_operators_table`."""
 
 import base64
 import json
@@ -232,7 +232,7 @@ def test_every_command_of_bookkeeper_shell_is_in_the_table(originals):
     printed = originals.shell("help")
     commands = set(re.findall(r"^ {1,8}([a-zA-Z_-]+)", printed, re.MULTILINE))
     assert {"listledgers", "cookie_get", "autorecovery"} <= commands
-    table = (Path(__file__).parents[2] / "docs" / "operators-table.md").read_text()
+    table = (Path(__file__).parents[2] / "docs" / "reference/operators-table.md").read_text()
     assert {command for command in commands if f"`{command}" not in table} == set()
 
 

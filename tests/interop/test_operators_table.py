@@ -1,4 +1,4 @@
-"""Each row of `docs/operators-table.md`: ours on a cluster that the originals wrote, held to what theirs says.
+"""Each row of `operators-table.md`: ours on a cluster that the originals wrote, held to what theirs says.
 
 The rows of BookKeeper's shell are in `rows_of_bookkeeper_shell`: one cluster of the originals serves them all.
 """

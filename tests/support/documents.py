@@ -19,7 +19,7 @@ class Block:
 
 
 def text_of(document: str) -> str:
-    """A document by its name: README.md, else one of docs/."""
+    """A document by its path: README.md, else one below docs/."""
     return (ROOT / document if (ROOT / document).exists() else ROOT / "docs" / document).read_text()
 
 

@@ -46,8 +46,8 @@ async def get(port: int, path: str, **headers: str) -> Response:
 
 
 def undocumented(response: Response) -> list[str]:
-    """The metrics of an answer that `docs/monitoring.md` does not name; those of the process, and of a place, apart."""
-    text = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+    """The metrics of an answer that `monitoring.md` does not name; those of the process, and of a place, apart."""
+    text = (Path(__file__).parents[2] / "docs" / "reference/monitoring.md").read_text()
     named = set(re.findall(r"`(\w+)[`{]", text))
     special = re.compile(r"process_.*|bookie_ledger_dir_.*_usage")
     families = [family.name for family in text_string_to_metric_families(response.body)]

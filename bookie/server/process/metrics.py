@@ -1,4 +1,4 @@
-"""A bookie's metrics, under BookKeeper's names where it has one (docs/monitoring.md), and whether it serves."""
+"""A bookie's metrics, under BookKeeper's names where it has one (monitoring.md), and whether it serves."""
 
 import asyncio
 import json

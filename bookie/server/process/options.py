@@ -182,7 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bookie.server",
         description="A bookie: keeps entries of ledgers.",
-        epilog="Options win over --set, --set over --config. Keys: docs/configuration.md.",
+        epilog="Options win over --set, --set over --config. Keys: docs/reference/configuration.md.",
     )
     parser.add_argument("--config", metavar="FILE", help="settings under BookKeeper's names: a bookkeeper.conf")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one such setting; repeatable")

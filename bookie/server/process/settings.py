@@ -1,4 +1,4 @@
-"""What BookKeeper's own keys, as `bookkeeper.conf` has them, mean for this bookie (docs/configuration.md)."""
+"""What BookKeeper's own keys, as `bookkeeper.conf` has them, mean for this bookie (docs/reference/configuration.md)."""
 
 import socket
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class BookieSettings:
             ("httpServerTlsEnable", "this bookie serves HTTP without TLS: leave it out"),
             (
                 "zkEnableSecurity",
-                "a metadata URL says how to log in, zk://…?config=FILE (docs/zookeeper.md): leave it out",
+                "a metadata URL says how to log in, zk://…?config=FILE (docs/how-to/zookeeper.md): leave it out",
             ),
         ):
             if settings.take(key, str.lower, "false") not in ("false", "null"):

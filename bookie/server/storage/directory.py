@@ -1,4 +1,4 @@
-"""A bookie's directory: whose it is, in which format, and that one process alone uses it (docs/bookie-storage.md)."""
+"""A bookie's directory: whose it is, in which format, and that one process alone uses it (bookie-storage.md)."""
 
 import fcntl
 import logging

@@ -1,4 +1,4 @@
-"""What makes entries findable: RocksDB without its own log, over the journal's files (docs/bookie-storage.md).
+"""What makes entries findable: RocksDB without its own log, over the journal's files (bookie-storage.md).
 
 One row is one run of adds of a ledger: where in the journal it lies. A row is written when its record is synced, and
 every batch says from which record on a restart has to replay; atomic flush keeps all families at one such point.

@@ -1,4 +1,4 @@
-"""Where entries are: preallocated files of records, one record a turn (Q8; docs/bookie-storage.md has the bytes).
+"""Where entries are: preallocated files of records, one record a turn (Q8; bookie-storage.md has the bytes).
 
 A record is sequence 8, kind and length 4, CRC32C 4 and the frames of one turn as they came, padded to a whole block.
 One record is one write and one sync, and the next is written only when that has returned: so only the last record may

@@ -18,7 +18,7 @@ RUNS = ("kills", "steady", "space", "hostile")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what is asked for, one after the other; the figures of each go to docs/reliability.md as it ends."""
+    """Run what is asked for, one after the other; the figures of each go to reliability.md as it ends."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if unknown := set(options.runs) - set(RUNS):
@@ -62,7 +62,7 @@ def _run(name: str, options: argparse.Namespace) -> tuple[list[report.Row], list
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="make soak", description="Long and hostile runs over a cluster of processes; figures: docs/reliability.md."
+        prog="make soak", description="Long and hostile runs over a cluster of processes; figures: reliability.md."
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help=f"of {', '.join(RUNS)}; all by default")
     parser.add_argument("--owner-kills", type=int, default=200, metavar="N", help="kills: of the owner, in a row")
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="hostile: how often each fault happens")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of everything that is left to chance")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where to keep the cluster while it runs")
-    parser.add_argument("--no-report", action="store_true", help="leave docs/reliability.md as it is")
+    parser.add_argument("--no-report", action="store_true", help="leave docs/reference/reliability.md as it is")
     return parser
 
 

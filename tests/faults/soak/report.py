@@ -1,4 +1,4 @@
-"""Puts the figures of a run into docs/reliability.md, each kind of run between marks of its own."""
+"""Puts the figures of a run into docs/reference/reliability.md, each kind of run between marks of its own."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "reference/reliability.md"
 
 Row = tuple[str, str, str]
 """What, measured, and what must hold of it (empty: a figure for scale)."""

@@ -1,4 +1,4 @@
-"""The benchmarks run, verify what they wrote and print what `docs/benchmarks.md` is made of. No figure is judged."""
+"""The benchmarks run, verify what they wrote and print what `benchmarks.md` is made of. No figure is judged."""
 
 import json
 import subprocess

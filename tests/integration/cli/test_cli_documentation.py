@@ -1,4 +1,4 @@
-"""`docs/cli.md`: each example prints what it says on a real cluster; every command, option and exit code is there."""
+"""`cli.md`: each example prints what it says on a real cluster; every command, option and exit code is there."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from cli.main import command as mledger_command
 from tests.support.transcripts import check, commands_of, run_transcript
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = (ROOT / "docs" / "cli.md").read_text()
+DOCUMENT = (ROOT / "docs" / "reference/cli.md").read_text()
 COMMANDS = commands_of(DOCUMENT)
 COMMON = (
     "## Options of every command",
@@ -51,7 +51,7 @@ def section(heading: str) -> str:
     """The text below a heading, up to the next of its level or above."""
     level = heading.index(" ")
     found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{level}}} |\Z)", DOCUMENT, re.DOTALL | re.MULTILINE)
-    assert found, f"docs/cli.md has no section {heading!r}"
+    assert found, f"docs/reference/cli.md has no section {heading!r}"
     return found[1]
 
 

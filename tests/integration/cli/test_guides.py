@@ -7,7 +7,7 @@ import pytest
 from tests.support.documents import text_of
 from tests.support.transcripts import Command, check, commands_of, run_transcript
 
-GUIDES = ("tour.md", "operators-guide.md", "configuration.md", "reports.md")
+GUIDES = ("tutorials/tour.md", "how-to/operators-guide.md", "reference/configuration.md", "how-to/reports.md")
 HERE = {
     "zk://zk-1:2181,zk-2:2181,zk-3:2181": "$(mledger status --url)",
     "file:///backup/zookeeper": "file://$PWD/mledger-data/zookeeper/data",

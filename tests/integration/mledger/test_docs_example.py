@@ -1,4 +1,4 @@
-"""The example of docs/api.md does what it says."""
+"""The example of docs/how-to/python.md does what it says."""
 
 import asyncio
 import sys
@@ -9,7 +9,7 @@ from tests.support.documents import blocks_of
 
 
 def example() -> str:
-    (found,) = blocks_of("api.md", "python")
+    (found,) = blocks_of("how-to/python.md", "python")
     return found.text
 
 

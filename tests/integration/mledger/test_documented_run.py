@@ -2,7 +2,7 @@
 
 It is the log in "A study of Pulsar's consumption progress (1)" by iMine (2021): ledger 56 holds entries 0 to 9, all
 consumed; after a restart ledger 603 is made, the cursor at 56:9 moves to 603:-1 and ledger 56 of 673 bytes goes. Two
-differences (docs/semantics.md, R11): the move is durable here, so opening the cursor rewinds 603:0 to 603:0, not 56:10.
+differences (semantics.md, R11): the move is durable here, so opening the cursor rewinds 603:0 to 603:0, not 56:10.
 """
 
 import mledger

@@ -73,7 +73,7 @@ def project(tmp_path):
 
 
 def test_the_tests_that_the_document_shows_pass(project):
-    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to/testing.md").read_text(), re.DOTALL)
     done = project.run("\n\n".join(shown))
     assert done.outcomes == {"passed": 4}, done.out
 

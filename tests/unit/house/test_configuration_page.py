@@ -1,4 +1,4 @@
-"""`docs/configuration.md` names every key that means something."""
+"""`docs/reference/configuration.md` names every key that means something."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from mledger import settings as owner_settings
 from mledger.config import SETTINGS
 from mledger.known_settings import is_known
 
-TEXT = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "reference/configuration.md").read_text()
 NAMED = set(re.findall(r"`([a-z][A-Za-z]+)(?:=[a-z]+)?`", TEXT))
 
 

@@ -8,20 +8,21 @@ import pytest
 from tests.support.documents import ROOT, blocks_of, text_of
 from tests.support.transcripts import commands_of
 
-DOCUMENTS = sorted(["README.md", "CONTRIBUTING.md", *(path.name for path in (ROOT / "docs").glob("*.md"))])
+DOCS = ROOT / "docs"
+DOCUMENTS = sorted(["README.md", "CONTRIBUTING.md", *(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))])
 GUIDES = "tests/integration/cli/test_guides.py"
 RUN_BY = {
     ("README.md", "console"): "tests/integration/cli/test_readme.py",
     ("README.md", "python"): "tests/integration/cli/test_readme.py",
-    ("api.md", "python"): "tests/integration/mledger/test_docs_example.py",
-    ("cli.md", "console"): "tests/integration/cli/test_cli_documentation.py",
-    ("configuration.md", "console"): GUIDES,
-    ("containers.md", "console"): "tests/containers/test_containers.py",
-    ("operators-guide.md", "console"): GUIDES,
-    ("reports.md", "console"): GUIDES,
-    ("spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
-    ("testing.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
-    ("tour.md", "console"): GUIDES,
+    ("how-to/python.md", "python"): "tests/integration/mledger/test_docs_example.py",
+    ("reference/cli.md", "console"): "tests/integration/cli/test_cli_documentation.py",
+    ("reference/configuration.md", "console"): GUIDES,
+    ("how-to/containers.md", "console"): "tests/containers/test_containers.py",
+    ("how-to/operators-guide.md", "console"): GUIDES,
+    ("how-to/reports.md", "console"): GUIDES,
+    ("how-to/spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
+    ("how-to/testing.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
+    ("tutorials/tour.md", "console"): GUIDES,
 }
 """What runs all blocks of a language in a document. `design.md` shows signatures, no programs."""
 OTHERWISE = {
@@ -62,7 +63,7 @@ def transcribed() -> set[str]:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_test_runs_each_transcript_and_program_of_a_document(name) -> None:
     shown = {block.language for block in blocks_of(name) if block.language in ("console", "python")}
-    if name == "design.md":
+    if name == "explanation/architecture.md":
         shown.discard("python")
     assert {(name, language) for language in shown} == {key for key in RUN_BY if key[0] == name}
 
@@ -88,7 +89,7 @@ def test_the_list_of_commands_run_elsewhere_names_places_that_there_are_and_noth
     assert [begin for begin in OTHERWISE if not any(line.startswith(begin) for line in shown)] == []
 
 
-@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != "cli.md"])
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != "reference/cli.md"])
 def test_no_command_hides_in_an_indented_block(name) -> None:
     """In cli.md these are synopses."""
     lines = re.sub(r"^```.*?^```$", "", text_of(name), flags=re.DOTALL | re.MULTILINE).splitlines()

@@ -10,7 +10,7 @@ ROW = re.compile(r"\| ((?:pulsar|bookkeeper)-\d+[^|]*) \|.*\| `(test_\w+)` \|")
 
 def rows() -> dict[str, set[str]]:
     """Test: the reports of its row."""
-    found = ROW.findall((ROOT / "docs/field-failures.md").read_text())
+    found = ROW.findall((ROOT / "docs/reference/field-failures.md").read_text())
     assert len({test for _, test in found}) == len(found)
     return {test: set(reports.split(", ")) for reports, test in found}
 

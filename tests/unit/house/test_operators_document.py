@@ -1,4 +1,4 @@
-"""`docs/operators-table.md`: each row names a test that there is and commands that there are; each test has a row."""
+"""`operators-table.md`: each row names a test that there is and commands that there are; each test has a row."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from cli.main import command as mledger_command
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = (ROOT / "docs" / "operators-table.md").read_text()
+DOCUMENT = (ROOT / "docs" / "reference/operators-table.md").read_text()
 SOURCES = [ROOT / "tests/interop" / name for name in ("test_operators_table.py", "rows_of_bookkeeper_shell.py")]
 TESTS = {name for path in SOURCES for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
 ABOUT_THE_DOCUMENT = {"test_every_command_of_bookkeeper_shell_is_in_the_table"}

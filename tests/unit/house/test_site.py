@@ -22,7 +22,7 @@ def test_the_documents_build_without_a_warning(tmp_path) -> None:
     ]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
     assert built.returncode == 0, built.stderr
-    assert (tmp_path / "site" / "tour.html").exists()
+    assert (tmp_path / "site" / "tutorials" / "tour.html").exists()
 
 
 def test_the_picture_of_a_recovery_is_what_its_events_are(tmp_path) -> None:

@@ -1,6 +1,6 @@
 """Topics of the Java original opened from each dump, by the plans alone: what the original had then is what we have.
 
-Where we differ on purpose (docs/semantics.md, last section) the difference is asserted as one.
+Where we differ on purpose (docs/reference/semantics.md, last section) the difference is asserted as one.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """What the Java original did, call by call, replayed on the pure functions: the same answers, the same states.
 
-Differences on purpose (docs/semantics.md, last section) are asserted as differences.
+Differences on purpose (docs/reference/semantics.md, last section) are asserted as differences.
 """
 
 import json

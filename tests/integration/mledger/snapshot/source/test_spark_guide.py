@@ -1,4 +1,4 @@
-"""The Python of docs/spark.md, block after block, on a cluster of every kind of node."""
+"""The Python of docs/how-to/spark.md, block after block, on a cluster of every kind of node."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.spark import spark
 
 __all__ = ["spark"]
 
-BLOCKS = blocks_of("spark.md", "python")
+BLOCKS = blocks_of("how-to/spark.md", "python")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def printed(spark, tmp_path_factory):
                 .replace("/backup/metadata", str(directory / "snapshots"))
                 .replace("/backup/zookeeper", str(directory / "zookeeper" / "data"))
             )
-            exec(compile(code, f"docs/spark.md:{block.line}", "exec"), names)
+            exec(compile(code, f"docs/how-to/spark.md:{block.line}", "exec"), names)
         yield ["\n".join(lines) for lines in said]
 
 

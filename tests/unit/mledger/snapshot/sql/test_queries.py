@@ -10,7 +10,7 @@ from tests.support.exports import write_snapshot
 from tests.support.queried import IDLE, NOW, TOPIC, ledger, listed, member, write_both
 
 KEPT = "persistent://t/n/kept"
-DOCUMENT = (Path(__file__).parents[5] / "docs" / "reports.md").read_text()
+DOCUMENT = (Path(__file__).parents[5] / "docs" / "how-to/reports.md").read_text()
 
 
 @pytest.fixture(scope="module")
