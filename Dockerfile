@@ -7,9 +7,6 @@ WORKDIR /src
 COPY tools/constraints.txt tools/
 RUN python3 -m venv /opt/mledger
 COPY pyproject.toml README.md LICENSE ./
-COPY bookie bookie
-COPY cli cli
-COPY metastore metastore
 COPY mledger mledger
 COPY pyspark_mledger pyspark_mledger
 COPY pytest_mledger pytest_mledger

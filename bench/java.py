@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support.java import Original
 
 

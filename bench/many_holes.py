@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from metastore.records.codec import decode_position_info, encode_position_info
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, PositionInfo
 from mledger.cursors.ack_records import state_record
 from mledger.cursors.acks import AckState
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.codec import decode_position_info, encode_position_info
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, PositionInfo
 
 HOLES = 1_000_000
 LEDGER_ENTRIES = 50_000

@@ -32,7 +32,7 @@ def ours(cursors: int, holes: int) -> dict[str, float]:
             owner.kill()
         if not line:
             raise RuntimeError("the owner ended before its cursors were there")
-        return run("bench.opening", *arguments)
+        return run("bench.reopen", *arguments)
 
 
 def originals(class_path: str, cursors: int, holes: int) -> dict[str, float]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from metastore.cluster.layout import initialize
-from metastore.url import open_store
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.url import open_store
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 
 ROOT = Path(__file__).resolve().parents[1]
 START_TIMEOUT_S = 30.0
@@ -58,7 +58,7 @@ class Bookie:
     """One bookie process."""
 
     def __init__(self, url: str, directory: Path) -> None:
-        self._command = [sys.executable, "-m", "bookie.server", "--metadata", url, "--dir", str(directory)]
+        self._command = [sys.executable, "-m", "mledger.bookie.server", "--metadata", url, "--dir", str(directory)]
         self._log = directory.with_suffix(".log")
         self.start()
 

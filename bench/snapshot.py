@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
+from bench.process_watch import Usage, watch
 from bench.report import emit, emit_pairs
 from bench.rig import ROOT, require_disk, run
-from bench.watched import Usage, watch
 from bench.zookeeper_tree import add_sizes, start_server
 
 FILES_LIMIT_S = 60.0
@@ -32,7 +32,7 @@ def export(metadata: str, to: Path, name: str, *options: str) -> tuple[Usage, in
     """The command's usage, and how many records it exported."""
     command = (
         "-m",
-        "cli.main",
+        "mledger.cli.main",
         "--metadata",
         metadata,
         "--output",
@@ -63,7 +63,8 @@ def from_files(metadata: str, to: Path, what: str) -> None:
     )
     emit("snapshot", "files to Parquet: CPU of all processes", sum(usage.cpu.values()), "s")
     spent = [
-        run("bench.reading", part, "--metadata", metadata)["cpu_s"] for part in ("nodes", "records", "tables", "files")
+        run("bench.snapshot_parts", part, "--metadata", metadata)["cpu_s"]
+        for part in ("nodes", "records", "tables", "files")
     ]
     for part, before, after in zip(
         ("reading", "decoding", "making Arrow batches", "writing Parquet"), [0.0, *spent], spent, strict=False
@@ -104,7 +105,7 @@ def live(url: str, to: Path, args: argparse.Namespace) -> None:
     for number in range(args.pairs):
         usage, records = export(url, to, f"live-{number}")
         rates.append(records / usage.seconds)
-        singles.append(run("bench.reading", "single", "--metadata", url, "--seconds", args.seconds)["rate"])
+        singles.append(run("bench.snapshot_parts", "single", "--metadata", url, "--seconds", args.seconds)["rate"])
     assert usage is not None
     emit_pairs("snapshot", "running ZooKeeper to Parquet", rates, singles, "znodes/s", "single reads with kazoo")
     emit(
@@ -136,14 +137,14 @@ def beside_a_writer(url: str, args: argparse.Namespace) -> None:
     alone, beside = [], []
     options = ("--metadata", url, "--seconds", args.seconds)
     for _ in range(args.pairs):
-        alone.append(run("bench.reading", "writer", *options)["rate"])
-        command = [sys.executable, "-m", "bench.reading", "endless", "--metadata", url, "--rate", str(args.rate)]
+        alone.append(run("bench.snapshot_parts", "writer", *options)["rate"])
+        command = [sys.executable, "-m", "bench.snapshot_parts", "endless", "--metadata", url, "--rate", str(args.rate)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as reader:
             try:
                 assert reader.stdout is not None
                 if not reader.stdout.readline():
                     raise RuntimeError("the reading ended before it began")
-                beside.append(run("bench.reading", "writer", *options)["rate"])
+                beside.append(run("bench.snapshot_parts", "writer", *options)["rate"])
             finally:
                 reader.kill()
     case = f"a writer beside a reading of {args.rate:,} znodes/s"

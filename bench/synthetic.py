@@ -13,15 +13,21 @@ from itertools import count, groupby
 
 from google.protobuf import text_format
 
-from metastore.cluster.bookies import encode_registration
-from metastore.cluster.cookies import Cookie, encode_cookie
-from metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
-from metastore.records.ledger_codec import encode_ledger_metadata
-from metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
-from metastore.records.paths import encode_name, ledger_path, underreplicated_path
-from metastore.records.pb.MLDataFormats_pb2 import ManagedLedgerInfo as InfoMessage
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import BatchDeletion, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, OffloadContext
+from mledger.metastore.cluster.bookies import encode_registration
+from mledger.metastore.cluster.cookies import Cookie, encode_cookie
+from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import encode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from mledger.metastore.records.paths import encode_name, ledger_path, underreplicated_path
+from mledger.metastore.records.pb.MLDataFormats_pb2 import ManagedLedgerInfo as InfoMessage
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import (
+    BatchDeletion,
+    LedgerInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    OffloadContext,
+)
 
 START_MS = 1_760_000_000_000
 BOOKIES = 24

@@ -23,7 +23,7 @@ BATCHES = (1, 4)
 
 def open_and_kill(arguments: list[str]) -> dict[str, float]:
     """Open all topics in a new process and kill it with -9 once it has measured."""
-    command = [sys.executable, "-m", "bench.owning", *arguments]
+    command = [sys.executable, "-m", "bench.topic_owner", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         line = owner.stdout.readline()
@@ -39,7 +39,7 @@ def many(cluster: Cluster, args: argparse.Namespace) -> None:
     arguments = ["--metadata", cluster.url, "--topics", str(args.topics), "--cursors", str(args.cursors)]
     arguments += ["--bare", str(args.bare)]
     what = f"{args.topics:,} topics, {args.topics * args.cursors:,} cursors"
-    made = run("bench.owning", *arguments, "--make")
+    made = run("bench.topic_owner", *arguments, "--make")
     emit("topics", f"{what}: made", made["made_s"], "s")
     emit("topics", f"{what}: closed cleanly", made["closed_s"], "s")
     for when in ("after a clean close", "after kill -9"):
@@ -56,7 +56,9 @@ def spread(cluster: Cluster, args: argparse.Namespace) -> None:
     """Appends over many ledgers against one."""
     for batch in BATCHES:
         options = ["--ledgers", args.ledgers, "--batch", batch, "--pairs", args.pairs]
-        rates = run("bench.spreading", "--metadata", cluster.url, *options, "--seconds", min(args.seconds, LONGEST_S))
+        rates = run(
+            "bench.ledger_spread", "--metadata", cluster.url, *options, "--seconds", min(args.seconds, LONGEST_S)
+        )
         case = f"1 KiB, {args.ledgers:,} ledgers at once, batches of {batch}"
         emit_pairs("topics", case, rates["spread"], rates["one"], "entries/s", "one ledger, the same batches")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.synthetic import Sizes, nodes
 from bench.zookeeper_file import Written, write_snapshot
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 
 START_TIMEOUT_S = 600.0
 HEAP_MB_A_MILLION = 3000

@@ -83,7 +83,7 @@ class Machine:
         return done.stdout
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "cli.main", *arguments]
+        return [sys.executable, "-m", "mledger.cli.main", *arguments]
 
     def _environment(self) -> dict[str, str]:
         return os.environ | ({"MLEDGER_METADATA": self.url} if self.url else {})

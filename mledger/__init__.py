@@ -6,40 +6,44 @@
 `docs/how-to/python.md` shows the whole of it.
 """
 
-from metastore.errors import MledgerError
-from metastore.records.paths import TopicName
-from metastore.records.position import Position, PositionRange
-from mledger import events
-from mledger.admin.inspect import CursorInspection, Inspector, TopicInspection
-from mledger.cluster import Cluster, OpenedTopics, open_cluster
-from mledger.config import ManagedLedgerConfig, config_from_settings
-from mledger.cursors.cursor import Cursor, CursorStatus
-from mledger.cursors.entry_time import publish_time
-from mledger.errors import (
-    AckStateTooLarge,
-    CursorExists,
-    CursorNotFound,
-    CursorRecoveryFailed,
-    InvalidConfiguration,
-    InvalidLedgerList,
-    InvalidPosition,
-    InvalidProperties,
-    LedgerOffloaded,
-    ManagedLedgerClosed,
-    ManagedLedgerError,
-    ManagedLedgerFenced,
-    OwnedElsewhere,
-    TopicExists,
-    TopicNotFound,
-    TopicTerminated,
-)
-from mledger.ledgers.entry_reader import Entry
-from mledger.ledgers.open_ledger import AppendedRange
-from mledger.ledgers.trim_plan import TrimPlan
-from mledger.metrics_options import MetricsOptions
-from mledger.settings import OwnerSettings, read_owner_settings
-from mledger.topics.managed_ledger import ManagedLedger
-from mledger.topics.state import TopicState
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mledger import events
+    from mledger.admin.inspect import CursorInspection, Inspector, TopicInspection
+    from mledger.cluster import Cluster, OpenedTopics, open_cluster
+    from mledger.config import ManagedLedgerConfig, config_from_settings
+    from mledger.cursors.cursor import Cursor, CursorStatus
+    from mledger.cursors.entry_time import publish_time
+    from mledger.errors import (
+        AckStateTooLarge,
+        CursorExists,
+        CursorNotFound,
+        CursorRecoveryFailed,
+        InvalidConfiguration,
+        InvalidLedgerList,
+        InvalidPosition,
+        InvalidProperties,
+        LedgerOffloaded,
+        ManagedLedgerClosed,
+        ManagedLedgerError,
+        ManagedLedgerFenced,
+        OwnedElsewhere,
+        TopicExists,
+        TopicNotFound,
+        TopicTerminated,
+    )
+    from mledger.ledgers.entry_reader import Entry
+    from mledger.ledgers.open_ledger import AppendedRange
+    from mledger.ledgers.trim_plan import TrimPlan
+    from mledger.metastore.errors import MledgerError
+    from mledger.metastore.records.paths import TopicName
+    from mledger.metastore.records.position import Position, PositionRange
+    from mledger.metrics_options import MetricsOptions
+    from mledger.settings import OwnerSettings, read_owner_settings
+    from mledger.topics.managed_ledger import ManagedLedger
+    from mledger.topics.state import TopicState
 
 __all__ = [
     "AckStateTooLarge",
@@ -83,3 +87,61 @@ __all__ = [
     "publish_time",
     "read_owner_settings",
 ]
+
+# Where each name is. It is imported when it is asked for: a bookie and a command that only looks load little of this.
+_HOMES = {
+    "AckStateTooLarge": "mledger.errors",
+    "AppendedRange": "mledger.ledgers.open_ledger",
+    "Cluster": "mledger.cluster",
+    "Cursor": "mledger.cursors.cursor",
+    "CursorExists": "mledger.errors",
+    "CursorInspection": "mledger.admin.inspect",
+    "CursorNotFound": "mledger.errors",
+    "CursorRecoveryFailed": "mledger.errors",
+    "CursorStatus": "mledger.cursors.cursor",
+    "Entry": "mledger.ledgers.entry_reader",
+    "Inspector": "mledger.admin.inspect",
+    "InvalidConfiguration": "mledger.errors",
+    "InvalidLedgerList": "mledger.errors",
+    "InvalidPosition": "mledger.errors",
+    "InvalidProperties": "mledger.errors",
+    "LedgerOffloaded": "mledger.errors",
+    "ManagedLedger": "mledger.topics.managed_ledger",
+    "ManagedLedgerClosed": "mledger.errors",
+    "ManagedLedgerConfig": "mledger.config",
+    "ManagedLedgerError": "mledger.errors",
+    "ManagedLedgerFenced": "mledger.errors",
+    "MetricsOptions": "mledger.metrics_options",
+    "MledgerError": "mledger.metastore.errors",
+    "OpenedTopics": "mledger.cluster",
+    "OwnedElsewhere": "mledger.errors",
+    "OwnerSettings": "mledger.settings",
+    "Position": "mledger.metastore.records.position",
+    "PositionRange": "mledger.metastore.records.position",
+    "TopicExists": "mledger.errors",
+    "TopicInspection": "mledger.admin.inspect",
+    "TopicName": "mledger.metastore.records.paths",
+    "TopicNotFound": "mledger.errors",
+    "TopicState": "mledger.topics.state",
+    "TopicTerminated": "mledger.errors",
+    "TrimPlan": "mledger.ledgers.trim_plan",
+    "config_from_settings": "mledger.config",
+    "open_cluster": "mledger.cluster",
+    "publish_time": "mledger.cursors.entry_time",
+    "read_owner_settings": "mledger.settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported from its module; AttributeError for any other."""
+    if name == "events":
+        return importlib.import_module("mledger.events")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mledger' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, imported or not."""
+    return sorted({*globals(), *__all__})

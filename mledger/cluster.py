@@ -8,26 +8,26 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bookie.client.client import BookKeeper
-from bookie.client.config import ClientConfig
-from metastore.batched_store import gathered
-from metastore.errors import MetadataError, MledgerError, NodeExists
-from metastore.records.codec import encode_managed_ledger_info
-from metastore.records.paths import TopicName, managed_ledger_path
-from metastore.records.values import ManagedLedgerInfo
-from metastore.renewed_store import RenewedStore
-from metastore.runtime.gc_freeze import collect_again, lasting_objects
-from metastore.store import MetadataReader, MetadataStore
-from metastore.url import open_store
 from mledger.admin.inspect import Inspector
 from mledger.admin.partitions import no_such_topic
 from mledger.admin.references.attached_ledgers import pending_ack_topics
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.config import ClientConfig
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import OwnerCounters
 from mledger.errors import TopicExists
 from mledger.events import Event, EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
+from mledger.metastore.batched_store import gathered
+from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
+from mledger.metastore.records.codec import encode_managed_ledger_info
+from mledger.metastore.records.paths import TopicName, managed_ledger_path
+from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.renewed_store import RenewedStore
+from mledger.metastore.runtime.gc_freeze import collect_again, lasting_objects
+from mledger.metastore.store import MetadataReader, MetadataStore
+from mledger.metastore.url import open_store
 from mledger.metrics_options import MetricsOptions
 from mledger.topics.deletion import delete_managed_ledger
 from mledger.topics.managed_ledger import ManagedLedger

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from metastore.records.ledger_metadata import DigestType
 from mledger.errors import InvalidConfiguration
+from mledger.metastore.records.ledger_metadata import DigestType
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1

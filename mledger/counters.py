@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from metastore.runtime.durations import Durations
 from mledger.events import (
     CursorRecovered,
     CursorRecoveryDelayed,
@@ -12,6 +11,7 @@ from mledger.events import (
     LedgerRecovered,
     LostEntriesSkipped,
 )
+from mledger.metastore.runtime.durations import Durations
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Errors of managed ledgers and cursors."""
 
-from metastore.errors import MledgerError
+from mledger.metastore.errors import MledgerError
 
 
 class ManagedLedgerError(MledgerError):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from metastore.records.position import Position
+from mledger.metastore.records.position import Position
 
 
 @dataclass(frozen=True, slots=True)

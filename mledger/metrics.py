@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
-from metastore.runtime.exposition import Families, expose
-from metastore.runtime.http import Answer, Asked, HttpServer, Route
-from metastore.store import SessionState
 from mledger.counters import NamespaceCounters, namespace_of
+from mledger.metastore.runtime.exposition import Families, expose
+from mledger.metastore.runtime.http import Answer, Asked, HttpServer, Route
+from mledger.metastore.store import SessionState
 from mledger.metrics_options import MetricsOptions
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.state import TopicState

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bookie.client.config import ClientConfig
-from bookie.client.plans.topology import PlacementPolicy
-from metastore.errors import InvalidMetadataUrl, InvalidSetting
-from metastore.runtime.settings import Settings, boolean, integer, read_settings
-from metastore.url import parse_url
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.config import SETTINGS, ManagedLedgerConfig, config_from_settings
 from mledger.known_settings import is_known
+from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
+from mledger.metastore.runtime.settings import Settings, boolean, integer, read_settings
+from mledger.metastore.url import parse_url
 
 SESSION_TIMEOUT_S = 10.0
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from mledger import ManagedLedgerConfig
     from pytest_mledger.owner import Owner
 
-METADATA_MODULE = "metastore.rocksdb.server"
-BOOKIE_MODULE = "bookie.server.process.main"
+METADATA_MODULE = "mledger.metastore.rocksdb.server"
+BOOKIE_MODULE = "mledger.bookie.server.process.main"
 SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--log-level", "warning")
-_USED_LATER = ("uvloop", "metastore.rocksdb.store")
+_USED_LATER = ("uvloop", "mledger.metastore.rocksdb.store")
 
 
 class Bookie:

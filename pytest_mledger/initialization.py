@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from metastore.cluster.layout import initialize
-from metastore.url import open_store
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.url import open_store
 
 
 def main(arguments: Sequence[str]) -> int:

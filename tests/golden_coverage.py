@@ -24,18 +24,18 @@ class Waiting:
     waits_for: str
 
 
-_ZNODES = "tests/unit/metastore/records/test_golden_znodes.py"
-_CLUSTER = "tests/unit/metastore/cluster/test_golden_cluster.py"
-_ENTRIES = "tests/unit/bookie/test_golden_entries.py"
+_ZNODES = "tests/unit/mledger/metastore/records/test_golden_znodes.py"
+_CLUSTER = "tests/unit/mledger/metastore/cluster/test_golden_cluster.py"
+_ENTRIES = "tests/unit/mledger/bookie/test_golden_entries.py"
 _SCENARIOS = "tests/unit/mledger/test_golden_scenarios.py"
 _BEHAVIOURS = "tests/unit/mledger/cursors/test_golden_behaviours.py"
-_WIRE = "tests/unit/bookie/test_golden_wire.py"
-_RECOVERY = "tests/integration/bookie/client/ledgers/test_golden_recovery.py"
+_WIRE = "tests/unit/mledger/bookie/test_golden_wire.py"
+_RECOVERY = "tests/integration/mledger/bookie/client/ledgers/test_golden_recovery.py"
 _ZOOKEEPER_FILES = "tests/unit/mledger/snapshot/zookeeper_files/test_golden_zookeeper_files.py"
 
 CHECKED = (
-    Checked("digests.json", ("tests/unit/bookie/test_golden_digests.py",)),
-    Checked("records/*.json", ("tests/unit/metastore/records/test_golden_records.py",)),
+    Checked("digests.json", ("tests/unit/mledger/bookie/test_golden_digests.py",)),
+    Checked("records/*.json", ("tests/unit/mledger/metastore/records/test_golden_records.py",)),
     Checked("znodes/bk-*.json", (_CLUSTER,)),
     Checked("znodes/bk-ledgers-*.json", (_CLUSTER, _ENTRIES)),
     Checked("znodes/[!b]*.json", (_ZNODES, _SCENARIOS, _BEHAVIOURS)),

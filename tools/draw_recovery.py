@@ -14,10 +14,10 @@ from html import escape
 from pathlib import Path
 
 import mledger
-from bookie.client import BookKeeperReader
-from metastore.url import open_reader
 from mledger.admin.inspect import Inspector
+from mledger.bookie.client import BookKeeperReader
 from mledger.events import Event
+from mledger.metastore.url import open_reader
 from pytest_mledger.cluster import RunningCluster
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "recovery.svg"

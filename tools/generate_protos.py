@@ -1,7 +1,7 @@
 """Generate the protobuf modules and their type stubs from `proto/`, or check that those committed are the same.
 
-Each module lands in the package that owns its format. Descriptor names are our own (`metastore/records/pb/…`, package
-`mledger.…`), so that they meet no other distribution's in protobuf's pool; names do not go over the wire.
+Each module lands in the package that owns its format. Descriptor names are our own (`mledger/metastore/records/pb/…`,
+package `mledger.…`), so that they meet no other distribution's in protobuf's pool; names do not go over the wire.
 """
 
 import argparse
@@ -14,11 +14,11 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 OWNERS = {
-    "MLDataFormats": "metastore/records/pb",
-    "LedgerMetadata": "metastore/records/pb",
-    "MetadataStore": "metastore/records/pb",
-    "SchemaStorage": "metastore/records/pb",
-    "BookkeeperProtocol": "bookie/pb",
+    "MLDataFormats": "mledger/metastore/records/pb",
+    "LedgerMetadata": "mledger/metastore/records/pb",
+    "MetadataStore": "mledger/metastore/records/pb",
+    "SchemaStorage": "mledger/metastore/records/pb",
+    "BookkeeperProtocol": "mledger/bookie/pb",
     "PulsarApi": "mledger/pb",
 }
 SUFFIXES = ("_pb2.py", "_pb2.pyi")

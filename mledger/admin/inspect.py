@@ -6,19 +6,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bookie.client.client import BookKeeperReader
-from bookie.client.ledgers.peek import Peek
-from bookie.client.ledgers.reader import LedgerReader
-from bookie.errors import NoSuchLedger
-from metastore.errors import InvalidName, MledgerError, NodeNotFound
-from metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from metastore.records.partitioned_topic import PartitionedTopic
-from metastore.records.paths import MANAGED_LEDGERS, TopicName, encode_name, managed_ledger_path
-from metastore.records.position import Position
-from metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
-from metastore.store import MetadataReader, Node
 from mledger.admin.partitions import no_such_topic, read_partitioned
-from mledger.admin.references.reference_reader import managed_ledger_paths
+from mledger.admin.references.reader import managed_ledger_paths
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.ledgers.peek import Peek
+from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.container import cursor_name
 from mledger.cursors.ledger_state import CursorLedgerFinding
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
@@ -30,6 +23,13 @@ from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers
 from mledger.ledgers.ownership import find_owner
 from mledger.ledgers.references import deleted_after_offload
 from mledger.ledgers.shadow_topics import shadow_source, source_record
+from mledger.metastore.errors import InvalidName, MledgerError, NodeNotFound
+from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from mledger.metastore.records.partitioned_topic import PartitionedTopic
+from mledger.metastore.records.paths import MANAGED_LEDGERS, TopicName, encode_name, managed_ledger_path
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.store import MetadataReader, Node
 
 READ_ENTRIES = 1000
 READ_BYTES = 4 << 20

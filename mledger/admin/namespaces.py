@@ -1,9 +1,9 @@
 """Whether a tenant or namespace is there: Pulsar knows it, or topics lie below it."""
 
-from metastore.errors import MetadataAccessDenied
-from metastore.records.paths import MANAGED_LEDGERS, NAMESPACE_POLICIES, PARTITIONED_TOPICS
-from metastore.store import MetadataReader
 from mledger.errors import NamespaceNotFound
+from mledger.metastore.errors import MetadataAccessDenied
+from mledger.metastore.records.paths import MANAGED_LEDGERS, NAMESPACE_POLICIES, PARTITIONED_TOPICS
+from mledger.metastore.store import MetadataReader
 
 
 async def check_namespace(reader: MetadataReader, prefix: str) -> None:

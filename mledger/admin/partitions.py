@@ -8,11 +8,15 @@ import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from metastore.errors import InvalidName, NodeExists, NodeNotFound
-from metastore.records.partitioned_topic import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
-from metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, TopicName
-from metastore.store import Create, MetadataReader, MetadataStore, Operation
 from mledger.errors import TopicExists, TopicNotFound
+from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound
+from mledger.metastore.records.partitioned_topic import (
+    PartitionedTopic,
+    decode_partitioned_topic,
+    encode_partitioned_topic,
+)
+from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, TopicName
+from mledger.metastore.store import Create, MetadataReader, MetadataStore, Operation
 
 CREATED_AT_ONCE = 500
 

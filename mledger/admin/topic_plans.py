@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo
 from mledger.admin.inspect import OpeningView
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.ledgers.retention import KEEP_ALL, RetentionLimits
 from mledger.ledgers.trim_plan import TrimPlan, plan_trim
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo
 
 LEDGERS_NAMED = 20
 

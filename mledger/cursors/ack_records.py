@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from metastore.records.codec import encode_managed_cursor_info
-from metastore.records.position import NO_ENTRY, Position
-from metastore.records.values import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.cursors.acks import AckState
 from mledger.cursors.entry_bits import EdgeArrays, WordArrays
 from mledger.errors import AckStateTooLarge, InvalidProperties
+from mledger.metastore.records.codec import encode_managed_cursor_info
+from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
 
 Properties = tuple[tuple[str, int], ...]
 

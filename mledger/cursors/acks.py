@@ -14,9 +14,6 @@ from itertools import chain, islice
 
 from pyroaring import BitMap
 
-from metastore.records.position import NO_ENTRY, Position, PositionRange
-from metastore.records.values import BatchDeletion, LedgerBits
-from metastore.runtime.gc_pause import collector_paused
 from mledger.cursors.entry_bits import (
     MAX_ENTRY,
     EdgeArrays,
@@ -34,6 +31,9 @@ from mledger.cursors.entry_bits import (
 )
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import NO_ENTRY, Position, PositionRange
+from mledger.metastore.records.values import BatchDeletion, LedgerBits
+from mledger.metastore.runtime.gc_pause import collector_paused
 
 
 class AckState:

@@ -4,10 +4,10 @@ The cursor's record names one too, the one that was current when the record was 
 ledger, each compaction writes the next state there and deletes the ledger before.
 """
 
-from metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 from mledger.cursors.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.references import COMPACTED_LEDGER
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 
 COMPACTION = "__compaction"
 """The cursor of compaction."""

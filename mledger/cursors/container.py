@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
-from metastore.errors import InvalidName, MledgerError, NodeNotFound, RecordError
-from metastore.records.codec import decode_managed_cursor_info
-from metastore.records.paths import decode_name, deletion_path
-from metastore.records.position import Position
-from metastore.records.values import NO_CURSOR_LEDGER
-from metastore.store import Node
-from metastore.write_verification import is_there
 from mledger.cursors.creations import CursorCreations
 from mledger.cursors.cursor import Cursor, CursorStatus
 from mledger.cursors.host import CursorHost
@@ -35,6 +28,13 @@ from mledger.events import (
     SubscriptionOpened,
 )
 from mledger.ledgers.background import Background, log
+from mledger.metastore.errors import InvalidName, MledgerError, NodeNotFound, RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.paths import decode_name, deletion_path
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.store import Node
+from mledger.metastore.write_verification import is_there
 
 AT_ONCE = 200
 RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0)

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from metastore.errors import MledgerError, StoreUnavailable
-from metastore.records.position import Position
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.host import CursorHost
 from mledger.cursors.recovery import CursorRecoveryPlan, Start, plan_cursor_recovery
 from mledger.cursors.store import CursorContext, CursorState, CursorStore
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledgers.background import Background, log
+from mledger.metastore.errors import MledgerError, StoreUnavailable
+from mledger.metastore.records.position import Position
 
 ASK_FIRST_S = 0.5
 ASK_LAST_S = 30.0

@@ -9,9 +9,6 @@ import asyncio
 import enum
 from collections.abc import Callable, Iterable, Sequence
 
-from metastore.errors import MledgerError
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import BatchDeletion
 from mledger.cursors.ack_records import check_properties
 from mledger.cursors.acks import AckState
 from mledger.cursors.compaction import COMPACTION
@@ -39,6 +36,9 @@ from mledger.events import LostEntriesSkipped, ResetSinceConsumed, Rewound
 from mledger.ledgers.background import log
 from mledger.ledgers.entry_reader import Entry
 from mledger.ledgers.trim_plan import CursorMove, next_ledger_if_consumed
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import BatchDeletion
 
 
 class CursorStatus(enum.Enum):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from pyroaring import BitMap
 
-from metastore.records.position import Position, PositionRange
+from mledger.metastore.records.position import Position, PositionRange
 
 BITS_PER_WORD = 64
 MAX_ENTRY = 2**32 - 1  # entry ids above do not fit a portable RoaringBitmap; no ledger comes near

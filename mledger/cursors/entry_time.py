@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 
-from metastore.errors import RecordError
-from metastore.records.position import Position
 from mledger.cursors.positions import find_newest
 from mledger.ledgers.entry_reader import Entry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.messages.pulsar_message import decode_entry
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.position import Position
 
 
 def publish_time(payload: bytes) -> int:

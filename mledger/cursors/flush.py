@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from metastore.errors import MledgerError
+from mledger.metastore.errors import MledgerError
 
 
 class Flusher:

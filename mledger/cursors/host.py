@@ -3,11 +3,11 @@
 import asyncio
 from typing import Protocol
 
-from metastore.records.position import Position
 from mledger.config import ManagedLedgerConfig
 from mledger.events import Event
 from mledger.ledgers.entry_reader import Entry, EntryReader
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position
 
 
 class CursorHost(Protocol):

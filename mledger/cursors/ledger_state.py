@@ -13,10 +13,10 @@ in Pulsar's managed-ledger), not from a record that was seen.
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
-from metastore.errors import RecordError
-from metastore.records.codec import decode_position_info
-from metastore.records.position import Position
-from metastore.records.values import BatchDeletion, LedgerBits, PositionInfo, StateChunk
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.codec import decode_position_info
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import BatchDeletion, LedgerBits, PositionInfo, StateChunk
 
 ENTRY_TYPE = "entry-type"
 DATA_ENTRY = 1

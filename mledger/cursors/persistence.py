@@ -10,7 +10,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from metastore.errors import MledgerError
 from mledger.cursors.acks import AckState
 from mledger.cursors.flush import Flusher, fail, succeed
 from mledger.cursors.host import CursorHost
@@ -18,6 +17,7 @@ from mledger.cursors.store import CursorState, CursorStore
 from mledger.errors import AckStateTooLarge, ManagedLedgerFenced
 from mledger.events import CursorStateNotPersisted
 from mledger.ledgers.background import log
+from mledger.metastore.errors import MledgerError
 
 RETRY_FIRST_S = 1.0
 RETRY_LAST_S = 60.0

@@ -6,8 +6,6 @@ The dry runs of commands. They decide with what `Cursor` itself decides with: `w
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from metastore.records.position import Position
-from metastore.records.values import ManagedCursorInfo
 from mledger.cursors.acks import AckState
 from mledger.cursors.positions import (
     EARLIEST,
@@ -21,6 +19,8 @@ from mledger.cursors.positions import (
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import ManagedCursorInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ position. `LedgerList` may be changed by its owner between two calls; nothing he
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from metastore.records.position import NO_ENTRY, Position
 from mledger.cursors.acks import AckState
 from mledger.cursors.compaction import COMPACTION
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import NO_ENTRY, Position
 
 EARLIEST = Position(-1, -1)
 LATEST = Position(2**63 - 1, 2**63 - 1)

@@ -3,14 +3,14 @@
 import asyncio
 from typing import Protocol
 
-from bookie.errors import NoSuchEntry, NoSuchLedger
-from metastore.records.position import Position
+from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.cursors.acks import AckState
 from mledger.cursors.host import CursorHost
 from mledger.cursors.positions import next_valid
 from mledger.errors import LedgerOffloaded, TopicTerminated
 from mledger.ledgers.entry_reader import Entry
 from mledger.ledgers.references import is_offloaded
+from mledger.metastore.records.position import Position
 
 MANY = 1 << 30
 WINDOW_FACTOR = 4

@@ -3,9 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from bookie.errors import BookieError, NoSuchEntry, NoSuchLedger
-from metastore.errors import MetadataError
-from metastore.records.position import Position
+from mledger.bookie.errors import BookieError, NoSuchEntry, NoSuchLedger
 from mledger.cursors.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerFinding,
@@ -17,6 +15,8 @@ from mledger.cursors.ledger_state import (
     parse_entry,
     read_state,
 )
+from mledger.metastore.errors import MetadataError
+from mledger.metastore.records.position import Position
 
 
 class StateLedger(Protocol):

@@ -13,15 +13,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bookie.client.ledgers.writer import LedgerWriter
-from bookie.errors import BookieError, LedgerConflict, LedgerFenced
-from metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
-from metastore.records.codec import encode_managed_cursor_info, encode_position_info
-from metastore.records.paths import cursor_path, kept_path
-from metastore.records.position import Position
-from metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
-from metastore.store import Create, Delete, MetadataStore, Operation, Put
-from metastore.write_verification import changed_since, is_there
+from mledger.bookie.client.ledgers.writer import LedgerWriter
+from mledger.bookie.errors import BookieError, LedgerConflict, LedgerFenced
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.ack_records import state_record, znode_record
 from mledger.cursors.acks import AckState
@@ -30,6 +23,13 @@ from mledger.events import CursorLedgerSwitched, Event
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.pending_records import kept_record
 from mledger.ledgers.topic_record import TopicRecord
+from mledger.metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
+from mledger.metastore.records.codec import encode_managed_cursor_info, encode_position_info
+from mledger.metastore.records.paths import cursor_path, kept_path
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
+from mledger.metastore.store import Create, Delete, MetadataStore, Operation, Put
+from mledger.metastore.write_verification import changed_since, is_there
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from metastore.errors import MledgerError
+from mledger.metastore.errors import MledgerError
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metastore.records.paths import TopicName
-from metastore.store import Node
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.store import Node
 
 NAMESPACES = "/namespace"
 CHANNEL = "/service_unit_state"

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from bookie.client.ledgers.reader import LedgerReader
-from bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
-from metastore.records.ledger_metadata import LedgerState
-from metastore.records.position import Position
+from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.open_ledger import OpenLedger
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.position import Position
 
 MAX_READERS = 128
 

@@ -4,19 +4,19 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from bookie.client.client import Also, BookKeeper
-from bookie.client.ledgers.reader import LedgerReader
-from bookie.client.ledgers.writer import LedgerWriter
-from bookie.errors import NoSuchLedger
-from metastore.errors import NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
-from metastore.records.paths import deletion_path, encode_name, pending_path
-from metastore.store import Create, Delete, MetadataStore, Operation
-from metastore.write_verification import multi_own
+from mledger.bookie.client.client import Also, BookKeeper
+from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.bookie.client.ledgers.writer import LedgerWriter
+from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
 from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps
 from mledger.ledgers.pending_records import claim_deletion, deletion_record, listed, pending_record, remove_record
 from mledger.ledgers.topic_record import RETRY_DELAYS_S
+from mledger.metastore.errors import NodeExists, NodeNotFound, SessionExpired, StoreUnavailable
+from mledger.metastore.records.paths import deletion_path, encode_name, pending_path
+from mledger.metastore.store import Create, Delete, MetadataStore, Operation
+from mledger.metastore.write_verification import multi_own
 
 __all__ = ["LedgerFactory", "StepHook", "ignore_steps"]
 

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from metastore.records.position import NO_ENTRY, Position
-from metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.references import is_offloaded
+from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 
 
 class LedgerList:

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bookie.client.ledgers.writer import LedgerWriter
-from metastore.records.position import Position
+from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
 from mledger.ledgers.ledger_list import LedgerEnd, rollover_reason
+from mledger.metastore.records.position import Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from bookie.client.client import BookKeeper
-from bookie.errors import NoSuchLedger
-from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
-from metastore.records.paths import deletion_path, managed_ledger_path
-from metastore.store import Check, Delete, MetadataStore
-from metastore.write_verification import multi_own
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import NoSuchLedger
 from mledger.ledgers.pending_records import (
     LedgerRecord,
     claim_deletion,
@@ -31,6 +27,10 @@ from mledger.ledgers.pending_records import (
     remove_record,
 )
 from mledger.ledgers.topic_record import TopicRecord
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from mledger.metastore.records.paths import deletion_path, managed_ledger_path
+from mledger.metastore.store import Check, Delete, MetadataStore
+from mledger.metastore.write_verification import multi_own
 
 AT_ONCE = 100
 ATTEMPTS = 3

@@ -12,13 +12,13 @@ import socket
 import uuid
 from urllib.parse import urlsplit
 
-from metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
-from metastore.records.paths import TopicName, owner_path
-from metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
 from mledger.ledgers.background import log
 from mledger.ledgers.bundles import LIVE_BROKERS, Owner, bundle_folders, live, serving, unseen
 from mledger.ledgers.topic_record import TopicRecord
+from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
+from mledger.metastore.records.paths import TopicName, owner_path
+from mledger.metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation
 
 CLAIM_ATTEMPTS = 5
 POLL_S = 0.2

@@ -16,10 +16,11 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metastore.batched_store import MOST_OPERATIONS, NODE_BYTES, plan_multis
-from metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError
-from metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from metastore.records.paths import (
+from mledger.ledgers.background import log
+from mledger.metastore.batched_store import MOST_OPERATIONS, NODE_BYTES, plan_multis
+from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from mledger.metastore.records.paths import (
     DELETIONS,
     KEPT,
     OWNERS,
@@ -29,7 +30,7 @@ from metastore.records.paths import (
     managed_ledger_path,
     pending_path,
 )
-from metastore.store import (
+from mledger.metastore.store import (
     MAX_REQUEST_BYTES,
     Check,
     Create,
@@ -39,8 +40,7 @@ from metastore.store import (
     Node,
     Operation,
 )
-from metastore.write_verification import multi_own, put_own
-from mledger.ledgers.background import log
+from mledger.metastore.write_verification import multi_own, put_own
 
 RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
 ONE_WRITE_BYTES = MAX_REQUEST_BYTES * 3 // 4

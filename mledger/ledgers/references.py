@@ -16,13 +16,13 @@ import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from metastore.records.ledger_metadata import LedgerMetadata
-from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
-from metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
-from metastore.records.protobuf import parse_binary
-from metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.ledgers.pending_records import LedgerRecord
 from mledger.ledgers.shadow_topics import shadow_source
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
+from mledger.metastore.records.protobuf import parse_binary
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 
 MANAGED_LEDGER = "managed-ledger"
 SCHEMA = "schema"

@@ -9,8 +9,8 @@ import enum
 from dataclasses import dataclass
 from typing import Protocol
 
-from metastore.cluster.policies import NO_POLICIES, Persistence, Retention, StoragePolicies
 from mledger.config import MIB, ManagedLedgerConfig, half_retention
+from mledger.metastore.cluster.policies import NO_POLICIES, Persistence, Retention, StoragePolicies
 
 MINUTE_MS = 60_000
 KEEPS_ALL = -1

@@ -6,12 +6,12 @@ for the shadow's own would trim, repair or delete the source's ledgers: every co
 
 from collections.abc import Sequence
 
-from metastore.errors import InvalidName, RecordError
-from metastore.records.codec import decode_managed_ledger_info
-from metastore.records.paths import TopicName, managed_ledger_path
-from metastore.records.values import ManagedLedgerInfo
-from metastore.store import MetadataReader, Node
 from mledger.errors import ShadowTopic
+from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.records.codec import decode_managed_ledger_info
+from mledger.metastore.records.paths import TopicName, managed_ledger_path
+from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.store import MetadataReader, Node
 
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 """The property of a shadow that names its source."""

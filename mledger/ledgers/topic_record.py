@@ -10,14 +10,21 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from metastore.errors import BadVersion, NodeExists, NodeNotFound, NodeTooLarge, SessionExpired, StoreUnavailable
-from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.records.paths import managed_ledger_path
-from metastore.records.values import ManagedLedgerInfo
-from metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
-from metastore.write_verification import changed_since, data_at, put_own
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledgers.pending_records import fits_one_write, write_ahead
+from mledger.metastore.errors import (
+    BadVersion,
+    NodeExists,
+    NodeNotFound,
+    NodeTooLarge,
+    SessionExpired,
+    StoreUnavailable,
+)
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operation, Put, SessionState, Stat
+from mledger.metastore.write_verification import changed_since, data_at, put_own
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0, 3.0)
 

@@ -9,11 +9,11 @@ copy stays, and all after it, until both copies can be deleted together.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from metastore.records.position import NO_ENTRY, Position
-from metastore.records.values import LedgerInfo
 from mledger.events import EndTrim, Event, LastConfirmedLedgerDeletion, RemovingLedger
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import KEEP_ALL, RetentionLimits
+from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.values import LedgerInfo
 
 
 @dataclass(frozen=True, slots=True)

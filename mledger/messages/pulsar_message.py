@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import google_crc32c
 
-from metastore.records.compression import CompressionType, pack_block, unpack_block
-from metastore.records.protobuf import parse_binary, record_error, text_of, unknown_numbers
+from mledger.metastore.records.compression import CompressionType, pack_block, unpack_block
+from mledger.metastore.records.protobuf import parse_binary, record_error, text_of, unknown_numbers
 from mledger.pb.PulsarApi_pb2 import (
     BrokerEntryMetadata,
     KeyValue,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from metastore.records.compression import CompressionType
 from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, encode_entry
+from mledger.metastore.records.compression import CompressionType
 from mledger.pb.PulsarApi_pb2 import BrokerEntryMetadata
 
 BATCH_BYTES = 128 * 1024

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bookie.client.ledgers.writer import LedgerWriter
-from bookie.errors import (
+from mledger.bookie.client.ledgers.writer import LedgerWriter
+from mledger.bookie.errors import (
     BookieError,
     BookieUnavailable,
     EntryTooLarge,
@@ -27,12 +27,12 @@ from bookie.errors import (
     LedgerFenced,
     NoSuchLedger,
 )
-from metastore.errors import MetadataError, MledgerError, SessionExpired, StoreUnavailable
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerError, ManagedLedgerFenced
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.open_ledger import Appended, Batch, OpenLedger
+from mledger.metastore.errors import MetadataError, MledgerError, SessionExpired, StoreUnavailable
 from mledger.topics.maintenance import Upkeep
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)

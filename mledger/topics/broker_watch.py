@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from metastore.errors import MetadataError, StoreClosed, StoreUnavailable
-from metastore.records.paths import TopicName
-from metastore.store import MetadataReader, Node
 from mledger.ledgers.background import log
 from mledger.ledgers.bundles import Owner, bundle_folders, came_to_serve, serving
+from mledger.metastore.errors import MetadataError, StoreClosed, StoreUnavailable
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.store import MetadataReader, Node
 
 Yield = Callable[[Owner], object]
 RETRY_S = 1.0

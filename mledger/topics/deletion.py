@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from bookie.client.client import BookKeeper
-from metastore.batched_store import plan_multis
-from metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
-from metastore.records.codec import decode_managed_cursor_info
-from metastore.records.values import NO_CURSOR_LEDGER
-from metastore.store import Check, Create, Delete, MetadataStore, Operation
 from mledger.admin.references.attached_ledgers import find_attached
+from mledger.bookie.client.client import BookKeeper
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledgers.orphan_cleanup import StepHook, ignore_steps, replay
 from mledger.ledgers.pending_records import deletion_record, ensure_folders, fits_one_write, giving_up_kept, write_ahead
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.ledgers.topic_record import TopicRecord, fence_owner
+from mledger.metastore.batched_store import plan_multis
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operation
 
 CURSORS_AT_ONCE = 300
 

@@ -8,9 +8,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from metastore.errors import MetadataError, MledgerError
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.cursors.container import CursorSet
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.recovery import Start
@@ -25,6 +22,9 @@ from mledger.ledgers.open_ledger import Appended, OpenLedger
 from mledger.ledgers.orphan_cleanup import Claimant
 from mledger.ledgers.topic_record import RecordChange
 from mledger.ledgers.trim_plan import TrimPlan, next_ledger_if_consumed
+from mledger.metastore.errors import MetadataError, MledgerError
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.topics.appender import Appender
 from mledger.topics.state import OpenedTopic, TopicState
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers

@@ -4,12 +4,10 @@ import asyncio
 import contextlib
 import time
 
-from bookie.client.ledgers.writer import LedgerWriter
-from bookie.errors import BookieError, NoSuchLedger
-from metastore.errors import MetadataError, NodeTooLarge
-from metastore.store import Operation
 from mledger.admin.policies.quorums import with_cluster_quorums
 from mledger.admin.policies.trim_policy import TrimPolicy
+from mledger.bookie.client.ledgers.writer import LedgerWriter
+from mledger.bookie.errors import BookieError, NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerFenced
 from mledger.events import EventSink, LedgerCreated, LedgerMissing, LedgerRecovered, Opening, ignore_events
@@ -18,6 +16,8 @@ from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers
 from mledger.ledgers.ownership import Ownership
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.metastore.errors import MetadataError, NodeTooLarge
+from mledger.metastore.store import Operation
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.services import Services
 from mledger.topics.state import OpenedTopic

@@ -6,11 +6,11 @@ A topic that has an owner is that owner's: commands look for one first (M9), and
 from collections.abc import Mapping
 from dataclasses import replace
 
-from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.records.partitioned_topic import decode_partitioned_topic, encode_partitioned_topic
-from metastore.records.paths import TopicName
-from metastore.store import MetadataStore
-from metastore.write_verification import data_at, put_own
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.partitioned_topic import decode_partitioned_topic, encode_partitioned_topic
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.store import MetadataStore
+from mledger.metastore.write_verification import data_at, put_own
 
 
 async def set_topic_properties(

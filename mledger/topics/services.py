@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from bookie.client.client import BookKeeper
-from metastore.store import MetadataStore
 from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.bookie.client.client import BookKeeper
 from mledger.counters import OwnerCounters
 from mledger.ledgers.orphan_cleanup import Replayer
 from mledger.ledgers.pending_records import ensure_folders
+from mledger.metastore.store import MetadataStore
 from mledger.topics.broker_watch import BrokerWatch
 from mledger.topics.maintenance import Upkeep
 

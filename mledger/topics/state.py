@@ -3,8 +3,8 @@
 import enum
 from dataclasses import dataclass
 
-from bookie.client.ledgers.writer import LedgerWriter
 from mledger.admin.policies.trim_policy import TrimPolicy
+from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
 from mledger.events import EventSink
 from mledger.ledgers.ledger_factory import LedgerFactory

@@ -3,10 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bookie.client.ledgers.writer import LedgerWriter
-from metastore.errors import MledgerError, SessionExpired
-from metastore.records.position import Position
-from metastore.records.values import ManagedLedgerInfo
+from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.errors import TopicTerminated
 from mledger.events import Event, LedgerClosed, LedgerCreated
 from mledger.ledgers.background import log
@@ -15,6 +12,9 @@ from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, plan_rollover
 from mledger.ledgers.open_ledger import OpenLedger
 from mledger.ledgers.ownership import Ownership
 from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.metastore.errors import MledgerError, SessionExpired
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.topics.appender import EndedLedger
 
 NOTHING = LedgerEnd(0, 0)

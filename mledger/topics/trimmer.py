@@ -11,10 +11,8 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from bookie.errors import BookieError
-from metastore.errors import MetadataError, MledgerError
-from metastore.records.position import NO_ENTRY, Position
 from mledger.admin.policies.trim_policy import RECENT_S, TrimPolicy
+from mledger.bookie.errors import BookieError
 from mledger.cursors.cursor import Cursor
 from mledger.errors import CursorNotFound, ManagedLedgerClosed
 from mledger.events import Event
@@ -24,6 +22,8 @@ from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
 from mledger.ledgers.trim_plan import TrimPlan, plan_moves, plan_no_trim, plan_trim
+from mledger.metastore.errors import MetadataError, MledgerError
+from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.topics.maintenance import Upkeep
 from mledger.topics.topic_ledgers import TopicLedgers
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from testcontainers.core.container import DockerContainer
 
-from metastore.zookeeper.launcher import four_letter_word
+from mledger.metastore.zookeeper.launcher import four_letter_word
 from tests.support.aio import HANG_S
 from tests.support.cli import mledger_process
 from tests.support.containers import IMAGE, ROOT, NoEngine, Project, build_images, engine, run
@@ -138,7 +138,7 @@ def _zookeeper(number: int, servers: str) -> DockerContainer:
 
 
 def _bookie(url: str, port: int) -> DockerContainer:
-    command = ["-m", "bookie.server", "--metadata", url, "--dir", "/data", "--port", str(port)]
+    command = ["-m", "mledger.bookie.server", "--metadata", url, "--dir", "/data", "--port", str(port)]
     return (
         DockerContainer(IMAGE, docker_client_kw=PATIENCE)
         .with_kwargs(network_mode="host", entrypoint="python")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import mledger
-from metastore.cluster.ledgers import LedgerStoreReader
-from metastore.errors import StoreUnavailable
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.errors import StoreUnavailable
 from tests.containers.conftest import BOOKIES, ZOOKEEPERS, wait_until
 from tests.support import tables
 from tests.support.aio import HANG_S, run

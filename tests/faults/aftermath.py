@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import mledger
-from metastore.cluster.ledgers import LedgerStoreReader
-from metastore.records.paths import DELETIONS, PENDING
-from metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.records.paths import DELETIONS, PENDING
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from tests.faults.checker import (
     FoundCursor,
     FoundEntries,

@@ -19,9 +19,9 @@ from typing import Any
 import uvloop
 
 import mledger
-from bookie.client.config import ClientConfig
-from bookie.client.ledgers import ledger_recovery
-from bookie.client.ledgers.writer import LedgerWriter
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.ledgers import ledger_recovery
+from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
 from tests.faults.payloads import payload
 
@@ -235,7 +235,7 @@ def _runs(positions: list[mledger.Position]) -> list[tuple[int, int, int]]:
 
 def _reach_bookies_at(addresses: dict[str, tuple[str, int]]) -> None:
     """Have this process find bookies where a test's proxies stand before them."""
-    from bookie.client.connections import pool
+    from mledger.bookie.client.connections import pool
 
     resolve = pool.resolve
 

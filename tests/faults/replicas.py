@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bookie import wire
-from bookie.client.connections.framing import open_entry
-from bookie.digest import make_digest
-from bookie.errors import Code
-from metastore.cluster.ledgers import LedgerStoreReader
-from metastore.records.ledger_metadata import DigestType, LedgerMetadata
-from metastore.store import MetadataReader
+from mledger.bookie import wire
+from mledger.bookie.client.connections.frames import open_entry
+from mledger.bookie.digest import make_digest
+from mledger.bookie.errors import Code
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata
+from mledger.metastore.store import MetadataReader
 
 _DIGEST = make_digest(DigestType.CRC32C, b"")
 _BATCH_BYTES = 1 << 20

@@ -7,9 +7,9 @@ from urllib.request import urlopen
 import pytest
 
 import mledger
-from metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
-from metastore.records.paths import cursor_path
-from metastore.url import open_store
+from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
+from mledger.metastore.records.paths import cursor_path
+from mledger.metastore.url import open_store
 from tests.field_failures.owners import HOLES, MANY, SCENES, play
 from tests.support.aio import run
 from tests.support.ledgers import client

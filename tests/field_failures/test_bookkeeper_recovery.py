@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bookie import wire
-from bookie.digest import master_key
-from bookie.errors import BookieError, Code, LedgerFenced
-from metastore.cluster.ledgers import LedgerStore
-from metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from metastore.url import open_store
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.errors import BookieError, Code, LedgerFenced
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.ledgers import QUICK, client, payloads, read_raw, store_raw, stored_entry

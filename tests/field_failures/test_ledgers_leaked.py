@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client import ClientConfig
-from metastore.cluster.bookies import unregister
+from mledger.bookie.client import ClientConfig
 from mledger.events import CursorRecovered, Initialized, RemovingLedger
+from mledger.metastore.cluster.bookies import unregister
 from tests.field_failures.owners import until_death
 from tests.support.aio import HANG_S, run
 from tests.support.owner import OWNER_CONFIG

@@ -3,8 +3,8 @@
 import asyncio
 
 import mledger as public
-from metastore.records.ledger_metadata import LedgerState
-from metastore.url import open_reader
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.cli import mledger
 from tests.support.ledgers import client

@@ -4,16 +4,16 @@ import asyncio
 import itertools
 import logging
 
-from bookie import version3_wire, wire
-from bookie.client.connections.connection import BookieConnection
-from bookie.client.connections.framing import open_batch, open_entry
-from bookie.digest import make_digest
-from bookie.errors import BookieRefused, Code
-from bookie.pb import BookkeeperProtocol_pb2 as pb
-from bookie.server.serving import version3
-from bookie.server.storage.runs import parse_run
-from bookie.version3_reads import ReadRun
-from metastore.records.ledger_metadata import DigestType
+from mledger.bookie import version3_wire, wire
+from mledger.bookie.client.connections.connection import BookieConnection
+from mledger.bookie.client.connections.frames import open_batch, open_entry
+from mledger.bookie.digest import make_digest
+from mledger.bookie.errors import BookieRefused, Code
+from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
+from mledger.bookie.server.serving import version3
+from mledger.bookie.server.storage.runs import parse_run
+from mledger.bookie.version3_reads import ReadRun
+from mledger.metastore.records.ledger_metadata import DigestType
 from tests.fuzz import corpus
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import Disagreement, Maker, Target, of_seeds
@@ -232,7 +232,7 @@ def _runs() -> list[bytes]:
 
 def quiet() -> None:
     """Keep the clients' log of refused frames out of the output."""
-    logging.getLogger("bookie.client.connections.connection").setLevel(logging.CRITICAL)
+    logging.getLogger("mledger.bookie.client.connections.connection").setLevel(logging.CRITICAL)
 
 
 TARGETS = [

@@ -2,15 +2,6 @@
 
 import itertools
 
-from bookie.errors import InvalidBookieDirectory
-from bookie.server.storage.directory import decode_format, encode_format, new_format
-from metastore.cluster import cookies, policies, underreplication
-from metastore.cluster.bookies import decode_registration
-from metastore.errors import InvalidName, RecordError
-from metastore.records import codec, compression, ledger_codec, partitioned_topic
-from metastore.records.paths import TopicName, decode_name
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, PositionInfo
 from mledger.admin.undo.undo_file import (
     ChangedRecord,
     NodeState,
@@ -21,10 +12,19 @@ from mledger.admin.undo.undo_file import (
     decode_undo_file,
     encode_undo_file,
 )
+from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.server.storage.directory import decode_format, encode_format, new_format
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.ledger_state import StateFound, StateUnreadable, parse_entry
 from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.cluster import cookies, policies, underreplication
+from mledger.metastore.cluster.bookies import decode_registration
+from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.records import codec, compression, ledger_codec, partitioned_topic
+from mledger.metastore.records.paths import TopicName, decode_name
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, PositionInfo
 from tests.fuzz import corpus
 from tests.fuzz.mutate import varint
 from tests.fuzz.targets import Disagreement, Target, of_seeds

@@ -2,22 +2,22 @@
 
 import pytest
 
-from bookie import wire
-from bookie.errors import InvalidBookieDirectory
-from bookie.pb import BookkeeperProtocol_pb2 as pb
-from bookie.server.serving.version3 import open_request
-from bookie.server.storage.directory import decode_format, encode_format, new_format
-from bookie.server.storage.runs import parse_run
-from metastore.cluster.bookies import decode_registration
-from metastore.cluster.cookies import decode_cookie
-from metastore.errors import RecordError
-from metastore.records.paths import TopicName
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo
 from mledger.admin.undo.undo_file import UndoFileError, decode_undo_file
+from mledger.bookie import wire
+from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
+from mledger.bookie.server.serving.version3 import open_request
+from mledger.bookie.server.storage.directory import decode_format, encode_format, new_format
+from mledger.bookie.server.storage.runs import parse_run
 from mledger.cursors.entry_time import publish_time
 from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.cluster.bookies import decode_registration
+from mledger.metastore.cluster.cookies import decode_cookie
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo
 
 MORE_DIGITS_THAN_PYTHON_TAKES = "9" * 5_000
 

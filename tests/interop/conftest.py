@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from metastore.zookeeper.launcher import ZooKeeperServer, free_port
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer, free_port
 from tests.support import pulsar_broker
 from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
 from tests.support.java import Original, build, missing_tools

@@ -9,7 +9,7 @@ def main(metadata: str, to: str) -> None:
     from delta.tables import DeltaTable
     from pyspark.sql import SparkSession
 
-    from cli.main import run
+    from mledger.cli.main import run
 
     export = ["--metadata", metadata, "snapshot", "export", to, "--format", "delta", "-o", "partitions=1"]
     code = run([*export, "--output", "json"])

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from metastore.cluster.ledgers import LedgerStoreReader
-from metastore.url import open_reader
-from metastore.zookeeper.launcher import free_port
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.url import open_reader
+from mledger.metastore.zookeeper.launcher import free_port
 from tests.interop.conftest import BOOKIES, start_our_bookies
 from tests.support.aio import run
 from tests.support.bookies import SMALL

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.sql.queries import CHANGES, QUESTIONS
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support import tables

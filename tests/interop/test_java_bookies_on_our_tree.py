@@ -2,11 +2,11 @@
 
 import pytest
 
-from metastore.cluster.bookies import list_bookies, read_cookie
-from metastore.cluster.layout import instance_id
-from metastore.cluster.ledgers import LedgerStoreReader
-from metastore.records.ledger_metadata import DigestType, LedgerState
-from metastore.url import open_reader
+from mledger.metastore.cluster.bookies import list_bookies, read_cookie
+from mledger.metastore.cluster.layout import instance_id
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerState
+from mledger.metastore.url import open_reader
 from tests.support.aio import run
 
 pytestmark = pytest.mark.interop

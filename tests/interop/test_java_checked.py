@@ -2,8 +2,8 @@
 
 import pytest
 
-from bookie.client import BookKeeperReader
-from metastore.url import open_reader
+from mledger.bookie.client import BookKeeperReader
+from mledger.metastore.url import open_reader
 from tests.interop.topics import PAYLOADS, full_name, managed_ledger_name, write_java
 from tests.support.aio import run
 from tests.support.cli import answer, mledger

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bookie.client.client import BookKeeper
-from bookie.errors import LedgerFenced, NoSuchLedger
-from metastore.records.ledger_metadata import DigestType, LedgerState
-from metastore.url import open_store
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import LedgerFenced, NoSuchLedger
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerState
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.java import OriginalError
 

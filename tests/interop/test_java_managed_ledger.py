@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.records.ledger_metadata import DigestType
+from mledger.metastore.records.ledger_metadata import DigestType
 from tests.interop.topics import (
     CONFIG,
     MAX_ENTRIES,

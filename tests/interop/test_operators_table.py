@@ -5,7 +5,7 @@ The rows of BookKeeper's shell are in `rows_of_bookkeeper_shell`: one cluster of
 
 import pytest
 
-from metastore.zookeeper.launcher import free_port
+from mledger.metastore.zookeeper.launcher import free_port
 from tests.interop.topics import MAX_ENTRIES, PAYLOADS, full_name, managed_ledger_name, write_java
 from tests.support.cli import answer, ok
 from tests.support.java_cluster import NUMBERS, Originals, change, known, ledgers_of, undo, without_times

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.records.paths import TopicName, cursor_path
-from metastore.store import ANY_VERSION
-from metastore.url import open_store
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import TopicName, cursor_path
+from mledger.metastore.store import ANY_VERSION
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, ok
 from tests.support.cli import mledger as command

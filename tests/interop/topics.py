@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 
 import mledger
-from metastore.records.paths import decode_name, encode_name
+from mledger.metastore.records.paths import decode_name, encode_name
 from tests.support.java import Original
 
 PAYLOADS = [b"entry %d " % number * (1 + number % 5) for number in range(100)]

@@ -14,9 +14,9 @@ from typing import IO
 
 import pytest
 
-from metastore.cluster.layout import initialize
-from metastore.runtime.child_processes import start_child
-from metastore.url import open_store
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ class BookieProcess:
     directory: Path
     log_path: Path
     arguments: tuple[str, ...] = ()
-    command: tuple[str, ...] = (sys.executable, "-m", "bookie.server")
+    command: tuple[str, ...] = (sys.executable, "-m", "mledger.bookie.server")
     environment: dict[str, str] = field(default_factory=dict)
     bookie_id: str = ""
     host: str = ""

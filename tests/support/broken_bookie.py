@@ -10,9 +10,9 @@ import sys
 import tempfile
 import time
 
-from bookie.server.process import main
-from bookie.server.serving import connection, group_commit
-from bookie.server.storage import journal, journal_record
+from mledger.bookie.server.process import main
+from mledger.bookie.server.serving import connection, group_commit
+from mledger.bookie.server.storage import journal, journal_record
 
 HOLD_VARIABLE = "HOLD_SYNCS"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from cli.main import run
+from mledger.cli.main import run
 from tests.support.aio import HANG_S
 from tests.support.ports import environment_of_commands
 
@@ -49,7 +49,7 @@ def mledger_process(*arguments: object, url: str | None = None, stdin: str = "",
     environment = environment_of_commands() | {"PYTHONPATH": str(ROOT)}
     if url is not None:
         environment["MLEDGER_METADATA"] = url
-    command = [sys.executable, "-m", "cli.main", *map(str, arguments)]
+    command = [sys.executable, "-m", "mledger.cli.main", *map(str, arguments)]
     done = subprocess.run(command, input=stdin.encode(), env=environment, capture_output=True, timeout=timeout)
     return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode())
 

@@ -2,14 +2,14 @@
 
 import os
 
-from bookie import wire
-from bookie.digest import master_key
-from bookie.server.process.bookie import BookieConfig
-from bookie.server.process.garbage import GarbageCollector
-from metastore.cluster.layout import initialize
-from metastore.cluster.ledgers import LedgerStore
-from metastore.records.ledger_metadata import LedgerMetadata, Segment
-from metastore.url import open_store
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.server.process.bookie import BookieConfig
+from mledger.bookie.server.process.garbage import GarbageCollector
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry

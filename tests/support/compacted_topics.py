@@ -1,13 +1,13 @@
 """Topics with what other parts of Pulsar keep beside them: compaction, delayed delivery, transactions."""
 
 import mledger
-from metastore.cluster.ledgers import LedgerStore
-from metastore.errors import NodeNotFound
-from metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
-from metastore.records.paths import TopicName
-from metastore.url import open_store
 from mledger.admin.references.attached_ledgers import pending_ack_topic
 from mledger.config import ManagedLedgerConfig
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.url import open_store
 from tests.support.topics import KEEP, fill
 
 BUCKET = "#pulsar.internal.delayed.bucket_1_1"

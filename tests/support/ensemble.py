@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from metastore.zookeeper.launcher import ZooKeeperServer, free_port
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer, free_port
 from tests.support.zookeeper import SETTINGS
 
 SERVERS = 3

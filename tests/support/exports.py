@@ -10,7 +10,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from metastore.url import open_store
+from mledger.metastore.url import open_store
 from mledger.snapshot.exports.directory import SnapshotDirectory, find_snapshot
 from mledger.snapshot.exports.files import is_data, write_batches, write_empty
 from mledger.snapshot.exports.manifest import Manifest, encode_manifest, request_of, tables_of
@@ -71,7 +71,7 @@ def steps_done(to):
 @contextlib.contextmanager
 def started_export(url, to, *arguments, environment=None):
     """An export in a process of its own, which is gone in the end; `environment`: instead of this one's."""
-    command = [sys.executable, "-m", "cli.main", "--metadata", url, "snapshot", "export", str(to), *arguments]
+    command = [sys.executable, "-m", "mledger.cli.main", "--metadata", url, "snapshot", "export", str(to), *arguments]
     environment = environment or os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

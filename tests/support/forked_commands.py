@@ -102,8 +102,8 @@ def _answer(connection: socket.socket) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    from cli.main import main
-    from cli.shared import names
+    from mledger.cli.main import main
+    from mledger.cli.shared import names
 
     names.PATIENCE_S = float(os.environ.get(PATIENCE_VARIABLE, names.PATIENCE_S))
     sys.argv = ["mledger", *arguments]
@@ -125,9 +125,9 @@ def _import_everything() -> None:
 
     import uvloop  # noqa: F401
 
-    import metastore.rocksdb.store
-    import metastore.zookeeper.store  # noqa: F401
-    from cli.main import MODULES
+    import mledger.metastore.rocksdb.store
+    import mledger.metastore.zookeeper.store  # noqa: F401
+    from mledger.cli.main import MODULES
 
     for module in MODULES.values():
         importlib.import_module(module)

@@ -6,9 +6,9 @@ Lines on its standard output, each once it is true: `ready`, then after SIGCONT 
 import asyncio
 import sys
 
-from metastore.errors import SessionExpired
-from metastore.store import SessionState
-from metastore.url import open_store
+from mledger.metastore.errors import SessionExpired
+from mledger.metastore.store import SessionState
+from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S
 from tests.support.zookeeper import SHORT_SESSION_S
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metastore.records.ledger_metadata import DigestType
-from metastore.store import MetadataStore
+from mledger.metastore.records.ledger_metadata import DigestType
+from mledger.metastore.store import MetadataStore
 
 ROOT = Path(__file__).resolve().parent.parent / "golden"
 

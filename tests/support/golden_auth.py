@@ -1,6 +1,6 @@
 """The made-up auth plugin of the golden frames: round-1 → go-on, round-2 → welcome, refuse → refused."""
 
-from bookie.server.serving.auth import AuthStep
+from mledger.bookie.server.serving.auth import AuthStep
 
 
 class GoldenAuth:

@@ -5,14 +5,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bookie import wire
-from bookie.client.plans.quorum import write_set
-from bookie.digest import master_key
-from metastore.errors import NodeExists, NodeNotFound
-from metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
-from metastore.records.ledger_metadata import LedgerMetadata, Segment
-from metastore.records.paths import ledger_path
-from metastore.store import Create, Delete, MetadataStore
+from mledger.bookie import wire
+from mledger.bookie.client.plans.quorum import write_set
+from mledger.bookie.digest import master_key
+from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.records.paths import ledger_path
+from mledger.metastore.store import Create, Delete, MetadataStore
 from tests.support.bookies import BookieProcess
 from tests.support.raw_bookie import RawClient
 from tests.support.scenarios import GOLDEN, MANAGED_LEDGERS, Reopening

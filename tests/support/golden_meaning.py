@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from metastore.records.ledger_metadata import DigestType, LedgerMetadata
-from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
-from metastore.records.position import PositionRange
-from metastore.records.values import (
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata
+from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from mledger.metastore.records.position import PositionRange
+from mledger.metastore.records.values import (
     BatchDeletion,
     LedgerInfo,
     ManagedCursorInfo,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any
 
-from metastore.store import MetadataStore
-from metastore.url import ZooKeeperUrl, open_store, parse_url
+from mledger.metastore.store import MetadataStore
+from mledger.metastore.url import ZooKeeperUrl, open_store, parse_url
 from tests.faults.soak.proxy import Link, Proxies, Proxy
 
 

@@ -4,12 +4,12 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
 
-from bookie import wire
-from bookie.client import BookKeeper, ClientConfig
-from bookie.digest import make_digest, master_key
-from metastore.cluster.ledgers import LedgerStore
-from metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
-from metastore.url import open_store
+from mledger.bookie import wire
+from mledger.bookie.client import BookKeeper, ClientConfig
+from mledger.bookie.digest import make_digest, master_key
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from mledger.metastore.url import open_store
 from tests.support.raw_bookie import RawClient
 
 QUICK = ClientConfig(replace_retry_s=0.05)

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bookie.server.process.bookie import Bookie, BookieConfig
-from bookie.server.serving.auth import AuthFactory
-from bookie.server.storage.directory import Directory, new_format
+from mledger.bookie.server.process.bookie import Bookie, BookieConfig
+from mledger.bookie.server.serving.auth import AuthFactory
+from mledger.bookie.server.storage.directory import Directory, new_format
 
 SMALL = BookieConfig(journal_file_bytes=1 << 20)
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import mledger
-from bookie.client import BookKeeper
-from metastore.cluster.policies import Persistence, Retention
-from metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
-from metastore.store import MetadataStore
+from mledger.bookie.client import BookKeeper
+from mledger.metastore.cluster.policies import Persistence, Retention
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
+from mledger.metastore.store import MetadataStore
 from tests.support import golden
 from tests.support.topics import CONFIG
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS
-from metastore.zookeeper.launcher import free_port
+from mledger.metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS
+from mledger.metastore.zookeeper.launcher import free_port
 
 LATE_PORTS = range(10_000, SERVER_PORTS.start)
 """For servers that bind their ports long after these were chosen: in containers, Java ones with a configuration."""

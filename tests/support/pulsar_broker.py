@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from metastore.runtime.child_processes import start_child
+from mledger.metastore.runtime.child_processes import start_child
 from tests.support.aio import HANG_S
 from tests.support.java import PROJECT, run_maven
 from tests.support.ports import free_late_port

@@ -10,7 +10,7 @@ from typing import Any
 
 import pulsar
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support.aio import HANG_S
 from tests.support.bookies import BookieProcesses
 from tests.support.pulsar_broker import CLUSTER, PulsarBroker, set_up_cluster

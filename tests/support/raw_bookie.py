@@ -2,9 +2,9 @@
 
 import asyncio
 
-from bookie import wire
-from bookie.digest import make_digest
-from metastore.records.ledger_metadata import DigestType
+from mledger.bookie import wire
+from mledger.bookie.digest import make_digest
+from mledger.metastore.records.ledger_metadata import DigestType
 
 _DIGEST = make_digest(DigestType.CRC32C, b"")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from metastore.rocksdb.server import Server
-from metastore.runtime.child_processes import start_child
+from mledger.metastore.rocksdb.server import Server
+from mledger.metastore.runtime.child_processes import start_child
 from tests.support.aio import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +57,7 @@ class MetadataProcess:
 
     directory: Path
     arguments: tuple[str, ...] = ()
-    command: tuple[str, ...] = (sys.executable, "-m", "metastore.rocksdb.server")
+    command: tuple[str, ...] = (sys.executable, "-m", "mledger.metastore.rocksdb.server")
     process: "subprocess.Popen[str] | None" = None
     pid: int = 0
 

@@ -6,10 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info, decode_position_info
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import BatchDeletion, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info, decode_position_info
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import (
+    BatchDeletion,
+    LedgerInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    PositionInfo,
+)
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 MANAGED_LEDGERS = "/managed-ledgers/"

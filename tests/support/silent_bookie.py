@@ -4,8 +4,8 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 
-from metastore.cluster.bookies import register
-from metastore.url import open_store
+from mledger.metastore.cluster.bookies import register
+from mledger.metastore.url import open_store
 
 
 @contextlib.asynccontextmanager

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from metastore.url import open_store
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 
 _numbers = itertools.count(1)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bookie import wire
+from mledger.bookie import wire
 
 CALLS = ("write", "writev", "pwrite64", "pwritev", "pwritev2", "fsync", "fdatasync", "sendto", "sendmsg")
 COMMAND = ("strace", "-f", "--seccomp-bpf", "-y", "-xx", "-s", "1048576", "-e", f"trace={','.join(CALLS)}")

@@ -1,6 +1,6 @@
 """Reads tables for tests, as lists of rows in a stable order."""
 
-from metastore.store import MetadataStore
+from mledger.metastore.store import MetadataStore
 from mledger.snapshot.source.options import parse_options
 from mledger.snapshot.source.table_reader import plan_tables, read_share, read_tables
 from mledger.snapshot.tables.row_builder import TABLES

@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import replace
 
 import mledger
-from bookie.client.client import BookKeeperReader
-from bookie.errors import NoSuchLedger
-from metastore.errors import NodeNotFound
-from metastore.url import open_reader
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.errors import NoSuchLedger
 from mledger.events import Event
 from mledger.ledgers.pending_records import owned_ledgers, read_records
+from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.url import open_reader
 
 CONFIG = mledger.ManagedLedgerConfig(
     ensemble_size=3,

@@ -1,7 +1,7 @@
 """The whole metadata tree at one moment, to compare before and after."""
 
-from metastore.store import MetadataReader
-from metastore.url import open_reader
+from mledger.metastore.store import MetadataReader
+from mledger.metastore.url import open_reader
 from tests.support.aio import run
 
 Tree = dict[str, tuple[int, bytes]]

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.shared import change_command
-from cli.shared.change_command import Change, ChangeOptions, read_before, run_change, save_cursors
-from cli.shared.context import Session
-from cli.shared.output import Record, fields
-from metastore.store import Operation
-from metastore.url import open_store
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, read_before, run_change, save_cursors
+from mledger.cli.shared.context import Session
+from mledger.cli.shared.output import Record, fields
+from mledger.metastore.store import Operation
+from mledger.metastore.url import open_store
 
 
 def change_records(
@@ -61,7 +61,7 @@ def killed_at(step: str):
 
 
 def _main(url: str, undo_file: str, step: str, path: str, text: str) -> None:
-    from metastore.store import Put
+    from mledger.metastore.store import Put
 
     async def version() -> int:
         async with await open_store(url) as store:

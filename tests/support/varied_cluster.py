@@ -1,10 +1,10 @@
 """A cluster's nodes of every kind that the tables know, from the originals' golden data, and some that are broken."""
 
-from metastore.memory.tree import NodeRecord
-from metastore.records.paths import encode_name
-from metastore.rocksdb.directory import Directory
-from metastore.rocksdb.rows import Rows
-from metastore.store import MetadataReader
+from mledger.metastore.memory.tree import NodeRecord
+from mledger.metastore.records.paths import encode_name
+from mledger.metastore.rocksdb.directory import Directory
+from mledger.metastore.rocksdb.rows import Rows
+from mledger.metastore.store import MetadataReader
 from tests.support import golden
 
 BROKEN = {

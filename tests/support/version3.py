@@ -1,8 +1,8 @@
 """Version 3 requests as Java's client writes them."""
 
-from bookie import wire
-from bookie.digest import master_key
-from bookie.pb import BookkeeperProtocol_pb2 as pb
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from tests.support.raw_bookie import entry
 
 _FIELDS = {

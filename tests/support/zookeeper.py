@@ -8,7 +8,7 @@ import kazoo.retry
 import pytest
 from kazoo.client import KazooClient
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support.aio import HANG_S
 
 # Its thread draws jitter all the time. From a generator of its own: hypothesis takes a change of the global one, while

@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from metastore.zookeeper.launcher import find_packaged_zookeeper
+from mledger.metastore.zookeeper.launcher import find_packaged_zookeeper
 
 
 def main(context: Path) -> None:

@@ -11,13 +11,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from metastore.cluster.policies import NO_POLICIES, StoragePolicies, persistence_of, retention_of
-from metastore.errors import InvalidName, RecordError
-from metastore.records.paths import TopicName
-from metastore.records.pb.SchemaStorage_pb2 import SchemaEntry, SchemaInfo, SchemaLocator
-from metastore.records.position import Position
-from metastore.records.protobuf import parse_binary
 from mledger.messages.pulsar_message import PulsarEntry, messages
+from mledger.metastore.cluster.policies import NO_POLICIES, StoragePolicies, persistence_of, retention_of
+from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaEntry, SchemaInfo, SchemaLocator
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.protobuf import parse_binary
 
 CHANGE_EVENTS = "__change_events"
 GLOBAL_PREFIX = "__G__"

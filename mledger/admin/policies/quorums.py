@@ -6,16 +6,16 @@ What policies say counts: the topic's, else its namespace's; else what its last 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bookie.client.client import BookKeeperReader
-from bookie.errors import NoSuchLedger
-from metastore.cluster.policies import Persistence
-from metastore.records.ledger_metadata import LedgerMetadata
-from metastore.records.values import LedgerInfo
 from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.background import log
 from mledger.ledgers.retention import persistence_in_force
+from mledger.metastore.cluster.policies import Persistence
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.records.values import LedgerInfo
 
 LOOKED_AT = 3  # of a topic's last ledgers
 RECENT_S = 60.0  # old enough for policies are what was read so long ago

@@ -6,17 +6,17 @@ One reader for all topics of a process: those of a namespace that ask at once ca
 import asyncio
 import time
 
-from bookie.client.client import BookKeeperReader
-from bookie.errors import BookieError
-from metastore.cluster.policies import NO_POLICIES, StoragePolicies, read_namespace_policies
-from metastore.errors import InvalidName, MetadataError
-from metastore.records.paths import TopicName
-from metastore.store import MetadataReader
 from mledger.admin.partitions import read_partitioned
 from mledger.admin.policies.change_events import ChangeEvents
 from mledger.admin.policies.policy_events import CHANGE_EVENTS, PolicyTable, Scope
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.errors import BookieError
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import TopicPolicies
+from mledger.metastore.cluster.policies import NO_POLICIES, StoragePolicies, read_namespace_policies
+from mledger.metastore.errors import InvalidName, MetadataError
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.store import MetadataReader
 
 
 class PolicyReader:

@@ -1,10 +1,10 @@
 """Whether, and by which retention, an open topic is trimmed (M10): looked up when something could go, not before."""
 
-from metastore.store import MetadataReader
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.bundles import LIVE_BROKERS, live
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force
+from mledger.metastore.store import MetadataReader
 
 RECENT_S = 60.0  # what was read of policies that long ago is good enough to decide that nothing goes
 

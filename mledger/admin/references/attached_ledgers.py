@@ -11,17 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bookie.client.client import BookKeeperReader
-from metastore.cluster.ledgers import LedgerStoreReader
-from metastore.errors import InvalidName, RecordError
-from metastore.records.codec import decode_managed_cursor_info
-from metastore.records.ledger_metadata import LedgerMetadata, LedgerState
-from metastore.records.paths import TopicName, cursor_name_from_path
-from metastore.store import MetadataReader
+from mledger.bookie.client.client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.references import COMPACTED, DELAYED_INDEX, Naming, Reference, references_in_cursor
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+from mledger.metastore.records.paths import TopicName, cursor_name_from_path
+from mledger.metastore.store import MetadataReader
 
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 _TOPIC_OF = {COMPACTED: "pulsar/compactedTopic", DELAYED_INDEX: "pulsar/delayedIndexTopic"}

@@ -9,13 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bookie.client.client import BookKeeperReader
-from metastore.errors import InvalidName, NodeNotFound, RecordError
-from metastore.records.codec import decode_managed_cursor_info
-from metastore.records.paths import managed_ledger_depth, managed_ledger_path
-from metastore.records.values import NO_CURSOR_LEDGER
-from metastore.store import MetadataReader
-from mledger.admin.references.reference_reader import (
+from mledger.admin.references.reader import (
     ListedLedger,
     References,
     Unreadable,
@@ -24,11 +18,17 @@ from mledger.admin.references.reference_reader import (
     read_references,
     read_references_of,
 )
+from mledger.bookie.client.client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger
 from mledger.cursors.ledger_state import CursorLedgerUnavailable
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.references import SCHEMA, LedgerOrigin, Naming, Reference, find_dangling, find_orphans
+from mledger.metastore.errors import InvalidName, NodeNotFound, RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.paths import managed_ledger_depth, managed_ledger_path
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.store import MetadataReader
 
 Progress = Callable[[str, int], None]
 

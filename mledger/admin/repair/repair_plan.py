@@ -19,11 +19,6 @@ import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from metastore.errors import RecordError
-from metastore.records.ledger_metadata import LedgerState
-from metastore.records.paths import deletion_path
-from metastore.records.position import NO_ENTRY, Position
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.cursors.ack_records import znode_record
 from mledger.cursors.ledger_state import CursorLedgerEmpty, CursorLedgerFinding, StateFound
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
@@ -31,6 +26,11 @@ from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, check_rising
 from mledger.ledgers.pending_records import LedgerRecord
 from mledger.ledgers.references import references_in_cursor, references_in_topic
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.paths import deletion_path
+from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 
 
 class Wrong(enum.Enum):

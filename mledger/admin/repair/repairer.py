@@ -5,23 +5,9 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from bookie.client.client import BookKeeper, BookKeeperReader
-from bookie.errors import NoSuchLedger
-from metastore.batched_store import plan_multis
-from metastore.errors import BadVersion, MledgerError, NodeNotFound, RecordError
-from metastore.records.codec import (
-    decode_managed_cursor_info,
-    decode_managed_ledger_info,
-    encode_managed_cursor_info,
-    encode_managed_ledger_info,
-)
-from metastore.records.ledger_codec import decode_ledger_metadata
-from metastore.records.ledger_metadata import LedgerState
-from metastore.records.paths import deletion_path, ledger_path, managed_ledger_path
-from metastore.records.values import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
-from metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
-from metastore.write_verification import multi_own
 from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
+from mledger.bookie.client.client import BookKeeper, BookKeeperReader
+from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.container import cursor_name
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import ShadowTopic
@@ -41,6 +27,20 @@ from mledger.ledgers.pending_records import (
 )
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.ledgers.topic_record import fence_owner
+from mledger.metastore.batched_store import plan_multis
+from mledger.metastore.errors import BadVersion, MledgerError, NodeNotFound, RecordError
+from mledger.metastore.records.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+)
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.paths import deletion_path, ledger_path, managed_ledger_path
+from mledger.metastore.records.values import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
+from mledger.metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
+from mledger.metastore.write_verification import multi_own
 
 AT_ONCE = 64
 TRIES = 3

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from metastore.batched_store import MOST_OPERATIONS, NODE_BYTES
-from metastore.store import Node
 from mledger.errors import UndoFileError
 from mledger.ledgers.pending_records import ONE_WRITE_BYTES
+from mledger.metastore.batched_store import MOST_OPERATIONS, NODE_BYTES
+from mledger.metastore.store import Node
 
 FORMAT = 1
 

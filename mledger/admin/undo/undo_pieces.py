@@ -11,11 +11,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from metastore.batched_store import plan_multis
-from metastore.records.paths import managed_ledger_path
-from metastore.store import Check, Create, Delete, Operation, Put
 from mledger.admin.undo.undo_plan import Action, Restoration, UndoPlan
 from mledger.ledgers.pending_records import deletion_record, listed, listed_again
+from mledger.metastore.batched_store import plan_multis
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.store import Check, Create, Delete, Operation, Put
 
 _ORDER = (Action.CREATE, Action.SET, Action.DELETE)
 

@@ -22,26 +22,6 @@ import enum
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from metastore.batched_store import MOST_OPERATIONS
-from metastore.errors import RecordError
-from metastore.records.codec import (
-    decode_managed_cursor_info,
-    decode_managed_ledger_info,
-    decode_position_info,
-    encode_managed_cursor_info,
-    encode_managed_ledger_info,
-    encode_position_info,
-)
-from metastore.records.paths import managed_ledger_path
-from metastore.records.values import (
-    NO_CURSOR_LEDGER,
-    Decoded,
-    LedgerInfo,
-    ManagedCursorInfo,
-    ManagedLedgerInfo,
-    PositionInfo,
-)
-from metastore.store import Check, Create, Delete, Operation, Put
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_references import ledgers_beside, named_ledgers, plan_record, plan_state
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerConfig
@@ -50,6 +30,26 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
 from mledger.ledgers.references import is_offloaded
 from mledger.ledgers.shadow_topics import refuse_shadow
+from mledger.metastore.batched_store import MOST_OPERATIONS
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    decode_position_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+    encode_position_info,
+)
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.values import (
+    NO_CURSOR_LEDGER,
+    Decoded,
+    LedgerInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    PositionInfo,
+)
+from mledger.metastore.store import Check, Create, Delete, Operation, Put
 
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
 

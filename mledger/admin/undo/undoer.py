@@ -6,23 +6,29 @@ looked at: those that somebody deleted who had found them named nowhere are told
 
 from collections.abc import Mapping, Sequence
 
-from bookie.client.client import BookKeeper
-from bookie.client.ledgers.writer import LedgerWriter
-from metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound
-from metastore.records.codec import decode_managed_ledger_info
-from metastore.records.paths import LEDGERS, cursor_name_from_path, deletion_path, ledger_path, managed_ledger_path
-from metastore.records.values import LedgerInfo
-from metastore.store import MetadataReader, MetadataStore
-from metastore.write_verification import multi_own
 from mledger.admin.policies.quorums import with_cluster_quorums
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.undo.undo_file import NodeState, UndoFile
 from mledger.admin.undo.undo_pieces import Piece, plan_pieces
 from mledger.admin.undo.undo_plan import Action, Restoration, UndoPlan, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledgers.ledger_factory import LedgerFactory, StepHook, ignore_steps
 from mledger.ledgers.pending_records import ensure_folders, is_claimed
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotEmpty, NodeNotFound
+from mledger.metastore.records.codec import decode_managed_ledger_info
+from mledger.metastore.records.paths import (
+    LEDGERS,
+    cursor_name_from_path,
+    deletion_path,
+    ledger_path,
+    managed_ledger_path,
+)
+from mledger.metastore.records.values import LedgerInfo
+from mledger.metastore.store import MetadataReader, MetadataStore
+from mledger.metastore.write_verification import multi_own
 
 CONFLICTS = (BadVersion, NodeNotFound, NodeExists, NodeNotEmpty)
 

@@ -1,6 +1,6 @@
 """Errors of exported snapshots; each names the directory and says what to do."""
 
-from metastore.errors import MledgerError
+from mledger.metastore.errors import MledgerError
 
 
 class ExportError(MledgerError):

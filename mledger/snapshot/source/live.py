@@ -8,9 +8,9 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
-from metastore.errors import NodeNotFound
-from metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, SEGMENT
-from metastore.store import MetadataReader, Node
+from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, SEGMENT
+from mledger.metastore.store import MetadataReader, Node
 from mledger.snapshot.source.splits import (
     SHARES_WITH_RATE,
     KindShare,

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlsplit
 
-from metastore.errors import InvalidName
-from metastore.records.node_path import check_path
-from metastore.records.paths import LEDGERS
-from metastore.url import parse_url
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.node_path import check_path
+from mledger.metastore.records.paths import LEDGERS
+from mledger.metastore.url import parse_url
 from mledger.snapshot.tables.scope import Scope, parse_scope
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
 

@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from bookie.client.client import BookKeeperReader
-from bookie.client.config import ClientConfig
-from bookie.errors import BookieError
-from metastore.errors import MledgerError, RecordError
-from metastore.store import MetadataReader, Node, Stat
 from mledger.admin.inspect import Inspector, TopicLook
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.errors import BookieError
 from mledger.ledgers.ledger_list import ledgers_to_recover
+from mledger.metastore.errors import MledgerError, RecordError
+from mledger.metastore.store import MetadataReader, Node, Stat
 from mledger.snapshot.source.live import Nodes
 from mledger.snapshot.tables.decoder import Item, decode
 from mledger.snapshot.tables.node_kinds import Kind

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
-from metastore.records.paths import MANAGED_LEDGERS
-from metastore.url import open_reader
+from mledger.metastore.records.paths import MANAGED_LEDGERS
+from mledger.metastore.url import open_reader
 from mledger.snapshot.source.live import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.recovery import Recovering

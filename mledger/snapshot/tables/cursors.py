@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from pyarrow import DataType
 
-from metastore.records.position import Position
-from metastore.records.values import NO_CURSOR_LEDGER
 from mledger.cursors.recovery import CursorRecoveryPlan
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.snapshot.tables.columns import FLAG, INT, LONG, LONG_MAP, LONGS, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
 from mledger.snapshot.tables.records import Cursor
 from mledger.snapshot.tables.topics import key_columns, node_columns

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping
 
-from metastore.cluster.bookies import decode_registration
-from metastore.cluster.cookies import Cookie, decode_cookie
-from metastore.cluster.racks import decode_racks
-from metastore.cluster.underreplication import NOT_KEPT, decode_underreplicated_ledger
-from metastore.errors import InvalidName, RecordError
-from metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
-from metastore.records.ledger_codec import decode_ledger_metadata
-from metastore.records.partitioned_topic import decode_partitioned_topic
-from metastore.records.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
+from mledger.metastore.cluster.bookies import decode_registration
+from mledger.metastore.cluster.cookies import Cookie, decode_cookie
+from mledger.metastore.cluster.racks import decode_racks
+from mledger.metastore.cluster.underreplication import NOT_KEPT, decode_underreplicated_ledger
+from mledger.metastore.errors import InvalidName, RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
+from mledger.metastore.records.partitioned_topic import decode_partitioned_topic
+from mledger.metastore.records.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
 from mledger.snapshot.tables.node_kinds import (
     BOOKIE_KINDS,
     Kind,

@@ -6,7 +6,7 @@ A ledger's password is in no table.
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from metastore.records.ledger_metadata import NOT_KEPT, DigestType, LedgerMetadata, LedgerState
+from mledger.metastore.records.ledger_metadata import NOT_KEPT, DigestType, LedgerMetadata, LedgerState
 from mledger.snapshot.tables.columns import INT, LONG, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
 from mledger.snapshot.tables.decoder import CURSOR, MANAGED_LEDGER
 from mledger.snapshot.tables.node_kinds import TopicKey

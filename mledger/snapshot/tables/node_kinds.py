@@ -10,8 +10,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from metastore.errors import InvalidName
-from metastore.records.paths import (
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.paths import (
     MANAGED_LEDGERS,
     PERSISTENT,
     SEGMENT,

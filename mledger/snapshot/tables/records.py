@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from metastore.cluster.bookies import BookieRegistration
-from metastore.cluster.cookies import Cookie
-from metastore.records.ledger_metadata import LedgerMetadata
-from metastore.records.partitioned_topic import PartitionedTopic as PartitionedRecord
-from metastore.records.values import Decoded, ManagedCursorInfo, ManagedLedgerInfo
-from metastore.store import Node
 from mledger.admin.inspect import CursorInspection, LedgerInspection
+from mledger.metastore.cluster.bookies import BookieRegistration
+from mledger.metastore.cluster.cookies import Cookie
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.records.partitioned_topic import PartitionedTopic as PartitionedRecord
+from mledger.metastore.records.values import Decoded, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.store import Node
 from mledger.snapshot.tables.node_kinds import Kind, TopicKey
 
 

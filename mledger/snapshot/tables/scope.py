@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from metastore.errors import InvalidName
-from metastore.records.paths import TopicName
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.paths import TopicName
 from mledger.snapshot.tables.node_kinds import TopicKey, partitioned_of
 from mledger.snapshot.tables.records import Cursor, Ledger, PartitionedTopic, Topic, Unreadable
 from mledger.snapshot.zookeeper_files.errors import InvalidOption

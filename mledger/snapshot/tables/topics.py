@@ -5,9 +5,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from metastore.records.pb.MLDataFormats_pb2 import OffloadContext
-from metastore.records.values import LedgerInfo
 from mledger.admin.inspect import LedgerInspection
+from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext
+from mledger.metastore.records.values import LedgerInfo
 from mledger.snapshot.tables.columns import FLAG, INT, LONG, TEXT, TEXT_MAP, TIME, Column, Table
 from mledger.snapshot.tables.records import Topic
 

@@ -1,6 +1,6 @@
 """Errors of reading ZooKeeper's own files; each names the file and the zxid, and says what to do."""
 
-from metastore.errors import MledgerError
+from mledger.metastore.errors import MledgerError
 
 
 class SnapshotError(MledgerError):

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bookie.server.storage.directory import decode_format
-from bookie.server.storage.journal import BLOCK, LENGTH, RECORD, checksum, file_numbers, file_path, scan_file
+from mledger.bookie.server.storage.directory import decode_format
+from mledger.bookie.server.storage.journal import BLOCK, LENGTH, RECORD, checksum, file_numbers, file_path, scan_file
 
 TMPFS_MB = 192
 

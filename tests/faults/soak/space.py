@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookie.client.client import BookKeeper
-from bookie.client.config import ClientConfig
-from bookie.client.ledgers.writer import LedgerWriter
-from metastore.url import open_store
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.ledgers.writer import LedgerWriter
+from mledger.metastore.url import open_store
 from tests.faults.checker import HistoryBroken, Kind, Violation
 from tests.faults.soak.measurement import bytes_written
 from tests.faults.soak.progress import Progress

@@ -24,7 +24,7 @@ def test_the_demo_finds_no_difference_and_stops_what_it_started(tmp_path) -> Non
     ):
         assert said in done.stdout
     status = subprocess.run(
-        [sys.executable, "-m", "cli.main", "status", "--dir", str(tmp_path / "demo")],
+        [sys.executable, "-m", "mledger.cli.main", "status", "--dir", str(tmp_path / "demo")],
         cwd=ROOT,
         env=environment,
         capture_output=True,

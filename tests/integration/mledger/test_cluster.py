@@ -3,10 +3,10 @@
 import pytest
 
 import mledger
-from bookie.errors import NotEnoughBookies
-from metastore.errors import InvalidName
-from metastore.records.paths import managed_ledger_path
-from metastore.url import open_store
+from mledger.bookie.errors import NotEnoughBookies
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import CONFIG, KEEP, everything, fill, payloads
 

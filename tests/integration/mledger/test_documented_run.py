@@ -6,10 +6,6 @@ differences (semantics.md, R11): the move is durable here, so opening the cursor
 """
 
 import mledger
-from metastore.records.codec import decode_managed_cursor_info
-from metastore.records.paths import cursor_path
-from metastore.records.position import Position
-from metastore.url import open_store
 from mledger.events import (
     CursorRecovered,
     EndTrim,
@@ -24,6 +20,10 @@ from mledger.events import (
     Rewound,
     SubscriptionOpened,
 )
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.paths import cursor_path
+from mledger.metastore.records.position import Position
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.golden_loading import draw_ids
 from tests.support.topics import Events, assert_nothing_orphaned

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.errors import StoreUnavailable
 from mledger.ledgers import ledger_factory, topic_record
+from mledger.metastore.errors import StoreUnavailable
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.http import get, undocumented

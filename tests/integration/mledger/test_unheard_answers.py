@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 import mledger
-from bookie.client import BookKeeper
-from metastore.records.codec import decode_managed_cursor_info, encode_position_info
-from metastore.records.paths import cursor_path, managed_ledger_path, owner_path
-from metastore.records.values import BatchDeletion, ManagedCursorInfo, PositionInfo
-from metastore.url import open_store
 from mledger.admin.undo.undo_plan import Action, CursorLedger, Restoration, UndoPlan
 from mledger.admin.undo.undoer import undo
+from mledger.bookie.client import BookKeeper
+from mledger.metastore.records.codec import decode_managed_cursor_info, encode_position_info
+from mledger.metastore.records.paths import cursor_path, managed_ledger_path, owner_path
+from mledger.metastore.records.values import BatchDeletion, ManagedCursorInfo, PositionInfo
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, everything, fill, payloads

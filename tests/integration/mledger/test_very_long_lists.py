@@ -6,26 +6,26 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.client import BookKeeper
-from metastore.errors import NodeNotFound
-from metastore.records.codec import (
+from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
+from mledger.admin.repair.repairer import FactsReader, repair
+from mledger.bookie.client.client import BookKeeper
+from mledger.ledgers.ledger_list import LedgerEnd
+from mledger.ledgers.orphan_cleanup import Claimant, replay
+from mledger.ledgers.pending_records import deletion_record, ensure_folders, pending_record, read_records, write_ahead
+from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
     encode_managed_cursor_info,
     encode_managed_ledger_info,
 )
-from metastore.records.ledger_metadata import LedgerState
-from metastore.records.paths import deletion_path, managed_ledger_path
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
-from metastore.store import MAX_REQUEST_BYTES, Check, Delete
-from metastore.url import open_store
-from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
-from mledger.admin.repair.repairer import FactsReader, repair
-from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.orphan_cleanup import Claimant, replay
-from mledger.ledgers.pending_records import deletion_record, ensure_folders, pending_record, read_records, write_ahead
-from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.paths import deletion_path, managed_ledger_path
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.store import MAX_REQUEST_BYTES, Check, Delete
+from mledger.metastore.url import open_store
 from mledger.topics import deletion
 from mledger.topics.deletion import delete_managed_ledger
 from tests.support.aio import run

@@ -4,7 +4,7 @@ import pytest
 
 from demo.recount import deleted_rows, recount
 from demo.subscriptions import Subscription
-from metastore.records.position import Position, PositionRange
+from mledger.metastore.records.position import Position, PositionRange
 
 POSITIONS = [Position(1, entry) for entry in range(6)] + [Position(4, entry) for entry in range(4)]
 

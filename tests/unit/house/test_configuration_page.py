@@ -4,10 +4,10 @@ import inspect
 import re
 from pathlib import Path
 
-from bookie.server.process import options
-from bookie.server.process import settings as bookie_settings
-from bookie.server.process.settings import KNOWN_KEYS
 from mledger import settings as owner_settings
+from mledger.bookie.server.process import options
+from mledger.bookie.server.process import settings as bookie_settings
+from mledger.bookie.server.process.settings import KNOWN_KEYS
 from mledger.config import SETTINGS
 from mledger.known_settings import is_known
 

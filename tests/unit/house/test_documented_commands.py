@@ -10,12 +10,12 @@ from tests.support.transcripts import commands_of
 
 DOCS = ROOT / "docs"
 DOCUMENTS = sorted(["README.md", "CONTRIBUTING.md", *(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))])
-GUIDES = "tests/integration/cli/test_guides.py"
+GUIDES = "tests/integration/mledger/cli/test_guides.py"
 RUN_BY = {
-    ("README.md", "console"): "tests/integration/cli/test_readme.py",
-    ("README.md", "python"): "tests/integration/cli/test_readme.py",
+    ("README.md", "console"): "tests/integration/mledger/cli/test_readme.py",
+    ("README.md", "python"): "tests/integration/mledger/cli/test_readme.py",
     ("how-to/python.md", "python"): "tests/integration/mledger/test_docs_example.py",
-    ("reference/cli.md", "console"): "tests/integration/cli/test_cli_documentation.py",
+    ("reference/cli.md", "console"): "tests/integration/mledger/cli/test_cli_documentation.py",
     ("reference/configuration.md", "console"): GUIDES,
     ("how-to/containers.md", "console"): "tests/containers/test_containers.py",
     ("how-to/operators-guide.md", "console"): GUIDES,
@@ -33,7 +33,7 @@ OTHERWISE = {
     "make soak": ("tests/faults", "an hour; each run in small there"),
     "make fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
     "python -m tests.fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
-    "python -m metastore.rocksdb.server --dir DIR": ("tests/support/rocksdb.py", "a synopsis; started there"),
+    "python -m mledger.metastore.rocksdb.server --dir DIR": ("tests/support/rocksdb.py", "a synopsis; started there"),
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
     "docker compose -f compose.yaml -f compose.loopback.yaml up": ("tests/support/containers.py", "run so there"),
 }

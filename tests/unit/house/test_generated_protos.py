@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent.parent
-PARTS = ("proto", "tools", "metastore/records/pb", "bookie/pb", "mledger/pb")
+PARTS = ("proto", "tools", "mledger/metastore/records/pb", "mledger/bookie/pb", "mledger/pb")
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ def test_a_changed_contract_is_seen(checkout):
     contract.write_text(contract.read_text().replace("ctime = 10", "ctime = 13"))
     result = check(checkout)
     assert result.returncode == 1
-    assert "metastore/records/pb/LedgerMetadata_pb2.py is not what proto/ gives" in result.stderr
+    assert "mledger/metastore/records/pb/LedgerMetadata_pb2.py is not what proto/ gives" in result.stderr
 
 
 def test_a_module_that_nothing_generates_is_seen(checkout):
-    (checkout / "bookie" / "pb" / "Old_pb2.py").write_text("")
+    (checkout / "mledger" / "bookie" / "pb" / "Old_pb2.py").write_text("")
     assert "Old_pb2.py" in check(checkout).stderr
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cli.main import command as mledger_command
+from mledger.cli.main import command as mledger_command
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "reference/operators-table.md").read_text()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from metastore.records.ledger_metadata import DigestType
 from mledger.config import RANGES, SETTINGS, ManagedLedgerConfig, config_from_settings
 from mledger.errors import InvalidConfiguration
+from mledger.metastore.records.ledger_metadata import DigestType
 
 
 def test_defaults_are_those_of_pulsar_s_broker():

@@ -3,9 +3,9 @@ import inspect
 
 import pytest
 
-from metastore.records.position import Position
 from mledger import events
 from mledger.events import Event
+from mledger.metastore.records.position import Position
 
 KINDS = [
     kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event) and kind is not Event

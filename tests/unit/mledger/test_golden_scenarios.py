@@ -5,14 +5,14 @@ Where we differ on purpose (docs/reference/semantics.md, last section) the diffe
 
 import pytest
 
-from metastore.records.codec import decode_managed_cursor_info
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.ledgers.ledger_list import LedgerEnd, ledgers_to_recover, plan_open
 from mledger.ledgers.trim_plan import plan_trim
-from tests.support.recovery import Recovered, now_ms, open_topic
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from tests.support.plan_only_open import Recovered, now_ms, open_topic
 from tests.support.scenarios import Reopening, load, parse_ranges, reopenings, scenario_paths, states
 
 REOPENINGS = [each for path in scenario_paths() for each in reopenings(path)]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bookie.client.config import ClientConfig
-from bookie.client.plans.topology import PlacementPolicy
-from metastore.errors import InvalidSetting
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.config import SETTINGS, ManagedLedgerConfig
 from mledger.errors import InvalidConfiguration
 from mledger.known_settings import KNOWN, is_known
+from mledger.metastore.errors import InvalidSetting
 from mledger.settings import OwnerSettings, read_owner_settings
 
 BROKER_CONF = """\

@@ -1,10 +1,10 @@
 """Looking at a topic whose owner goes on writing."""
 
-from bookie.client.client import BookKeeperReader
-from bookie.client.config import ClientConfig
-from metastore.url import open_reader
 from mledger import open_cluster
 from mledger.admin.inspect import Inspector
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.config import ClientConfig
+from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.topics import KEEP, fill
 

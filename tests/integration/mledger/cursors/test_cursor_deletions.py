@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.errors import StoreUnavailable
-from metastore.store import Delete
+from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.store import Delete
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill
 

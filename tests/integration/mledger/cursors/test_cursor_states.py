@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.client import BookKeeper
-from bookie.errors import RecoveryUndecided
-from metastore.errors import StoreUnavailable
-from metastore.records.codec import decode_managed_cursor_info
-from metastore.records.paths import cursor_path
-from metastore.store import Put
-from metastore.url import open_store
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import RecoveryUndecided
 from mledger.cursors import persistence
 from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted
 from mledger.ledgers import ledger_factory, topic_record
+from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.paths import cursor_path
+from mledger.metastore.store import Put
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import KEEP, Events, assert_nothing_orphaned, fill
 

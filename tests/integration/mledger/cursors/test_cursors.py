@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.client import BookKeeper
-from bookie.errors import NoSuchEntry, NoSuchLedger
-from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
-from metastore.records.ledger_metadata import Segment
-from metastore.records.paths import ledger_path, managed_ledger_path
-from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
-from metastore.records.position import Position
-from metastore.records.values import BatchDeletion, OffloadContext
-from metastore.url import open_store
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.events import LostEntriesSkipped, ResetSinceConsumed
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import Segment
+from mledger.metastore.records.paths import ledger_path, managed_ledger_path
+from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import BatchDeletion, OffloadContext
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import KEEP, Events, assert_nothing_orphaned, fill, payloads, recount
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.client import BookKeeper
-from bookie.errors import NoSuchLedger
-from metastore.errors import RecordError
-from metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
-from metastore.records.paths import cursor_path, managed_ledger_path
-from metastore.records.position import Position
-from metastore.records.values import ManagedCursorInfo
-from metastore.url import open_store
 from mledger.admin.references.ledger_audit import LedgerAuditor
 from mledger.admin.repair.repair_plan import plan_repair
 from mledger.admin.repair.repairer import FactsReader, repair
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import NoSuchLedger
 from mledger.events import CursorRecovered, CursorRecoveryDelayed, Initialized
 from mledger.ledgers.pending_records import read_kept
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info, encode_managed_cursor_info
+from mledger.metastore.records.paths import cursor_path, managed_ledger_path
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import ManagedCursorInfo
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads, recount
 

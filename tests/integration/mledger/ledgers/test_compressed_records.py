@@ -3,13 +3,13 @@
 import pytest
 
 import mledger
-from metastore.errors import NodeTooLarge
-from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.records.paths import managed_ledger_path
-from metastore.records.values import ManagedLedgerInfo
-from metastore.store import MAX_REQUEST_BYTES
-from metastore.url import open_store
 from mledger.ledgers.pending_records import read_records
+from mledger.metastore.errors import NodeTooLarge
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.store import MAX_REQUEST_BYTES
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import CONFIG, fill, ledgers_naming, managed_ledger_of
 

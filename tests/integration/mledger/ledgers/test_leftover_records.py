@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.records.ledger_metadata import LedgerState
-from metastore.url import open_store
 from mledger.admin.repair import repairer
 from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
 from mledger.admin.repair.repairer import repair
@@ -17,6 +15,8 @@ from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.orphan_cleanup import Claimant, replay
 from mledger.ledgers.pending_records import deletion_record
 from mledger.ledgers.topic_record import TopicRecord
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.url import open_store
 from mledger.topics import deletion
 from tests.support.aio import run
 from tests.support.ledgers import client

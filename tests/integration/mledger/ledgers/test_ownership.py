@@ -7,10 +7,10 @@ import socket
 import pytest
 
 import mledger
-from metastore.records.paths import cursor_path, managed_ledger_path, owner_path
-from metastore.url import open_store
 from mledger.ledgers import ownership
 from mledger.ledgers.ownership import check_owner, find_owner
+from mledger.metastore.records.paths import cursor_path, managed_ledger_path, owner_path
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, managed_ledger_of, payloads
 from tests.support.zookeeper import SHORT_SESSION_S

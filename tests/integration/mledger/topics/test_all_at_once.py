@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.client import BookKeeper
-from bookie.errors import NoSuchLedger
-from metastore.url import open_store
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import NoSuchLedger
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import CONFIG, assert_nothing_orphaned, everything, payloads, recount
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.client import BookKeeper
-from bookie.errors import EntryTooLarge, NotEnoughBookies
-from metastore.errors import StoreUnavailable
-from metastore.records.position import Position
-from metastore.url import open_store
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import EntryTooLarge, NotEnoughBookies
 from mledger.events import LedgerClosed, LedgerCreated
+from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.records.position import Position
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.policies import put_namespace_policies
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads

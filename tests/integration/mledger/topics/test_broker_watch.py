@@ -7,9 +7,9 @@ import re
 import pytest
 
 import mledger
-from metastore.records.paths import TopicName, owner_path
-from metastore.url import open_store
 from mledger.ledgers.bundles import bundle_folders, has_topic
+from mledger.metastore.records.paths import TopicName, owner_path
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.held_answers import held_answers
 from tests.support.topics import KEEP

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.client import BookKeeper
-from bookie.client.config import ClientConfig
-from metastore.errors import StoreUnavailable
-from metastore.url import open_store
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.config import ClientConfig
 from mledger.ledgers.ledger_factory import LedgerFactory
+from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.topics import KEEP, everything, fill, payloads

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.config import ClientConfig
-from bookie.errors import EntryTooLarge
-from metastore.records.paths import owner_path
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.errors import EntryTooLarge
+from mledger.metastore.records.paths import owner_path
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, everything, fill, payloads
 

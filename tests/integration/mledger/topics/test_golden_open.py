@@ -6,13 +6,13 @@ Where we differ on purpose (docs/reference/semantics.md, last section) the diffe
 import pytest
 
 import mledger
-from metastore.records.position import Position
-from metastore.url import open_store
 from mledger.events import CursorRecovered
+from mledger.metastore.records.position import Position
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.bookies import BookieProcesses, initialize_cluster
 from tests.support.golden_loading import draw_ids, load, unload, worlds
-from tests.support.recovery import now_ms
+from tests.support.plan_only_open import now_ms
 from tests.support.scenarios import Reopening, parse_ranges, reopenings, scenario_paths
 from tests.support.topics import Events, everything, ledgers_naming, recount
 

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import mledger
-from metastore.errors import StoreUnavailable
 from mledger.events import LedgerClosed, LedgerCreated, RemovingLedger
+from mledger.metastore.errors import StoreUnavailable
 from tests.support.aio import run
 from tests.support.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Clock
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads

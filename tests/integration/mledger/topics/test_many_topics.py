@@ -7,9 +7,9 @@ import threading
 from urllib.parse import urlsplit
 
 import mledger
-from metastore.errors import RecordError
-from metastore.records.paths import managed_ledger_path
-from metastore.url import open_store
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.url import open_store
 from mledger.topics.maintenance import Upkeep
 from tests.support.aio import run
 from tests.support.clock import Clock

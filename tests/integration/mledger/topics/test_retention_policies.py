@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.url import open_reader, open_store
 from mledger.admin.policies.policy_events import Scope
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.errors import PoliciesUnavailable
 from mledger.events import RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionOrigin, retention_in_force
+from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import run
 from tests.support.clock import Clock
 from tests.support.ledgers import client

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import mledger
-from metastore.records.paths import owner_path
 from mledger.events import Fenced
+from mledger.metastore.records.paths import owner_path
 from tests.support.aio import run
 from tests.support.bookies import ROOT, BookieProcesses, initialize_cluster
 from tests.support.held_answers import held_answers

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import mledger
-from metastore.errors import StoreUnavailable
-from metastore.records.paths import managed_ledger_path, owner_path
+from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.records.paths import managed_ledger_path, owner_path
 from tests.support.aio import run
 from tests.support.held_answers import held_answers
 from tests.support.topics import CONFIG, KEEP, everything, fill, payloads

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from bookie.client.client import BookKeeper
-from bookie.errors import NoSuchLedger
-from metastore.errors import NodeNotFound, StoreUnavailable
-from metastore.records.paths import managed_ledger_path
-from metastore.store import Put
-from metastore.url import open_store
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors import persistence
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
 from mledger.ledgers import ledger_factory, topic_record
 from mledger.ledgers.pending_records import kept_record, read_kept
+from mledger.metastore.errors import NodeNotFound, StoreUnavailable
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.store import Put
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.topics import (
     CONFIG,

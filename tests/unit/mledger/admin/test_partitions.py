@@ -2,11 +2,11 @@
 
 import pytest
 
-from metastore.errors import InvalidName
-from metastore.records.partitioned_topic import PartitionedTopic
-from metastore.records.paths import TopicName
 from mledger.admin.partitions import plan_create_partitioned
 from mledger.errors import TopicExists
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.partitioned_topic import PartitionedTopic
+from mledger.metastore.records.paths import TopicName
 
 TOPIC = TopicName("t", "n", "orders")
 

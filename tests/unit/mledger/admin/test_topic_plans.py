@@ -2,9 +2,6 @@
 
 import pytest
 
-from metastore.errors import RecordError
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.admin.inspect import CursorInspection, OpeningView
 from mledger.admin.topic_plans import (
     lost_ledgers,
@@ -15,6 +12,9 @@ from mledger.admin.topic_plans import (
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 
 NOW = 1_000_000
 CONFIG = ManagedLedgerConfig()

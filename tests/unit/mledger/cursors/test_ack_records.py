@@ -1,13 +1,13 @@
 import pytest
 
-from metastore.records.codec import decode_position_info, encode_managed_cursor_info, encode_position_info
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import LedgerInfo
 from mledger.config import CURSOR_ZNODE_LIMIT
 from mledger.cursors.ack_records import ranges_size, state_record, words_size, znode_record
 from mledger.cursors.acks import AckState
 from mledger.errors import AckStateTooLarge
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.codec import decode_position_info, encode_managed_cursor_info, encode_position_info
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import LedgerInfo
 
 
 def holes(ledgers: LedgerList, every: int, ledger_count: int) -> AckState:

@@ -1,13 +1,13 @@
 import pytest
 from pyroaring import BitMap
 
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import BatchDeletion, LedgerBits, LedgerInfo
 from mledger.cursors.acks import AckState
 from mledger.cursors.entry_bits import EntryRun
 from mledger.cursors.positions import backlog
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import BatchDeletion, LedgerBits, LedgerInfo
 
 
 def ledgers(*counts: int, first: int = 10, step: int = 3) -> LedgerList:

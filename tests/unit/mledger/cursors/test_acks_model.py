@@ -5,14 +5,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from metastore.records.codec import encode_position_info
-from metastore.records.position import NO_ENTRY, Position
-from metastore.records.values import LedgerInfo
 from mledger.cursors.ack_records import state_record
 from mledger.cursors.acks import AckState
 from mledger.cursors.positions import backlog, count_from, next_valid, position_after_n_undeleted
 from mledger.errors import AckStateTooLarge
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.codec import encode_position_info
+from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.values import LedgerInfo
 
 entry_counts = st.lists(st.integers(0, 140), min_size=1, max_size=5)
 steps = st.integers(1, 1000)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from metastore.records.position import Position
-from metastore.records.values import ManagedCursorInfo, PositionInfo
 from mledger.cursors.compaction import compacted_ledger, is_compaction
 from mledger.cursors.ledger_state import CursorLedgerMissing, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import ManagedCursorInfo, PositionInfo
 
 RECORD = ManagedCursorInfo(7, Position(3, 1), properties=(("CompactedTopicLedger", 35),))
 STATE = PositionInfo(Position(3, 9), properties=(("CompactedTopicLedger", 49),))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from metastore.errors import RecordError
 from mledger.cursors.entry_time import publish_time
+from mledger.metastore.errors import RecordError
 from tests.support.golden import ROOT
 
 ENTRIES = [

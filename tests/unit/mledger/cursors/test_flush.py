@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from metastore.errors import MledgerError
 from mledger.cursors.flush import Flusher, fail, succeed
+from mledger.metastore.errors import MledgerError
 from tests.support.aio import run
 
 

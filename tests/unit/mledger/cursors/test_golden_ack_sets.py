@@ -2,10 +2,10 @@
 
 import pytest
 
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo
 from mledger.cursors.acks import AckState
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo
 from tests.support import golden
 
 FILES = golden.files("pulsar-frames/ack-sets-*.json")

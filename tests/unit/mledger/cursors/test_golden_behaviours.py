@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from metastore.records.position import NO_ENTRY, Position
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.acks import AckState
 from mledger.cursors.positions import (
@@ -25,6 +24,7 @@ from mledger.cursors.positions import (
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.trim_plan import plan_trim
+from mledger.metastore.records.position import NO_ENTRY, Position
 from tests.support.scenarios import batch_deletions, ledger_list, load, parse_ranges, scenario_paths, states
 
 LONG_TIME_MS = 10**12

@@ -7,9 +7,6 @@ Chunks and checkpoint markers are built by hand from the public source (CursorWa
 import pytest
 from pyroaring import BitMap
 
-from metastore.records.codec import encode_position_info
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import BatchDeletion, LedgerBits, PositionInfo, StateChunk
 from mledger.cursors.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerUnavailable,
@@ -21,6 +18,9 @@ from mledger.cursors.ledger_state import (
     parse_entry,
     read_state,
 )
+from mledger.metastore.records.codec import encode_position_info
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import BatchDeletion, LedgerBits, PositionInfo, StateChunk
 
 LEDGER = 70
 OLDER = 65

@@ -5,13 +5,13 @@ import gc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.records.codec import decode_position_info, encode_position_info
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import LedgerInfo, PositionInfo
-from metastore.runtime.gc_pause import collector_paused
 from mledger.cursors.ack_records import state_record
 from mledger.cursors.acks import AckState
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.codec import decode_position_info, encode_position_info
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import LedgerInfo, PositionInfo
+from mledger.metastore.runtime.gc_pause import collector_paused
 
 ENTRIES = 300
 LEDGERS = (3, 4, 9)

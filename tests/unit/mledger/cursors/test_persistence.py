@@ -1,11 +1,11 @@
 """What is written of a state that is too large for one entry (C5)."""
 
-from metastore.records.position import Position
-from metastore.records.values import BatchDeletion, LedgerInfo
 from mledger.cursors.acks import AckState
 from mledger.cursors.persistence import plan_partial
 from mledger.cursors.store import CursorState
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import BatchDeletion, LedgerInfo
 
 LEDGERS = LedgerList([LedgerInfo(3, 100)])
 

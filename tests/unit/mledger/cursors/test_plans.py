@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, ManagedCursorInfo
 from mledger.cursors.plans import CursorMovePlan, plan_clear_backlog, plan_properties, plan_reset_to, plan_skip
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo
 
 CLOSED = [LedgerInfo(10, 5), LedgerInfo(13, 1), LedgerInfo(16, 4)]
 LOOKED_AT = LedgerList(CLOSED)

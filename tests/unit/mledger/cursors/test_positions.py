@@ -2,8 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo
 from mledger.cursors.acks import AckState
 from mledger.cursors.positions import (
     EARLIEST,
@@ -23,6 +21,8 @@ from mledger.cursors.positions import (
 )
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo
 
 # entries 4, none, 3, and 2 in the one that is written
 LEDGERS = LedgerList([LedgerInfo(10, 4), LedgerInfo(13), LedgerInfo(16, 3), LedgerInfo(19)], current=19, live_entries=2)

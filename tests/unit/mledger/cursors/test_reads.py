@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo
 from mledger.cursors.acks import AckState
 from mledger.cursors.reads import CursorReads
 from mledger.ledgers.entry_reader import Entry
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo
 from tests.support.aio import run
 
 ENTRIES = 50_000

@@ -1,7 +1,5 @@
 import pytest
 
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import BatchDeletion, LedgerInfo, ManagedCursorInfo, PositionInfo
 from mledger.cursors.ledger_state import (
     CursorLedgerEmpty,
     CursorLedgerMissing,
@@ -12,6 +10,8 @@ from mledger.cursors.ledger_state import (
 from mledger.cursors.recovery import plan_cursor_recovery
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import BatchDeletion, LedgerInfo, ManagedCursorInfo, PositionInfo
 
 # 10 and 13 have five entries, 16 has three; 19 was just created for writing
 OPENED = LedgerList([LedgerInfo(10, 5), LedgerInfo(13, 5), LedgerInfo(16, 3), LedgerInfo(19)], current=19)

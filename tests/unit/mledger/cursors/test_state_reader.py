@@ -2,11 +2,7 @@
 
 import pytest
 
-from bookie.errors import NoSuchEntry, NoSuchLedger
-from metastore.errors import StoreUnavailable
-from metastore.records.codec import encode_position_info
-from metastore.records.position import Position
-from metastore.records.values import LedgerBits, PositionInfo
+from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.cursors.ledger_state import (
     CHECKPOINT_MARKER,
     ENTRY_TYPE,
@@ -16,6 +12,10 @@ from mledger.cursors.ledger_state import (
     StateFound,
 )
 from mledger.cursors.state_reader import find_state
+from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.records.codec import encode_position_info
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerBits, PositionInfo
 from tests.support.aio import run
 
 OLDER, LEDGER = 5, 7

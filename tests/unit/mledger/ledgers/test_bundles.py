@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from metastore.records.paths import TopicName
-from metastore.store import Node, Stat
 from mledger.ledgers.bundles import bundle_folders, came_to_serve, has_topic, serving, unseen
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.store import Node, Stat
 
 TOPIC = TopicName.parse("persistent://public/default/t")  # the CRC-32 of its name is 0x823cd929
 BROKERS = ("a:8080", "b:8080")

@@ -2,8 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.config import MIB, ManagedLedgerConfig
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.ledger_list import (
@@ -15,6 +13,8 @@ from mledger.ledgers.ledger_list import (
     plan_rollover,
     rollover_reason,
 )
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 
 NOW = 5000
 

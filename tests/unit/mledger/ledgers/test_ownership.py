@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from metastore.errors import NodeNotFound, StoreUnavailable
-from metastore.records.codec import encode_managed_ledger_info
-from metastore.records.paths import managed_ledger_path, owner_path
-from metastore.records.values import ManagedLedgerInfo
-from metastore.store import MetadataStore
-from metastore.url import open_store
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledgers import ownership
 from mledger.ledgers.ownership import Ownership
 from mledger.ledgers.pending_records import ensure_folders
 from mledger.ledgers.topic_record import TopicRecord
+from mledger.metastore.errors import NodeNotFound, StoreUnavailable
+from mledger.metastore.records.codec import encode_managed_ledger_info
+from mledger.metastore.records.paths import managed_ledger_path, owner_path
+from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.store import MetadataStore
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 
 NAME = "t/n/persistent/topic"

@@ -5,17 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bookie.client.client import BookKeeper
-from metastore.cluster.ledgers import LedgerStore
-from metastore.errors import BadVersion, NodeNotFound
-from metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
-from metastore.records.ledger_metadata import LedgerMetadata, Segment
-from metastore.records.paths import cursor_path, deletion_path, managed_ledger_path
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
-from metastore.url import open_store
-from metastore.write_verification import multi_own
 from mledger.admin.repair.repair_plan import RepairPlan
 from mledger.admin.repair.repairer import repair
+from mledger.bookie.client.client import BookKeeper
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.orphan_cleanup import Claimant, Replayer, replay
@@ -30,6 +22,14 @@ from mledger.ledgers.pending_records import (
     read_records,
 )
 from mledger.ledgers.topic_record import TopicRecord
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import BadVersion, NodeNotFound
+from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.records.paths import cursor_path, deletion_path, managed_ledger_path
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.url import open_store
+from mledger.metastore.write_verification import multi_own
 from tests.support.aio import run
 
 NAME, OTHER, GONE = "t/n/persistent/topic", "t/n/persistent/other", "t/n/persistent/gone"

@@ -6,12 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.errors import RecordError
-from metastore.records.ledger_metadata import LedgerMetadata, Segment
-from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
-from metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, OffloadContext
 from mledger.ledgers.pending_records import LedgerRecord
 from mledger.ledgers.references import (
     LedgerOrigin,
@@ -25,6 +19,12 @@ from mledger.ledgers.references import (
     references_in_schema,
     references_in_topic,
 )
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, OffloadContext
 
 NOW = 1_000_000
 

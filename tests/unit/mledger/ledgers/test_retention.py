@@ -2,7 +2,6 @@
 
 import pytest
 
-from metastore.cluster.policies import Persistence, Retention, StoragePolicies
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.retention import (
     RetentionInForce,
@@ -12,6 +11,7 @@ from mledger.ledgers.retention import (
     retention_in_force,
     retention_warnings,
 )
+from mledger.metastore.cluster.policies import Persistence, Retention, StoragePolicies
 
 DEFAULT = ManagedLedgerConfig(retention_time_ms=7_000, retention_size_in_mb=8)
 TOPIC, GLOBAL, NAMESPACE = (StoragePolicies(Retention(minutes, minutes)) for minutes in (1, 2, 3))

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from metastore.errors import NodeNotFound, StoreUnavailable
-from metastore.memory.store import MemoryStore
-from metastore.records.values import LedgerInfo, ManagedLedgerInfo
-from metastore.store import Create, Put
-from metastore.url import open_store
 from mledger.errors import ManagedLedgerFenced, TopicNotFound
 from mledger.ledgers import topic_record
 from mledger.ledgers.topic_record import RecordChange, TopicRecord
+from mledger.metastore.errors import NodeNotFound, StoreUnavailable
+from mledger.metastore.memory.store import MemoryStore
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.store import Create, Put
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 
 NAME = "t/n/persistent/topic"

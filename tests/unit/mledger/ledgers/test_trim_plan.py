@@ -2,13 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, OffloadContext
 from mledger.config import MIB, ManagedLedgerConfig
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.retention import RetentionInForce, RetentionOrigin
 from mledger.ledgers.trim_plan import CursorMove, plan_trim
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, OffloadContext
 
 NOW = 100_000
 NO_RETENTION = ManagedLedgerConfig(retention_time_ms=0, retention_size_in_mb=0)

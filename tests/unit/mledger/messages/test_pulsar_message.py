@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.errors import RecordError
-from metastore.records.compression import CompressionType
 from mledger.messages.pulsar_message import PulsarMessage, decode_compacted_entry, decode_entry, encode_entry, messages
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.compression import CompressionType
 from mledger.pb.PulsarApi_pb2 import BrokerEntryMetadata, MessageIdData, MessageMetadata
 from tests.support.golden import ROOT
 

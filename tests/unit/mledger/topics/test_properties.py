@@ -2,12 +2,16 @@
 
 import pytest
 
-from metastore.errors import BadVersion
-from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.records.partitioned_topic import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
-from metastore.records.paths import TopicName
-from metastore.records.values import LedgerInfo, ManagedLedgerInfo
-from metastore.url import open_store
+from mledger.metastore.errors import BadVersion
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.partitioned_topic import (
+    PartitionedTopic,
+    decode_partitioned_topic,
+    encode_partitioned_topic,
+)
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.url import open_store
 from mledger.topics.properties import set_partitioned_properties, set_topic_properties
 from tests.support.aio import run
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import mledger
-from bookie.client.client import BookKeeperReader
-from bookie.client.config import ClientConfig
-from metastore.batched_store import MOST_OPERATIONS
-from metastore.records.paths import TopicName, deletion_path, managed_ledger_path
-from metastore.url import open_store
 from mledger.admin.references.attached_ledgers import find_attached, pending_ack_topic, pending_ack_topics
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.config import ClientConfig
 from mledger.ledgers.references import Naming
+from mledger.metastore.batched_store import MOST_OPERATIONS
+from mledger.metastore.records.paths import TopicName, deletion_path, managed_ledger_path
+from mledger.metastore.url import open_store
 from mledger.topics.deletion import delete_managed_ledger
 from tests.support.aio import run
 from tests.support.compacted_topics import BUCKET, compacted_topic, exists, make_ledger

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 import mledger as public
-from bookie.client.client import BookKeeper
-from metastore.cluster.ledgers import LedgerStore
-from metastore.errors import BadVersion
-from metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
-from metastore.records.paths import managed_ledger_path
-from metastore.store import Put
-from metastore.url import open_store
 from mledger.admin.references.ledger_audit import LedgerAuditor
 from mledger.admin.repair.repair_plan import TopicFacts, plan_repair
 from mledger.admin.repair.repairer import FactsReader, repair
+from mledger.bookie.client.client import BookKeeper
 from mledger.ledgers.pending_records import read_records
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import BadVersion
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.store import Put
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.ledgers import client
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of

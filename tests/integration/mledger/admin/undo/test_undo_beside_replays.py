@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from metastore.records.codec import decode_managed_ledger_info
-from metastore.records.paths import managed_ledger_path
-from metastore.url import open_store
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
 from mledger.admin.undo.undoer import plan_undo_of, undo
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
 from mledger.ledgers.orphan_cleanup import replay
+from mledger.metastore.records.codec import decode_managed_ledger_info
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.url import open_store
 from mledger.topics.deletion import delete_managed_ledger
 from tests.support.aio import run
 from tests.support.ledgers import client

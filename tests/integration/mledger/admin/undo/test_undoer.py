@@ -4,17 +4,21 @@ import itertools
 
 import pytest
 
-from metastore.cluster.ledgers import LedgerStore
-from metastore.records.codec import decode_managed_ledger_info, encode_managed_cursor_info, encode_managed_ledger_info
-from metastore.records.ledger_metadata import LedgerMetadata, Segment
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
-from metastore.store import Create, Delete, Put
-from metastore.url import open_store
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
 from mledger.admin.undo.undoer import plan_undo_of, undo
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import UndoConflict
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.codec import (
+    decode_managed_ledger_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+)
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.store import Create, Delete, Put
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.ledgers import client
 from tests.support.topics import managed_ledger_of

@@ -6,7 +6,7 @@ import signal
 import psutil
 import pytest
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from tests.support import tables
 from tests.support.aio import HANG_S

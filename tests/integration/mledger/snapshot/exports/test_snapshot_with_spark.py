@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports.errors import FormatNotInstalled
 from mledger.snapshot.exports.session import DELTA, check_format
 from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, create_views, open_snapshots
@@ -21,7 +21,7 @@ from tests.support.exports import (
     wait_until_steps,
     write_varied_cluster,
 )
-from tests.support.queried import write_both
+from tests.support.snapshot_pairs import write_both
 from tests.support.spark import spark
 
 __all__ = ["spark"]

@@ -16,7 +16,7 @@ from tests.support.aio import HANG_S
 from tests.support.cli import ROOT, answer, mledger
 from tests.support.exports import all_rows, write_varied_cluster
 from tests.support.hdfs import hdfs
-from tests.support.queried import write_both
+from tests.support.snapshot_pairs import write_both
 
 __all__ = ["hdfs"]
 

@@ -5,7 +5,7 @@ import signal
 import psutil
 import pytest
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support import tables
 from tests.support.aio import HANG_S
 from tests.support.cli import answer

@@ -5,7 +5,7 @@ import pytest
 from tests.support.browser import as_phone, browser, console, in_scheme, until
 from tests.support.cli import answer, mledger
 from tests.support.exports import write_snapshot
-from tests.support.queried import NOW, TOPIC, cursor, listed, topic, write_both
+from tests.support.snapshot_pairs import NOW, TOPIC, cursor, listed, topic, write_both
 
 __all__ = ["browser"]
 pytestmark = pytest.mark.browser

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import mledger
-from metastore.url import open_reader
+from mledger.metastore.url import open_reader
 from mledger.snapshot.source.recovery import GIVE_UP_AFTER
 from tests.support import tables
 from tests.support.aio import run

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import pytest
 from pyspark.errors import PySparkException
 
-from metastore.url import open_store
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.url import open_store
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support import tables, varied_cluster
 from tests.support.aio import run

@@ -2,7 +2,7 @@
 
 import pytest
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support.cli import answer
 from tests.support.documents import blocks_of
 from tests.support.exports import write_varied_cluster

@@ -8,9 +8,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from metastore.errors import MetadataAccessDenied, NodeNotFound
-from metastore.url import open_reader, open_store
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.errors import MetadataAccessDenied, NodeNotFound
+from mledger.metastore.url import open_reader, open_store
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot import CorruptFile, FileNotReadable, ZxidNotCovered
 from mledger.snapshot.source.options import parse_options
 from mledger.snapshot.source.table_reader import plan_tables, read_tables

@@ -6,7 +6,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from metastore.zookeeper.launcher import ZooKeeperServer
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
 from tests.support.aio import HANG_S
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from metastore.cluster.policies import NO_POLICIES, Persistence, Retention, StoragePolicies
-from metastore.errors import RecordError
-from metastore.records.paths import TopicName
-from metastore.records.position import Position
 from mledger.admin.policies.policy_events import PolicyTable, Scope, decode_schema, schema_position
 from mledger.messages.pulsar_message import PulsarMessage, decode_compacted_entry, decode_entry, encode_entry
+from mledger.metastore.cluster.policies import NO_POLICIES, Persistence, Retention, StoragePolicies
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import Position
 from tests.support import golden
 from tests.support.policies import COMPACTED, EVENTS, SCHEMA, applied_retention
 

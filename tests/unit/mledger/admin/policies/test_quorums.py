@@ -2,10 +2,10 @@
 
 import pytest
 
-from metastore.cluster.policies import Persistence
-from metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.admin.policies.quorums import plan_quorums
 from mledger.config import ManagedLedgerConfig
+from mledger.metastore.cluster.policies import Persistence
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 
 CONFIG = ManagedLedgerConfig(max_entries_per_ledger=7)
 LAST = LedgerMetadata(3, 3, 2, (Segment(0, ("a:1", "b:1", "c:1")),))

@@ -1,9 +1,9 @@
 """Policies are those of now: a server of the metadata store that lags is not believed (M10)."""
 
-from bookie.client.client import BookKeeperReader
-from metastore.cluster.policies import Retention
-from metastore.url import open_store
 from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.metastore.cluster.policies import Retention
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 
 POLICIES = "/admin/policies/public/default"

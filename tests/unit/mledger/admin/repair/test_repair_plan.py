@@ -2,12 +2,6 @@
 
 import pytest
 
-from metastore.errors import RecordError
-from metastore.records.ledger_metadata import LedgerState
-from metastore.records.paths import deletion_path, pending_path
-from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, OffloadContext, PositionInfo
 from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts, Wrong, plan_repair
 from mledger.cursors.ledger_state import (
     CursorLedgerEmpty,
@@ -19,6 +13,18 @@ from mledger.cursors.ledger_state import (
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import LedgerRecord
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.paths import deletion_path, pending_path
+from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import (
+    LedgerInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    OffloadContext,
+    PositionInfo,
+)
 
 NAME = "t/n/persistent/x"
 NOW = 5000

@@ -2,17 +2,17 @@
 
 from dataclasses import replace
 
-from bookie.client.client import BookKeeper
-from metastore.cluster.ledgers import LedgerStore
-from metastore.records.codec import encode_managed_ledger_info
-from metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
-from metastore.records.paths import LEDGERS, deletion_path, ledger_path, managed_ledger_path
-from metastore.records.values import LedgerInfo, ManagedLedgerInfo
-from metastore.url import open_store
 from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repair
 from mledger.admin.repair.repairer import FactsReader, repair
+from mledger.bookie.client.client import BookKeeper
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import LedgerRecord, ensure_folders
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.codec import encode_managed_ledger_info
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from mledger.metastore.records.paths import LEDGERS, deletion_path, ledger_path, managed_ledger_path
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 
 NAME = "t/n/persistent/topic"

@@ -2,15 +2,15 @@
 
 import pytest
 
-from metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
-from metastore.records.paths import deletion_path, ledger_path
-from metastore.records.position import Position
-from metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
-from metastore.store import Check, Create, Delete, Put
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, UndoFile
 from mledger.admin.undo.undo_pieces import plan_pieces
 from mledger.admin.undo.undo_plan import plan_undo
 from mledger.errors import UndoConflict
+from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import deletion_path, ledger_path
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.store import Check, Create, Delete, Put
 
 NAME = "t/ns/persistent/topic"
 TOPIC = f"/managed-ledgers/{NAME}"

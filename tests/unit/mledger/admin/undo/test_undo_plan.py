@@ -4,17 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from metastore.records.codec import (
+from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
+from mledger.admin.undo.undo_pieces import plan_pieces
+from mledger.admin.undo.undo_plan import Action, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.errors import ShadowTopic, UndoConflict
+from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
     decode_managed_ledger_info,
     encode_managed_cursor_info,
     encode_managed_ledger_info,
     encode_position_info,
 )
-from metastore.records.paths import deletion_path, ledger_path, pending_path
-from metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
-from metastore.records.position import Position, PositionRange
-from metastore.records.values import (
+from mledger.metastore.records.paths import deletion_path, ledger_path, pending_path
+from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
+from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.values import (
     BatchDeletion,
     LedgerInfo,
     ManagedCursorInfo,
@@ -22,11 +26,7 @@ from metastore.records.values import (
     OffloadContext,
     PositionInfo,
 )
-from metastore.store import Check, Create, Delete, Put
-from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
-from mledger.admin.undo.undo_pieces import plan_pieces
-from mledger.admin.undo.undo_plan import Action, ledgers_to_look_for, paths_to_read, plan_undo
-from mledger.errors import ShadowTopic, UndoConflict
+from mledger.metastore.store import Check, Create, Delete, Put
 
 NAME = "t/ns/persistent/topic"
 TOPIC = f"/managed-ledgers/{NAME}"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.errors import InvalidMetadataUrl
-from metastore.records.paths import LEDGERS
+from mledger.metastore.errors import InvalidMetadataUrl
+from mledger.metastore.records.paths import LEDGERS
 from mledger.snapshot.source.live import BYTES_AT_ONCE, NODES_AT_ONCE, Pace, next_step
 from mledger.snapshot.source.options import OPTIONS, parse_options
 from mledger.snapshot.source.splits import split_folders, split_topics

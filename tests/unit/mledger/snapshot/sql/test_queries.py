@@ -1,4 +1,4 @@
-"""Each question about a snapshot, its answer computed by hand (see tests/support/queried.py)."""
+"""Each question about a snapshot, its answer computed by hand (see tests/support/snapshot_pairs.py)."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from mledger.snapshot.exports.errors import SnapshotNotFound, UnknownQuestion
 from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, open_snapshots, question_named
 from tests.support.exports import write_snapshot
-from tests.support.queried import IDLE, NOW, TOPIC, ledger, listed, member, write_both
+from tests.support.snapshot_pairs import IDLE, NOW, TOPIC, ledger, listed, member, write_both
 
 KEPT = "persistent://t/n/kept"
 DOCUMENT = (Path(__file__).parents[5] / "docs" / "how-to/reports.md").read_text()

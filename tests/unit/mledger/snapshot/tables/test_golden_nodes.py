@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from metastore.records.paths import LEDGERS
+from mledger.metastore.records.paths import LEDGERS
 from mledger.snapshot.tables.cursors import CURSOR_HOLES, CURSORS, holes_of
 from mledger.snapshot.tables.decoder import decode
 from mledger.snapshot.tables.ledgers import ENSEMBLES, members_of

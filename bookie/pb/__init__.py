@@ -1,1 +1,0 @@
-"""Protobuf modules generated from `proto/` by `tools/generate_protos.py`; `bookie.wire` uses them."""

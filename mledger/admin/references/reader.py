@@ -1,0 +1,238 @@
+"""Reads what names ledgers, and all ledgers there are: a page at a time, by types that cannot write."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from mledger.cursors.compaction import is_compaction, names_in_state
+from mledger.ledgers.pending_records import read_kept, read_records
+from mledger.ledgers.references import (
+    SCHEMAS,
+    LedgerOrigin,
+    Reference,
+    origin_of,
+    reference_in_kept,
+    reference_in_record,
+    references_in_cursor,
+    references_in_schema,
+    references_in_topic,
+)
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+from mledger.metastore.records.paths import (
+    MANAGED_LEDGERS,
+    PERSISTENT,
+    SEGMENT,
+    ledger_path,
+    managed_ledger_depth,
+    managed_ledger_path,
+)
+from mledger.metastore.records.values import ManagedCursorInfo
+from mledger.metastore.store import MetadataReader, Node
+
+PAGE = 500
+FOLDERS_AT_ONCE = 100
+
+Counted = Callable[[int], None]
+
+
+def ignore_count(count: int) -> None:
+    """A Counted for whom nobody waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that does not parse: what it names is not known."""
+
+    path: str
+    reason: str
+
+
+@dataclass(slots=True)
+class References:
+    """What was found to name ledgers, and the records that could not be read.
+
+    `compactions` are compaction's cursors, by path, whose last state names a ledger that no record need name.
+    """
+
+    found: list[Reference] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    compactions: list[tuple[str, ManagedCursorInfo]] = field(default_factory=list)
+
+    def note(self, path: str, data: bytes, read: Callable[[str, bytes], Sequence[Reference]]) -> None:
+        """Take what `read` finds in the record at `path`, or note that it does not parse."""
+        try:
+            self.found += read(path, data)
+        except RecordError as error:
+            self.unreadable.append(Unreadable(path, str(error)))
+
+    @property
+    def ledgers(self) -> set[int]:
+        """The ledgers named."""
+        return {each.ledger_id for each in self.found}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLedger:
+    """A ledger that there is: its origin, and how many copies of entries it should have (0 while it is not closed)."""
+
+    origin: LedgerOrigin
+    copies: int
+
+
+async def list_origins(
+    reader: MetadataReader, unreadable: list[Unreadable], count: Counted = ignore_count
+) -> list[ListedLedger]:
+    """Every ledger, by rising id; one whose metadata does not parse has an origin that says nothing."""
+    found: list[ListedLedger] = []
+    async for page in LedgerStoreReader(reader).list():
+        found += await read_origins(reader, page, unreadable)
+        count(len(page))
+    return found
+
+
+async def read_origins(
+    reader: MetadataReader, ledger_ids: Sequence[int], unreadable: list[Unreadable]
+) -> list[ListedLedger]:
+    """Those of `ledger_ids` that exist."""
+    paths = [ledger_path(ledger_id) for ledger_id in ledger_ids]
+    found = []
+    for ledger_id, path, node in zip(ledger_ids, paths, await reader.get_many(paths), strict=True):
+        if node is None:
+            continue
+        try:
+            metadata = decode_ledger_metadata(node.data, path)
+        except RecordError as error:
+            unreadable.append(Unreadable(path, str(error)))
+            found.append(ListedLedger(LedgerOrigin(ledger_id, "", "", "", node.stat.created_ms), 0))
+        else:
+            origin = origin_of(ledger_id, metadata, node.stat.created_ms)
+            found.append(ListedLedger(origin, expected_copies(metadata)))
+    return found
+
+
+def expected_copies(metadata: LedgerMetadata) -> int:
+    """How many copies of entries a closed ledger should have."""
+    return (metadata.last_entry + 1) * metadata.write_quorum if metadata.state is LedgerState.CLOSED else 0
+
+
+async def read_references(reader: MetadataReader, count: Counted = ignore_count) -> References:
+    """Everything that names a ledger; `count` hears of topics and cursors.
+
+    Pending records are read before the lists, deletion records after them: a ledger that goes from one to the other
+    meanwhile is seen at one of them.
+    """
+    references = References()
+    await _note_records(reader, references)
+    async for paths in managed_ledger_paths(reader):
+        await _note_topics(reader, paths, references)
+        count(len(paths))
+    await _note_schemas(reader, references)
+    await _note_records(reader, references)
+    await _note_kept(reader, references)
+    return references
+
+
+async def read_references_of(reader: MetadataReader, managed_ledger: str) -> References:
+    """What one managed ledger names, and the records of it; nothing if it is gone."""
+    references = References()
+    await _note_records(reader, references, managed_ledger)
+    await _note_topics(reader, [managed_ledger_path(managed_ledger)], references)
+    await _note_records(reader, references, managed_ledger)
+    await _note_kept(reader, references, managed_ledger)
+    return references
+
+
+async def managed_ledger_paths(reader: MetadataReader, prefix: str = "") -> AsyncIterator[list[str]]:
+    """Where the records of managed ledgers are, in pages; below `prefix`, tenant or tenant/namespace, if given.
+
+    Any name is taken, also one that no topic can have. The node `persistent` is looked for where both forms have it;
+    below `segment` are topics, and below each of them its segments.
+    """
+    level = ["/".join([MANAGED_LEDGERS, *filter(None, prefix.split("/"))])]
+    for _ in range(4):
+        below = await _children_of(reader, level)
+        folders = [path for path in below if _is_folder(path)]
+        for first in range(0, len(folders), FOLDERS_AT_ONCE):
+            names = await _children_of(reader, folders[first : first + FOLDERS_AT_ONCE])
+            names = [path for path in names if managed_ledger_depth(path.split("/")[2:]) is not None]
+            for start in range(0, len(names), PAGE):
+                yield names[start : start + PAGE]
+        level = [path for path in below if not _is_folder(path) and path.count("/") < 5]
+
+
+def _is_folder(path: str) -> bool:
+    """Whether the children of `path` are managed ledgers: those of tenant/namespace/persistent, of
+    tenant/cluster/namespace/persistent, and of tenant/namespace/segment/topic.
+
+    A namespace called `persistent` in the old form cannot be told from the folder; it is taken for one.
+    """
+    elements = path.split("/")[2:]
+    if elements[-1] == PERSISTENT and len(elements) in (3, 4):
+        return True
+    return len(elements) == 4 and elements[2] == SEGMENT
+
+
+async def _children_of(reader: MetadataReader, paths: Sequence[str]) -> list[str]:
+    listed = await reader.children_many(paths)
+    return [f"{path}/{name}" for path, names in zip(paths, listed, strict=True) for name in names or ()]
+
+
+async def _note_topics(reader: MetadataReader, paths: Sequence[str], references: References) -> None:
+    """The topics at `paths` and their cursors."""
+    for path, node in await _nodes(reader, paths):
+        references.note(path, node.data, _in_topic)
+    cursors = await _children_of(reader, paths)
+    for first in range(0, len(cursors), PAGE):
+        for path, node in await _nodes(reader, cursors[first : first + PAGE]):
+            references.note(path, node.data, partial(_in_cursor, references))
+
+
+def _in_topic(path: str, data: bytes) -> Sequence[Reference]:
+    return references_in_topic(path, decode_managed_ledger_info(data, path).value)
+
+
+def _in_cursor(references: References, path: str, data: bytes) -> Sequence[Reference]:
+    record = decode_managed_cursor_info(data, path).value
+    if is_compaction(path) and names_in_state(record):
+        references.compactions.append((path, record))
+    return references_in_cursor(path, record)
+
+
+async def _note_schemas(reader: MetadataReader, references: References) -> None:
+    """Schemas lie at tenant/namespace/topic; what is above has no data."""
+    level = [SCHEMAS]
+    while level:
+        below = await _children_of(reader, level)
+        for first in range(0, len(below), PAGE):
+            for path, node in await _nodes(reader, below[first : first + PAGE]):
+                if node.data:
+                    references.note(path, node.data, references_in_schema)
+        level = below
+
+
+async def _note_records(reader: MetadataReader, references: References, managed_ledger: str | None = None) -> None:
+    seen = set(references.found)
+    found = [
+        reference_in_record(record)
+        for record in await read_records(reader)
+        if managed_ledger is None or record.managed_ledger == managed_ledger
+    ]
+    references.found += [each for each in found if each not in seen]
+
+
+async def _note_kept(reader: MetadataReader, references: References, managed_ledger: str | None = None) -> None:
+    """Read last: a cursor ledger goes from its cursor to them, never back but by an undo, which names it first."""
+    references.found += [
+        reference_in_kept(record)
+        for record in await read_kept(reader)
+        if managed_ledger is None or record.managed_ledger == managed_ledger
+    ]
+
+
+async def _nodes(reader: MetadataReader, paths: Sequence[str]) -> Iterable[tuple[str, Node]]:
+    nodes = await reader.get_many(paths)
+    return [(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None]

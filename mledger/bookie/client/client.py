@@ -1,0 +1,375 @@
+"""A client of a cluster's bookies: creates, opens, looks at, lists and deletes ledgers.
+
+`BookKeeperReader` only looks: nothing it does writes to the metadata store or fences a bookie (M9, Q3).
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from mledger.bookie.client.checks.bookie_check import BookieCheck
+from mledger.bookie.client.checks.replica_check import CopiesSink, Pace, ReplicaCheck, ignore_copies
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.connections.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
+from mledger.bookie.client.connections.connection import WaitingSink
+from mledger.bookie.client.connections.pool import BookiePool, Lane
+from mledger.bookie.client.ledgers.last_confirmed import EndReader
+from mledger.bookie.client.ledgers.ledger_recovery import LedgerRecovery
+from mledger.bookie.client.ledgers.metadata_batches import MetadataReads, MetadataUpdates
+from mledger.bookie.client.ledgers.metadata_updater import HeldMetadata
+from mledger.bookie.client.ledgers.peek import (
+    Peek,
+    PeekedEnd,
+    closed_end,
+    find_confirmed_end,
+    find_unconfirmed_end,
+    peeked,
+)
+from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.bookie.client.ledgers.writer import LedgerWriter
+from mledger.bookie.client.plans.placement import check_quorums, plan_ensemble
+from mledger.bookie.client.plans.replicas import LedgerCheck
+from mledger.bookie.digest import Digest, make_digest
+from mledger.bookie.errors import (
+    BookieUnavailable,
+    DigestMismatch,
+    LedgerConflict,
+    NoSuchLedger,
+    NotEnoughBookies,
+    Unauthorized,
+)
+from mledger.metastore.cluster.bookies import BookieRegistration
+from mledger.metastore.cluster.ledgers import LedgerStore, LedgerStoreReader
+from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
+from mledger.metastore.records.paths import ledger_path
+from mledger.metastore.store import MetadataReader, MetadataStore, Operation
+from mledger.metastore.write_verification import is_there
+
+logger = logging.getLogger(__name__)
+
+_MOST_IDS = 1000  # drawn for one ledger
+_MOST_ENSEMBLES = 10  # tried for one ledger
+_MOST_CHECKS = 3  # of one ledger whose metadata changes meanwhile
+
+Also = Callable[[int], Sequence[Operation]]
+
+
+def no_operations(_: int) -> Sequence[Operation]:
+    """Nothing that joins the creation of a ledger."""
+    return ()
+
+
+class BookKeeperReader:
+    """Looks at ledgers. Owned by one event loop; close it when done (the store stays open)."""
+
+    def __init__(self, reader: MetadataReader, config: ClientConfig | None = None) -> None:
+        self._config = config or ClientConfig()
+        self._metadata = reader
+        self._pool = BookiePool(reader, self._config)
+        self._records = LedgerStoreReader(reader, self._config.ledgers_root)
+        self._metadata_reads = MetadataReads(self._records)
+        self._bad_replicas = BadReplicas()
+
+    @property
+    def bad_replicas(self) -> list[BadReplica]:
+        """Missing and damaged copies met since this client was made, the last thousand of them."""
+        return self._bad_replicas.last
+
+    @property
+    def on_bad_replica(self) -> BadReplicaSink | None:
+        """Called with every such copy; the log has the first of each ledger, bookie and reason, and sums."""
+        return self._bad_replicas.on_found
+
+    @on_bad_replica.setter
+    def on_bad_replica(self, sink: BadReplicaSink | None) -> None:
+        self._bad_replicas.on_found = sink
+
+    @property
+    def on_waiting(self) -> WaitingSink | None:
+        """Called each second with a bookie that an answer is awaited from, and for how long it has been, in seconds."""
+        return self._pool.on_waiting
+
+    @on_waiting.setter
+    def on_waiting(self, sink: WaitingSink | None) -> None:
+        self._pool.on_waiting = sink
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        """The ledger's metadata; NoSuchLedger, RecordError, StoreUnavailable."""
+        return (await self._read_metadata(ledger_id))[0]
+
+    async def open_ledger_no_recovery(
+        self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None
+    ) -> LedgerReader:
+        """A reader to the ledger's end, or while it is not closed to its last-add-confirmed now (Q3).
+
+        Raises:
+            NoSuchLedger, Unauthorized (wrong password), DigestMismatch (another digest type), BookieUnavailable.
+        """
+        metadata = await self.metadata(ledger_id)
+        guard = _guard(ledger_id, metadata, password, digest)
+        if metadata.state is LedgerState.CLOSED:
+            return self._reader(ledger_id, metadata, closed_end(metadata), guard)
+        end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
+        return self._reader(ledger_id, metadata, end, guard)
+
+    async def peek(self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None) -> Peek:
+        """The ledger as it is now, its unconfirmed tail included; nothing is fenced and nothing written (Q3).
+
+        Errors as of `open_ledger_no_recovery`.
+        """
+        metadata = await self.metadata(ledger_id)
+        guard = _guard(ledger_id, metadata, password, digest)
+        if metadata.state is LedgerState.CLOSED:
+            end = closed_end(metadata)
+        else:
+            end = await find_unconfirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
+        return peeked(ledger_id, metadata, end, self._reader(ledger_id, metadata, end, guard))
+
+    async def list_ledgers(self) -> AsyncIterator[list[int]]:
+        """The ids of all ledgers, rising, in pages; raises rather than give part for the whole."""
+        async for page in self._records.list():
+            yield page
+
+    async def bookies(self) -> list[BookieRegistration]:
+        """The bookies registered now."""
+        return await self._pool.registrations(fresh=True)
+
+    def bookie_check(self) -> BookieCheck:
+        """Looks whether bookies are well, over this client's connections."""
+        return BookieCheck(self._metadata, self._pool, self._config.ledgers_root, self._config.silence_timeout_s)
+
+    async def check_ledger(
+        self, ledger_id: int, pace: Pace | None = None, on_copies: CopiesSink = ignore_copies
+    ) -> LedgerCheck:
+        """Read every copy of every entry of the ledger and hold it to its digest; nothing is fenced or written.
+
+        Of a ledger that is not closed the entries up to its last-add-confirmed are looked at. The ledger's own password
+        is used, where its metadata has it. What looks bad is looked at again if the metadata changed meanwhile.
+
+        Raises:
+            NoSuchLedger (it was deleted), BookieUnavailable (the end of one that is not closed cannot be found).
+        """
+        check = ReplicaCheck(self._pool, pace or Pace(), on_copies)
+        metadata, version = await self._read_metadata(ledger_id)
+        for _ in range(_MOST_CHECKS):
+            found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32C)
+            if metadata.digest_type is None and found.bad and not found.whole:  # of a record that does not say
+                found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32)
+            if not found.bad:
+                return found
+            before = version
+            metadata, version = await self._read_metadata(ledger_id)
+            if version == before:
+                return found
+        return found
+
+    async def _check_by(
+        self, check: ReplicaCheck, ledger_id: int, metadata: LedgerMetadata, otherwise: DigestType
+    ) -> LedgerCheck:
+        """One look at every copy; `otherwise` is the digest of a ledger whose metadata does not name it."""
+        guard = make_digest(metadata.digest_type or otherwise, metadata.password or b"")
+        end = closed_end(metadata)
+        if metadata.state is not LedgerState.CLOSED:
+            end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
+        return await check.check(ledger_id, metadata, guard, end.last_entry, end.warnings)
+
+    async def close(self) -> None:
+        """Close the connections to bookies."""
+        self._bad_replicas.close()
+        await self._pool.close()
+
+    async def _read_metadata(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
+        found = await self._metadata_reads.read(ledger_id)
+        if found is None:
+            raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted")
+        return found
+
+    def _reader(self, ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, digest: Digest) -> LedgerReader:
+        return LedgerReader(
+            ledger_id,
+            end.bounds(metadata),
+            digest,
+            self._pool,
+            self._config,
+            report=self._bad_replicas.note,
+            reread=self.metadata,
+        )
+
+
+class BookKeeper(BookKeeperReader):
+    """Also creates, recovers and deletes ledgers."""
+
+    def __init__(
+        self, store: MetadataStore, config: ClientConfig | None = None, *, chance: random.Random | None = None
+    ) -> None:
+        super().__init__(store, config)
+        self._nodes = store
+        self._store = LedgerStore(store, self._config.ledgers_root)
+        self._updates = MetadataUpdates(store, self._store)
+        self._chance = chance or random.Random()
+        self._recoveries: dict[int, asyncio.Task[LedgerMetadata]] = {}
+
+    async def create_ledger(
+        self,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        *,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom_metadata: Sequence[tuple[str, bytes]] = (),
+        also: Also = no_operations,
+        above: int | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger on bookies that can be reached and return its writer.
+
+        Args:
+            ensemble_size: bookies that the ledger is spread over.
+            write_quorum: copies of each entry.
+            ack_quorum: copies that must be durable before an entry is acknowledged.
+            digest_type: what guards the entries.
+            password: who opens the ledger must know it.
+            custom_metadata: kept in the ledger's metadata.
+            also: given the ledger id, operations carried out together with the creation, or not at all (R10).
+            above: an id not above this one is passed over and another drawn (M1).
+
+        Raises:
+            InvalidQuorum, NotEnoughBookies, NotEnoughRacks (where racks are enforced), StoreUnavailable, LedgerConflict
+            (the id counter is far behind `above`), and what `also` makes fail.
+        """
+        check_quorums(ensemble_size, write_quorum, ack_quorum)
+        metadata = LedgerMetadata(
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            segments=(Segment(0, await self._reachable_ensemble(ensemble_size, write_quorum)),),
+            digest_type=digest_type,
+            password=password,
+            ctime=time.time_ns() // 1_000_000,
+            custom_metadata=tuple(custom_metadata),
+        )
+        ledger_id, version = await self._create_record(metadata, also, above)
+        held = HeldMetadata(self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
+        writer = LedgerWriter(
+            held,
+            make_digest(digest_type, password),
+            password,
+            self._pool,
+            self._config,
+            chance=self._chance,
+            report=self._bad_replicas.note,
+            reread=self.metadata,
+        )
+        await writer.start()
+        return writer
+
+    async def open_ledger(
+        self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None
+    ) -> LedgerReader:
+        """Recover the ledger if it is not closed, fencing its writer, and return a reader of all of it (Q4).
+
+        Raises:
+            NoSuchLedger, Unauthorized, DigestMismatch (another digest type), RecoveryUndecided, NotEnoughBookies,
+            LedgerConflict, StoreUnavailable.
+        """
+        metadata, version = await self._read_metadata(ledger_id)
+        guard = _guard(ledger_id, metadata, password, digest)
+        if metadata.state is not LedgerState.CLOSED:
+            metadata = await self._recover(ledger_id, metadata, version, guard, password)
+        return self._reader(ledger_id, metadata, closed_end(metadata), guard)
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Delete the ledger's metadata; bookies free its space by and by. NoSuchLedger, StoreUnavailable."""
+        try:
+            await self._store.delete(ledger_id)
+        except NodeNotFound as error:
+            raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted already") from error
+
+    async def close(self) -> None:
+        """Give up recoveries under way and close the connections to bookies."""
+        for task in list(self._recoveries.values()):
+            task.cancel()
+        await super().close()
+
+    async def _read_metadata(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
+        try:
+            return await super()._read_metadata(ledger_id)
+        except NoSuchLedger:  # acknowledgements, or entries, are given up for that: not on the word of one that lags
+            if not await is_there(self._nodes, ledger_path(ledger_id, self._config.ledgers_root)):
+                raise
+        return await super()._read_metadata(ledger_id)
+
+    async def _reachable_ensemble(self, size: int, write_quorum: int) -> tuple[str, ...]:
+        """An ensemble whose bookies all take connections."""
+        unreachable: set[str] = set()
+        for _ in range(_MOST_ENSEMBLES):
+            usable, topology = await self._pool.usable(size)
+            try:
+                ensemble = plan_ensemble(
+                    size,
+                    usable - unreachable,
+                    self._pool.quarantine.failed(),
+                    self._chance,
+                    write_quorum=write_quorum,
+                    topology=topology,
+                )
+            except NotEnoughBookies as error:
+                if unreachable:
+                    raise type(error)(f"{error}; registered and unreachable: {sorted(unreachable)}") from error
+                raise
+            found = await self._pool.connections(ensemble)
+            failed = {bookie for bookie, got in found.items() if isinstance(got, BookieUnavailable)}
+            if not failed:
+                return ensemble
+            unreachable |= failed
+        raise NotEnoughBookies(f"no ensemble of {size} bookies could be reached: {sorted(unreachable)} did not answer")
+
+    async def _create_record(self, metadata: LedgerMetadata, also: Also, above: int | None) -> tuple[int, int]:
+        for _ in range(_MOST_IDS):
+            ledger_id = await self._store.next_id()
+            if above is not None and ledger_id <= above:
+                logger.warning("ledger_id_passed_over ledger=%d above=%d", ledger_id, above)
+                continue
+            try:
+                return ledger_id, await self._store.create(ledger_id, metadata, also(ledger_id))
+            except NodeExists as error:
+                if await self._records_exist(ledger_id):
+                    logger.warning("ledger_id_taken ledger=%d", ledger_id)
+                    continue
+                raise error from None
+        raise LedgerConflict(
+            f"{_MOST_IDS} ledger ids were drawn and none is free and above {above}: the cluster's id counter is behind"
+        )
+
+    async def _records_exist(self, ledger_id: int) -> bool:
+        return (await self._store.read_many([ledger_id]))[0] is not None
+
+    async def _recover(
+        self, ledger_id: int, metadata: LedgerMetadata, version: int, digest: Digest, password: bytes
+    ) -> LedgerMetadata:
+        task = self._recoveries.get(ledger_id)
+        if task is None:
+            held = HeldMetadata(self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
+            recovery = LedgerRecovery(held, digest, password, self._pool, self._config, chance=self._chance)
+            task = asyncio.create_task(recovery.run())
+            self._recoveries[ledger_id] = task
+            task.add_done_callback(lambda done: self._recovered(ledger_id, done))
+        return await asyncio.shield(task)
+
+    def _recovered(self, ledger_id: int, task: asyncio.Task[LedgerMetadata]) -> None:
+        self._recoveries.pop(ledger_id, None)
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning("recovery_failed ledger=%d reason=%s", ledger_id, task.exception())
+
+
+def _guard(ledger_id: int, metadata: LedgerMetadata, password: bytes, digest: DigestType | None) -> Digest:
+    """The ledger's digest, if password and digest type are those of its metadata (where it has them)."""
+    if metadata.password is not None and metadata.password != password:
+        raise Unauthorized(f"ledger {ledger_id}: the password is not the ledger's")
+    kept = metadata.digest_type
+    if kept is not None and digest is not None and kept is not digest:
+        raise DigestMismatch(f"ledger {ledger_id} is guarded by {kept.name}, not by {digest.name}")
+    return make_digest(kept or digest or DigestType.CRC32C, password)

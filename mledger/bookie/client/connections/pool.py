@@ -1,0 +1,228 @@
+"""Connections to bookies by id, who is registered, and who failed lately."""
+
+import asyncio
+import contextlib
+import enum
+import logging
+from collections.abc import AsyncIterator, Iterable
+
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.connections.connection import TOLD_AFTER_S, BookieConnection, WaitingSink
+from mledger.bookie.client.connections.quarantine import Quarantine
+from mledger.bookie.client.connections.rack_mapping import RackMapping
+from mledger.bookie.client.plans.topology import Topology, plan_isolated, plan_topology
+from mledger.bookie.errors import BookieUnavailable
+from mledger.metastore.cluster.bookies import BookieRegistration, list_bookies, resolve
+from mledger.metastore.errors import InvalidName, RecordError, StoreUnavailable
+from mledger.metastore.store import MetadataReader
+
+logger = logging.getLogger(__name__)
+
+_REGISTRATIONS_S = 1.0  # how long a list of bookies is taken as current
+_CONNECT_AGAIN_S = 0.2  # a refused connection is not tried again sooner
+
+
+class Lane(enum.Enum):
+    """Why two connections: version 2 cannot tell a fencing read's answer from a plain one's, nor recovery's adds."""
+
+    NORMAL = "normal"
+    RECOVERY = "recovery"
+
+
+class BookiePool:
+    """A client's connections, one a bookie and lane, opened when asked for and again after a loss."""
+
+    def __init__(self, reader: MetadataReader, config: ClientConfig) -> None:
+        self._reader, self._config = reader, config
+        self._open: dict[tuple[str, Lane], BookieConnection] = {}
+        self._opening: dict[tuple[str, Lane], asyncio.Task[BookieConnection]] = {}
+        self.quarantine = Quarantine(config.quarantine_s, lambda: asyncio.get_running_loop().time(), self._heard_at)
+        self._retired: set[BookieConnection] = set()
+        self._heard: dict[str, float] = {}  # over connections that others took the place of
+        self._refused: dict[str, tuple[float, str]] = {}
+        self._misplaced: set[str] = set()  # not found where they were: to be looked up again
+        self._registrations: list[BookieRegistration] = []
+        self._registrations_at = float("-inf")
+        self._racks = RackMapping(reader, config.placement)
+        self.speculative_read_s = config.speculative_read_s
+        self.on_waiting: WaitingSink | None = None
+        """Called each second with a bookie that is waited for and for how long, in seconds."""
+        self.closed = False
+
+    @contextlib.asynccontextmanager
+    async def waiting_for(self, bookie_id: str) -> AsyncIterator[None]:
+        """Tell `on_waiting`, each second, for how long the bookie has been waited for."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        timer: asyncio.TimerHandle
+
+        def tell() -> None:
+            nonlocal timer
+            self._waiting(bookie_id, loop.time() - since)
+            timer = loop.call_later(TOLD_AFTER_S, tell)
+
+        timer = loop.call_later(TOLD_AFTER_S, tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def registrations(self, *, fresh: bool = False) -> list[BookieRegistration]:
+        """The bookies registered now, or up to a second ago unless `fresh`."""
+        now = asyncio.get_running_loop().time()
+        if fresh or now - self._registrations_at > _REGISTRATIONS_S:
+            self._registrations = await list_bookies(self._reader, self._config.ledgers_root)
+            self._registrations_at = now
+        return self._registrations
+
+    async def writable(self, *, fresh: bool = False) -> list[str]:
+        """Ids of the bookies that take new entries; `fresh` as of `registrations`."""
+        return [found.bookie_id for found in await self.registrations(fresh=fresh) if not found.read_only]
+
+    async def usable(self, ensemble_size: int, *, fresh: bool = False) -> tuple[set[str], Topology]:
+        """The bookies that an ensemble may have, by their isolation groups, and where they stand (Q1).
+
+        `fresh` as of `registrations`. StoreUnavailable, RecordError: they cannot be known.
+        """
+        writable = await self.writable(fresh=fresh)
+        groups, policy = await self._racks.groups(), self._config.placement
+        isolated = plan_isolated(policy, groups, ensemble_size, writable)
+        return set(writable) - isolated, plan_topology(policy, groups, self._registrations)
+
+    def opened(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection | None:
+        """The connection to `bookie_id` that is open already and not behind with its answers, if there is one."""
+        found = self._open.get((bookie_id, lane))
+        return None if found is None or found.closed or found.behind else found
+
+    async def connection(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection:
+        """An open connection to `bookie_id`; BookieUnavailable if there is none to be had."""
+        found = self.opened(bookie_id, lane)
+        if found is not None:
+            return found
+        key = bookie_id, lane
+        opening = self._opening.get(key)
+        if opening is None:
+            self._check_refused(bookie_id)
+            opening = asyncio.create_task(self._connect(bookie_id, lane))
+            self._opening[key] = opening
+            opening.add_done_callback(lambda task: self._opened(key, task))
+        return await asyncio.shield(opening)
+
+    async def connections(
+        self, bookie_ids: Iterable[str], lane: Lane = Lane.NORMAL, *, within_s: float | None = None
+    ) -> dict[str, BookieConnection | BookieUnavailable]:
+        """Connections to several bookies, opened side by side; the error where there is none, or none `within_s`."""
+        found: dict[str, BookieConnection | BookieUnavailable] = {}
+        missing = []
+        for bookie in bookie_ids:
+            opened = self.opened(bookie, lane)
+            if opened is None:
+                missing.append(bookie)
+            else:
+                found[bookie] = opened
+        if not missing:
+            return found
+        tasks = {bookie: asyncio.ensure_future(self.connection(bookie, lane)) for bookie in missing}
+        try:
+            await asyncio.wait(tasks.values(), timeout=within_s)
+        finally:
+            late = {bookie for bookie, task in tasks.items() if task.cancel()}
+        for bookie, task in tasks.items():
+            if bookie in late:
+                found[bookie] = BookieUnavailable(f"bookie {bookie}: no connection within {within_s:g} s")
+                continue
+            try:
+                found[bookie] = task.result()
+            except BookieUnavailable as error:
+                found[bookie] = error
+        return found
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self.closed = True
+        for task in list(self._opening.values()):
+            task.cancel()
+        for connection in (*self._open.values(), *self._retired):
+            connection.close()
+        self._open.clear()
+        self._retired.clear()
+
+    def _opened(self, key: tuple[str, Lane], task: asyncio.Task[BookieConnection]) -> None:
+        self._opening.pop(key, None)
+        if task.cancelled() or task.exception() is not None:
+            return  # whoever asked has the error
+        if self.closed:
+            task.result().close()
+            return
+        self._retired = {each for each in self._retired if not each.closed}
+        before, self._open[key] = self._open.get(key), task.result()
+        if before is not None:
+            self._heard[before.bookie_id] = self._heard_over(before.bookie_id, [before])
+            if not before.closed:
+                self._retired.add(before)
+                before.retire()
+
+    def _waiting(self, bookie_id: str, waited_s: float) -> None:
+        if self.on_waiting is not None:
+            self.on_waiting(bookie_id, waited_s)
+
+    def _heard_at(self, bookie_id: str) -> float:
+        """When the bookie last answered anything, over any of its connections."""
+        current = [found for lane in Lane if (found := self._open.get((bookie_id, lane))) is not None]
+        return self._heard_over(bookie_id, [*current, *self._retired])
+
+    def _heard_over(self, bookie_id: str, connections: Iterable[BookieConnection]) -> float:
+        heard = [each.heard_at for each in connections if each.bookie_id == bookie_id]
+        return max([self._heard.get(bookie_id, float("-inf")), *heard])
+
+    def _check_refused(self, bookie_id: str) -> None:
+        if self.closed:
+            raise BookieUnavailable(f"bookie {bookie_id}: this client is closed")
+        if self.quarantine.refuses(bookie_id):
+            raise BookieUnavailable(self.quarantine.why(bookie_id))
+        at, reason = self._refused.get(bookie_id, (float("-inf"), ""))
+        if asyncio.get_running_loop().time() - at < _CONNECT_AGAIN_S:
+            raise BookieUnavailable(reason)
+
+    async def _connect(self, bookie_id: str, lane: Lane) -> BookieConnection:
+        loop = asyncio.get_running_loop()
+        config = self._config
+        try:
+            async with asyncio.timeout(config.connect_timeout_s), self.waiting_for(bookie_id):
+                host, port = await self._address(bookie_id)
+                _, connection = await loop.create_connection(
+                    lambda: BookieConnection(
+                        bookie_id,
+                        loop,
+                        read_timeout_s=config.read_timeout_s,
+                        silence_timeout_s=config.silence_timeout_s,
+                        max_frame=config.max_frame,
+                        quarantine=self.quarantine,
+                        on_waiting=self._waiting,
+                    ),
+                    host,
+                    port,
+                )
+        except (OSError, TimeoutError, InvalidName) as error:
+            self._misplaced.add(bookie_id)  # it may be registered anew, elsewhere
+            self._registrations_at = float("-inf")
+            what = "no connection in time" if isinstance(error, TimeoutError) else str(error)
+            reason = f"bookie {bookie_id} cannot be reached: {what}; see whether it runs"
+            self._refused[bookie_id] = loop.time(), reason
+            if isinstance(error, TimeoutError):
+                self.quarantine.note_silence(bookie_id, what, config.connect_timeout_s)
+            else:
+                self.quarantine.note_failure(bookie_id, what)
+            raise BookieUnavailable(reason) from error
+        self._misplaced.discard(bookie_id)
+        return connection
+
+    async def _address(self, bookie_id: str) -> tuple[str, int]:
+        """Where the bookie serves; as known last where the metadata store does not say."""
+        if bookie_id in self._misplaced or all(found.bookie_id != bookie_id for found in self._registrations):
+            try:
+                async with asyncio.timeout(self._config.connect_timeout_s / 2):
+                    await self.registrations(fresh=True)
+            except (StoreUnavailable, RecordError, TimeoutError) as error:
+                logger.warning("bookie_not_looked_up bookie=%s reason=%s", bookie_id, error or "no answer in time")
+        return resolve(self._registrations, bookie_id)

@@ -1,0 +1,53 @@
+"""The mapping of bookies to racks as it is in the metadata store, read again before it is old (Q1)."""
+
+import asyncio
+import logging
+
+from mledger.bookie.client.plans.topology import PlacementPolicy
+from mledger.metastore.cluster.racks import RACKS_PATH, RackGroups, decode_racks
+from mledger.metastore.errors import RecordError, StoreUnavailable
+from mledger.metastore.store import MetadataReader
+
+logger = logging.getLogger(__name__)
+
+_CURRENT_S = 5.0  # how long a mapping is taken as current
+
+
+class RackMapping:
+    """Pulsar's `/bookies`, at most some seconds old."""
+
+    def __init__(self, reader: MetadataReader, policy: PlacementPolicy) -> None:
+        self._reader, self._policy = reader, policy
+        self._groups: RackGroups | None = None
+        self._read_at = float("-inf")
+
+    async def groups(self) -> RackGroups:
+        """The groups and racks; none where nothing is asked of racks.
+
+        A mapping that cannot be read is done without, or the one known last is used, unless the policy cannot do
+        without: then StoreUnavailable and RecordError are raised.
+        """
+        policy = self._policy
+        if not (policy.rack_aware or policy.region_aware or policy.isolation_groups):
+            return {}
+        now = asyncio.get_running_loop().time()
+        if self._groups is None or now - self._read_at > _CURRENT_S:
+            try:
+                self._take(await self._read())
+            except (StoreUnavailable, RecordError) as error:
+                if policy.needs_racks and self._groups is None:
+                    raise
+                logger.warning("racks_unknown reason=%s", error)
+            self._read_at = now
+        return self._groups or {}
+
+    async def _read(self) -> RackGroups:
+        (node,) = await self._reader.get_many([RACKS_PATH])
+        return {} if node is None else decode_racks(node.data)
+
+    def _take(self, groups: RackGroups) -> None:
+        if groups != self._groups:
+            missing = sorted(self._policy.isolation_groups - groups.keys())
+            if missing:
+                logger.warning("isolation_groups_missing path=%s groups=%s", RACKS_PATH, ",".join(missing))
+        self._groups = groups

@@ -1,0 +1,92 @@
+"""The time-outs of one ledger's adds: a bookie that owes acknowledgements and gives none is reported (Q11).
+
+The clock runs from any change after which a bookie owes something: entries sent, or sent again to a new member. It
+stops by itself once nobody owes anything.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.connections.connection import BookieConnection
+from mledger.bookie.client.plans.quorum import WriteQuorum
+
+_CHECKS = 4  # how often within a time-out it is looked for
+_LONGEST_CHECK_S = 1.0
+
+Late = dict[int, float]
+"""Ensemble indexes whose bookies are late, and the time-out that has passed, in seconds."""
+
+
+class AddProgress:
+    """Watches how far the bookies of one ensemble are; owned by one `Replication`."""
+
+    def __init__(
+        self,
+        quorum: WriteQuorum,
+        config: ClientConfig,
+        members: Mapping[BookieConnection, int],
+        waiting: Collection[object],
+        on_late: Callable[[Late], None],
+    ) -> None:
+        """`members` are the connections in place, with their indexes, and `waiting` the batches that are not complete.
+
+        Both are read anew at each look.
+        """
+        self._quorum, self._config, self._members, self._waiting, self._on_late = (
+            quorum,
+            config,
+            members,
+            waiting,
+            on_late,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._marks: list[tuple[int, float]] = [(0, 0.0)] * quorum.ensemble_size
+
+    def joined(self, index: int) -> None:
+        """A bookie has taken its place at `index`: its time begins now."""
+        self._marks[index] = (self._quorum.watermark(index), self._loop.time())
+
+    def start(self) -> None:
+        """Begin to look, unless that is under way: bookies may owe something from now on."""
+        if self._timer is None:
+            for index in range(self._quorum.ensemble_size):
+                self.joined(index)
+            self._look_later()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_later(self) -> None:
+        shortest = min(self._config.add_timeout_s, self._config.stall_timeout_s)
+        self._timer = self._loop.call_later(min(shortest / _CHECKS, _LONGEST_CHECK_S), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        late = self._late()
+        if any(self._owes(connection, index) for connection, index in self._members.items()):
+            self._look_later()
+        if late:
+            self._on_late(late)
+
+    def _late(self) -> Late:
+        now, late = self._loop.time(), Late()
+        for connection, index in self._members.items():
+            watermark, since = self._marks[index]
+            if self._quorum.watermark(index) != watermark or not self._owes(connection, index):
+                self.joined(index)
+                continue
+            if not self._quorum.outstanding(index):
+                since = max(since, connection.heard_at)  # its buffer is full of other ledgers' entries
+            limit = self._config.stall_timeout_s if connection.congested else self._config.add_timeout_s
+            if now - since >= limit:
+                late[index] = limit
+        return late
+
+    def _owes(self, connection: BookieConnection, index: int) -> bool:
+        """Whether batches wait for the bookie: for its acknowledgements, or for room in its send buffer."""
+        return self._quorum.outstanding(index) or (connection.congested and bool(self._waiting))

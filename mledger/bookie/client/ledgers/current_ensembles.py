@@ -1,0 +1,78 @@
+"""The ensembles that a reader asks: read again from the metadata store when all members of a write set fail (Q6).
+
+Re-replication puts other bookies in the place of lost ones while readers are open. A reader keeps the metadata that it
+was opened with until a read fails; what it finds then holds until its ledger's own metadata changes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Protocol
+
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+
+logger = logging.getLogger(__name__)
+
+_READ_AGAIN_S = 1.0  # metadata is not read again sooner: what failed since then fails by what is known
+
+Reread = Callable[[int], Awaitable[LedgerMetadata]]
+"""A ledger's metadata as the store has it now."""
+
+
+class Readable(Protocol):
+    """What a reader has to know of its ledger, now."""
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """Ensembles and quorums."""
+
+    @property
+    def last_entry(self) -> int:
+        """The last entry that can be read."""
+
+    @property
+    def readable_length(self) -> int:
+        """Payload bytes up to that entry."""
+
+
+class CurrentEnsembles:
+    """One ledger's ensembles for its reader; several reads may fail at once and share one look."""
+
+    def __init__(self, ledger_id: int, ledger: Readable, reread: Reread) -> None:
+        self._ledger_id, self._ledger, self._reread = ledger_id, ledger, reread
+        self._ground: LedgerMetadata | None = None
+        self._found: LedgerMetadata | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._read_at = float("-inf")
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata, with the ensembles to ask."""
+        held = self._ledger.metadata
+        return self._found if self._found is not None and self._ground is held else held
+
+    async def look_again(self, tried: LedgerMetadata) -> bool:
+        """Whether there are other ensembles to ask than those of `tried`, on which a read has failed."""
+        if self.metadata is tried:
+            if self._reading is None:
+                if asyncio.get_running_loop().time() - self._read_at < _READ_AGAIN_S:
+                    return False
+                self._reading = asyncio.create_task(self._read())
+            await asyncio.shield(self._reading)
+        return self.metadata.segments != tried.segments
+
+    async def _read(self) -> None:
+        held = self._ledger.metadata
+        try:
+            found = await self._reread(self._ledger_id)
+        except MledgerError as error:  # the read's own error says more
+            logger.warning("ensembles_unknown ledger=%d reason=%s", self._ledger_id, error)
+        else:
+            if found.segments != self.metadata.segments:
+                logger.info("ensembles_read_again ledger=%d", self._ledger_id)
+                self._ground, self._found = held, replace(held, segments=found.segments)
+        finally:
+            self._read_at = asyncio.get_running_loop().time()
+            self._reading = None

@@ -1,0 +1,115 @@
+"""The metadata of a ledger that this client writes or recovers: every change by compare-and-set (M7, Q2, Q4).
+
+A conflict is looked at: our own write is ours; another's that leaves our ground as it was (re-replication of earlier
+segments) is built upon; recovery by another client ends the writer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from mledger.bookie.client.ledgers.metadata_batches import MetadataUpdates
+from mledger.bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
+from mledger.metastore.errors import BadVersion, NodeNotFound, SessionExpired, StoreUnavailable
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+
+logger = logging.getLogger(__name__)
+
+_MOST_CONFLICTS = 10
+_PAUSE_S = 0.2
+
+Plan = Callable[[LedgerMetadata], LedgerMetadata | None]
+"""The metadata to write instead of the one given; None: nothing is to be written."""
+
+
+def check_still_ours(ledger_id: int, held: LedgerMetadata, found: LedgerMetadata) -> None:
+    """Raise unless a change of `held` can be made to `found`, which another client wrote meanwhile (M7).
+
+    Raises:
+        LedgerFenced: it is being recovered, or closed, by another.
+        LedgerConflict: its last ensemble is another one.
+    """
+    if found.state is not held.state:
+        raise LedgerFenced(
+            f"ledger {ledger_id}: another client made it {found.state.name}; stop writing it, its end is theirs to set"
+        )
+    if found.segments[-1] != held.segments[-1] or len(found.segments) != len(held.segments):
+        raise LedgerConflict(
+            f"ledger {ledger_id}: another client changed its last ensemble from {held.segments[-1]} to "
+            f"{found.segments[-1]}; open the ledger again"
+        )
+
+
+class HeldMetadata:
+    """A ledger's metadata as this client last knew it in the store, and its version there."""
+
+    def __init__(
+        self, store: MetadataUpdates, ledger_id: int, metadata: LedgerMetadata, version: int, *, timeout_s: float
+    ) -> None:
+        self.ledger_id, self.metadata, self.version = ledger_id, replace(metadata, c_token=0), version
+        self._store, self._timeout_s = store, timeout_s
+        self._interrupted: LedgerMetadata | None = None  # written or not: nobody waited for the answer
+
+    async def update(
+        self, plan: Plan, check: Callable[[int, LedgerMetadata, LedgerMetadata], None] = check_still_ours
+    ) -> LedgerMetadata:
+        """Write what `plan` makes of the metadata; after a conflict `check` what stands there, and plan again.
+
+        Raises:
+            LedgerFenced, LedgerConflict: as `check` says, or there were conflicts without an end.
+            NoSuchLedger: the ledger was deleted.
+            StoreUnavailable: the store did not carry it out within `timeout_s`, whatever it waited for (Q11).
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._update(plan, check)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"ledger {self.ledger_id}: the metadata store did not carry out an update of its metadata within "
+                f"{self._timeout_s:g} s: check that it runs and can be reached"
+            ) from None
+
+    async def _update(self, plan: Plan, check: Callable[[int, LedgerMetadata, LedgerMetadata], None]) -> LedgerMetadata:
+        for _ in range(_MOST_CONFLICTS):
+            wanted = plan(self.metadata)
+            if wanted is None:
+                return self.metadata
+            try:
+                self.version = await self._put(wanted)
+            except BadVersion:
+                if await self._is_ours_after_all(check, wanted):
+                    return wanted
+            except (asyncio.CancelledError, StoreUnavailable):
+                self._interrupted = wanted
+                raise
+            else:
+                self.metadata = wanted
+                return wanted
+        raise LedgerConflict(f"ledger {self.ledger_id}: its metadata changes faster than it can be written; try again")
+
+    async def _put(self, wanted: LedgerMetadata) -> int:
+        while True:
+            try:
+                return await self._store.put(self.ledger_id, wanted, self.version)
+            except NodeNotFound as error:
+                raise NoSuchLedger(f"ledger {self.ledger_id} was deleted by another client") from error
+            except SessionExpired:
+                raise
+            except StoreUnavailable as error:
+                logger.warning("ledger_metadata_waits ledger=%d reason=%s", self.ledger_id, error)
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _is_ours_after_all(
+        self, check: Callable[[int, LedgerMetadata, LedgerMetadata], None], wanted: LedgerMetadata
+    ) -> bool:
+        """Take what stands in the store as the metadata held, if it is ours or can be built upon."""
+        try:
+            found, version = await self._store.read(self.ledger_id)
+        except NodeNotFound as error:
+            raise NoSuchLedger(f"ledger {self.ledger_id} was deleted by another client") from error
+        found = replace(found, c_token=0)
+        if found not in (wanted, self._interrupted):
+            check(self.ledger_id, self.metadata, found)
+        self.metadata, self.version = found, version
+        return found == wanted

@@ -1,0 +1,150 @@
+"""Looking at a ledger without touching it: no fence, no recovery, nothing written (Q3)."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from mledger.bookie.client.connections.frames import StoredEntry
+from mledger.bookie.client.ledgers.last_confirmed import EndReader, Ends, troubles_text
+from mledger.bookie.client.ledgers.reader import Bounds, LedgerReader
+from mledger.bookie.client.plans.recovery import (
+    READ_AHEAD_BYTES,
+    Answer,
+    Finding,
+    first_entry_to_read,
+    known_length,
+    read_ahead,
+)
+from mledger.bookie.errors import BookieUnavailable
+from mledger.bookie.wire import MAX_FRAME
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+
+AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """A ledger as its bookies show it now; of a live one more may be there the next moment.
+
+    `last_entry` is -1 for none; `unconfirmed` says that it lies beyond what is proven acknowledged; `length` counts
+    payload bytes up to it.
+    """
+
+    ledger_id: int
+    last_entry: int
+    last_add_confirmed: int
+    length: int
+    closed: bool
+    unconfirmed: bool
+    warnings: tuple[str, ...]
+    reader: LedgerReader = field(repr=False, compare=False)
+
+    async def read(self, entry: int) -> bytes:
+        """The payload of one entry up to `last_entry`; errors as of `LedgerReader.read`."""
+        return (await self.reader.read(entry, entry))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedEnd:
+    """Where a ledger ends as far as one can see."""
+
+    last_entry: int
+    last_add_confirmed: int
+    length: int
+    warnings: tuple[str, ...] = ()
+
+    def bounds(self, metadata: LedgerMetadata) -> Bounds:
+        """What a reader up to that end has to know."""
+        return Bounds(metadata, self.last_entry, self.length)
+
+
+async def find_confirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
+    """The last-add-confirmed of a ledger that is not closed: the highest that its bookies tell (Q3).
+
+    Raises:
+        BookieUnavailable: no bookie of the last ensemble answers.
+    """
+    return await _confirmed_end(metadata, reader, await _ends(metadata, reader))
+
+
+async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
+    """The end that recovery would have found at the beginning of the call, by reads that change nothing (Q3).
+
+    A writer that goes on meanwhile is not followed.
+
+    Raises:
+        BookieUnavailable: as of `find_confirmed_end`.
+    """
+    ends = await _ends(metadata, reader)
+    confirmed = await _confirmed_end(metadata, reader, ends)
+    warnings = list(confirmed.warnings)
+    last: StoredEntry | None = None
+    finding, entry, troubles = Finding.END, confirmed.last_entry + 1, list[str]()
+    bound = _last_to_look_for(metadata, ends)
+    before = confirmed.length
+    while bound is None or entry <= bound:
+        until = read_ahead(entry, before, ends.reports, AT_ONCE, MAX_FRAME, READ_AHEAD_BYTES)
+        until = until if bound is None else min(until, bound)
+        found = await asyncio.gather(*(reader.entry(metadata, each) for each in range(entry, until + 1)))
+        for outcome in found:
+            finding, stored, troubles = outcome
+            if stored is None:
+                break
+            last, entry, before = stored, entry + 1, stored.length
+        if finding is not Finding.FOUND:
+            break
+    if finding is Finding.UNDECIDED:
+        what = f"whether ledger {reader.ledger_id} has entry {entry} cannot be decided: {troubles_text(troubles)}"
+        warnings.append(what)
+    if last is None:
+        return PeekedEnd(confirmed.last_entry, confirmed.last_entry, confirmed.length, tuple(warnings))
+    return PeekedEnd(last.entry, confirmed.last_entry, last.length, tuple(warnings))
+
+
+async def _ends(metadata: LedgerMetadata, reader: EndReader) -> Ends:
+    ends = await reader.ends(metadata, 0, wait_for_all=True)
+    if all(answer is Answer.UNKNOWN for answer in ends.answers):
+        raise BookieUnavailable(
+            f"ledger {reader.ledger_id}: no bookie of {', '.join(metadata.ensemble)} answers: "
+            f"{troubles_text(ends.troubles)}"
+        )
+    return ends
+
+
+async def _confirmed_end(metadata: LedgerMetadata, reader: EndReader, ends: Ends) -> PeekedEnd:
+    last = first_entry_to_read(ends.last_add_confirmed, metadata) - 1
+    warnings = list(ends.troubles)
+    length = known_length(last, ends.reports)
+    if length is None:
+        _, stored, troubles = await reader.entry(metadata, last)
+        warnings += troubles
+        length = 0 if stored is None else stored.length
+        if stored is None:
+            warnings.append(f"ledger {reader.ledger_id}: entry {last} is confirmed and could not be read")
+    return PeekedEnd(last, last, length, tuple(warnings))
+
+
+def _last_to_look_for(metadata: LedgerMetadata, ends: Ends) -> int | None:
+    """The highest entry that the bookies told of; None where those that did not answer may hold an acknowledged one."""
+    silent = sum(answer is Answer.UNKNOWN for answer in ends.answers)
+    if silent >= metadata.ack_quorum:
+        return None
+    return max((report.entry for report in ends.reports), default=-1)
+
+
+def closed_end(metadata: LedgerMetadata) -> PeekedEnd:
+    """The end that a closed ledger's metadata names."""
+    return PeekedEnd(metadata.last_entry, metadata.last_entry, metadata.length)
+
+
+def peeked(ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, reader: LedgerReader) -> Peek:
+    """What is handed to the caller."""
+    return Peek(
+        ledger_id=ledger_id,
+        last_entry=end.last_entry,
+        last_add_confirmed=end.last_add_confirmed,
+        length=end.length,
+        closed=metadata.state is LedgerState.CLOSED,
+        unconfirmed=end.last_entry > end.last_add_confirmed,
+        warnings=end.warnings,
+        reader=reader,
+    )

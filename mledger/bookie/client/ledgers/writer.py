@@ -1,0 +1,180 @@
+"""The handle of a ledger that is being written: appends in order, closes with the last entry (M5, M7, Q1, Q2)."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from functools import partial
+
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.connections.bad_replicas import BadReplicaSink
+from mledger.bookie.client.connections.frames import AddFramer
+from mledger.bookie.client.connections.pool import BookiePool
+from mledger.bookie.client.ledgers.current_ensembles import Reread
+from mledger.bookie.client.ledgers.metadata_updater import HeldMetadata, check_still_ours
+from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.bookie.client.ledgers.replication import Replication, failed_future
+from mledger.bookie.client.plans.placement import with_ensemble
+from mledger.bookie.client.plans.quorum import WriteQuorum
+from mledger.bookie.client.plans.recovery import plan_closed
+from mledger.bookie.digest import Digest, master_key
+from mledger.bookie.errors import EntryTooLarge, LedgerClosed, NotEnoughBookies
+from mledger.metastore.errors import MledgerError, StoreUnavailable
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+
+
+class LedgerWriter:
+    """Writes a new ledger; made by `BookKeeper.create_ledger`. Owned by one event loop.
+
+    After a failure (LedgerFenced, NotEnoughBookies, LedgerConflict, NoSuchLedger, Unauthorized, StoreUnavailable) every
+    pending and later append fails with it, and `unacknowledged` has what is to be written elsewhere (M4).
+    """
+
+    def __init__(
+        self,
+        held: HeldMetadata,
+        digest: Digest,
+        password: bytes,
+        pool: BookiePool,
+        config: ClientConfig,
+        *,
+        chance: random.Random,
+        report: BadReplicaSink,
+        reread: Reread,
+    ) -> None:
+        metadata = held.metadata
+        self.ledger_id = held.ledger_id
+        self.length = 0
+        """Payload bytes of all entries appended so far."""
+        self._held, self._digest, self._pool, self._config = held, digest, pool, config
+        self._report, self._reread = report, reread
+        self._framer = AddFramer(self.ledger_id, digest, master_key(password))
+        self._largest = config.max_frame - self._framer.frame_size(0)
+        self._quorum = WriteQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+        self._replication = Replication(
+            self.ledger_id,
+            metadata.ensemble,
+            self._quorum,
+            self._framer.parts,
+            self._commit,
+            pool,
+            config,
+            chance=chance,
+        )
+        self._closing: asyncio.Task[LedgerMetadata] | None = None
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as last written."""
+        return self._held.metadata
+
+    @property
+    def largest_entry(self) -> int:
+        """The largest payload that fits a frame, in bytes."""
+        return self._largest
+
+    @property
+    def last_add_pushed(self) -> int:
+        """The last entry appended, acknowledged or not; -1 before the first."""
+        return self._quorum.next_entry - 1
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The last acknowledged entry (LAC); -1 before the first."""
+        return self._quorum.acknowledged_below - 1
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more entries are taken: closed, abandoned, or failed."""
+        return self._closing is not None or self._replication.failure is not None
+
+    async def start(self) -> None:
+        """Connect to the ensemble."""
+        await self._replication.start()
+
+    def append(self, entries: Sequence[bytes]) -> asyncio.Future[int]:
+        """Send `entries` (payloads) as the ledger's next ones, now; appends are pipelined and complete in order.
+
+        The future gives the first entry's id once all of them are acknowledged (M5), or fails as the class says.
+
+        Raises:
+            ValueError: no entries. EntryTooLarge: one passes the frame limit. Nothing of the batch is written.
+        """
+        if not entries:
+            raise ValueError("an append of no entries has no entry id: leave it out")
+        size = sum(map(len, entries))
+        if size > self._largest and max(map(len, entries)) > self._largest:
+            raise EntryTooLarge(
+                f"ledger {self.ledger_id}: an entry of {max(map(len, entries))} bytes passes the limit of "
+                f"{self._largest}: split it, or raise max_frame here and on the bookies"
+            )
+        failure = self._replication.failure
+        if failure is None and self._closing is not None:
+            failure = LedgerClosed(f"ledger {self.ledger_id} is closed: write to a new one")
+        if failure is not None:
+            return failed_future(failure)
+        future = self._replication.append(entries, self.length)
+        self.length += size
+        return future
+
+    async def close(self) -> LedgerMetadata:
+        """Wait for pending appends and close the ledger: state CLOSED, last entry and length (compare-and-set).
+
+        After a failure that left the ledger ours (bookies away) it is closed with the last acknowledged entry.
+
+        Raises:
+            LedgerFenced: another client has recovered it, or does so. LedgerConflict, NoSuchLedger, StoreUnavailable.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        return await asyncio.shield(self._closing)
+
+    async def abandon(self) -> None:
+        """Write nothing more, to nobody: the ledger stays as it is and another client will recover it."""
+        self._replication.stop(LedgerClosed(f"ledger {self.ledger_id} was abandoned by its writer"))
+
+    def give_up(self, failure: MledgerError) -> None:
+        """As `abandon`, because adds are not answered in time: bookies that owe an answer are avoided for a while."""
+        self._replication.blame(str(failure))
+        self._replication.stop(failure)
+
+    def unacknowledged(self) -> list[bytes]:
+        """Payloads that were appended and are not acknowledged, in order, to write to another ledger (M4)."""
+        return self._replication.unacknowledged()
+
+    def reader(self) -> LedgerReader:
+        """A reader of this ledger over the same connections: its last entry follows the last-add-confirmed."""
+        return LedgerReader(
+            self.ledger_id, self, self._digest, self._pool, self._config, report=self._report, reread=self._reread
+        )
+
+    @property
+    def last_entry(self) -> int:
+        """The last entry that can be read: the last acknowledged one."""
+        return self.last_add_confirmed
+
+    @property
+    def readable_length(self) -> int:
+        """Payload bytes of the entries that can be read."""
+        return self._replication.acknowledged_length(self.length)
+
+    async def _commit(self, first_entry: int, ensemble: tuple[str, ...]) -> None:
+        await self._held.update(partial(with_ensemble, first_entry=first_entry, ensemble=ensemble))
+
+    async def _close(self) -> LedgerMetadata:
+        replication = self._replication
+        with contextlib.suppress(MledgerError):  # kept in `failure`
+            await replication.drained()
+        if not isinstance(replication.failure, NotEnoughBookies | StoreUnavailable | None):
+            raise replication.failure
+        last_entry, length = self.last_add_confirmed, self.readable_length
+        replication.stop(LedgerClosed(f"ledger {self.ledger_id} is closed: write to a new one"))
+
+        def plan(metadata: LedgerMetadata) -> LedgerMetadata | None:
+            return None if metadata.state is LedgerState.CLOSED else plan_closed(metadata, last_entry, length)
+
+        def check(ledger_id: int, held: LedgerMetadata, found: LedgerMetadata) -> None:
+            if (found.state, found.last_entry, found.length) != (LedgerState.CLOSED, last_entry, length):
+                check_still_ours(ledger_id, held, found)
+
+        return await self._held.update(plan, check)

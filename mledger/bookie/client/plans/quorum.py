@@ -1,0 +1,195 @@
+"""Who has acknowledged what of one ledger that is being written: decisions only, no I/O.
+
+The rules kept here:
+
+- Q1 Entry e belongs to the Wq ensemble indexes (e + i) mod E, i < Wq.
+- M5 An entry is acknowledged when Aq members of its write set hold it and all entries before it are acknowledged.
+- Q2 While an ensemble is being changed in the metadata nothing more is acknowledged; the new one begins at the first
+  entry not acknowledged, and a new member's acknowledgements count from there: it is sent those entries again.
+- Q2 Until a failed bookie has a replacement writing goes on, while every write set has Aq members left.
+- A bookie may answer out of order (Java's do), and may answer twice.
+
+For each index a watermark is kept: every entry below it that belongs to the index is stored there. What arrives beyond
+the next expected entry waits in a set. The last-add-confirmed (LAC) is `acknowledged_below - 1`.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from mledger.bookie.client.plans.placement import check_quorums
+
+
+def write_set(entry: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
+    """The ensemble indexes that hold `entry`, in reading order (Q1)."""
+    return tuple((entry + i) % ensemble_size for i in range(write_quorum))
+
+
+def belongs(entry: int, index: int, ensemble_size: int, write_quorum: int) -> bool:
+    """Whether ensemble index `index` is in the write set of `entry` (Q1)."""
+    return (index - entry) % ensemble_size < write_quorum
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """New bookies are to be in place at `indexes` from `first_entry` on; nothing is acknowledged meanwhile (Q2)."""
+
+    indexes: tuple[int, ...]
+    first_entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Send the entries `first_entry` to `last_entry` that belong to `index` again, to its new bookie."""
+
+    index: int
+    first_entry: int
+    last_entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """No acknowledgement is possible: the members at `remaining` are all that is left of a write set."""
+
+    remaining: tuple[int, ...]
+    needed: int
+
+
+class WriteQuorum:
+    """Acknowledgements of one ledger from `first_entry` on, over an ensemble of `ensemble_size` indexes."""
+
+    def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int, first_entry: int = 0) -> None:
+        check_quorums(ensemble_size, write_quorum, ack_quorum)
+        self.ensemble_size = ensemble_size
+        self.write_quorum = write_quorum
+        self.ack_quorum = ack_quorum
+        self.next_entry = first_entry
+        self.acknowledged_below = first_entry
+        self._striped = write_quorum < ensemble_size
+        self._watermarks = [first_entry] * ensemble_size
+        self._early: list[set[int]] = [set() for _ in range(ensemble_size)]
+        self._down: set[int] = set()  # failed, not replaced
+        self._changing: Change | None = None
+        self._nth = write_quorum - ack_quorum  # of a write set's watermarks, rising: Aq of them are at least that one
+
+    @property
+    def changing(self) -> Change | None:
+        """The change of ensemble that is being carried out."""
+        return self._changing
+
+    @property
+    def down(self) -> frozenset[int]:
+        """Indexes whose bookie has failed and is not replaced yet."""
+        return frozenset(self._down)
+
+    def is_up(self, index: int) -> bool:
+        """Whether new entries are sent to `index`."""
+        return index not in self._down
+
+    def outstanding(self, index: int) -> bool:
+        """Whether the bookie at `index` owes an acknowledgement."""
+        if index in self._down:
+            return False
+        return self._next_of(index, self._watermarks[index]) < self.next_entry
+
+    def watermark(self, index: int) -> int:
+        """Every entry of `index` below this one is stored there."""
+        return self._watermarks[index]
+
+    def sent(self, count: int) -> int:
+        """Take the next `count` entries as sent to every index that is up; the first one's id."""
+        first = self.next_entry
+        self.next_entry = first + count
+        return first
+
+    def acknowledged_run(self, index: int, first: int, last: int) -> int:
+        """The bookie at `index` stores the entries `first` to `last`, all of them; returns `acknowledged_below`."""
+        if self._striped or first > self._watermarks[index] or last >= self.next_entry:
+            return self.acknowledged(index, range(first, last + 1))
+        if last >= self._watermarks[index]:
+            self._watermarks[index] = last + 1
+            if self._early[index]:
+                self._take_early(index)
+            self._advance()
+        return self.acknowledged_below
+
+    def acknowledged(self, index: int, entries: Iterable[int]) -> int:
+        """The bookie at `index` stores `entries`, in whatever order; returns `acknowledged_below`."""
+        early, watermark = self._early[index], self._watermarks[index]
+        early.update(
+            entry
+            for entry in entries
+            if watermark <= entry < self.next_entry and belongs(entry, index, self.ensemble_size, self.write_quorum)
+        )
+        self._take_early(index)
+        self._advance()
+        return self.acknowledged_below
+
+    def failed(self, indexes: Collection[int]) -> None:
+        """The bookies at `indexes` have failed: nothing more is sent to them; what they acknowledged stays stored."""
+        self._down.update(indexes)
+
+    def lacking(self) -> Lacking | None:
+        """The first write set that has fewer than Aq members left, if any has."""
+        for entry in range(self.ensemble_size):
+            members = write_set(entry, self.ensemble_size, self.write_quorum)
+            left = tuple(index for index in members if index not in self._down)
+            if len(left) < self.ack_quorum:
+                return Lacking(left, self.ack_quorum)
+        return None
+
+    def begin_change(self, indexes: Collection[int]) -> Change:
+        """Bookies are found to take the failed ones' places at `indexes`: what the metadata is to say first (Q2)."""
+        if self._changing is not None or not self._down.issuperset(indexes):
+            raise ValueError(f"indexes {sorted(indexes)} cannot be changed: {sorted(self._down)} have failed")
+        self._changing = Change(tuple(sorted(indexes)), self.acknowledged_below)
+        return self._changing
+
+    def changed(self) -> tuple[Resend, ...]:
+        """The metadata says it and the new bookies are in place: what to send to them."""
+        if self._changing is None:
+            raise ValueError("no change of ensemble is under way")
+        change, self._changing = self._changing, None
+        self._down.difference_update(change.indexes)
+        for index in change.indexes:
+            self._watermarks[index] = change.first_entry
+            self._early[index].clear()
+        self._advance()
+        if self.next_entry == change.first_entry:
+            return ()
+        return tuple(Resend(index, change.first_entry, self.next_entry - 1) for index in change.indexes)
+
+    def _advance(self) -> None:
+        if self._changing is not None:
+            return
+        if not self._striped:
+            below = sorted(self._watermarks)[self._nth]
+        else:
+            below = min(self._first_unacknowledged(residue) for residue in range(self.ensemble_size))
+        if below > self.acknowledged_below:
+            self.acknowledged_below = min(below, self.next_entry)
+
+    def _first_unacknowledged(self, residue: int) -> int:
+        """The first entry e with e mod E = `residue` that Aq of its write set do not all store."""
+        members = write_set(residue, self.ensemble_size, self.write_quorum)
+        below = sorted(self._watermarks[index] for index in members)[self._nth]
+        return below + (residue - below) % self.ensemble_size
+
+    def _next_of(self, index: int, entry: int) -> int:
+        """The first entry from `entry` on that belongs to `index`."""
+        while not belongs(entry, index, self.ensemble_size, self.write_quorum):
+            entry += 1
+        return entry
+
+    def _take_early(self, index: int) -> None:
+        early, at = self._early[index], self._next_of(index, self._watermarks[index])
+        while at in early:
+            early.discard(at)
+            at = self._next_of(index, at + 1)
+        self._watermarks[index] = at
+
+
+def entries_of(index: int, first: int, last: int, ensemble_size: int, write_quorum: int) -> Sequence[int]:
+    """The entries `first` to `last` that belong to `index` (Q1)."""
+    if write_quorum == ensemble_size:
+        return range(first, last + 1)
+    return [entry for entry in range(first, last + 1) if belongs(entry, index, ensemble_size, write_quorum)]

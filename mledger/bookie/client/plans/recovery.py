@@ -1,0 +1,138 @@
+"""How an open ledger's end is found: decisions only, no I/O (Q4).
+
+- First the state becomes IN_RECOVERY; then bookies are fenced until in every write set so many have answered that
+  those left cannot make an ack quorum: at least Wq - Aq + 1.
+- Reading starts after max(LAC, first entry of the last ensemble - 1), entry by entry, each with the fence flag.
+- An entry that one replica has is part of the ledger and is written back.
+- The end is the first entry that provably no ack quorum holds: Wq - Aq + 1 members answer that it is not there.
+- Unreachable bookies, unknown ledger state and replicas that fail their digest say nothing. An entry that stays
+  undecided is an error, never the end.
+- Bookies that fail the write-back are replaced in memory; that ensemble is written together with CLOSED.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mledger.bookie.client.plans.quorum import write_set
+from mledger.bookie.errors import Code
+from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata, LedgerState, Segment
+
+
+class Answer(enum.Enum):
+    """What a bookie's answer to the read of an entry proves."""
+
+    FOUND = "found"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+
+class Finding(enum.Enum):
+    """What is known of an entry after the answers so far."""
+
+    FOUND = "found"
+    END = "end"
+    UNDECIDED = "undecided"
+    ASK_ON = "ask on"
+
+
+def answer_of(code: int) -> Answer:
+    """What a response with this error code proves; an OK still has to pass its digest."""
+    if code == Code.OK:
+        return Answer.FOUND
+    if code in (Code.NO_ENTRY, Code.NO_LEDGER):
+        return Answer.MISSING
+    return Answer.UNKNOWN
+
+
+def plan_finding(answers: Sequence[Answer], write_quorum: int, ack_quorum: int) -> Finding:
+    """What the answers of an entry's write set, so far, say about it."""
+    if Answer.FOUND in answers:
+        return Finding.FOUND
+    if answers.count(Answer.MISSING) > write_quorum - ack_quorum:
+        return Finding.END
+    if len(answers) == write_quorum:
+        return Finding.UNDECIDED
+    return Finding.ASK_ON
+
+
+def covered(answers: Sequence[Answer | None], write_quorum: int, ack_quorum: int) -> bool:
+    """Whether in no write set an ack quorum can form among members that have not answered (None, UNKNOWN).
+
+    `answers` holds one for each ensemble index.
+    """
+    size = len(answers)
+    return all(
+        sum(answers[index] in (None, Answer.UNKNOWN) for index in write_set(entry, size, write_quorum)) < ack_quorum
+        for entry in range(size)
+    )
+
+
+def first_entry_to_read(last_add_confirmed: int, metadata: LedgerMetadata) -> int:
+    """The first entry that recovery has to look for: all before it are acknowledged (Q4)."""
+    return max(last_add_confirmed, metadata.segments[-1].first_entry - 1) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A bookie's answer to the read of its last entry: that entry and what its head says."""
+
+    entry: int = NO_ENTRY
+    last_add_confirmed: int = NO_ENTRY
+    length: int = 0
+
+
+READ_AHEAD_BYTES = 32 << 20
+"""Payload bytes that are read ahead at once, give or take one entry."""
+
+
+def read_ahead(
+    first: int, length_before: int, reports: Sequence[Reported], limit: int, max_entry: int, most_bytes: int
+) -> int:
+    """The last entry to ask for at once from `first` on: one behind those that bookies reported, `limit` at most.
+
+    No more are asked for than surely fit `most_bytes`. What the entries up to a reported one take together is told by
+    its length and `length_before`, the ledger's length before `first` (0 where it is not known); otherwise each may
+    have `max_entry` bytes.
+    """
+    highest = max((report.entry for report in reports), default=NO_ENTRY)
+    length = max((report.length for report in reports if report.entry == highest), default=0)
+    if length - length_before > most_bytes:
+        limit = min(limit, max(1, most_bytes // max_entry))
+    return max(first, min(highest + 1, first + limit - 1))
+
+
+def known_length(last_entry: int, reports: Sequence[Reported]) -> int | None:
+    """The ledger's length in bytes if it ends with `last_entry`, as far as the reports tell; None: read that entry."""
+    if last_entry == NO_ENTRY:
+        return 0
+    return next((report.length for report in reports if report.entry == last_entry), None)
+
+
+def plan_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata | None:
+    """The metadata to write before the first fence, None if it says so already."""
+    if metadata.state is LedgerState.OPEN:
+        return replace(metadata, state=LedgerState.IN_RECOVERY)
+    return None
+
+
+def plan_segments(
+    before: tuple[Segment, ...], changed: tuple[Segment, ...] | None, last_entry: int
+) -> tuple[Segment, ...]:
+    """The segments to close with: those changed in memory, unless they begin behind the ledger's last entry."""
+    if changed is None:
+        return before
+    return tuple(segment for segment in changed if segment.first_entry <= last_entry or segment in before)
+
+
+def plan_closed(
+    metadata: LedgerMetadata, last_entry: int, length: int, segments: tuple[Segment, ...] | None = None
+) -> LedgerMetadata:
+    """The metadata of the ledger closed with `last_entry` and `length` bytes; `segments` if they changed in memory."""
+    return replace(
+        metadata,
+        state=LedgerState.CLOSED,
+        last_entry=last_entry,
+        length=length,
+        segments=metadata.segments if segments is None else segments,
+    )

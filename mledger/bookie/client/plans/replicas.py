@@ -1,0 +1,170 @@
+"""Where the copies of a ledger's entries should be, and what follows from those that are not there (Q1); no I/O.
+
+An entry is lost when no bookie of its write set has a whole copy; it is out of reach when a copy may be on a bookie
+that does not answer. In a ledger that is not closed a bookie may still be behind: what it lacks up to the end that was
+looked at is no damage as long as an ack quorum has it.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mledger.bookie.client.plans.quorum import write_set
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+
+DAMAGED = "it fails its digest"
+MISSING = "it is not there"
+UNREADABLE = "the bookie cannot read it"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Entries `first` to `last` of one ensemble."""
+
+    first: int
+    last: int
+    bookies: tuple[str, ...]
+
+    @property
+    def entries(self) -> int:
+        """How many."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRun:
+    """Entries `first` to `last`, every `step`-th."""
+
+    first: int
+    last: int
+    step: int = 1
+
+    def __len__(self) -> int:
+        return (self.last - self.first) // self.step + 1
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return str(self.first)
+        return f"{self.first}..{self.last}" + (f" every {self.step}" if self.step > 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRun:
+    """Copies that one bookie should have and that are bad, or cannot be asked for: `count` from `first` to `last`."""
+
+    bookie_id: str
+    first: int
+    last: int
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCheck:
+    """What was found of a ledger's copies; `size` is payload bytes read, of `whole` copies.
+
+    `entries` were looked at: all of a closed ledger, those up to the last-add-confirmed of another. `bad` are copies
+    that are missing or damaged, `away` those that could not be asked for, `behind` what bookies of a ledger that is not
+    closed lack at its end. `lost`: no whole copy is left; `unreachable`: none was found, some could not be asked for.
+    """
+
+    ledger_id: int
+    state: LedgerState
+    entries: int
+    whole: int
+    size: int
+    bad: tuple[CopyRun, ...] = ()
+    away: tuple[CopyRun, ...] = ()
+    behind: tuple[CopyRun, ...] = ()
+    lost: tuple[EntryRun, ...] = ()
+    unreachable: tuple[EntryRun, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the ledger's end is settled; otherwise its tail is unconfirmed (Q3)."""
+        return self.state is LedgerState.CLOSED
+
+
+def spans(metadata: LedgerMetadata, last_entry: int) -> tuple[Span, ...]:
+    """The entries 0 to `last_entry` by the ensembles that have them."""
+    found = []
+    segments = metadata.segments
+    for number, segment in enumerate(segments):
+        end = segments[number + 1].first_entry - 1 if number + 1 < len(segments) else last_entry
+        last = min(last_entry, end)
+        if segment.first_entry <= last:
+            found.append(Span(segment.first_entry, last, segment.bookies))
+    return tuple(found)
+
+
+def split_behind(runs: Sequence[CopyRun], last_of_bookie: int) -> tuple[tuple[CopyRun, ...], tuple[CopyRun, ...]]:
+    """A bookie's bad copies in a ledger that is not closed: those that are bad, and those that may yet come.
+
+    `last_of_bookie` is the last entry that was asked of it.
+    """
+    if runs and runs[-1].reason == MISSING and runs[-1].last == last_of_bookie:
+        return tuple(runs[:-1]), tuple(runs[-1:])
+    return tuple(runs), ()
+
+
+def uncovered(
+    span: Span,
+    write_quorum: int,
+    without: Sequence[CopyRun],
+    *,
+    beside: Sequence[CopyRun] = (),
+    copies: int | None = None,
+) -> tuple[EntryRun, ...]:
+    """The entries of `span` of which `copies` (default: all) lie in `without`: runs of bookies that hold nothing there.
+
+    Left out are entries of which as many lie in `beside` alone.
+    """
+    needed = write_quorum if copies is None else copies
+    indexes = {bookie: index for index, bookie in enumerate(span.bookies)}
+    runs = [run for run in (*without, *beside) if run.bookie_id in indexes]
+    edges = sorted(
+        {span.first, span.last + 1}
+        | {max(span.first, run.first) for run in runs}
+        | {min(span.last, run.last) + 1 for run in runs}
+    )
+    found: list[EntryRun] = []
+    for first, end in pairwise(edges):
+        gone, already = (
+            {indexes[run.bookie_id] for run in some if run.first <= first and end - 1 <= run.last}
+            for some in (runs, [run for run in runs if run in beside])
+        )
+        found += _uncovered_between(EntryRun(first, end - 1), len(span.bookies), write_quorum, needed, gone, already)
+    return tuple(_joined(found))
+
+
+def _uncovered_between(
+    among: EntryRun, ensemble: int, write_quorum: int, needed: int, gone: Collection[int], already: Collection[int]
+) -> Iterator[EntryRun]:
+    """Entries of an interval in which the ensemble indexes `gone` have nothing."""
+    first, last = among.first, among.last
+    if first > last or len(gone) < needed:
+        return
+    if len(gone) == ensemble and len(already) < needed:
+        yield among
+        return
+    for entry in range(first, min(first + ensemble - 1, last) + 1):
+        members = write_set(entry, ensemble, write_quorum)
+        lacking, without_others = (sum(index in some for index in members) for some in (gone, already))
+        if lacking >= needed > without_others:
+            end = last - (last - entry) % ensemble
+            yield EntryRun(entry, end, ensemble if end > entry else 1)
+
+
+def _joined(runs: Sequence[EntryRun]) -> Iterator[EntryRun]:
+    """Runs of single steps that follow each other as one."""
+    held: EntryRun | None = None
+    for run in runs:
+        if held is not None and held.step == run.step == 1 and held.last + 1 == run.first:
+            held = EntryRun(held.first, run.last)
+            continue
+        if held is not None:
+            yield held
+        held = run
+    if held is not None:
+        yield held

@@ -1,0 +1,167 @@
+"""A bookie without its surroundings: journal, index and turns over one directory, replayed at the start."""
+
+import asyncio
+import logging
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from mledger.bookie import wire
+from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.server.serving.auth import AuthFactory
+from mledger.bookie.server.serving.connection import Connection
+from mledger.bookie.server.serving.connection_limit import Gate
+from mledger.bookie.server.serving.counters import Counters
+from mledger.bookie.server.serving.entry_lists import EntryLists
+from mledger.bookie.server.serving.group_commit import LARGEST_TURN, Turns
+from mledger.bookie.server.serving.version3_service import Version3Service
+from mledger.bookie.server.storage.directory import Directory
+from mledger.bookie.server.storage.directory_parts import missing_files, plan_missing_files
+from mledger.bookie.server.storage.disk import Reserve, fullest
+from mledger.bookie.server.storage.index import Index, IndexConfig, damage_named
+from mledger.bookie.server.storage.journal import (
+    Journal,
+    ReplayPlan,
+    file_numbers,
+    make_durable,
+    plan_continued,
+    plan_replay,
+    scan_file,
+)
+from mledger.bookie.server.storage.journal_files import free_bytes
+from mledger.bookie.server.storage.reads import JournalReader
+from mledger.bookie.server.storage.replay import replay
+
+log = logging.getLogger(__name__)
+
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BookieConfig:
+    """Sizes in bytes."""
+
+    journal_file_bytes: int = 64 << 20
+    max_frame: int = wire.MAX_FRAME
+    index: IndexConfig = field(default_factory=IndexConfig)
+    turn_bytes: int = LARGEST_TURN
+
+
+class Bookie:
+    """The storage of one directory, serving connections. Lives on the running loop."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        config: BookieConfig | None = None,
+        auth: AuthFactory | None = None,
+        gate: Gate | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Open the directory and replay its journal. CorruptJournal, InvalidBookieDirectory."""
+        config = config or BookieConfig()
+        self._config, self._auth, self._gate, self._tls = config, auth, gate, tls
+        if directory.format is None:
+            raise InvalidBookieDirectory(f"{directory.path}: not begun")
+        self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
+        directory.check_parts()
+        directory.make_journal()
+        self._reserve = Reserve(directory.path, config.index.reserve_bytes)
+        self._reserve.tend()
+        with damage_named(directory.path):
+            self.index = Index(directory.index, config.index, make=not directory.complete)
+            self.index.make_room = self._reserve.tend
+            try:
+                plan, records, unused = self._replay(directory)
+                directory.finish()
+            except BaseException:
+                self.index.close()
+                raise
+        self.threads = ThreadPoolExecutor(_THREADS, "storage")
+        """For what looks at many rows of the index, or writes it out, away from the loop: `close` waits for it."""
+        path = self.journal_path
+        self._files = JournalReader(path)
+        self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes)
+        self._service = Version3Service(
+            self.turns, EntryLists(self.index, path), partial(fullest, (path, directory.path)), config.max_frame
+        )
+        self.counters.replayed_records, self.counters.replay_s = records, time.monotonic() - started
+        self.turns.recycle(unused)
+        self.tend_reserves()
+        log.info("event=storage_open seconds=%.3f next_sequence=%d", time.monotonic() - started, plan.last + 1)
+
+    def _replay(self, directory: Directory) -> tuple[ReplayPlan, int, list[int]]:
+        """Bring the index to the journal's end and have a file to write to: records replayed, files without any.
+
+        Q10: nothing is read from the journal that is not durable.
+        """
+        index, path, salt = self.index, self.journal_path, self.salt
+        numbers = file_numbers(path)
+        missing = plan_missing_files(numbers, index.live, index.file, complete=directory.complete)
+        if missing:
+            raise missing_files(directory.path, path, missing)
+        behind = [number for number in numbers if number >= index.file]
+        make_durable(path, behind)
+        scans = [scan_file(path, number, salt) for number in behind]
+        plan = plan_replay(scans, max(index.sequence, 1))
+        records = replay(index, path, salt, plan)
+        if records:
+            log.info("event=journal_replayed first=%d last=%d records=%d", plan.first, plan.last, records)
+        if not directory.complete:
+            index.recount()  # former versions counted repeats that were replaced
+        needed = partial(self._reserve.needed_of, path)
+        self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0), needed)
+        self._journal.open(plan_continued(scans, plan.last, index.live))
+        index.commit(plan.last + 1, self._journal.current)
+        index.flush()  # from here on no file before the current one is needed for its records' order
+        live, current = index.live, self._journal.current
+        empty = [scan.file for scan in scans if not scan.first and scan.file < current]
+        return plan, records, [file for file in empty if live.get(file, 0) <= 0]
+
+    @property
+    def counters(self) -> Counters:
+        """What it has counted since it was opened."""
+        return self.turns.counters
+
+    @property
+    def journal_file_bytes(self) -> int:
+        """The size of a journal file."""
+        return self._config.journal_file_bytes
+
+    @property
+    def files(self) -> JournalReader:
+        """Reads the journal's files."""
+        return self._files
+
+    def connection(self) -> Connection:
+        """The protocol of a new connection."""
+        return Connection(self.turns, self._service, self._config.max_frame, self._auth, self._gate, self._tls)
+
+    @property
+    def missing_reserve(self) -> int:
+        """Bytes of what is free that are held back for the index when there is room again."""
+        return self._reserve.missing
+
+    def tend_reserves(self) -> None:
+        """Have room held back for when a disk is full, where there is room; and given up where it is full."""
+        self._reserve.tend()
+        if free_bytes(self.journal_path) >= 3 * self.journal_file_bytes:
+            self.turns.keep_reserve()
+
+    async def serve(self, host: str, port: int) -> asyncio.Server:
+        """Listen; OSError when the port is taken."""
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(self.connection, host, port, backlog=1024)
+
+    async def close(self) -> None:
+        """Answer what was accepted, write the index out, and close."""
+        await self.turns.close()
+        loop = asyncio.get_running_loop()
+        # A collection that was ended has a thread at work still, perhaps; the index cannot be closed under it.
+        await loop.run_in_executor(None, partial(self.threads.shutdown, cancel_futures=True))
+        await loop.run_in_executor(None, self.index.flush)
+        self._journal.close()
+        self._files.close()
+        self.index.close()

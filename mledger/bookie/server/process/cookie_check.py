@@ -1,0 +1,127 @@
+"""Which bookie a directory is, and whether it may start: decided before anything in it is touched.
+
+- A directory is one bookie's of one cluster for good.
+- The cookie in the metadata store must be the one that the directory would write.
+- An empty directory cannot take the place of one that has been registered: its entries would be missing.
+- All of it holds again in each new session: who was away for so long may have been decommissioned.
+"""
+
+from dataclasses import dataclass, replace
+
+from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.server.storage.directory import Directory, DirectoryFormat, new_format
+from mledger.metastore.cluster.cookies import Cookie, read_cookie, write_cookie
+from mledger.metastore.cluster.layout import instance_id
+from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.store import MetadataReader, MetadataStore
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityPlan:
+    """What to write before the storage is opened: the directory's format (None: it is there), the cookie likewise."""
+
+    begin: DirectoryFormat | None
+    write_cookie: bool
+
+
+def default_port(found: DirectoryFormat | None, host: str) -> int:
+    """The port that a directory's bookie had when its id is host:port; 0 when it has none."""
+    if found is None:
+        return 0
+    name, _, port = found.bookie_id.rpartition(":")
+    return int(port) if name == host and port.isdigit() else 0
+
+
+def plan_identity(
+    path: str,
+    found: DirectoryFormat | None,
+    begun: bool,
+    bookie_id: str,
+    instance: str,
+    own: Cookie,
+    stored: Cookie | None,
+) -> IdentityPlan:
+    """Whether the directory at `path` may be the bookie `bookie_id` of the cluster `instance`.
+
+    Args:
+        path: the directory.
+        found: what its format file says, None for an empty directory.
+        begun: whether it may hold entries.
+        bookie_id: the bookie it is to be.
+        instance: the cluster's instance id.
+        own: the cookie it would write.
+        stored: the cookie the metadata store has for `bookie_id`.
+
+    Raises:
+        InvalidBookieDirectory: it may not; says why and what to do.
+    """
+    if found is None and stored is not None:
+        raise InvalidBookieDirectory(
+            f"{path} is empty, but bookie {bookie_id} is registered with {', '.join(stored.ledger_dirs)}: start it on "
+            f"that directory, or have its ledgers re-replicated and its cookie deleted first"
+        )
+    if found is not None and found.bookie_id != bookie_id:
+        raise InvalidBookieDirectory(
+            f"{path} belongs to bookie {found.bookie_id}, not to {bookie_id}: start it under that id, or name another "
+            f"directory"
+        )
+    if found is not None and found.instance_id != instance:
+        raise InvalidBookieDirectory(
+            f"{path} belongs to the cluster {found.instance_id}, this one is {instance}: correct the metadata URL, or "
+            f"name another directory"
+        )
+    if stored is None:
+        if begun:
+            raise InvalidBookieDirectory(
+                f"{path} holds entries, but the cluster has no cookie of bookie {bookie_id}: it was decommissioned; "
+                f"name an empty directory"
+            )
+        return IdentityPlan(new_format(bookie_id, instance) if found is None else None, True)
+    if _identity(stored) != _identity(own):
+        raise InvalidBookieDirectory(
+            f"the cookie of bookie {bookie_id} names {', '.join(stored.ledger_dirs)} (cluster {stored.instance_id}), "
+            f"not {path}: start it on that directory"
+        )
+    return IdentityPlan(None, False)
+
+
+async def establish(store: MetadataStore, directory: Directory, bookie_id: str, instance: str, root: str) -> None:
+    """Check that the directory is the bookie's, and make it so if it is new. InvalidBookieDirectory."""
+    own, plan = await _look(store, directory, bookie_id, instance, root)
+    if plan.begin is None:
+        directory.check_parts()
+    else:
+        directory.begin(replace(plan.begin, journal=directory.journal_entry))
+    if plan.write_cookie:
+        try:
+            await write_cookie(store, own, root=root)
+        except NodeExists:
+            raise InvalidBookieDirectory(
+                f"another bookie {bookie_id} registered just now: name another id for {directory.path}"
+            ) from None
+
+
+async def confirm(store: MetadataReader, directory: Directory, bookie_id: str, root: str) -> None:
+    """Check that a directory that is served is still the bookie's. InvalidBookieDirectory.
+
+    While nobody heard of the bookie it may have been decommissioned: what it took then would be refused at its next
+    start. The store is asked as it is now (Q9).
+    """
+    await store.sync()
+    await _look(store, directory, bookie_id, await instance_id(store, root), root)
+
+
+async def _look(
+    store: MetadataReader, directory: Directory, bookie_id: str, instance: str, root: str
+) -> tuple[Cookie, IdentityPlan]:
+    """The cookie that the directory would write, and what is to be written."""
+    own = Cookie(bookie_id, directory.journal, (directory.path,), instance)
+    try:
+        stored, _ = await read_cookie(store, bookie_id, root)
+    except NodeNotFound:
+        stored = None
+    return own, plan_identity(directory.path, directory.format, directory.begun, bookie_id, instance, own, stored)
+
+
+def _identity(cookie: Cookie) -> tuple[str, str, tuple[str, ...], str | None]:
+    return cookie.bookie_id, cookie.journal_dir, cookie.ledger_dirs, cookie.instance_id

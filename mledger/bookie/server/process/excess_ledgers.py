@@ -1,0 +1,141 @@
+"""Closed ledgers whose ensembles this bookie has left are deleted here: BookKeeper calls them over-replicated.
+
+- Q9 The metadata, read from a store that was synced, names the bookie in no ensemble, and so it did a grace period
+  before; nothing was added in between: a replication that goes on writes before it changes the metadata.
+- While it is deleted, the lock of re-replication is held, as BookKeeper's bookies hold it: nobody brings it back.
+- A ledger that is open or being recovered stays: its ensemble may still change.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Protocol
+
+from mledger.bookie.server.serving.counters import GarbageCounters
+from mledger.metastore.cluster.underreplication import encode_lock
+from mledger.metastore.errors import NodeExists, NodeNotFound, RecordError, StoreUnavailable
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+from mledger.metastore.records.paths import ledger_path, underreplication_lock_path
+from mledger.metastore.store import MetadataReader, MetadataStore
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 86_400.0
+"""Between looks at the metadata of all ledgers."""
+
+_AT_ONCE = 1_000
+_MOST_LEFT = 10_000
+"""Ledgers that are remembered until they go; others are found by the next look."""
+
+
+class LocalLedgers(Protocol):
+    """What a bookie holds."""
+
+    def pages(self) -> AsyncIterator[list[int]]:
+        """The ledgers that are here, rising, in pages."""
+
+    async def needed(self, ledger: int) -> dict[int, int]:
+        """Bytes of each journal file that a ledger's rows name."""
+
+    async def delete(self, ledger: int, expected: Mapping[int, int]) -> bool:
+        """Forget a ledger if its rows name what is expected; whether it was so."""
+
+
+def has_left(metadata: LedgerMetadata, bookie_id: str) -> bool:
+    """Whether a closed ledger has no ensemble with the bookie."""
+    closed = metadata.state is LedgerState.CLOSED
+    return closed and not any(bookie_id in segment.bookies for segment in metadata.segments)
+
+
+class OverreplicatedLedgers:
+    """Looks for them now and then."""
+
+    def __init__(
+        self,
+        local: LocalLedgers,
+        bookie_id: str,
+        root: str,
+        counts: GarbageCounters,
+        grace_s: float,
+        every_s: float = EVERY_S,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Look each `every_s` seconds, the first time after as many; at 0 or below never."""
+        self._local, self._bookie_id, self._root, self._counts = local, bookie_id, root, counts
+        self._grace_s, self._every_s = grace_s, every_s
+        self._clock = clock or asyncio.get_running_loop().time
+        self._looked_at = self._clock()
+        self._left: dict[int, tuple[float, Mapping[int, int]]] = {}
+        self._locks: set[str] = set()
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to do."""
+        looks = self._every_s > 0 and self._clock() - self._looked_at >= self._every_s
+        return looks or bool(self._left or self._locks)
+
+    async def collect(self, store: MetadataStore) -> list[int]:
+        """Look when it is time, and delete what was found a grace period ago; the ids. Its errors come out."""
+        await self._release_lost(store)
+        if self._every_s > 0 and self._clock() - self._looked_at >= self._every_s:
+            await self._look(store)
+            self._looked_at = self._clock()
+        now, deleted = self._clock(), []
+        for ledger, (since, needed) in list(self._left.items()):
+            if now - since >= self._grace_s:
+                if await self._delete(store, ledger, needed):
+                    log.info("event=overreplicated_ledger_deleted ledger=%d", ledger)
+                    deleted.append(ledger)
+                    self._counts.ledgers_deleted += 1
+                del self._left[ledger]
+        return deleted
+
+    async def _look(self, reader: MetadataReader) -> None:
+        """Find the ledgers whose ensembles the bookie has left."""
+        async for page in self._local.pages():
+            for start in range(0, len(page), _AT_ONCE):
+                for ledger in await self._left_of(reader, page[start : start + _AT_ONCE]):
+                    if ledger not in self._left and len(self._left) < _MOST_LEFT:
+                        self._left[ledger] = self._clock(), await self._local.needed(ledger)
+
+    async def _left_of(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
+        """Those of `ledgers` that the bookie has left. One whose metadata is gone is the other collection's."""
+        paths = [ledger_path(ledger, self._root) for ledger in ledgers]
+        found = []
+        for ledger, path, node in zip(ledgers, paths, await reader.get_many(paths), strict=True):
+            try:
+                if node is not None and has_left(decode_ledger_metadata(node.data, path), self._bookie_id):
+                    found.append(ledger)
+            except RecordError as error:
+                log.warning("event=ledger_metadata_unreadable ledger=%d error=%r: kept", ledger, str(error))
+        return found
+
+    async def _delete(self, store: MetadataStore, ledger: int, needed: Mapping[int, int]) -> bool:
+        """Delete a ledger if nobody replicates it now, and it is still as it was found."""
+        lock = underreplication_lock_path(ledger, self._root)
+        try:
+            await store.create(lock, encode_lock(self._bookie_id), ephemeral=True, parents=True)
+        except NodeExists:
+            log.info("event=overreplicated_ledger_kept ledger=%d reason=locked", ledger)
+            return False
+        except StoreUnavailable:  # it may have been created
+            self._locks.add(lock)
+            raise
+        try:
+            await store.sync()
+            return bool(await self._left_of(store, [ledger])) and await self._local.delete(ledger, needed)
+        finally:
+            self._locks.add(lock)
+            await self._release_lost(store)
+
+    async def _release_lost(self, store: MetadataStore) -> None:
+        """Give back locks of this session; others ended with theirs."""
+        for lock in list(self._locks):
+            stat = await store.exists(lock)
+            if stat is not None and stat.ephemeral_owner == store.owner_at(lock):
+                try:
+                    await store.delete(lock)
+                except NodeNotFound:
+                    log.debug("event=lock_gone path=%s", lock)
+            self._locks.discard(lock)

@@ -1,0 +1,342 @@
+"""A bookie's process: directory, metadata store, registration, garbage collection, and an orderly end."""
+
+import asyncio
+import contextlib
+import errno
+import importlib
+import json
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, cast
+
+from mledger.bookie.errors import BookieError, DiskFull
+from mledger.bookie.server.process.bookie import Bookie
+from mledger.bookie.server.process.cookie_check import confirm, default_port, establish
+from mledger.bookie.server.process.garbage import GarbageCollector
+from mledger.bookie.server.process.options import Options, parse_options
+from mledger.bookie.server.process.settings import KNOWN_KEYS
+from mledger.bookie.server.serving.auth import AuthFactory
+from mledger.bookie.server.serving.connection_limit import Gate
+from mledger.bookie.server.serving.tls import server_context
+from mledger.bookie.server.storage.directory import Directory
+from mledger.bookie.server.storage.disk import DiskLimits, fullest, plan_read_only
+from mledger.metastore.cluster.bookies import register, unregister
+from mledger.metastore.cluster.layout import instance_id
+from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
+from mledger.metastore.runtime.logs import set_up_logging
+from mledger.metastore.runtime.ports import ports_to_try
+from mledger.metastore.store import MetadataStore, SessionState
+from mledger.metastore.url import open_store
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+_SESSION_LOOK_S = 3600.0
+_BACKLOG = 1024
+_KEEPALIVE_S = 60
+_KEEPALIVE_AGAIN_S = 15
+_KEEPALIVE_TIMES = 4
+_OTHER_FILES = 512
+"""Files that a bookie has open beside its connections, at most."""
+
+
+class Process:
+    """One bookie from start to end."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._stop = asyncio.Event()
+        self._metadata: MetadataStore
+        self._directory: Directory
+        self._bookie: Bookie
+        self._bookie_id = ""
+        self._port = 0
+        self._http: tuple[str, int] | None = None
+        self._registered = False
+        self._read_only_told: bool | None = None  # what others were told; None: not sure
+        self._gate = Gate(options.max_connections)
+        self._disk_warned = False
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT. MledgerError when it cannot start; OSError when the port is taken."""
+        options = self._options
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        tls = None if options.tls is None else server_context(options.tls)
+        self._gate.most = _allow_connections(options.max_connections)
+        self._directory = directory = Directory(options.directory, options.journal)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(directory.unlock)
+            listener = _bind(options.host, options.port or default_port(directory.format, options.announced))
+            stack.callback(listener.close)
+            self._port = listener.getsockname()[1]
+            self._bookie_id = self._id_of(directory)
+            self._metadata = await self._open_metadata()
+            stack.push_async_callback(self._close_metadata)
+            instance = await instance_id(self._metadata, options.ledgers_root)
+            await establish(self._metadata, directory, self._bookie_id, instance, options.ledgers_root)
+            self._bookie = Bookie(directory, options.storage, _auth_factory(options.auth), self._gate, tls)
+            stack.push_async_callback(self._bookie.close)
+            self._bookie.turns.read_only = options.read_only
+            disks = [directory.path, directory.journal]
+            if not options.read_only:
+                self._look_at_disk(disks, options.disk)
+            server = await loop.create_server(self._bookie.connection, sock=listener, backlog=_BACKLOG)
+            if options.metrics is not None:
+                stack.push_async_callback(await self._serve_metrics(directory, options.metrics))
+            if self._bookie.turns.read_only == options.read_only:
+                await self._register()
+            else:
+                await self._tell_read_only()
+            self._announce()
+            garbage = GarbageCollector(
+                self._bookie,
+                instance,
+                options.ledgers_root,
+                options.compactions,
+                options.garbage_grace,
+                self._bookie_id,
+                options.overreplicated_interval,
+            )
+            works = [self._keep_registered(), self._collect_garbage(garbage)]
+            if not options.read_only:
+                works.append(self._watch_disk(disks, options.disk))
+            tasks = [loop.create_task(work) for work in works]
+            await self._stop_or_failure(tasks)
+            log.info("event=stopping bookie=%s", self._bookie_id)
+            server.close()
+        log.info("event=stopped bookie=%s", self._bookie_id)
+
+    async def _stop_or_failure(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
+        """Wait for the signal; a part that fails ends the process with its error."""
+        stop = asyncio.ensure_future(self._stop.wait())
+        done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in (stop, *tasks):
+            task.cancel()
+        await asyncio.gather(stop, *tasks, return_exceptions=True)
+        for ended in done:
+            ended.result()
+
+    def _id_of(self, directory: Directory) -> str:
+        if self._options.bookie_id:
+            return self._options.bookie_id
+        if directory.format is not None and default_port(directory.format, self._options.announced) in (0, self._port):
+            return directory.format.bookie_id
+        return f"{self._options.announced}:{self._port}"
+
+    async def _open_metadata(self) -> MetadataStore:
+        session = self._options.session_timeout
+        return await open_store(self._options.metadata, session_timeout=session, timeout=session)
+
+    async def _close_metadata(self) -> None:
+        await self._metadata.close()
+
+    async def _register(self) -> None:
+        read_only = self._bookie.turns.read_only
+        await register(
+            self._metadata,
+            self._bookie_id,
+            self._options.announced,
+            self._port,
+            read_only=read_only,
+            replace_own=True,
+            http=self._http,
+            version=_program_version(),
+            root=self._options.ledgers_root,
+        )
+        self._registered, self._read_only_told = True, read_only
+        log.info("event=registered bookie=%s read_only=%s", self._bookie_id, read_only)
+
+    async def _tell_read_only(self) -> None:
+        """Move the registration to the list of the writable, or of the read-only bookies."""
+        try:
+            await self._register()
+            self._read_only_told = None
+            read_only = self._bookie.turns.read_only
+            await unregister(self._metadata, self._bookie_id, read_only=not read_only, root=self._options.ledgers_root)
+            self._read_only_told = read_only
+        except MetadataError as error:  # tried again at the next look
+            self._read_only_told = None
+            log.warning("event=register_failed bookie=%s error=%r", self._bookie_id, str(error))
+
+    def _announce(self) -> None:
+        """Say on stdout, in one line, that the bookie serves."""
+        where = {"host": self._options.announced, "port": self._port}
+        fields = {"bookie_id": self._bookie_id, **where, "pid": os.getpid()}
+        if self._http is not None:
+            fields["metrics_port"] = self._http[1]
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+
+    async def _keep_registered(self) -> None:
+        """Open a new session when one has expired, for as long as the process lives. InvalidBookieDirectory ends it."""
+        while True:
+            try:
+                await self._metadata.wait_for_session(SessionState.EXPIRED, _SESSION_LOOK_S)
+            except TimeoutError:
+                continue
+            self._registered = False
+            log.warning("event=session_expired bookie=%s", self._bookie_id)
+            expired = self._metadata
+            while True:
+                try:
+                    self._metadata = await self._open_metadata()
+                    await confirm(self._metadata, self._directory, self._bookie_id, self._options.ledgers_root)
+                    await self._register()
+                    break
+                except MetadataError as error:
+                    log.warning("event=register_failed bookie=%s error=%r", self._bookie_id, str(error))
+                    if self._metadata is not expired:
+                        await self._metadata.close()
+                    await asyncio.sleep(_RETRY_S)
+            await expired.close()
+
+    async def _serve_metrics(
+        self, directory: Directory, address: tuple[str, int]
+    ) -> Callable[[], Coroutine[Any, Any, None]]:
+        """Serve metrics and health over HTTP; what ends that."""
+        from mledger.bookie.server.process.metrics import (  # not every bookie pays for the library
+            BookieMetrics,
+            BookieState,
+        )
+        from mledger.metastore.runtime.http import HttpServer
+
+        def state() -> BookieState:
+            known = self._registered and self._metadata.session_state is SessionState.CONNECTED
+            return BookieState(known, self._bookie.turns.read_only, self._stop.is_set())
+
+        host, port = address
+        server = HttpServer(BookieMetrics(self._bookie, self._gate, directory.path, state).routes())
+        try:
+            self._http = host, await server.start(host, port)
+        except OSError as error:
+            raise BookieError(
+                f"cannot serve metrics on {host} port {port}: {error.strerror or error}; name another port"
+            ) from None
+        log.info("event=metrics_served host=%s port=%d", *self._http)
+        return server.close
+
+    async def _collect_garbage(self, garbage: GarbageCollector) -> None:
+        while True:
+            await asyncio.sleep(self._options.garbage_interval)
+            await garbage.run(self._metadata)
+
+    async def _watch_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
+        """Become read-only while a disk is nearly full, or end, as `limits` say."""
+        while True:
+            self._look_at_disk(paths, limits)
+            if self._read_only_told != self._bookie.turns.read_only:
+                await self._tell_read_only()
+            await asyncio.sleep(limits.look_s)
+
+    def _look_at_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
+        """Take entries or not, by what is free now. DiskFull when the bookie is to end then."""
+        self._bookie.tend_reserves()
+        disk, turns = fullest(paths), self._bookie.turns
+        if self._disk_warned != (disk.used_share > limits.warn_share):
+            self._disk_warned = not self._disk_warned
+            log.warning("event=disk_nearly_full value=%s used_share=%.3f", self._disk_warned, disk.used_share)
+        left = replace(disk, free=max(disk.free - self._bookie.missing_reserve, 0))
+        wanted = plan_read_only(turns.read_only, left, limits) or turns.full
+        if wanted and limits.stop_when_full:
+            raise DiskFull(
+                f"disk full: the disk of {paths[0]} has {disk.free} bytes free and readOnlyModeEnabled is false: make "
+                "room and start the bookie again"
+            )
+        if wanted != turns.read_only:
+            turns.read_only = wanted
+            why = "disk full, make room" if wanted else "there is room"
+            log.warning("event=read_only value=%s free_bytes=%d: %s", wanted, disk.free, why)
+
+
+def _program_version() -> str:
+    try:
+        return version("mledger")
+    except PackageNotFoundError:  # run from its source
+        return ""
+
+
+def _allow_connections(wanted: int) -> int:
+    """Have the system allow so many connections; as many as it allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    allowed = max(soft - _OTHER_FILES, soft // 2)
+    log.warning("event=connections_limited wanted=%d allowed=%d open_files=%d", wanted, allowed, soft)
+    return allowed
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A listening socket; with port 0 one that outgoing connections are not given while the bookie is down."""
+    ports = (port,) if port else ports_to_try()
+    for number in ports:
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _keep_alive(listener)
+        try:
+            listener.bind((host, number))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            if port or error.errno != errno.EADDRINUSE:
+                raise BookieError(f"cannot listen on {host} port {number}: {error.strerror}; name another") from None
+        else:
+            return listener
+    raise BookieError(f"no free port found on {host}: name one with --port")
+
+
+def _keep_alive(listener: socket.socket) -> None:
+    """Have the system end connections whose clients are gone without a word, a machine switched off for one.
+
+    Each would keep its place among those that there may be, and its buffer. Connections have it of their listener.
+    """
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_AGAIN_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_TIMES)
+
+
+def _auth_factory(name: str) -> AuthFactory | None:
+    if not name:
+        return None
+    module, _, attribute = name.partition(":")
+    return cast("AuthFactory", getattr(importlib.import_module(module), attribute))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a bookie; the exit code."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    set_up_logging(options.log_format, options.log_level)
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    sys.setswitchinterval(0.0005)
+    if options.settings is not None:
+        options.settings.report(log, KNOWN_KEYS.__contains__)
+    started = time.monotonic()
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(Process(options).run())
+    except (MledgerError, NodeExists) as error:
+        log.error("event=failed seconds=%.1f error=%r", time.monotonic() - started, str(error))
+        return 1
+    return 0
+
+
+def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop  # type: ignore[no-any-return]

@@ -1,0 +1,88 @@
+"""Runs that are neither in this process's memory nor in the system's are read on threads: the loop goes on with adds.
+
+What is read is put in the cache of `JournalReader`, and whoever waits is told; it then finds the run there. Several who
+wait for one run have it read once.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from mledger.bookie.server.storage.index import Row
+from mledger.bookie.server.storage.reads import JournalReader, read_frames
+from mledger.bookie.server.storage.runs import StoredRun, parse_run
+
+THREADS = 4
+MOST_BYTES = 16 << 20
+"""Bytes that are read at once, unless one run alone has more."""
+
+Key = tuple[int, int]
+
+
+@dataclass(eq=False, slots=True)
+class _Wait:
+    """Who waits for runs, and for how many still."""
+
+    left: int
+    done: Callable[[], None]
+
+
+class ColdReads:
+    """Reads runs from the disk. Lives on the loop."""
+
+    def __init__(self, files: JournalReader) -> None:
+        """Read into the cache of `files`."""
+        self._files = files
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(THREADS, "cold-reads")
+        self._wanted: dict[Key, list[_Wait]] = {}
+        self._queue: deque[Row] = deque()
+        self._bytes = 0
+        self._closed = False
+
+    def fetch(self, rows: Sequence[Row], done: Callable[[], None]) -> None:
+        """Read runs, and call `done` when each of them is in memory, or has failed."""
+        wait = _Wait(len(rows), done)
+        for row in rows:
+            key = row.file, row.offset
+            if key not in self._wanted:
+                self._wanted[key] = []
+                self._queue.append(row)
+            self._wanted[key].append(wait)
+        self._begin()
+
+    def close(self) -> None:
+        """End the threads; nobody is told any more."""
+        self._closed = True
+        self._queue.clear()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _begin(self) -> None:
+        while self._queue and (not self._bytes or self._bytes + self._queue[0].length <= MOST_BYTES):
+            row = self._queue.popleft()
+            self._bytes += row.length
+            reading = self._loop.run_in_executor(self._threads, self._read, row)
+            reading.add_done_callback(lambda found, row=row: self._found(row, found))  # type: ignore[misc]
+
+    def _read(self, row: Row) -> StoredRun:
+        """On a thread."""
+        (frames,) = read_frames(self._files.directory, row.file, [row])
+        return parse_run(frames)
+
+    def _found(self, row: Row, reading: "asyncio.Future[StoredRun]") -> None:
+        self._bytes -= row.length
+        if self._closed:
+            return
+        error = reading.exception()
+        if isinstance(error, Exception):
+            self._files.fail(row, error)
+        else:
+            self._files.keep(row, reading.result())
+        for wait in self._wanted.pop((row.file, row.offset)):
+            wait.left -= 1
+            if not wait.left:
+                wait.done()
+        self._files.forgive(row)
+        self._begin()

@@ -1,0 +1,394 @@
+"""One client's connection: its receive buffer, the requests in it in their order, and back-pressure both ways.
+
+A connection speaks version 3 until its first version 2 frame, then version 2 for good.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import cast
+
+from mledger.bookie import version3_wire, wire
+from mledger.bookie.errors import Code
+from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
+from mledger.bookie.server.serving import version3
+from mledger.bookie.server.serving.auth import AuthFactory
+from mledger.bookie.server.serving.connection_limit import Gate
+from mledger.bookie.server.serving.group_commit import Turns
+from mledger.bookie.server.serving.version3_service import Version3Service
+from mledger.bookie.server.storage.reads import Parts
+from mledger.bookie.version3_reads import ReadRun
+
+log = logging.getLogger(__name__)
+
+BUFFER = 1 << 20
+"""Bytes of a receive buffer of a busy connection; one that has to hold a larger frame grows for it."""
+FIRST_BUFFER = 64 << 10
+"""Bytes of a receive buffer until one receive fills it: most connections are never busy."""
+
+HANDSHAKE_S = 30.0
+"""How long a client may take for the handshake of TLS."""
+
+_UNSENT = 1 << 20
+_TOGETHER = 256 << 10
+_MOST_OWED = 4 << 20
+"""Bytes of answers that wait for a sync or the disk, beyond which a client's next requests wait too."""
+_COLD_TRIES = 3
+"""How often what a read needs is fetched; between fetch and read it may be moved, or pushed out of memory."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Hands what comes in to the turns, and writes what they answer."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        service: Version3Service,
+        max_frame: int = wire.MAX_FRAME,
+        auth: AuthFactory | None = None,
+        gate: Gate | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._turns, self._service, self._max_frame = turns, service, max_frame
+        self._gate, self._admitted = gate, False
+        self._tls = tls  # None as soon as the connection is encrypted, or cannot be
+        self._encrypting: asyncio.Task[None] | None = None
+        self._auth = auth() if auth is not None else None
+        self._authenticated = auth is None
+        self._version_2 = False
+        self._buffer, self._least = bytearray(FIRST_BUFFER), FIRST_BUFFER
+        self._start = self._filled = self._next_frame = 0
+        self._requests: Sequence[version3_wire.Request] = []
+        self._next = 0
+        self._answered = 0  # reads of the run that is next
+        self._error = ""
+        self._waiting = self._choked = self._paused = self._closed = self._held = False
+        self._fetching = 0  # bytes of runs that reads wait for
+        self._answering, self._unwritten = False, 0
+        self._answers: Parts = []
+        self._transport: asyncio.Transport
+        self._peer = ""
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_UNSENT)
+        host, port, *_ = transport.get_extra_info("peername") or ("?", "?")
+        self._peer = f"{host}:{port}"
+        if self._gate is not None:
+            self._admitted = self._gate.enter(self._peer)
+            if not self._admitted:
+                self._closed = True
+                self._transport.abort()
+                return
+        log.debug("event=connected peer=%s", self._peer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End; what was accepted stays accepted."""
+        if not self._closed and self._next == len(self._requests) and self._filled > self._start:
+            log.warning("event=closed_inside_frame peer=%s bytes=%d", self._peer, self._filled - self._start)
+        self._closed = True
+        self._service.forget(self)
+        if self._gate is not None and self._admitted:
+            self._gate.leave()
+            self._admitted = False
+        log.debug("event=disconnected peer=%s error=%r", self._peer, str(exc or ""))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to receive: the rest of the buffer, never empty while reading goes on."""
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what came in, unless adds wait for the turn: then it is taken with them."""
+        self._filled += nbytes
+        if self._filled == FIRST_BUFFER == self._least:
+            self._least = BUFFER
+        if not self._waiting:
+            self._go_on()
+        if self._filled == len(self._buffer) or self._start == self._filled:
+            self._make_room()
+
+    def pause_writing(self) -> None:
+        """Take no more requests while the client does not take its answers."""
+        self._choked = True
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._choked = False
+        self._resume()
+
+    def _resume(self) -> None:
+        if not self._waiting:
+            self._go_on()
+            self._make_room()
+
+    # The turns' side.
+
+    def send(self, parts: Parts) -> None:
+        """Write responses; those to requests of one receive buffer go together."""
+        if self._closed:
+            return
+        if not self._answering and self._encrypting is None:
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            return
+        self._answers += parts
+        self._unwritten += sum(map(len, parts))
+        if self._unwritten > _TOGETHER:
+            self._write_answers()
+
+    def take(self) -> None:
+        """Go on with the adds that waited."""
+        self._waiting = False
+        self._go_on()
+        self._make_room()
+
+    # Requests, in order.
+
+    def _go_on(self) -> None:
+        self._answering = True
+        try:
+            self._take_requests()
+        except Exception as error:
+            log.exception("event=request_failed peer=%s", self._peer)
+            self._close(f"internal error: {error}")
+        finally:
+            self._answering = False
+            self._write_answers()
+
+    def _write_answers(self) -> None:
+        if self._encrypting is not None:
+            return
+        if self._answers and not self._transport.is_closing():
+            self._transport.write(b"".join(self._answers))
+        self._answers, self._unwritten = [], 0
+
+    def _take_requests(self) -> None:
+        while not self._closed and not self._choked and not self._held:
+            if self._next == len(self._requests):
+                if self._error:
+                    self._close(self._error)
+                    return
+                if self._add_must_wait() or not self._find_requests():
+                    return
+                continue
+            request = self._requests[self._next]
+            if isinstance(request, wire.AddRun):
+                if self._authenticated and self._turns.busy:
+                    self._wait()
+                    return
+                self._add(request)
+            elif self._turns.owed(self) > _MOST_OWED:
+                self._wait()
+                return
+            elif isinstance(request, ReadRun):
+                self._reads(request)
+                if self._answered < len(request):
+                    continue
+                self._answered = 0
+            else:
+                self._other(bytes(memoryview(self._buffer)[request.start : request.end]))
+            self._next += 1
+
+    def _add_must_wait(self) -> bool:
+        """Whether what comes next is an add and the turn is full: better found together with what comes behind."""
+        at = self._start
+        if not self._turns.busy or self._filled - at < wire.HEAD.size or not self._authenticated:
+            return False
+        if self._is_version_3():
+            add = self._filled - at > version3_wire.OPERATION_AT and version3_wire.is_add(self._buffer, at)
+        else:
+            add = self._buffer[at + 5] == wire.Op.ADD and self._buffer[at + 4] <= wire.VERSION
+        if add:
+            self._wait()
+        return add
+
+    def _is_version_3(self) -> bool:
+        """Whether the frame that comes next, of which more than the length is there, is one of version 3."""
+        return not self._version_2 and self._buffer[self._start + wire.LENGTH.size] == wire.VERSION_3_TAG
+
+    def _wait(self) -> None:
+        self._waiting = True
+        self._turns.wait(self)
+
+    def _find_requests(self) -> bool:
+        if self._start == self._filled:
+            self._next_frame = 0
+            return False
+        place = self._buffer, self._start, self._filled, self._max_frame
+        if self._filled - self._start >= wire.HEAD.size and self._is_version_3():
+            scan: wire.Scan[version3_wire.Request] = version3_wire.scan(*place, adds=self._authenticated)
+        else:
+            scan = wire.scan(*place)
+        self._requests, self._next = scan.requests, 0
+        self._start, self._next_frame, self._error = scan.end, scan.next_frame, scan.error
+        return bool(scan.requests or scan.error)
+
+    def _add(self, run: wire.AddRun) -> None:
+        if isinstance(run, version3_wire.TransactionRun):  # found on authenticated connections only
+            self._turns.add(self, run.frames, run)
+            return
+        self._version_2 = True
+        if self._authenticated:
+            self._turns.add(self, self._buffer, run)
+        else:
+            self.send([run.responses(Code.UNAUTHORIZED)])
+
+    def _reads(self, run: ReadRun) -> None:
+        """Answer the next plain reads together, or the next one alone when that is no matter of memory only."""
+        number = self._answered
+        together = self._service.read(self, run, number)
+        if not together:
+            self._other(bytes(memoryview(self._buffer)[run.starts[number] : run.starts[number + 1]]))
+        self._answered += together or 1
+
+    def _other(self, frame: bytes) -> None:
+        try:
+            if frame[4] == wire.VERSION_3_TAG and not self._version_2:
+                self._version_3(frame)
+                return
+            self._version_2 = True
+            op = frame[5]
+            if op in (wire.Op.READ, wire.Op.BATCH_READ):
+                request = wire.decode_read(frame)
+                self._when_warm(request.ledger, request.entry, request.batch, partial(self._read, request))
+            elif op == wire.Op.AUTH:
+                self._handshake(frame)
+            elif op == wire.Op.ADD and len(frame) >= wire.ADD_HEAD.size:
+                _, header, _, ledger, entry = wire.ADD_HEAD.unpack_from(frame)
+                self.send([wire.encode_response(op, Code.BAD_VERSION, ledger, entry, b"", header >> 24)])
+            else:
+                self._close(f"unknown operation {op} in version {frame[4]}")
+        except wire.MalformedFrame as error:
+            self._close(str(error))
+
+    def _read(self, request: wire.ReadRequest) -> None:
+        if self._authenticated:
+            self._turns.read(self, request)
+        else:
+            self.send([request.refusal(Code.UNAUTHORIZED)])
+
+    def _when_warm(
+        self,
+        ledger: int,
+        entry: int,
+        batch: wire.BatchReadRequest | None,
+        serve: Callable[[], None],
+        tries: int = _COLD_TRIES,
+    ) -> None:
+        """Serve a read when what it needs is in memory; adds and other reads do not wait for the disk."""
+        turns = self._turns
+        rows = turns.reader.cold(turns.ledgers.get(ledger), entry, batch) if self._authenticated and tries else ()
+        if not rows:
+            serve()
+            return
+        fetching = sum(row.length for row in rows)
+        self._fetching += fetching
+        self._held = self._fetching > _MOST_OWED
+        again = partial(self._when_warm, ledger, entry, batch, serve, tries - 1)
+        turns.cold_reads.fetch(rows, partial(self._fetched, fetching, again))
+
+    def _fetched(self, size: int, serve: Callable[[], None]) -> None:
+        self._fetching -= size
+        if self._closed:
+            return
+        try:
+            serve()
+        except Exception as error:
+            log.exception("event=request_failed peer=%s", self._peer)
+            self._close(f"internal error: {error}")
+        if self._held and self._fetching <= _MOST_OWED:
+            self._held = False
+            self._resume()
+
+    def _handshake(self, frame: bytes) -> None:
+        answer = version3.answer_version_2(frame, self._auth, self._authenticated)
+        self._authenticated = answer.authenticated
+        if answer.close:
+            self._close("auth refused")
+        else:
+            self.send([answer.frame])
+
+    def _version_3(self, frame: bytes) -> None:
+        request = version3.open_request(frame[wire.LENGTH.size :])
+        if self._tls is not None and version3.starts_tls(request):
+            self._start_tls(request, self._tls)
+        elif version3.is_handshake(request) and (not self._authenticated or self._auth is None):
+            answer = version3.handshake(request, self._auth)
+            self._authenticated = answer.authenticated
+            self.send([answer.frame])
+            if answer.close:
+                self._close("auth refused")
+        elif self._authenticated:
+            serve = partial(self._service.serve, self, request)
+            entry = version3.entry_read(request)
+            if entry is None:
+                serve()
+            else:
+                self._when_warm(*entry, None, serve)
+        else:
+            self.send([version3.unauthenticated(request)])
+
+    def _start_tls(self, request: pb.Request, context: ssl.SSLContext) -> None:
+        """Agree, and go on encrypted. What the client sent behind its request is nothing that could be trusted."""
+        if self._next + 1 < len(self._requests) or self._start < self._filled:
+            self._close("bytes behind the request to start TLS")
+            return
+        self._tls = None
+        self._transport.pause_reading()  # what comes next is the handshake's
+        self.send([version3.tls_agreed(request)])
+        self._write_answers()
+        self._encrypting = asyncio.get_running_loop().create_task(self._encrypt(context))
+
+    async def _encrypt(self, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            encrypted = await loop.start_tls(
+                self._transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError is one
+            log.warning("event=tls_handshake_failed peer=%s error=%r", self._peer, str(error))
+            self._transport.abort()
+            self.connection_lost(error if isinstance(error, Exception) else None)
+            return
+        self._transport = cast("asyncio.Transport", encrypted)
+        self._transport.set_write_buffer_limits(high=_UNSENT)
+        self._encrypting = None
+        self._write_answers()
+        log.debug("event=tls_started peer=%s cipher=%r", self._peer, self._transport.get_extra_info("cipher"))
+
+    def _close(self, reason: str) -> None:
+        log.warning("event=connection_closed peer=%s reason=%r", self._peer, reason)
+        self._write_answers()
+        self._transport.close()
+        self._closed = True
+
+    # The buffer.
+
+    def _make_room(self) -> None:
+        """Move what is left to the front, in a buffer that the next frame fits; stop reading while there is no room."""
+        if self._closed or self._transport.is_closing():
+            return
+        if self._next == len(self._requests):
+            self._requests, self._next = [], 0
+            self._compact()
+        full = self._filled == len(self._buffer)
+        if full and not self._paused:
+            self._transport.pause_reading()
+        elif self._paused and not full:
+            self._transport.resume_reading()
+        self._paused = full
+
+    def _compact(self) -> None:
+        size = max(self._least, self._next_frame)
+        left = self._filled - self._start
+        if size != len(self._buffer) and left <= size:
+            larger = bytearray(size)
+            larger[:left] = memoryview(self._buffer)[self._start : self._filled]
+            self._buffer = larger
+        elif self._start:
+            self._buffer[:left] = self._buffer[self._start : self._filled]
+        self._start, self._filled = 0, left

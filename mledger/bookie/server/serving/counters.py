@@ -1,0 +1,45 @@
+"""What a bookie counts while it works: plain numbers, changed a few times a turn, read when metrics are asked for."""
+
+from dataclasses import dataclass, field
+
+from mledger.metastore.runtime.durations import Durations
+
+
+@dataclass(slots=True)
+class GarbageCounters:
+    """What garbage collection has done."""
+
+    ledgers: int = 0
+    ledgers_deleted: int = 0
+    files_emptied: int = 0
+    bytes_reclaimed: int = 0
+    failures: int = 0
+    damaged_files: int = 0
+    times: Durations = field(default_factory=Durations)
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the process started. Bytes are those of whole frames."""
+
+    adds: int = 0
+    add_bytes: int = 0
+    adds_refused: int = 0
+    add_times: Durations = field(default_factory=Durations)
+    reads: int = 0
+    reads_refused: int = 0
+    read_bytes: int = 0
+    fences: int = 0
+    fences_refused: int = 0
+    journal_bytes: int = 0
+    writes: Durations = field(default_factory=Durations)
+    syncs: Durations = field(default_factory=Durations)
+    garbage: GarbageCounters = field(default_factory=GarbageCounters)
+    replayed_records: int = 0
+    replay_s: float = 0.0
+
+    def read(self, size: int, *, refused: bool, count: int = 1) -> None:
+        """Count answers to reads, of so many bytes together."""
+        self.reads += count
+        self.read_bytes += size
+        self.reads_refused += count if refused else 0

@@ -1,0 +1,422 @@
+"""Group commit: what came in becomes one journal record, one sync, one batch for the index, and then all answers.
+
+- Q8 A response to an add follows the sync of the bytes it answers, and the entry can be read by then.
+- Q7 A fence takes its place in the order of adds; the answer to a fencing read waits until every add accepted before it
+  and the fence mark are synced, and sees those adds.
+- What arrives during a sync is the next turn's: there is no timer.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mledger.bookie import wire
+from mledger.bookie.errors import Code, DiskFull
+from mledger.bookie.server.serving.cold_reads import ColdReads
+from mledger.bookie.server.serving.counters import Counters
+from mledger.bookie.server.serving.long_polls import LongPolls
+from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.journal import BLOCK, MOVED, Journal, Place
+from mledger.bookie.server.storage.journal_changes import Kind, enter
+from mledger.bookie.server.storage.journal_record import Client, Turn
+from mledger.bookie.server.storage.journal_thread import JournalThread, end_process
+from mledger.bookie.server.storage.ledgers import (
+    MOST_LEDGERS,
+    NO_ENTRY,
+    Commit,
+    Ledgers,
+    LedgerState,
+    PendingRun,
+    check_add,
+    check_master_key,
+    explicit_confirmed,
+    plan_spans,
+)
+from mledger.bookie.server.storage.reads import JournalReader, Parts, Reader
+
+log = logging.getLogger(__name__)
+
+LARGEST_TURN = 8 << 20
+"""Bytes after which a turn takes from no further connection: what is accepted and not synced is bounded by it."""
+
+_NO_ERROR = bytes(4)
+_LEAST_ROOM = 8 * BLOCK
+
+
+class Turns:
+    """Accepts adds and fences, and answers them when they are durable. Lives on the loop."""
+
+    def __init__(
+        self,
+        index: Index,
+        journal: Journal,
+        files: JournalReader,
+        sequence: int,
+        max_frame: int = wire.MAX_FRAME,
+        largest: int = LARGEST_TURN,
+    ) -> None:
+        """`sequence` is the first record to write, `largest` the bytes after which a turn takes no more adds."""
+        self._loop = asyncio.get_running_loop()
+        self.counters = Counters()
+        self.largest = largest
+        """Bytes after which a turn takes no more adds."""
+        self._journal = journal
+        self._index, self._files = index, files
+        self.ledgers = Ledgers(index, MOST_LEDGERS)
+        self.reader = Reader(index, files, max_frame)
+        self.long_polls = LongPolls(self._loop)
+        self.cold_reads = ColdReads(files)
+        self.read_only = False
+        self.given_back: set[int] = set()
+        """Files that the journal's thread was given; they may still be there. Numbers are never used again."""
+        self._sequence = sequence
+        self._open = Turn()
+        self._flying: Turn | None = None
+        self._moves: deque[Turn] = deque()
+        self._scheduled = False
+        self._waiting: deque[Client] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._file = journal.current
+        self._flush: asyncio.Future[None] | None = None
+        self._flush_again = self._moved_last = self._closing = False
+        self._thread = JournalThread(journal, self._wake)
+        self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether adds have to wait: a sync is under way, the open turn is full, or the bookie stops."""
+        return self._flying is not None or self._open.size >= self.largest or self._closing
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes accepted and not synced yet."""
+        return self._open.size + (self._flying.size if self._flying is not None else 0)
+
+    @property
+    def unsynced_adds(self) -> int:
+        """Adds accepted and not synced yet."""
+        return self._open.adds + (self._flying.adds if self._flying is not None else 0)
+
+    @property
+    def clients_waiting(self) -> int:
+        """Connections that are not read from until adds are taken again."""
+        return len(self._waiting)
+
+    @property
+    def file(self) -> int:
+        """The journal file that was written last."""
+        return self._file
+
+    def owed(self, client: Client) -> int:
+        """Bytes of answers that wait for a sync, for the open turn's or the one under way."""
+        flying = self._flying.owed.get(client, 0) if self._flying is not None else 0
+        return self._open.owed.get(client, 0) + flying
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk has no room for another journal file: what is left of this one is for fences."""
+        return self._journal.last_room is not None
+
+    def _change_refused(self) -> Code:
+        """Why no ledger's record can be changed now: on a full disk, and nothing is left of what is held back."""
+        room = self._journal.last_room
+        if room is None or self.unsynced_bytes + _LEAST_ROOM <= room:
+            return Code.OK
+        return Code.IO_ERROR
+
+    def keep_reserve(self) -> None:
+        """Have a journal file held back for when the disk is full."""
+        self._thread.keep_reserve()
+
+    def wait(self, client: Client) -> None:
+        """Have `client.take()` called when adds are taken again."""
+        self._waiting.append(client)
+
+    def add(self, client: Client, buffer: bytes | bytearray, run: wire.AddRun) -> None:
+        """Take the adds of a run from a receive buffer, or refuse them."""
+        if run.lowest < 0:
+            self._add_one_by_one(client, buffer, run)
+            return
+        state = self.ledgers.get(run.ledger)
+        code = Code.READ_ONLY if self.full else check_add(state, run, read_only=self.read_only)
+        if code:
+            self._refuse(client, run, code)
+            return
+        self._accept(state, buffer, run)
+        self._open.adds += len(run)
+        self._open.answer(client, [run.responses()])
+        self._schedule()
+        if state.confirmed is not None or self.long_polls:
+            self.confirm(state, run.last_confirmed(buffer))
+
+    def _add_one_by_one(self, client: Client, buffer: bytes | bytearray, run: wire.AddRun) -> None:
+        """Refuse negative entry ids, take the others."""
+        for number in range(len(run)):
+            single = run.part(number, number + 1)
+            if single.entries[0] < 0:
+                self._refuse(client, single, Code.BAD_REQUEST)
+            else:
+                self.add(client, buffer, single)
+
+    def _refuse(self, client: Client, run: wire.AddRun, code: Code) -> None:
+        self.counters.adds_refused += len(run)
+        log.warning("event=add_refused ledger=%d entry=%d count=%d code=%d", run.ledger, run.entries[0], len(run), code)
+        client.send([run.responses(code)])
+
+    def _accept(self, state: LedgerState, buffer: bytes | bytearray, run: wire.AddRun) -> None:
+        turn, view = self._open, memoryview(buffer)
+        if state.record is None:
+            state.record = state.begin(run.master_key)
+            turn.changed[run.ledger] = state
+        for span in plan_spans(state.highest, run):
+            frames = bytes(view[run.starts[span.first] : run.starts[span.last]])
+            first, last = int(run.entries[span.first]), int(run.entries[span.last - 1])
+            turn.keep(Kind.REPEAT if span.repeated else Kind.RUN, run.ledger, first, last, frames)
+            turn.add_bytes += len(frames)
+            state.pending.append(PendingRun(first, last, frames, span.repeated))
+            turn.states.append(state)
+            state.repeats = state.repeats or span.repeated
+        state.highest = max(state.highest, run.highest)
+        state.commit = turn
+
+    def read(self, client: Client, request: wire.ReadRequest) -> None:
+        """Answer a read; a fencing one when the fence and all adds before it are durable (Q7)."""
+        state = self.ledgers.get(request.ledger)
+        fencing = request.fencing and request.ledger >= 0 and request.version <= wire.VERSION
+        if fencing:
+            code = self.fence(state, request.master_key)
+            if code:
+                client.send([request.refusal(code)])
+                return
+        parts = self.reader.answer(state, request)
+        self._count_read(parts[0])
+        if fencing:
+            self.answer_when_durable(client, state, parts)
+        else:
+            client.send(parts)
+
+    def answer_when_durable(self, client: Client, state: LedgerState, parts: Parts) -> None:
+        """Have an answer sent when everything accepted of a ledger is synced."""
+        waits_for = state.commit
+        if isinstance(waits_for, Turn) and not waits_for.synced:
+            waits_for.answer(client, parts)
+        else:
+            client.send(parts)
+
+    def confirmed(self, state: LedgerState) -> int:
+        """The last add confirmed of a ledger, as far as this bookie knows; from now on it is kept in memory.
+
+        OSError, wire.MalformedFrame when its last entry cannot be read.
+        """
+        if state.confirmed is None:
+            last = self.reader.entry(state, wire.LAST_ENTRY)
+            of_last = NO_ENTRY if last is None else int(wire.ENTRY_HEAD.unpack_from(last)[2])
+            explicit = state.record.explicit_lac if state.record is not None else b""
+            state.confirmed = max(of_last, explicit_confirmed(explicit))
+        return state.confirmed
+
+    def confirm(self, state: LedgerState, confirmed: int) -> None:
+        """Take in what a writer says is confirmed; who has not been asked for it need not know it.
+
+        Reads may wait for a ledger that has left memory since: they are woken all the same.
+        """
+        if state.confirmed is not None:
+            if confirmed <= state.confirmed:
+                return
+            state.confirmed = confirmed
+        self.long_polls.advance(state.ledger, confirmed)
+
+    def _count_read(self, head: bytes | memoryview) -> None:
+        """Count an answer by what its first bytes say: length 4, header word 4, error 4."""
+        self.counters.read(int.from_bytes(head[:4], "big"), refused=head[8:12] != _NO_ERROR)
+
+    def fence(self, state: LedgerState, master_key: bytes) -> Code:
+        """Fence a ledger, durable with all that is accepted of it, or say why not."""
+        code = check_master_key(state, master_key)
+        fenced = state.record is not None and state.record.fenced
+        if not code and not fenced:
+            code = self._change_refused()
+        if code:
+            self.counters.fences_refused += 1
+            log.warning("event=fence_refused ledger=%d code=%d", state.ledger, code)
+            return code
+        if not fenced:
+            self.change(state, replace(state.record or LedgerRecord(master_key), fenced=True))
+            self.counters.fences += 1
+            log.info("event=ledger_fenced ledger=%d highest=%d", state.ledger, state.highest)
+        return Code.OK
+
+    def change(self, state: LedgerState, record: LedgerRecord) -> None:
+        """Have a ledger's record written with the open turn."""
+        state.record = record
+        self._open.changed[state.ledger] = state
+        state.commit = self._open
+        self._schedule()
+
+    def delete(self, ledger: int, seen: LedgerState, commit: Commit | None, needed: Mapping[int, int]) -> bool:
+        """Forget a ledger that the metadata store no longer has; False when it has changed meanwhile.
+
+        `needed` is what the index said of it when it was last changed by `commit`, of which `seen` was its state.
+        """
+        state = self.ledgers.get(ledger)
+        if state is not seen or state.commit is not commit or not state.durable:
+            return False
+        self._index.delete_ledger(ledger, needed)
+        self._index.commit(self._index.sequence, self._index.file)
+        self.ledgers.forget(ledger)
+        return True
+
+    def current(self, row: Row, *, repeated: bool) -> bool:
+        """Whether the index still has this row, and no turn under way is about its ledger."""
+        if not self.ledgers.get(row.ledger).durable:
+            return False
+        return self._index.found(row.ledger, row.first, repeated=repeated) == row
+
+    def move(self, runs: Sequence[tuple[bool, Row, bytes]]) -> "asyncio.Future[None]":
+        """Write runs anew at the journal's end; done when the index names their new place. All must be current.
+
+        DiskFull when that would take more than half of what is left on a full disk.
+        """
+        room = self._journal.last_room
+        if room is not None and 2 * (sum(len(frames) for _, _, frames in runs) + _LEAST_ROOM) > room:
+            raise DiskFull("there is no room for another journal file: make room")
+        turn = Turn(MOVED, done=self._loop.create_future())
+        for repeated, row, frames in runs:
+            kind, source = Kind.REPEAT if repeated else Kind.RUN, Place(row.file, row.offset)
+            turn.keep(kind, row.ledger, row.first, row.last, frames, source=source)
+        self._moves.append(turn)
+        self._schedule()
+        assert turn.done is not None
+        return turn.done
+
+    def recycle(self, files: Sequence[int]) -> None:
+        """Give files back of which the index, flushed, names nothing; the journal's thread does it later."""
+        self.given_back.update(files)
+        for file in files:
+            self._files.forget(file)
+            self._index.forget_file(file)
+        self._index.commit(self._index.sequence, self._index.file)
+        self._thread.recycle(files)
+
+    async def drain(self) -> None:
+        """Return when everything accepted is durable and answered."""
+        await self._idle.wait()
+        while self._flush is not None:
+            await asyncio.wait([self._flush])
+
+    async def close(self) -> None:
+        """Take no more adds, drain, then end the journal's thread."""
+        self._closing = True
+        self.cold_reads.close()
+        await self.drain()
+        self._thread.stop()
+
+    def _schedule(self) -> None:
+        self._idle.clear()
+        if not self._open.empty and not self._open.begun:
+            self._open.begun = self._loop.time()
+        if self._flying is None and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._seal)
+
+    def _seal(self) -> None:
+        """Hand a turn to the journal: the open one, or when it is empty, or has just had its turn, a move."""
+        self._scheduled = False
+        if self._flying is not None:
+            return
+        if self._moves and self._open.empty:
+            turn = self._moves.popleft()
+        elif not self._open.empty:
+            turn, self._open = self._open, Turn()
+        else:
+            return
+        self._fly(turn)
+
+    def _fly(self, turn: Turn) -> None:
+        """Have a turn written, under a sequence that no other gets whatever becomes of it."""
+        try:
+            turn.seal()
+            turn.sequence, self._sequence = self._sequence, self._sequence + 1
+            self._flying = turn
+            self._thread.submit(turn.sequence, turn)
+        except BaseException as error:
+            end_process("turn_failed", error)
+
+    def _wake(self, place: Place) -> None:
+        """On the journal's thread: the turn under way is synced, its payload is at `place`."""
+        self._loop.call_soon_threadsafe(self._done, place)
+
+    def _done(self, place: Place) -> None:
+        """The turn under way is durable. An error from here on leaves memory, index and journal apart: it ends all."""
+        try:
+            self._finish(place)
+            self._go_on()
+        except BaseException as error:
+            end_process("turn_failed", error)
+
+    def _finish(self, place: Place) -> None:
+        """Answer the turn under way and enter it in the index.
+
+        Until it is in the index, which is before anything else happens on this loop, its entries are read from memory.
+        """
+        turn, self._flying = self._flying, None
+        assert turn is not None
+        turn.synced = True
+        for client, parts in turn.answers.items():
+            client.send(parts)
+        self._count(turn)
+        enter(self._index, turn.changes, place)
+        self._index.commit(turn.sequence + 1, place.file)
+        for state in turn.states:
+            state.pending.pop(0)
+        if place.file != self._file:
+            self._file = place.file
+            self._start_flush()
+        if turn.done is not None and not turn.done.done():
+            turn.done.set_result(None)
+        turn.release()
+        self._moved_last = turn.kind == MOVED
+
+    def _go_on(self) -> None:
+        """Take what waited, and have the next turn written: a move where there is one and the last was none."""
+        if self._moves and not self._moved_last:
+            self._fly(self._moves.popleft())
+            return
+        for _ in range(len(self._waiting)):
+            if self.busy:
+                break
+            self._waiting.popleft().take()
+        self._seal()
+        if self._flying is None:
+            self.ledgers.shrink()
+            self._idle.set()
+
+    def _count(self, turn: Turn) -> None:
+        counters, journal = self.counters, self._journal
+        counters.journal_bytes += turn.size
+        counters.writes.observe(journal.write_s)
+        counters.syncs.observe(journal.sync_s)
+        if turn.adds:
+            counters.adds += turn.adds
+            counters.add_bytes += turn.add_bytes
+            counters.add_times.observe(self._loop.time() - turn.begun, turn.adds)
+
+    def _start_flush(self) -> None:
+        """A new journal file was begun: have the index written out, so that a restart replays little."""
+        if self._flush is not None:
+            self._flush_again = True  # the one under way may not have what the last file holds
+            return
+        self._flush = self._loop.run_in_executor(None, self._index.flush)
+        self._flush.add_done_callback(self._flushed)
+
+    def _flushed(self, done: "asyncio.Future[None]") -> None:
+        self._flush = None
+        error = done.exception()
+        if error is not None:
+            end_process("index_flush_failed", error)
+        if self._flush_again:
+            self._flush_again = False
+            self._start_flush()

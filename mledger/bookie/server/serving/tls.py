@@ -1,0 +1,76 @@
+"""Encrypted connections: what BookKeeper's TLS settings say, as a context for the server's side of a handshake."""
+
+import ssl
+from dataclasses import dataclass
+
+from mledger.metastore.errors import InvalidSetting
+
+PEM = "PEM"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Paths of PEM files, empty where there is none. `protocols`: versions as Java names them, all if there is none.
+
+    With `client_authentication` a client needs a certificate that `authorities` vouch for.
+    """
+
+    certificate: str
+    key: str
+    password: str = ""
+    authorities: str = ""
+    client_authentication: bool = False
+    protocols: tuple[str, ...] = ()
+    ciphers: str = ""
+
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """The context that handshakes are begun with. InvalidSetting names the file, or the setting, that is wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version, context.maximum_version = _versions(settings.protocols)
+    password = _read(settings.password, "tlsKeyStorePasswordPath").strip() if settings.password else ""
+    try:
+        # without a password the library would ask for one at the terminal
+        context.load_cert_chain(settings.certificate, settings.key, lambda: password)
+    except (OSError, ValueError) as error:
+        raise InvalidSetting(
+            f"tlsCertificatePath {settings.certificate} and tlsKeyStore {settings.key}: {error}: name the PEM files of "
+            "the bookie's certificate and of its key, and the key's password with tlsKeyStorePasswordPath"
+        ) from None
+    if settings.client_authentication:
+        context.verify_mode = ssl.CERT_REQUIRED
+    if settings.authorities:
+        try:
+            context.load_verify_locations(settings.authorities)
+        except OSError as error:
+            raise InvalidSetting(
+                f"tlsTrustStore {settings.authorities}: {error}: name a PEM file with the certificates that vouch for "
+                "clients"
+            ) from None
+    if settings.ciphers:
+        try:
+            context.set_ciphers(settings.ciphers)
+        except ssl.SSLError:
+            raise InvalidSetting(
+                f"tlsEnabledCipherSuites {settings.ciphers}: none that OpenSSL knows; write them by OpenSSL's names"
+            ) from None
+    return context
+
+
+def _versions(named: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    unknown = [name for name in named if name not in _VERSIONS]
+    if unknown:
+        raise InvalidSetting(f"tlsEnabledProtocols: {', '.join(unknown)}: one of {', '.join(_VERSIONS)} is needed")
+    versions = [_VERSIONS[name] for name in named] or list(_VERSIONS.values())
+    return min(versions), max(versions)
+
+
+def _read(path: str, key: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise InvalidSetting(f"{key} {path}: {error}") from None

@@ -1,0 +1,314 @@
+"""What a bookie does for each operation of version 3 but adds, which go the way of version 2's.
+
+- A read of an entry carries the last add confirmed as this bookie knows it. One that names an earlier one waits.
+- A fencing read is answered as in version 2 (Q7).
+- A force is answered when everything accepted of its ledger is synced. So is an add with deferred sync: Q8 has no
+  exception, and its answer then says more than was asked for.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from mledger.bookie import wire
+from mledger.bookie.entries_available import encode_available
+from mledger.bookie.errors import Code
+from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
+from mledger.bookie.server.serving import version3
+from mledger.bookie.server.serving.entry_lists import EntryLists
+from mledger.bookie.server.serving.group_commit import Turns
+from mledger.bookie.server.storage.disk import Disk
+from mledger.bookie.server.storage.journal_record import Client
+from mledger.bookie.server.storage.ledgers import LedgerState, check_write_lac, explicit_confirmed, explicit_lac_of
+from mledger.bookie.server.storage.reads import Parts, check_read, missing
+from mledger.bookie.version3_reads import ReadRun
+
+log = logging.getLogger(__name__)
+
+_LEDGER, _ENTRY, _BODY, _CONFIRMED, _CONFIRMED_AT = 2, 3, 4, 5, 6
+_TOTAL, _FREE = 2, 3
+_EXPLICIT_LAC, _LAST_ENTRY = 3, 4
+_AVAILABLE = 3
+_ANSWER_HEAD = 64
+_ANSWERED_TOGETHER = 256 << 10
+"""Bytes of entries after which answers to plain reads are sent: a client has to take them before it gets more."""
+_MOST_LISTS = 1024
+"""Lists of entries that wait to be made."""
+
+Serve = Callable[[Client, pb.Request], None]
+
+
+class Version3Service:
+    """Serves the requests of authenticated clients. Lives on the loop."""
+
+    def __init__(self, turns: Turns, lists: EntryLists, disk: Callable[[], Disk], max_frame: int) -> None:
+        """`disk` looks at the bookie's fullest disk; no answer has more than `max_frame` bytes."""
+        self._turns, self._lists, self._disk, self._max_frame = turns, lists, disk, max_frame
+        self._tasks: dict[asyncio.Task[None], Client] = {}
+        self._operations: dict[int, tuple[str, Serve]] = {
+            pb.READ_ENTRY: ("readRequest", self._read),
+            pb.ADD_ENTRY: ("addRequest", self._refuse_add),
+            pb.WRITE_LAC: ("writeLacRequest", self._write_lac),
+            pb.READ_LAC: ("readLacRequest", self._read_lac),
+            pb.FORCE_LEDGER: ("forceLedgerRequest", self._force),
+            pb.GET_LIST_OF_ENTRIES_OF_LEDGER: ("getListOfEntriesOfLedgerRequest", self._list_entries),
+            pb.GET_BOOKIE_INFO: ("getBookieInfoRequest", self._bookie_info),
+        }
+
+    def serve(self, client: Client, request: pb.Request) -> None:
+        """Answer a request, now or later. MalformedFrame when it lacks what its operation needs."""
+        field, operation = self._operations.get(request.header.operation, ("", None))
+        if operation is None:  # ranges and batches are named in the protocol, but have no messages
+            client.send([version3.refusal(request, Code.BAD_REQUEST)])
+            return
+        if not request.HasField(field):  # type: ignore[arg-type]
+            raise wire.MalformedFrame(f"a version 3 request without its {field}")
+        operation(client, request)
+
+    def forget(self, client: Client) -> None:
+        """Drop what a client that is gone waits for."""
+        self._turns.long_polls.forget(client)
+        for task in [task for task, of_client in self._tasks.items() if of_client is client]:
+            task.cancel()
+
+    # Reads.
+
+    def read(self, client: Client, reads: ReadRun, first: int) -> int:
+        """Answer the plain reads from number `first` on, up to one whose entry is not in memory; how many."""
+        turns = self._turns
+        state = turns.ledgers.get(reads.ledger)
+        if state.record is None or state.record.limbo:
+            return 0
+        found = turns.reader.in_memory(state, reads.entries[first:], _ANSWERED_TOGETHER)
+        if not found:
+            return 0
+        confirmed = self._confirmed(state)
+        if confirmed is None:
+            return 0
+        answers = reads.responses(first, found, confirmed)
+        turns.counters.read(len(answers), refused=False, count=len(found))
+        client.send([answers])
+        return len(found)
+
+    def _read(self, client: Client, request: pb.Request) -> None:
+        read = request.readRequest
+        code = Code.OK
+        if request.header.version != pb.VERSION_THREE:
+            code = Code.BAD_VERSION
+        elif read.ledgerId < 0 or read.entryId < wire.LAST_ENTRY:
+            code = Code.BAD_REQUEST
+        if code:
+            self._refuse_read(client, request, code)
+        elif read.HasField("flag") and read.flag == pb.ReadRequest.FENCE_LEDGER:
+            self._fence(client, request)
+        elif read.HasField("previousLAC"):
+            self._long_poll(client, request)
+        else:
+            self._answer_read(client, request)
+
+    def _refuse_read(self, client: Client, request: pb.Request, code: Code) -> None:
+        read = request.readRequest
+        fields = version3.number(_LEDGER, read.ledgerId), version3.number(_ENTRY, read.entryId)
+        self._send_read(client, version3.answer(request, code, *fields), code)
+
+    def _send_read(self, client: Client, parts: Parts, code: Code) -> None:
+        self._turns.counters.read(sum(map(len, parts)), refused=code != Code.OK)
+        client.send(parts)
+
+    def _fence(self, client: Client, request: pb.Request) -> None:
+        """Fence, and read when the fence and all adds before it are durable (Q7)."""
+        read, turns = request.readRequest, self._turns
+        state = turns.ledgers.get(read.ledgerId)
+        code = Code.UNAUTHORIZED
+        if len(read.masterKey) == wire.MASTER_KEY_SIZE:
+            code = turns.fence(state, read.masterKey)
+        if code:
+            self._refuse_read(client, request, code)
+            return
+        code, entry = self._entry(state, read.entryId)
+        parts = [version3.number(_LEDGER, read.ledgerId), version3.number(_ENTRY, read.entryId)]
+        if entry is not None:
+            parts += version3.data(_BODY, entry)
+        answer = version3.answer(request, code, *parts)
+        turns.counters.read(sum(map(len, answer)), refused=code != Code.OK)
+        turns.answer_when_durable(client, state, answer)
+
+    def _entry(self, state: LedgerState, entry: int) -> tuple[Code, bytes | None]:
+        code = check_read(state, entry)
+        if code:
+            return code, None
+        try:
+            found = self._turns.reader.entry(state, entry)
+        except Exception as error:
+            log.exception("event=read_failed ledger=%d entry=%d error=%r", state.ledger, entry, str(error))
+            return Code.IO_ERROR, None
+        return (Code.OK, found) if found is not None else (missing(state), None)
+
+    def _answer_read(
+        self, client: Client, request: pb.Request, state: LedgerState | None = None, confirmed: int | None = None
+    ) -> None:
+        read = request.readRequest
+        state = self._turns.ledgers.get(read.ledgerId) if state is None else state
+        code, entry = self._entry(state, read.entryId)
+        parts = [version3.number(_LEDGER, read.ledgerId), version3.number(_ENTRY, read.entryId)]
+        if entry is not None:
+            parts += version3.data(_BODY, entry)
+            if state.record is not None and state.record.limbo:
+                code = Code.UNKNOWN_LEDGER_STATE  # the entry is there, the last add confirmed is not known
+            elif (known := self._confirmed(state)) is not None:
+                parts.append(version3.number(_CONFIRMED, known))
+        self._send_read(client, version3.answer(request, code, *parts), code)
+
+    def _long_poll(self, client: Client, request: pb.Request) -> None:
+        """Answer when the last add confirmed is above the one that the request names, or its time is over."""
+        read, turns = request.readRequest, self._turns
+        state = turns.ledgers.get(read.ledgerId)
+        if state.record is None:
+            self._refuse_read(client, request, Code.NO_LEDGER)
+            return
+
+        def answer(advanced: bool) -> None:
+            self._answer_long_poll(client, request, time.time_ns() // 1_000_000 if advanced else None)
+
+        confirmed = self._confirmed(state)
+        waits = read.HasField("timeOut") and confirmed is not None and confirmed <= read.previousLAC
+        polls, wait_s = turns.long_polls, read.timeOut / 1000
+        if not (waits and polls.wait(client, read.ledgerId, read.previousLAC, wait_s, answer)):
+            answer(False)
+
+    def _answer_long_poll(self, client: Client, request: pb.Request, advanced_at: int | None) -> None:
+        read, turns = request.readRequest, self._turns
+        if not (read.HasField("flag") and read.flag == pb.ReadRequest.ENTRY_PIGGYBACK):
+            self._answer_read(client, request)
+            return
+        if read.entryId != wire.LAST_ENTRY:
+            self._refuse_read(client, request, Code.BAD_REQUEST)
+            return
+        state = turns.ledgers.get(read.ledgerId)
+        code = check_read(state, wire.LAST_ENTRY)
+        if not code and state.highest < 0 and not (state.record and state.record.explicit_lac):
+            code = Code.NO_ENTRY
+        if code:
+            self._refuse_read(client, request, code)
+            return
+        confirmed, entry, found = self._confirmed(state), read.previousLAC + 1, None
+        if confirmed is None:
+            self._refuse_read(client, request, Code.IO_ERROR)
+            return
+        if confirmed > read.previousLAC and entry >= 0:
+            code, found = self._entry(state, entry)
+            code = Code.OK if code == Code.NO_ENTRY else code  # striping may have put it on other bookies
+        parts = [version3.number(_LEDGER, read.ledgerId)]
+        parts.append(version3.number(_ENTRY, read.entryId if found is None else entry))
+        if found is not None:
+            parts += version3.data(_BODY, found)
+        parts.append(version3.number(_CONFIRMED, confirmed))
+        if confirmed > read.previousLAC and advanced_at is not None:
+            parts.append(version3.number(_CONFIRMED_AT, advanced_at))
+        self._send_read(client, version3.answer(request, code, *parts), code)
+
+    def _confirmed(self, state: LedgerState) -> int | None:
+        """The last add confirmed, None when the ledger's last entry, which says it, cannot be read."""
+        try:
+            return self._turns.confirmed(state)
+        except Exception as error:
+            log.exception("event=confirmed_unknown ledger=%d error=%r", state.ledger, str(error))
+            return None
+
+    # The last add confirmed, and what is durable.
+
+    def _read_lac(self, client: Client, request: pb.Request) -> None:
+        ledger = request.readLacRequest.ledgerId
+        state = self._turns.ledgers.get(ledger)
+        fields, code = [version3.number(_LEDGER, ledger)], Code.NO_ENTRY
+        if state.record is not None and not state.record.limbo:
+            explicit = state.record.explicit_lac
+            code, last = self._entry(state, wire.LAST_ENTRY)
+            if explicit:
+                fields += version3.data(_EXPLICIT_LAC, explicit)
+                code = Code.OK if code == Code.NO_ENTRY else code
+            if last is not None:
+                fields += version3.data(_LAST_ENTRY, last)
+        if request.header.version != pb.VERSION_THREE:
+            fields, code = fields[:1], Code.BAD_VERSION
+        client.send(version3.answer(request, code, *fields))
+
+    def _write_lac(self, client: Client, request: pb.Request) -> None:
+        asked, turns = request.writeLacRequest, self._turns
+        field, code = version3.number(_LEDGER, asked.ledgerId), Code.OK
+        if request.header.version != pb.VERSION_THREE:
+            code = Code.BAD_VERSION
+        elif len(asked.masterKey) != wire.MASTER_KEY_SIZE:
+            code = Code.UNAUTHORIZED
+        elif asked.ledgerId < 0 or not explicit_lac_of(asked.ledgerId, asked.body):
+            code = Code.BAD_REQUEST
+        state = turns.ledgers.get(asked.ledgerId)
+        code = code or check_write_lac(state, asked.masterKey, read_only=turns.read_only or turns.full)
+        answer = version3.answer(request, code, field)
+        if code:
+            log.warning("event=write_lac_refused ledger=%d code=%d", asked.ledgerId, code)
+            client.send(answer)
+            return
+        turns.change(state, replace(state.record or state.begin(asked.masterKey), explicit_lac=asked.body))
+        turns.confirm(state, explicit_confirmed(asked.body))
+        turns.answer_when_durable(client, state, answer)
+
+    def _force(self, client: Client, request: pb.Request) -> None:
+        ledger = request.forceLedgerRequest.ledgerId
+        code = Code.OK if request.header.version == pb.VERSION_THREE else Code.BAD_VERSION
+        parts = version3.answer(request, code, version3.number(_LEDGER, ledger))
+        self._turns.answer_when_durable(client, self._turns.ledgers.get(ledger), parts)
+
+    # The rest.
+
+    def _list_entries(self, client: Client, request: pb.Request) -> None:
+        ledger = request.getListOfEntriesOfLedgerRequest.ledgerId
+        state, code = self._turns.ledgers.get(ledger), Code.OK
+        if request.header.version != pb.VERSION_THREE:
+            code = Code.BAD_VERSION
+        elif state.record is None:
+            code = Code.NO_LEDGER
+        elif len(self._tasks) >= _MOST_LISTS:
+            code = Code.TOO_MANY_REQUESTS
+        if code:
+            client.send(version3.answer(request, code, version3.number(_LEDGER, ledger)))
+            return
+        task = asyncio.get_running_loop().create_task(self._answer_list(client, request, state))
+        self._tasks[task] = client
+        task.add_done_callback(self._tasks.pop)
+
+    async def _answer_list(self, client: Client, request: pb.Request, state: LedgerState) -> None:
+        fields, code = [version3.number(_LEDGER, state.ledger)], Code.OK
+        try:
+            entries = await self._lists.entries(state)
+            available = await asyncio.get_running_loop().run_in_executor(None, encode_available, entries)
+            if len(available) > self._max_frame - _ANSWER_HEAD:
+                raise OSError(f"the list of {len(entries)} entries has {len(available)} bytes, too many for a frame")
+            fields += version3.data(_AVAILABLE, available)
+        except Exception as error:
+            log.exception("event=list_failed ledger=%d error=%r", state.ledger, str(error))
+            code = Code.IO_ERROR
+        client.send(version3.answer(request, code, *fields))
+
+    def _refuse_add(self, client: Client, request: pb.Request) -> None:
+        """Refuse an add that cannot be stored; unauthorized is what writers stop at."""
+        add = request.addRequest
+        code = Code.UNAUTHORIZED if request.header.version == pb.VERSION_THREE else Code.BAD_VERSION
+        log.warning("event=add_refused ledger=%d entry=%d count=1 code=%d", add.ledgerId, add.entryId, code)
+        self._turns.counters.adds_refused += 1
+        fields = version3.number(_LEDGER, add.ledgerId), version3.number(_ENTRY, add.entryId)
+        client.send(version3.answer(request, code, *fields))
+
+    def _bookie_info(self, client: Client, request: pb.Request) -> None:
+        wanted, fields = request.getBookieInfoRequest.requested, []
+        if request.header.version != pb.VERSION_THREE:
+            client.send(version3.answer(request, Code.BAD_VERSION))
+            return
+        disk = self._disk()
+        if wanted & pb.GetBookieInfoRequest.TOTAL_DISK_CAPACITY:
+            fields.append(version3.number(_TOTAL, disk.size))
+        if wanted & pb.GetBookieInfoRequest.FREE_DISK_SPACE:
+            fields.append(version3.number(_FREE, disk.free))
+        client.send(version3.answer(request, Code.OK, *fields))

@@ -1,0 +1,235 @@
+"""A bookie's directory: whose it is, in which format, and that one process alone uses it (bookie-storage.md)."""
+
+import fcntl
+import logging
+import os
+import re
+import secrets
+from dataclasses import dataclass, replace
+
+from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.server.storage import directory_parts
+
+log = logging.getLogger(__name__)
+
+FORMAT_VERSION = 3
+"""The layout this program writes. It reads versions 1 and 2 too, and makes them version 3."""
+
+_NAME = "FORMAT"
+_TITLE = "mledger bookie directory"
+_FIELDS = {
+    1: ("bookie", "instance", "salt"),
+    2: ("bookie", "instance", "salt", "journal"),
+    3: ("bookie", "instance", "salt", "journal", "complete"),
+}
+_COMPLETE = {"no": False, "yes": True}
+_SALT_BYTES = 16
+_JOURNAL = "journal"
+_JOURNAL_FILES = re.compile(r"[0-9]{8}\.journal")
+_INDEX_FILES = re.compile(r"CURRENT")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFormat:
+    """What the file FORMAT says: layout version, bookie id, the cluster's instance id, the journal's salt and place.
+
+    `journal` is a path, below the directory unless it is absolute. Version 1 has it at `journal`. `complete`: journal
+    and index were made, and have their file BOOKIE; versions 1 and 2 do not know it.
+    """
+
+    version: int
+    bookie_id: str
+    instance_id: str
+    salt: bytes
+    journal: str = _JOURNAL
+    complete: bool = False
+
+
+def new_format(bookie_id: str, instance_id: str, journal: str = _JOURNAL) -> DirectoryFormat:
+    """The format of a directory that is begun now."""
+    return DirectoryFormat(FORMAT_VERSION, bookie_id, instance_id, secrets.token_bytes(_SALT_BYTES), journal)
+
+
+def encode_format(value: DirectoryFormat) -> str:
+    """As the file FORMAT holds it: a title and one line a field."""
+    fields = {
+        "bookie": value.bookie_id,
+        "instance": value.instance_id,
+        "salt": value.salt.hex(),
+        "journal": value.journal,
+        "complete": "yes" if value.complete else "no",
+    }
+    lines = [f"{name} {fields[name]}" for name in _FIELDS[value.version]]
+    return "\n".join([_TITLE, f"version {value.version}", *lines, ""])
+
+
+def decode_format(text: str, path: str) -> DirectoryFormat:
+    """What a file FORMAT says. InvalidBookieDirectory for an unknown version or a damaged file."""
+    title, *lines = text.splitlines() or [""]
+    fields = dict(line.split(" ", 1) for line in lines if " " in line)
+    number = fields.get("version", "")
+    if title != _TITLE or not number.isdecimal() or len(number) > 9:
+        raise InvalidBookieDirectory(f"{path}: no bookie's format file; name another directory, or restore this one")
+    version = int(number)
+    if version not in _FIELDS:
+        raise InvalidBookieDirectory(
+            f"{path}: format version {version}, this program knows {min(_FIELDS)} to {max(_FIELDS)}: start the version "
+            "of mledger that wrote it, or have its ledgers re-replicated and begin an empty directory"
+        )
+    try:
+        bookie_id, instance, salt = (fields[name] for name in _FIELDS[1])
+        journal = fields["journal"] if "journal" in _FIELDS[version] else _JOURNAL
+        complete = "complete" in _FIELDS[version] and _COMPLETE[fields["complete"]]
+        return DirectoryFormat(version, bookie_id, instance, bytes.fromhex(salt), journal, complete)
+    except (KeyError, ValueError) as error:
+        raise InvalidBookieDirectory(f"{path}: damaged format file ({error!r}); restore it") from None
+
+
+def plan_completion(found: DirectoryFormat) -> DirectoryFormat | None:
+    """What the file FORMAT is to say once journal and index are there with their file BOOKIE; None if it does.
+
+    It makes versions 1 and 2 version 3: the file says where the journal is, as in version 2, and the journal has
+    records that say what they change. All else is the same.
+    """
+    completed = replace(found, version=FORMAT_VERSION, complete=True)
+    return None if found == completed else completed
+
+
+class Directory:
+    """A directory, locked for this process. Nothing in it is changed before `begin`."""
+
+    def __init__(self, path: str, journal: str = "") -> None:
+        """Lock the directory, made if it is missing. InvalidBookieDirectory when it is in use or not a bookie's.
+
+        `journal` is the journal's own directory; without it the journal is where it was, at first in this directory.
+        """
+        self.path = os.path.abspath(path)
+        self._locks: list[int] = []
+        try:
+            self._file = self._lock(self.path)
+            self.format = self._read()
+            self.journal = self._find_journal(journal)
+            """Where the journal files are."""
+            if not self.journal.startswith(self.path + os.sep):
+                if self.begun and not os.path.isdir(self.journal):
+                    raise InvalidBookieDirectory(
+                        f"{self.journal}: the journal of {self.path} is missing: mount its disk and start again"
+                    )
+                self._lock(self.journal)
+        except InvalidBookieDirectory:
+            self.unlock()
+            raise
+
+    def _lock(self, path: str) -> int:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        self._locks.append(file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidBookieDirectory(f"{path}: another bookie process uses this directory; stop it") from None
+        return file
+
+    def _find_journal(self, wanted: str) -> str:
+        """Where the journal is or is to be; a wanted one must not be another's, nor another than it was."""
+        journal = os.path.abspath(wanted) if wanted else os.path.join(self.path, _JOURNAL)
+        if self.format is not None:
+            known = os.path.join(self.path, self.format.journal)
+            if wanted and journal != known:
+                raise InvalidBookieDirectory(
+                    f"{self.path}: its journal is in {known}, not in {journal}: start it with that one"
+                )
+            return known
+        if "\n" in journal:
+            raise InvalidBookieDirectory(f"{journal!r} has a line end in its name: name another directory")
+        if os.path.isdir(journal) and os.listdir(journal):
+            raise InvalidBookieDirectory(f"{journal} is not empty, and this bookie is new: name an empty directory")
+        return journal
+
+    @property
+    def journal_entry(self) -> str:
+        """Where the journal is, as the file FORMAT says it."""
+        return _JOURNAL if self.journal == os.path.join(self.path, _JOURNAL) else self.journal
+
+    @property
+    def index(self) -> str:
+        """Where RocksDB is."""
+        return os.path.join(self.path, "store")
+
+    @property
+    def begun(self) -> bool:
+        """Whether the directory may hold entries."""
+        return self.complete or os.path.exists(self.index)
+
+    @property
+    def complete(self) -> bool:
+        """Whether journal and index were made, and have their file BOOKIE."""
+        return self.format is not None and self.format.complete
+
+    def begin(self, value: DirectoryFormat) -> None:
+        """Make this the directory of one bookie, durably."""
+        temporary = os.path.join(self.path, _NAME + ".new")
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(encode_format(value))
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, os.path.join(self.path, _NAME))
+        os.fsync(self._file)
+        self.format = value
+
+    def check_parts(self) -> None:
+        """Look whether journal and index are there, and this directory's. InvalidBookieDirectory."""
+        found = {
+            directory_parts.JOURNAL: directory_parts.find_part(self.journal, self._has(self.journal, _JOURNAL_FILES)),
+            directory_parts.INDEX: directory_parts.find_part(self.index, self._has(self.index, _INDEX_FILES)),
+        }
+        directory_parts.check_parts(self.path, self._identities(), found, complete=self.complete)
+
+    @staticmethod
+    def _has(path: str, names: re.Pattern[str]) -> bool:
+        return os.path.isdir(path) and any(names.fullmatch(name) for name in os.listdir(path))
+
+    def _identities(self) -> tuple[directory_parts.Identity, directory_parts.Identity]:
+        own = self.format
+        assert own is not None, "a directory that is not begun is nobody's"
+        journal = directory_parts.Identity(directory_parts.JOURNAL, own.bookie_id, own.instance_id, own.salt)
+        return journal, replace(journal, part=directory_parts.INDEX)
+
+    def make_journal(self) -> None:
+        """Have the directory of journal files, unless it must be there."""
+        if not self.complete:
+            os.makedirs(self.journal, mode=0o700, exist_ok=True)
+            os.fsync(self._file)
+
+    def finish(self) -> None:
+        """Say durably that journal and index are there, and this program's; nothing when it is said already."""
+        assert self.format is not None, "a directory that is not begun is of no version"
+        planned = plan_completion(self.format)
+        if planned is None:
+            return
+        for path, identity in zip((self.journal, self.index), self._identities(), strict=True):
+            directory_parts.write_identity(path, identity)
+        if self.format.version != planned.version:
+            log.info("event=directory_upgraded path=%s from=%d to=%d", self.path, self.format.version, planned.version)
+        self.begin(planned)
+
+    def unlock(self) -> None:
+        """Let another process use the directory."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def _read(self) -> DirectoryFormat | None:
+        path = os.path.join(self.path, _NAME)
+        try:
+            with open(path, encoding="utf-8") as file:
+                return decode_format(file.read(), path)
+        except FileNotFoundError:
+            pass
+        except UnicodeDecodeError:
+            raise InvalidBookieDirectory(f"{path}: damaged format file; restore it") from None
+        foreign = sorted(name for name in os.listdir(self.path) if name != _NAME + ".new")
+        if foreign:
+            raise InvalidBookieDirectory(
+                f"{self.path}: holds {foreign[0]!r} and no file {_NAME}: not a bookie's directory; name an empty one"
+            )
+        return None

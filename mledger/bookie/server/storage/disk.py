@@ -1,0 +1,102 @@
+"""Whether a bookie takes new entries, by what is left of its disks."""
+
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mledger.bookie.server.storage.journal_files import free_bytes, hold_room
+
+log = logging.getLogger(__name__)
+
+FREE_MIB = 256
+
+
+@dataclass(frozen=True, slots=True)
+class DiskLimits:
+    """When a disk is full, and how often to look. Shares are of the disk's size, 1.0 is none."""
+
+    min_free_bytes: int = FREE_MIB << 20
+    full_share: float = 1.0
+    warn_share: float = 1.0
+    low_water_share: float = 1.0
+    look_s: float = 5.0
+    stop_when_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The fullest of the disks that a bookie writes to, in bytes."""
+
+    size: int
+    free: int
+
+    @property
+    def used_share(self) -> float:
+        """What is not free to the bookie, of all there is."""
+        return 1 - self.free / self.size if self.size else 1.0
+
+
+def plan_read_only(read_only: bool, disk: Disk, limits: DiskLimits) -> bool:
+    """Whether a bookie takes no new entries.
+
+    It takes none when less than the least is free or more than the full share is used. It takes them again when twice
+    the least is free and the low-water share is not passed: what it did not write for is not at once full again.
+    """
+    if not read_only:
+        return disk.free < limits.min_free_bytes or disk.used_share > limits.full_share
+    return disk.free < 2 * limits.min_free_bytes or disk.used_share > limits.low_water_share
+
+
+def fullest(paths: Sequence[str]) -> Disk:
+    """The disk with the least free bytes of those that hold `paths`. OSError."""
+    disks = [Disk(each.f_blocks * each.f_frsize, each.f_bavail * each.f_frsize) for each in map(os.statvfs, paths)]
+    return min(disks, key=lambda disk: (-disk.used_share, disk.free))
+
+
+def plan_reserve(kept: bool, free: int, size: int) -> bool:
+    """Whether room of `size` bytes is held back: no more when less than half of it is free beside it.
+
+    It is held back again when three times as much is free.
+    """
+    return free >= size // 2 if kept else free >= 3 * size
+
+
+def says_full(error: BaseException) -> bool:
+    """Whether an error is that a disk is full. RocksDB says it in words only."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return True
+    return os.strerror(errno.ENOSPC) in str(error)
+
+
+class Reserve:
+    """Room of a directory's disk that is held back for when it is full: for the index to be opened and written out."""
+
+    def __init__(self, directory: str, size: int) -> None:
+        self._directory, self._size = directory, size
+        self._path = os.path.join(directory, "reserve")
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are to be held back and are not."""
+        return 0 if os.path.exists(self._path) else self._size
+
+    def needed_of(self, directory: str) -> int:
+        """Bytes of the disk of `directory` that are to be held back and are not."""
+        return self.missing if os.stat(directory).st_dev == os.stat(self._directory).st_dev else 0
+
+    def tend(self) -> None:
+        """Hold room back, or release it, by what is free now. OSError when the disk does not say."""
+        kept = os.path.exists(self._path)
+        wanted = plan_reserve(kept, free_bytes(self._directory), self._size)
+        if kept and not wanted:
+            log.error("event=reserve_released directory=%s bytes=%d: the disk is full", self._directory, self._size)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+        elif wanted and not kept:
+            try:
+                hold_room(self._path, self._size)
+            except OSError as error:
+                log.warning("event=reserve_missing directory=%s error=%r", self._directory, str(error))

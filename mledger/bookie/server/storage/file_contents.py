@@ -1,0 +1,65 @@
+"""What of a journal file the index names, and what the file would shrink by if that were written anew."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mledger.bookie.server.storage.index import Index, Row
+from mledger.bookie.server.storage.journal import MOVED, RECORD, Record, padded, read_records
+from mledger.bookie.server.storage.journal_changes import COUNT, MOVED_ROW_BYTES
+from mledger.bookie.server.storage.replay import ledger_spans
+
+
+@dataclass(frozen=True, slots=True)
+class FileContents:
+    """The rows of the index that name a file, each with whether it is a repeated add.
+
+    `written` are the bytes that the records take. Of one that was moved those count that the same rows would take again
+    if all were needed: not its padding.
+    """
+
+    rows: list[tuple[bool, Row]]
+    written: int
+    end: int
+    """Where the last record ends."""
+
+    def kept(self, size: int) -> int:
+        """The bytes of a file of `size` that are none of the rows' and that moving these would not save.
+
+        A file's end that has room for one more record does not count as saved: it would be left free again.
+        """
+        unused = size - self.end if 2 * self.end < size else 0
+        return max(0, size - unused - self.written + MOVED_ROW_BYTES * len(self.rows))
+
+
+def read_contents(index: Index, directory: str, number: int, salt: bytes) -> FileContents:
+    """Read journal file `number`. OSError when it cannot be read; CorruptJournal for a record that has no table."""
+    spans: dict[int, tuple[int, int]] = {}
+    written = end = 0
+    for record in read_records(directory, number, salt):
+        written += _written(record)
+        end = padded(record.place.offset + len(record.payload))
+        for ledger, first, last in ledger_spans(record):
+            lowest, highest = spans.get(ledger, (first, last))
+            spans[ledger] = (min(lowest, first), max(highest, last))
+    rows = [
+        (repeated, row)
+        for ledger, (first, last) in spans.items()
+        for repeated, rows in ((False, index.runs(ledger, first)), (True, index.repeats(ledger, first)))
+        for row in _until(rows, last)
+        if row.file == number
+    ]
+    return FileContents(rows, written, end)
+
+
+def _written(record: Record) -> int:
+    """What `FileContents.written` counts of one record: a moved one's payload is its rows' bytes, table and count."""
+    if record.kind == MOVED:
+        return len(record.payload) - COUNT.size
+    return padded(RECORD.size + len(record.payload))
+
+
+def _until(rows: Iterator[Row], last: int) -> Iterator[Row]:
+    for row in rows:
+        if row.first > last:
+            return
+        yield row

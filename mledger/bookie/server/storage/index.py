@@ -1,0 +1,415 @@
+"""What makes entries findable: RocksDB without its own log, over the journal's files (bookie-storage.md).
+
+One row is one run of adds of a ledger: where in the journal it lies. A row is written when its record is synced, and
+every batch says from which record on a restart has to replay; atomic flush keeps all families at one such point.
+"""
+
+import contextlib
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+    WriteOptions,
+)
+
+from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
+from mledger.bookie.server.storage.disk import says_full
+from mledger.metastore.runtime.rocksdb_iterators import at_row
+
+ENTRIES = "entries"
+REPEATS = "repeats"
+LEDGERS = "ledgers"
+BOOKIE = "bookie"
+
+_SEQUENCE = b"j"
+_FILE = b"f"
+_DELETED = b"d"
+_NUMBER = struct.Struct(">Q")
+_ROW = struct.Struct(">QQIq")
+_KEY_MAX = (1 << 63) - 1
+_ERRORS = "rocksdb.background-errors"
+_FILES_BYTES = 8 << 20
+
+MOST_TOMBSTONES = 65_536
+"""Deleted ledgers whose fence is remembered, those with the highest ids."""
+
+_FENCED = 1
+_LIMBO = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """What a bookie keeps of a ledger beside its entries."""
+
+    master_key: bytes
+    fenced: bool = False
+    limbo: bool = False
+    explicit_lac: bytes = b""
+
+    def encode(self) -> bytes:
+        """As stored: master key 20, flags 1, explicit LAC packet if there is one."""
+        flags = (_FENCED if self.fenced else 0) | (_LIMBO if self.limbo else 0)
+        return self.master_key + bytes((flags,)) + self.explicit_lac
+
+    @staticmethod
+    def decode(value: bytes) -> "LedgerRecord":
+        """From the stored bytes."""
+        return LedgerRecord(value[:20], bool(value[20] & _FENCED), bool(value[20] & _LIMBO), value[21:])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run of adds in the journal: its ledger, first and last entry, where its frames are."""
+
+    ledger: int
+    first: int
+    last: int
+    file: int
+    offset: int
+    length: int
+
+    def value(self) -> bytes:
+        """As stored under the row's key."""
+        return _ROW.pack(self.file, self.offset, self.length, self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexConfig:
+    """How much memory RocksDB may use, in bytes."""
+
+    memtable_bytes: int = 8 << 20
+    memtables: int = 3
+    block_cache_bytes: int = 16 << 20
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Disk that opening the index and writing it out may take."""
+        return self.memtables * self.memtable_bytes + _FILES_BYTES
+
+
+def ledger_key(ledger: int) -> bytes:
+    """The key of a ledger, and what the keys of its entries begin with."""
+    return ledger.to_bytes(8, "big")
+
+
+def entry_key(ledger: int, entry: int) -> bytes:
+    """The key of a run by its first entry, or of a repeated add."""
+    return ledger.to_bytes(8, "big") + entry.to_bytes(8, "big")
+
+
+@contextlib.contextmanager
+def damage_named(path: str) -> Iterator[None]:
+    """What is found while a directory is opened and keeps it from being used, as InvalidBookieDirectory or DiskFull.
+
+    rocksdict raises nothing more specific than Exception for blocks that fail their checksum.
+    """
+    try:
+        yield
+    except Exception as error:
+        if says_full(error):
+            raise DiskFull(
+                f"{path}: disk full, the bookie cannot start: {error}. Make room and start it again"
+            ) from error
+        if isinstance(error, OSError):
+            what = f"{path}: cannot be opened: {error}; see to the disk and start again"
+            raise InvalidBookieDirectory(what) from error
+        if type(error) is not Exception:
+            raise
+        what = f"{path}: the index is damaged: {error}"
+        raise InvalidBookieDirectory(f"{what}; restore the directory, or remove it and re-replicate") from error
+
+
+class Index:
+    """The RocksDB of one bookie. All but `flush` runs on the loop's thread."""
+
+    def __init__(self, path: str, config: IndexConfig | None = None, *, make: bool = True) -> None:
+        """Open the index at `path`; with `make` it is made if it is not there."""
+        options = _options(config or IndexConfig())
+        options.create_if_missing(make)
+        families = dict.fromkeys(("default", ENTRIES, REPEATS, LEDGERS, BOOKIE), options)
+        try:
+            self._db = Rdict(path, options, column_families=families)
+        except Exception as error:
+            if says_full(error):
+                raise
+            raise InvalidBookieDirectory(f"{path}: RocksDB cannot open it: {error}; restore the directory") from error
+        self._entries, self._in_entries = self._family(ENTRIES)
+        self._repeats, self._in_repeats = self._family(REPEATS)
+        self._ledgers, self._in_ledgers = self._family(LEDGERS)
+        self._bookie, self._in_bookie = self._family(BOOKIE)
+        self._options = WriteOptions()
+        self._options.disable_wal = True
+        self._batch = WriteBatch(raw_mode=True)
+        self.sequence, self.file = self._position()
+        self._tombstones = sum(1 for _ in self._deleted())
+        self.live = self._live()
+        self._changed_files: set[int] = set()
+        self._put_repeats: dict[bytes, Row] = {}
+        self.make_room: Callable[[], None] | None = None
+        """Asked before everything is written out."""
+
+    def _family(self, name: str) -> tuple[Rdict, object]:
+        return self._db.get_column_family(name), self._db.get_column_family_handle(name)
+
+    # Writing: gathered into one batch, applied by `commit`.
+
+    def put_run(self, row: Row) -> None:
+        """Keep a run of entries that are all above what the ledger holds."""
+        self._batch.put(entry_key(row.ledger, row.first), row.value(), self._in_entries)
+        self._count(row.file, row.length)
+
+    def put_repeat(self, row: Row) -> None:
+        """Keep one entry that is not above what the ledger holds; it takes the place of one with the same id."""
+        old = self.repeat(row.ledger, row.first)
+        if old is not None:
+            self._drop(old)
+        key = entry_key(row.ledger, row.first)
+        self._batch.put(key, row.value(), self._in_repeats)
+        self._put_repeats[key] = row
+        self._count(row.file, row.length)
+
+    def move(self, old: Row, new: Row, *, repeated: bool) -> None:
+        """Have a row name its new place; `old` is what is there."""
+        if repeated:
+            self.put_repeat(new)
+            return
+        self._drop(old)
+        self.put_run(new)
+
+    def _drop(self, row: Row) -> None:
+        """Count a row's bytes as no longer needed: its key is written anew or deleted."""
+        self._count(row.file, -row.length)
+
+    def put_ledger(self, ledger: int, record: LedgerRecord) -> None:
+        """Keep a ledger's record."""
+        self._batch.put(ledger_key(ledger), record.encode(), self._in_ledgers)
+
+    def delete_ledger(self, ledger: int, needed: Mapping[int, int]) -> None:
+        """Forget a ledger and its entries, but not that it was fenced. `needed` is what `needed_bytes` says of it."""
+        record = self.ledger(ledger)
+        if record is not None and record.fenced and not self.was_fenced(ledger):
+            self._keep_fence(ledger)
+        for file, size in needed.items():
+            self._count(file, -size)
+        start, end = ledger_key(ledger), ledger_key(ledger + 1)
+        for family in (self._in_entries, self._in_repeats):
+            self._batch.delete_range(start, end, family)
+        self._batch.delete(start, self._in_ledgers)
+
+    def _keep_fence(self, ledger: int) -> None:
+        self._batch.put(_DELETED + _NUMBER.pack(ledger), b"", self._in_bookie)
+        self._tombstones += 1
+        if self._tombstones > MOST_TOMBSTONES:
+            lowest = min(next(self._deleted(), ledger), ledger)
+            self._batch.delete(_DELETED + _NUMBER.pack(lowest), self._in_bookie)
+            self._tombstones -= 1
+
+    def commit(self, sequence: int, file: int) -> None:
+        """Apply what was put. A restart replays from record `sequence` on, which is not before journal file `file`."""
+        if (sequence, file) != (self.sequence, self.file):
+            self._batch.put(_SEQUENCE + _NUMBER.pack(sequence), _NUMBER.pack(file), self._in_bookie)
+            if self.sequence not in (0, sequence):
+                self._batch.delete(_SEQUENCE + _NUMBER.pack(self.sequence), self._in_bookie)
+        for number in self._changed_files:
+            self._batch.put(_FILE + _NUMBER.pack(number), _NUMBER.pack(self.live[number]), self._in_bookie)
+        self._changed_files.clear()
+        self._put_repeats.clear()
+        self.sequence, self.file = sequence, file
+        batch, self._batch = self._batch, WriteBatch(raw_mode=True)
+        self._db.write(batch, self._options)
+
+    def forget_file(self, number: int) -> None:
+        """Stop counting a file that is gone."""
+        self.live.pop(number, None)
+        self._changed_files.discard(number)
+        self._batch.delete(_FILE + _NUMBER.pack(number), self._in_bookie)
+
+    def recount(self) -> None:
+        """Count anew how many bytes of each journal file rows name."""
+        counted: dict[int, int] = {}
+        for family in (self._entries, self._repeats):
+            rows = family.iter()
+            rows.seek_to_first()
+            while at_row(rows):
+                file, _, length, _ = _ROW.unpack(rows.value())
+                counted[file] = counted.get(file, 0) + length
+                rows.next()
+        for file in {*self.live, *counted}:
+            self._count(file, counted.get(file, 0) - self.live.get(file, 0))
+
+    def _count(self, file: int, size: int) -> None:
+        self.live[file] = self.live.get(file, 0) + size
+        self._changed_files.add(file)
+
+    # Reading.
+
+    def ledger(self, ledger: int) -> LedgerRecord | None:
+        """A ledger's record."""
+        value = self._ledgers.get(ledger_key(ledger))
+        return None if value is None else LedgerRecord.decode(value)
+
+    def was_fenced(self, ledger: int) -> bool:
+        """Whether the ledger was fenced when it was deleted, as far as that is remembered."""
+        return self._bookie.get(_DELETED + _NUMBER.pack(ledger)) is not None
+
+    def ledger_ids(self, first: int = 0, most: int = sys.maxsize) -> list[int]:
+        """Ledgers from `first` on, rising, at most so many. On any thread."""
+        found: list[int] = []
+        rows = self._ledgers.iter()
+        rows.seek(ledger_key(first))
+        while at_row(rows) and len(found) < most:
+            found.append(_NUMBER.unpack(rows.key())[0])
+            rows.next()
+        return found
+
+    def needed_bytes(self, ledger: int) -> dict[int, int]:
+        """Bytes of each journal file that a ledger's rows name: a look at every row. On any thread."""
+        sizes: dict[int, int] = {}
+        prefix, unpack = ledger_key(ledger), _ROW.unpack
+        for rows in (self._entries.iter(), self._repeats.iter()):
+            rows.seek(prefix)
+            while at_row(rows) and rows.key().startswith(prefix):
+                file, _, length, _ = unpack(rows.value())
+                sizes[file] = sizes.get(file, 0) + length
+                rows.next()
+        return sizes
+
+    def run_at(self, ledger: int, entry: int) -> Row | None:
+        """The run that holds `entry` if the ledger has it: the last one that begins at or below."""
+        rows = self._entries.iter()
+        rows.seek_for_prev(entry_key(ledger, entry))
+        return _row(rows, ledger) if at_row(rows) else None
+
+    def last_run(self, ledger: int) -> Row | None:
+        """The run with the ledger's highest entries."""
+        return self.run_at(ledger, _KEY_MAX)
+
+    def repeat(self, ledger: int, entry: int) -> Row | None:
+        """Where a repeated add is, one that waits for `commit` included."""
+        key = entry_key(ledger, entry)
+        if key in self._put_repeats:
+            return self._put_repeats[key]
+        value = self._repeats.get(key)
+        return None if value is None else _decode(ledger, entry, value)
+
+    def found(self, ledger: int, first: int, *, repeated: bool) -> Row | None:
+        """The row of a repeated add, or of the run that begins with `first`."""
+        if repeated:
+            return self.repeat(ledger, first)
+        value = self._entries.get(entry_key(ledger, first))
+        return None if value is None else _decode(ledger, first, value)
+
+    def runs(self, ledger: int, first: int = 0) -> Iterator[Row]:
+        """A ledger's runs, rising, from the one that begins at or above `first`."""
+        return _rows(self._entries.iter(), ledger, first)
+
+    def repeats(self, ledger: int, first: int = 0) -> Iterator[Row]:
+        """A ledger's repeated adds, rising, from `first` on."""
+        return _rows(self._repeats.iter(), ledger, first)
+
+    # What is on disk.
+
+    def flush(self) -> None:
+        """Write all families out: a compaction of the smallest does it, without holding the interpreter.
+
+        A compaction tells of no error. Where one was counted, or the position on disk is from before, it is asked for
+        in the way that tells. OSError when not everything that was committed is on disk.
+        """
+        if self.make_room is not None:
+            self.make_room()
+        wanted = self.sequence
+        self._bookie.compact_range(None, None)
+        if self._flushed_sequence() >= wanted and not self._entries.property_int_value(_ERRORS):
+            return
+        try:
+            self._db.flush()
+        except Exception as error:
+            raise OSError(f"the index cannot be written out: {error}") from error
+
+    def _flushed_sequence(self) -> int:
+        """The sequence that a restart would replay from if the process ended now."""
+        ends = [file["end_key"] for file in self._db.live_files()]
+        positions = [end for end in ends if len(end) == len(_SEQUENCE) + _NUMBER.size and end[:1] == _SEQUENCE]
+        return max((_NUMBER.unpack_from(end, 1)[0] for end in positions), default=0)
+
+    def compact(self) -> None:
+        """Drop the rows of deleted ledgers for good."""
+        for family in (self._entries, self._repeats, self._ledgers):
+            family.compact_range(None, None)
+
+    def close(self) -> None:
+        """Close; what was not flushed is replayed from the journal. Nothing may be asked or put after."""
+        self._batch = WriteBatch(raw_mode=True)
+        for name in ("_in_entries", "_in_repeats", "_in_ledgers", "_in_bookie"):
+            delattr(self, name)  # they keep the database open
+        for family in (self._entries, self._repeats, self._ledgers, self._bookie, self._db):
+            family.close()
+
+    def _position(self) -> tuple[int, int]:
+        rows = self._bookie.iter()
+        rows.seek_for_prev(_SEQUENCE + b"\xff" * _NUMBER.size)
+        if not at_row(rows) or rows.key()[:1] != _SEQUENCE:
+            return 0, 0
+        return _NUMBER.unpack_from(rows.key(), 1)[0], _NUMBER.unpack(rows.value())[0]
+
+    def _deleted(self) -> Iterator[int]:
+        """Deleted ledgers whose fence is remembered, rising."""
+        rows = self._bookie.iter()
+        rows.seek(_DELETED)
+        while at_row(rows) and (key := rows.key())[:1] == _DELETED:
+            yield _NUMBER.unpack_from(key, 1)[0]
+            rows.next()
+
+    def _live(self) -> dict[int, int]:
+        found, rows = {}, self._bookie.iter()
+        rows.seek(_FILE)
+        while at_row(rows) and (key := rows.key())[:1] == _FILE:
+            found[_NUMBER.unpack_from(key, 1)[0]] = _NUMBER.unpack(rows.value())[0]
+            rows.next()
+        return found
+
+
+def _decode(ledger: int, first: int, value: bytes) -> Row:
+    file, offset, length, last = _ROW.unpack(value)
+    return Row(ledger, first, last, file, offset, length)
+
+
+def _row(rows: RdictIter, ledger: int) -> Row | None:
+    key = rows.key()
+    if not key.startswith(ledger_key(ledger)):
+        return None
+    return _decode(ledger, _NUMBER.unpack_from(key, 8)[0], rows.value())
+
+
+def _rows(rows: RdictIter, ledger: int, first: int) -> Iterator[Row]:
+    rows.seek(entry_key(ledger, first))
+    while at_row(rows) and (row := _row(rows, ledger)) is not None:
+        yield row
+        rows.next()
+
+
+def _options(config: IndexConfig) -> Options:
+    options = Options(raw_mode=True)
+    options.create_missing_column_families(True)
+    options.set_atomic_flush(True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_write_buffer_size(config.memtable_bytes)
+    options.set_max_write_buffer_number(config.memtables)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(256)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_stats_dump_period_sec(0)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(config.block_cache_bytes))
+    options.set_block_based_table_factory(table)
+    return options

@@ -1,0 +1,351 @@
+"""Where entries are: preallocated files of records, one record a turn (Q8; bookie-storage.md has the bytes).
+
+A record is sequence 8, kind and length 4, CRC32C 4 and the frames of one turn as they came, padded to a whole block.
+One record is one write and one sync, and the next is written only when that has returned: so only the last record may
+be torn. A bad record with a valid later sequence anywhere is corruption. Files are numbered in the order of their use,
+and are kept for as long as the index names anything in them.
+"""
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import google_crc32c
+import numpy
+
+from mledger.bookie.errors import CorruptJournal
+from mledger.bookie.server.storage.journal_files import JournalFiles, sync_directory
+
+log = logging.getLogger(__name__)
+
+BLOCK = 4096
+"""Records begin at multiples of this, so that writing one never rewrites a block that holds another."""
+
+RECORD = struct.Struct(">QII")
+FRAMES = 1
+"""Kind of a record that holds what clients changed: frames of adds, ledgers' records."""
+MOVED = 3
+"""Kind of a record that holds runs which were in another file before."""
+OLD_FRAMES, OLD_MOVED = 0, 2
+"""What directories of versions 1 and 2 have: no boundaries of runs, no places from which they were moved."""
+
+LARGEST_FRAME = 1 << 29
+MOST_TURN_BYTES = 1 << 28
+"""What a request and a turn may have so that their record never has more than a record may."""
+
+_KIND_SHIFT = 30
+LENGTH = (1 << _KIND_SHIFT) - 1
+"""The bits of a record's length, and the most bytes that a payload may have."""
+_COVERED = struct.Struct(">QI")
+_FARTHEST_LATER = 1 << 32
+_MOST_CHUNKS = 512
+_READ_BYTES = 1 << 20
+_NAME = re.compile(r"[0-9]{8}\.journal")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record's payload begins."""
+
+    file: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as it is found in a file."""
+
+    sequence: int
+    kind: int
+    place: Place
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FileScan:
+    """What one journal file holds: consecutive records from its start; `first` is 0 where there are none.
+
+    `stray` are the sequences of records that verify and lie behind the first one that does not.
+    """
+
+    file: int
+    first: int
+    last: int
+    stray: tuple[int, ...]
+    end: int = 0
+    """Where the next record would begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """What to apply again after a start: the records of `files`, in order, from sequence `first` to `last`."""
+
+    files: tuple[int, ...]
+    first: int
+    last: int
+
+
+def plan_replay(scans: Sequence[FileScan], first: int) -> ReplayPlan:
+    """Which files to replay so that everything from sequence `first` on is applied.
+
+    CorruptJournal when a record from `first` on is bad or missing and a later one is there: a torn write at the end
+    cannot leave that behind.
+    """
+    chains = sorted((scan for scan in scans if scan.first), key=lambda scan: scan.first)
+    last = max((scan.last for scan in chains), default=0)
+    for scan in scans:
+        later = [sequence for sequence in scan.stray if sequence > last and sequence >= first]
+        if later:
+            raise CorruptJournal(_corrupt(f"record {last + 1} is bad, but file {scan.file} has a valid {min(later)}"))
+    needed = [scan for scan in chains if scan.last >= first]
+    expected = first
+    for scan in needed:
+        if scan.first > expected:
+            missing = f"records {expected} to {scan.first - 1} are bad or missing"
+            raise CorruptJournal(_corrupt(f"{missing}, but file {scan.file} goes on at {scan.first}"))
+        expected = scan.last + 1
+    return ReplayPlan(tuple(scan.file for scan in needed), first, max(last, first - 1))
+
+
+def plan_continued(scans: Sequence[FileScan], last: int, live: Mapping[int, int]) -> FileScan | None:
+    """The highest file, to be gone on with behind its `end` where there is no room for another one.
+
+    Args:
+        scans: the files that were looked through.
+        last: the journal's last record. A file that does not end with it has old records only, of a former use.
+        live: bytes of each file that the index names.
+
+    Returns:
+        None where the index names what lies behind records that cannot be read: nothing may be written over that.
+    """
+    highest = max(scans, key=lambda scan: scan.file, default=None)
+    if highest is None or highest.last == last:
+        return highest
+    return None if live.get(highest.file, 0) > 0 else FileScan(highest.file, 0, 0, ())
+
+
+def _corrupt(what: str) -> str:
+    return f"journal: {what}; no torn write does this: restore the directory, or remove it and re-replicate its ledgers"
+
+
+def checksum(salt: bytes, sequence: int, word: int, chunks: Sequence[bytes]) -> int:
+    """The CRC32C of a record: the directory's salt, sequence, kind and length, and the payload."""
+    value: int = google_crc32c.value(salt + _COVERED.pack(sequence, word))
+    for chunk in chunks:
+        value = google_crc32c.extend(value, chunk)
+    return value
+
+
+def file_path(directory: str, number: int) -> str:
+    """The path of a journal file."""
+    return os.path.join(directory, f"{number:08d}.journal")
+
+
+def file_numbers(directory: str) -> list[int]:
+    """The numbers of the journal files in `directory`, rising."""
+    return sorted(int(name[:8]) for name in os.listdir(directory) if _NAME.fullmatch(name))
+
+
+def make_durable(directory: str, numbers: Iterable[int]) -> None:
+    """Have everything that can be read of files outlive a power loss. OSError.
+
+    A process that was killed leaves what it had not synced in the page cache, and so does a sync that failed: what was
+    read from there would be served, and then be gone. So it is synced, and then read from the disk.
+    """
+    for number in numbers:
+        file = os.open(file_path(directory, number), os.O_RDONLY)
+        try:
+            os.fsync(file)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(file)
+    sync_directory(directory)
+
+
+def scan_file(directory: str, number: int, salt: bytes) -> FileScan:
+    """Look through one journal file. OSError when it cannot be read."""
+    with _opened(directory, number) as file:
+        first = last = end = 0
+        for record in _chain(file, salt):
+            first, last = first or record.sequence, record.sequence
+            end = padded(record.place.offset + len(record.payload))
+        return FileScan(number, first, last, tuple(_stray(file, salt, end, last)), end)
+
+
+def read_records(directory: str, number: int, salt: bytes) -> Iterator[Record]:
+    """The consecutive records from the start of a file. OSError when it cannot be read."""
+    with _opened(directory, number) as file:
+        yield from _chain(file, salt)
+
+
+def padded(size: int) -> int:
+    """The bytes of the blocks that so many bytes take."""
+    return (size + BLOCK - 1) // BLOCK * BLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A journal file that is read. Never through memory: a bad sector there ends the process without a word."""
+
+    number: int
+    descriptor: int
+    size: int
+
+    def read(self, at: int, length: int) -> bytes:
+        """`length` bytes at `at`, which are inside of the file."""
+        parts = []
+        while length:
+            try:
+                part = os.pread(self.descriptor, length, at)
+            except OSError as error:
+                what = f"journal file {self.number} cannot be read at {at}: {error.strerror}"
+                raise OSError(error.errno, what) from error
+            if not part:
+                raise OSError(errno.EIO, f"journal file {self.number} was cut off at {at} while it was read")
+            parts.append(part)
+            at, length = at + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@contextlib.contextmanager
+def _opened(directory: str, number: int) -> Iterator[_File]:
+    descriptor = os.open(file_path(directory, number), os.O_RDONLY)
+    try:
+        yield _File(number, descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _record(file: _File, salt: bytes, at: int) -> Record | None:
+    """The record at `at`, None if there is no valid one."""
+    if at + RECORD.size > file.size:
+        return None
+    sequence, word, crc = RECORD.unpack(file.read(at, RECORD.size))
+    start, length = at + RECORD.size, word & LENGTH
+    if not sequence or start + length > file.size:
+        return None
+    payload = file.read(start, length)
+    if checksum(salt, sequence, word, (payload,)) != crc:
+        return None
+    return Record(sequence, word >> _KIND_SHIFT, Place(file.number, start), payload)
+
+
+def _chain(file: _File, salt: bytes) -> Iterator[Record]:
+    at, expected = 0, 0
+    while (record := _record(file, salt, at)) is not None and expected in (0, record.sequence):
+        yield record
+        at, expected = padded(record.place.offset + len(record.payload)), record.sequence + 1
+
+
+def _stray(file: _File, salt: bytes, start: int, last: int) -> Iterator[int]:
+    """Sequences above `last` of valid records at or behind `start`."""
+    for at in range(start, file.size - BLOCK + 1, _READ_BYTES):
+        blocks = min(_READ_BYTES, file.size - at) // BLOCK
+        data = file.read(at, blocks * BLOCK)
+        heads = numpy.ndarray(blocks, ">u8", data, 0, (BLOCK,)).astype(numpy.uint64)
+        for block in numpy.flatnonzero((heads > last) & (heads < last + _FARTHEST_LATER)).tolist():
+            record = _record(file, salt, at + block * BLOCK)
+            if record is not None:
+                yield record.sequence
+
+
+class Journal:
+    """The files of one directory, written by one thread. What `append` was given is durable when it returns."""
+
+    def __init__(
+        self, directory: str, salt: bytes, file_bytes: int, number: int, needed: Callable[[], int] | None = None
+    ) -> None:
+        """Write behind file `number`. Fresh files get `file_bytes` bytes; files called free are used first.
+
+        `needed` says how many bytes of the disk are needed for something else.
+        """
+        self._directory, self._salt = directory, salt
+        self._number = number
+        self._files = JournalFiles(directory, file_bytes, needed)
+        self._file = -1
+        self._at = self._size = 0
+        self.write_s = self.sync_s = 0.0
+        """How long the last record took to write, and to sync."""
+
+    @property
+    def current(self) -> int:
+        """The number of the file that is written."""
+        return self._number
+
+    @property
+    def last_room(self) -> int | None:
+        """Bytes left in the current file where the disk has no room for another one; None where it has."""
+        return self._size - self._at if self._files.last else None
+
+    def open(self, last: FileScan | None = None) -> None:
+        """Have a file ready to write to. OSError, ENOSPC when there is no room for one.
+
+        Where there is no room for another, `last` is gone on with at its end (`plan_continued`): a torn record behind
+        that is written over.
+        """
+        try:
+            self._next_file()
+        except OSError as error:
+            if error.errno != errno.ENOSPC or last is None:
+                raise
+            path = file_path(self._directory, last.file)
+            size = os.stat(path).st_size
+            if size - last.end < BLOCK:
+                raise
+            self._file, self._at, self._size = os.open(path, os.O_RDWR), last.end, size
+            log.error("event=journal_file_continued file=%d at=%d: the disk is full, make room", last.file, last.end)
+
+    def append(self, sequence: int, kind: int, chunks: list[bytes]) -> Place:
+        """Write one record and sync it. OSError: nothing is known of this record and the process must end."""
+        length = sum(map(len, chunks))
+        size = RECORD.size + length
+        room = padded(size)
+        if length > LENGTH:
+            raise ValueError(f"a record of {length} bytes, {LENGTH} is the most")
+        if self._at + room > self._size and self._at:
+            self._next_file()
+        word = kind << _KIND_SHIFT | length
+        head = RECORD.pack(sequence, word, checksum(self._salt, sequence, word, chunks))
+        if len(chunks) > _MOST_CHUNKS:
+            chunks = [b"".join(chunks)]
+        began = time.perf_counter()
+        written = os.pwritev(self._file, [head, *chunks, bytes(room - size)], self._at)
+        if written != room:
+            raise OSError(f"journal file {self._number}: {written} of {room} bytes written")
+        at = time.perf_counter()
+        os.fdatasync(self._file)
+        self.write_s, self.sync_s = at - began, time.perf_counter() - at
+        place = Place(self._number, self._at + RECORD.size)
+        self._at += room
+        if self._at * 2 > self._size:
+            self._files.prepare()
+        return place
+
+    def recycle(self, number: int) -> None:
+        """Have a file of which nothing is needed any more be written again."""
+        self._files.recycle(file_path(self._directory, number))
+
+    def keep_reserve(self) -> None:
+        """Have a file held back for the time when the disk is full, if there is room for one now."""
+        self._files.keep_reserve()
+
+    def close(self) -> None:
+        """Close the file in use; nothing is written."""
+        self._files.close()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _next_file(self) -> None:
+        path = file_path(self._directory, self._number + 1)
+        size = self._files.take(path)
+        if self._file >= 0:
+            os.close(self._file)
+        self._number += 1
+        self._file, self._at, self._size = os.open(path, os.O_RDWR), 0, size

@@ -1,0 +1,87 @@
+"""What one record of the journal is made of while it is gathered. No I/O."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mledger.bookie.server.storage.index import LedgerRecord
+from mledger.bookie.server.storage.journal import FRAMES, MOVED, Place
+from mledger.bookie.server.storage.journal_changes import Change, Kind, encode_changes
+from mledger.bookie.server.storage.ledgers import LedgerState
+from mledger.bookie.server.storage.reads import Parts
+
+
+class Client(Protocol):
+    """Who gets answers: a connection."""
+
+    def send(self, parts: Parts) -> None:
+        """Write responses; nothing happens when the connection is gone."""
+
+    def take(self) -> None:
+        """Go on with the requests that waited for the turn."""
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """What one record of the journal will hold, whom to answer when it is synced, and what the index gets then.
+
+    `states` are the ledgers of its accepted runs, one for each, `changed` those whose records it changes.
+    """
+
+    kind: int = FRAMES
+    chunks: list[bytes] = field(default_factory=list)
+    size: int = 0
+    answers: dict[Client, Parts] = field(default_factory=dict)
+    owed: dict[Client, int] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    states: list[LedgerState] = field(default_factory=list)
+    changed: dict[int, LedgerState] = field(default_factory=dict)
+    done: "asyncio.Future[None] | None" = None
+    sequence: int = 0
+    synced: bool = False
+    begun: float = 0.0
+    adds: int = 0
+    add_bytes: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.changes and not self.changed
+
+    def answer(self, client: Client, parts: Parts) -> None:
+        """Have `parts` sent to `client` after the sync."""
+        self.owed[client] = self.owed.get(client, 0) + sum(map(len, parts))
+        waiting = self.answers.get(client)
+        if waiting is None:
+            self.answers[client] = parts
+        else:
+            waiting += parts
+
+    def release(self) -> None:
+        """Drop what is entered and answered: ledgers refer to the last turn that changed them for long."""
+        self.changes, self.chunks, self.states = [], [], []
+        self.changed, self.answers, self.owed = {}, {}, {}
+
+    def keep(
+        self,
+        kind: Kind,
+        ledger: int,
+        first: int,
+        last: int,
+        chunk: bytes,
+        *,
+        record: LedgerRecord | None = None,
+        source: Place | None = None,
+    ) -> None:
+        """Have the bytes of a change written."""
+        self.changes.append(Change(kind, ledger, first, last, self.size, len(chunk), record, source))
+        self.chunks.append(chunk)
+        self.size += len(chunk)
+
+    def seal(self) -> None:
+        """Nothing more comes: keep the ledgers' records as they are now, and what the record's changes are."""
+        for ledger, state in self.changed.items():
+            if state.record is not None:
+                self.keep(Kind.LEDGER, ledger, 0, 0, state.record.encode(), record=state.record)
+        self.chunks.append(encode_changes(self.changes, moved=self.kind == MOVED))
+        self.size += len(self.chunks[-1])

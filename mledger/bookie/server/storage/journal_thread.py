@@ -1,0 +1,73 @@
+"""The thread that writes the journal, and the end of a process that does not know any more what is durable."""
+
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn, Protocol
+
+from mledger.bookie.server.storage.disk import says_full
+from mledger.bookie.server.storage.journal import Journal, Place
+
+log = logging.getLogger(__name__)
+
+EXIT_STORAGE_FAILED = 74
+
+
+class Written(Protocol):
+    """What a record is written from: a turn."""
+
+    kind: int
+    chunks: list[bytes]
+
+
+class JournalThread(threading.Thread):
+    """Writes turns, one after the other. A failed write or sync ends the process: what is durable is not known then."""
+
+    def __init__(self, journal: Journal, synced: Callable[[Place], None]) -> None:
+        super().__init__(name="journal", daemon=True)
+        self._journal, self._synced = journal, synced
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def submit(self, sequence: int, turn: Written) -> None:
+        """Write a turn as record `sequence`."""
+        self._work.put(lambda: self._synced(self._journal.append(sequence, turn.kind, turn.chunks)))
+
+    def recycle(self, files: Sequence[int]) -> None:
+        """Have files of which nothing is needed any more written again, or removed."""
+        for file in files:
+            self._work.put(partial(self._recycle, file))
+
+    def _recycle(self, file: int) -> None:
+        """A file that cannot be given back is left where it is: nothing that is needed is in it."""
+        try:
+            self._journal.recycle(file)
+        except OSError as error:
+            log.error("event=journal_file_not_given_back file=%d error=%r: it takes up space", file, str(error))
+
+    def keep_reserve(self) -> None:
+        """Have a file held back for when the disk is full."""
+        self._work.put(self._journal.keep_reserve)
+
+    def stop(self) -> None:
+        """End after what was submitted is done."""
+        self._work.put(None)
+        self.join()
+
+    def run(self) -> None:
+        """Do what is submitted until stopped."""
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except BaseException as error:
+                end_process("journal_failed", error)
+
+
+def end_process(event: str, error: BaseException) -> NoReturn:
+    """What is durable, or what can be read, is not known any more: end at once, for a restart to find out."""
+    said = f"disk full: {error}: make room and start the bookie again" if says_full(error) else str(error)
+    log.critical("event=%s error=%r", event, said, exc_info=error)
+    logging.shutdown()
+    os._exit(EXIT_STORAGE_FAILED)

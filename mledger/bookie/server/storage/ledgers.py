@@ -1,0 +1,210 @@
+"""What a bookie knows of each ledger, and which adds it takes. The plans do no I/O.
+
+- The first master key seen for a ledger is kept; others are answered 102.
+- A fenced ledger takes recovery adds only (104 otherwise); a fence is for good, also when the ledger is deleted: a
+  writer that was fenced may wake long after, and must not begin the ledger anew. Recovery adds may.
+- An entry above all that the ledger holds belongs to a run; any other is a repeated add and is kept apart.
+"""
+
+import itertools
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy
+
+from mledger.bookie import wire
+from mledger.bookie.errors import Code
+from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.runs import StoredRun, parse_run
+
+MOST_LEDGERS = 65_536
+"""Ledgers that a bookie has in memory, unless more have turns under way."""
+
+NO_ENTRY = -1
+_LARGEST_DIGEST = 20
+_LAC = struct.Struct(">qq")
+"""Ledger, last add confirmed: how an explicit LAC packet starts; its digest follows."""
+
+LARGEST_RUN = 256 << 10
+"""Bytes of frames in one run, unless one frame alone has more: a read of one entry fetches the whole run."""
+
+
+class Commit(Protocol):
+    """What makes accepted changes durable: a turn."""
+
+    synced: bool
+
+
+@dataclass(slots=True)
+class PendingRun:
+    """Accepted adds that the index does not have yet."""
+
+    first: int
+    last: int
+    frames: bytes
+    repeated: bool
+    _parsed: StoredRun | None = None
+
+    @property
+    def run(self) -> StoredRun:
+        """The frames, found."""
+        if self._parsed is None:
+            self._parsed = parse_run(self.frames)
+        return self._parsed
+
+
+@dataclass(slots=True)
+class LedgerState:
+    """A ledger in memory: its record (None: never seen, or deleted), highest entry, whether it has repeated adds.
+
+    `was_fenced`: it is deleted, and was fenced before.
+    `confirmed` is the last add confirmed, None until it is asked for.
+    `commit` is the last turn that changed it, `pending` what the index will get when the turns under way are synced.
+    """
+
+    ledger: int
+    record: LedgerRecord | None
+    highest: int
+    repeats: bool
+    commit: Commit | None = None
+    pending: list[PendingRun] = field(default_factory=list)
+    last_read: Row | None = None
+    was_fenced: bool = False
+    confirmed: int | None = None
+
+    def begin(self, master_key: bytes) -> LedgerRecord:
+        """The record of a ledger that has none."""
+        return LedgerRecord(master_key, fenced=self.was_fenced)
+
+    @property
+    def durable(self) -> bool:
+        """Whether everything that is known of the ledger is synced."""
+        return self.commit is None or self.commit.synced
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Requests `first` to `last` - 1 of a run; `repeated`: one that is not above what the ledger holds."""
+
+    first: int
+    last: int
+    repeated: bool
+
+
+def check_add(state: LedgerState, run: wire.AddRun, *, read_only: bool = False) -> Code:
+    """Whether the ledger takes the adds of a run, all of which share version, flags and master key."""
+    if run.version > wire.VERSION:
+        return Code.BAD_VERSION
+    if read_only and not run.flags & wire.Flag.HIGH_PRIORITY:
+        return Code.READ_ONLY
+    if run.ledger < 0:
+        return Code.BAD_REQUEST
+    record, recovery = state.record, run.flags & wire.Flag.RECOVERY_ADD
+    if record is None:
+        return Code.FENCED if state.was_fenced and not recovery else Code.OK
+    if record.master_key != run.master_key:
+        return Code.UNAUTHORIZED
+    if record.fenced and not recovery:
+        return Code.FENCED
+    return Code.OK
+
+
+def check_master_key(state: LedgerState, master_key: bytes) -> Code:
+    """Whether who has this master key may fence the ledger, or say what is confirmed of it."""
+    if state.record is not None and state.record.master_key != master_key:
+        return Code.UNAUTHORIZED
+    return Code.OK
+
+
+def check_write_lac(state: LedgerState, master_key: bytes, *, read_only: bool) -> Code:
+    """Whether a ledger takes an explicit last add confirmed; a fenced one does."""
+    if read_only:
+        return Code.READ_ONLY
+    if state.record is None and state.was_fenced:
+        return Code.NO_LEDGER
+    return check_master_key(state, master_key)
+
+
+def explicit_confirmed(packet: bytes) -> int:
+    """The last add confirmed in an explicit LAC packet; none in one that is too short."""
+    return int(_LAC.unpack_from(packet)[1]) if len(packet) >= _LAC.size else NO_ENTRY
+
+
+def explicit_lac_of(ledger: int, packet: bytes) -> bool:
+    """Whether a packet may be the explicit LAC of a ledger: its digest is for those who read it."""
+    return _LAC.size <= len(packet) <= _LAC.size + _LARGEST_DIGEST and _LAC.unpack_from(packet)[0] == ledger
+
+
+def plan_spans(highest: int, run: wire.AddRun) -> Iterator[Span]:
+    """Cut a run into new entries, each span of at most LARGEST_RUN bytes, and repeated ones, one by one."""
+    entries = run.entries
+    if run.rising and entries[0] > highest:
+        yield from _pieces(run, 0, len(entries))
+        return
+    before = numpy.maximum.accumulate(numpy.concatenate(([highest], entries[:-1])))
+    new = (entries > before).tolist()
+    first = 0
+    while first < len(new):
+        last = first + 1
+        if new[first]:
+            while last < len(new) and new[last]:
+                last += 1
+            yield from _pieces(run, first, last)
+        else:
+            yield Span(first, last, True)
+        first = last
+
+
+def _pieces(run: wire.AddRun, first: int, last: int) -> Iterator[Span]:
+    starts = run.starts
+    while starts[last] - starts[first] > LARGEST_RUN:
+        cut = int(numpy.searchsorted(starts, starts[first] + LARGEST_RUN, side="right")) - 1
+        cut = min(max(cut, first + 1), last)
+        yield Span(first, cut, False)
+        if cut == last:
+            return
+        first = cut
+    yield Span(first, last, False)
+
+
+class Ledgers:
+    """The ledgers that were touched lately; the index has the rest."""
+
+    def __init__(self, index: Index, most: int | None = None) -> None:
+        """Keep `most` ledgers in memory, all if there is no such number: then the index may lack their last changes."""
+        self._index, self._most = index, most
+        self._states: OrderedDict[int, LedgerState] = OrderedDict()
+
+    def get(self, ledger: int) -> LedgerState:
+        """The state of a ledger, read from the index when it is not in memory."""
+        state = self._states.get(ledger)
+        if state is None:
+            self.shrink()
+            state = self._load(ledger)
+            self._states[ledger] = state
+        return state
+
+    def forget(self, ledger: int) -> None:
+        """Drop a ledger from memory."""
+        self._states.pop(ledger, None)
+
+    def shrink(self) -> None:
+        """Drop the ledgers longest in memory when there are too many, but none that waits for a turn."""
+        most = self._most
+        if most is None or len(self._states) < most:
+            return
+        for ledger in list(itertools.islice(self._states, max(most // 4, 1))):
+            if self._states[ledger].durable:
+                del self._states[ledger]
+
+    def _load(self, ledger: int) -> LedgerState:
+        record = self._index.ledger(ledger) if ledger >= 0 else None
+        if record is None:
+            was_fenced = ledger >= 0 and self._index.was_fenced(ledger)
+            return LedgerState(ledger, None, NO_ENTRY, False, was_fenced=was_fenced)
+        run = self._index.last_run(ledger)
+        repeats = next(self._index.repeats(ledger), None) is not None
+        return LedgerState(ledger, record, NO_ENTRY if run is None else run.last, repeats)

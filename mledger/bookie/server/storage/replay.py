@@ -1,0 +1,83 @@
+"""A restart: what the journal holds behind the index's last flush is entered in the index again.
+
+The records were accepted once, so nothing is checked again. A record is in the index as a whole or not at all.
+"""
+
+from collections.abc import Iterable
+
+from mledger.bookie.errors import CorruptJournal
+from mledger.bookie.server.storage.index import Index
+from mledger.bookie.server.storage.journal import FRAMES, MOVED, Record, ReplayPlan, read_records
+from mledger.bookie.server.storage.journal_changes import Change, Kind, decode_changes, enter
+from mledger.bookie.server.storage.ledgers import NO_ENTRY
+from mledger.bookie.server.storage.old_records import OldRecords
+
+_RECORDS_A_BATCH = 256
+
+
+def replay(index: Index, directory: str, salt: bytes, plan: ReplayPlan) -> int:
+    """Enter the plan's records in the index, and have it flushed; how many they were.
+
+    That a ledger was deleted is in the index only, and lost where it was not flushed. If the ledger was begun anew,
+    its runs take the places of rows that count still: then all rows are counted.
+    """
+    old, records, runs = OldRecords(index, directory), 0, _Runs(index)
+    for number in plan.files:
+        for record in read_records(directory, number, salt):
+            if record.sequence < plan.first:
+                continue
+            if record.kind != FRAMES:
+                index.commit(record.sequence, number)  # a move looks at the rows that were entered before it
+            changes = _changes(old, record)
+            runs.see(changes)
+            enter(index, changes, record.place)
+            records += 1
+            if not records % _RECORDS_A_BATCH:
+                index.commit(record.sequence + 1, number)
+    last_file = plan.files[-1] if plan.files else index.file
+    if records or index.sequence != plan.last + 1:
+        index.commit(plan.last + 1, last_file)
+        if runs.begun_anew:
+            index.recount()
+            index.commit(plan.last + 1, last_file)
+        index.flush()
+    return records
+
+
+class _Runs:
+    """Whether the runs of each ledger rise, as those of a ledger do until it is deleted."""
+
+    def __init__(self, index: Index) -> None:
+        self._index, self._highest = index, dict[int, int]()
+        self.begun_anew = False
+
+    def see(self, changes: Iterable[Change]) -> None:
+        """Look at a record's changes before they are entered."""
+        for change in changes:
+            if change.kind != Kind.RUN or change.source is not None:
+                continue
+            highest = self._highest.get(change.ledger)
+            if highest is None:
+                row = self._index.last_run(change.ledger)
+                highest = NO_ENTRY if row is None else row.last
+            self.begun_anew = self.begun_anew or change.first <= highest
+            self._highest[change.ledger] = max(highest, change.last)
+
+
+def _changes(old: OldRecords, record: Record) -> list[Change]:
+    if record.kind in (FRAMES, MOVED):
+        try:
+            return decode_changes(record.payload, moved=record.kind == MOVED)
+        except ValueError as error:
+            raise CorruptJournal(
+                f"journal: record {record.sequence} verifies and cannot be read: {error}; restore the directory"
+            ) from None
+    return old.changes(record)
+
+
+def ledger_spans(record: Record) -> list[tuple[int, int, int]]:
+    """Ledger, lowest and highest entry of everything that a record has entries of."""
+    if record.kind not in (FRAMES, MOVED):
+        return OldRecords.ledger_spans(record)
+    changes = decode_changes(record.payload, moved=record.kind == MOVED)
+    return [(change.ledger, change.first, change.last) for change in changes if change.record is None]

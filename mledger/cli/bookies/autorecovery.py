@@ -1,0 +1,146 @@
+"""`mledger bookies cluster|underreplicated|autorecovery`: what BookKeeper's auto-recovery keeps in the metadata."""
+
+import click
+
+from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.output import Record, Table, Value, columns, fields
+from mledger.cli.shared.read_only import Looking, looking
+from mledger.metastore.cluster.autorecovery import disable_path, list_marks, lost_bookie_delay_path, read_recovery_state
+from mledger.metastore.cluster.layout import instance_id
+from mledger.metastore.cluster.underreplication import NOT_KEPT
+from mledger.metastore.records.paths import LEDGERS
+from mledger.metastore.store import Create, Delete, Operation, Put
+from mledger.metastore.url import open_store
+from mledger.metastore.write_verification import multi_own
+
+MARK_COLUMNS = columns("ledger_id", "missing_replicas", "since_ms", "replicated_by")
+
+
+@click.command(epilog="Example: mledger bookies cluster")
+@session_options
+@click.pass_obj
+def cluster(session: Session) -> None:
+    """Show the cluster as BookKeeper has it: instance id, how many bookies, auto-recovery and its auditor."""
+    session.output.record(session.run(_cluster(session.url)))
+
+
+@click.command(epilog="Example: mledger bookies underreplicated --missing 127.0.0.1:3181")
+@click.option("--missing", metavar="BOOKIE", help="Only ledgers that lack the replicas of BOOKIE.")
+@click.option("--not-missing", metavar="BOOKIE", help="Only ledgers that do not lack those of BOOKIE.")
+@session_options
+@click.pass_obj
+def underreplicated(session: Session, missing: str | None, not_missing: str | None) -> None:
+    """List the ledgers marked as lacking replicas, since when, and which bookie replicates each of them now.
+
+    Auditors of BookKeeper set the marks; `ledgers check` looks at the copies themselves.
+    """
+    rows = session.run(_marks(session.url, missing, not_missing))
+    session.output.table(Table("ledgers", MARK_COLUMNS, tuple(rows)))
+
+
+@click.command(epilog="Example: mledger bookies autorecovery --disable --dry-run")
+@click.option("--enable/--disable", "enabled", default=None, help="Replicate under-replicated ledgers anew, or do not.")
+@click.option(
+    "--lost-bookie-delay",
+    "delay",
+    metavar="SECONDS",
+    type=click.IntRange(0),
+    help="How long to wait for a lost bookie.",
+)
+@change_options
+@session_options
+@click.pass_obj
+def autorecovery(session: Session, enabled: bool | None, delay: int | None, change: ChangeOptions) -> None:
+    """Switch the auto-recovery of BookKeeper's own auditors and workers on or off, or set what they wait for."""
+    if enabled is None and delay is None:
+        raise click.UsageError("nothing to set: give --enable, --disable or --lost-bookie-delay SECONDS")
+
+    async def plan(found: Looking) -> Change:
+        wanted = [disable_path()] if enabled is not None else []
+        wanted += [lost_bookie_delay_path()] if delay is not None else []
+        before = await read_before(found.metadata, wanted)
+        state = await read_recovery_state(found.metadata)
+        after = state.enabled if enabled is None else enabled
+        return Change(
+            command="bookies autorecovery",
+            subject="autorecovery",
+            plan=Record(
+                fields(
+                    enabled_before=state.enabled,
+                    enabled_after=after,
+                    lost_bookie_delay_before=state.lost_bookie_delay_s,
+                    lost_bookie_delay_after=state.lost_bookie_delay_s if delay is None else delay,
+                )
+            ),
+            before=before,
+            pending=bool(_operations(before, enabled, delay)),
+        )
+
+    async def act(planned: Change) -> Facts:
+        async with await open_store(session.url) as store:
+            change_command.on_step("set autorecovery")
+            parent = f"{LEDGERS}/underreplication"
+            operations = _operations(planned.before, enabled, delay)
+            if await store.exists(parent) is None:
+                operations.insert(0, Create(parent))
+            await multi_own(store, operations)
+            state = await read_recovery_state(store)
+        return fields(enabled=state.enabled, lost_bookie_delay=state.lost_bookie_delay_s)
+
+    run_change(session, change, plan, act)
+
+
+def _operations(before: tuple[ChangedRecord, ...], enabled: bool | None, delay: int | None) -> list[Operation]:
+    """The writes that make the nodes as wanted; none for what is so already."""
+    found: list[Operation] = []
+    for record in before:
+        if record.path == disable_path():
+            if enabled and record.before is not None:
+                found.append(Delete(record.path, record.before.version))
+            elif not enabled and record.before is None:
+                found.append(Create(record.path))
+        else:
+            data = str(delay).encode()
+            if record.before is None:
+                found.append(Create(record.path, data))
+            elif record.before.data != data:
+                found.append(Put(record.path, data, record.before.version))
+    return found
+
+
+async def _cluster(url: str) -> Record:
+    async with looking(url) as found:
+        instance = await instance_id(found.metadata)
+        state = await read_recovery_state(found.metadata)
+        marks = await list_marks(found.metadata)
+        registered = await found.bookies.bookies()
+        (cookies,) = await found.metadata.children_many([f"{LEDGERS}/cookies"])
+    away = sorted(set(cookies or ()) - {each.bookie_id for each in registered})
+    read_only = sum(each.read_only for each in registered)
+    return Record(
+        fields(
+            instance_id=instance,
+            bookies=len(registered) + len(away),
+            writable=len(registered) - read_only,
+            read_only=read_only,
+            away=tuple(away),
+            auditor=state.auditor,
+            autorecovery_enabled=state.enabled,
+            lost_bookie_delay=state.lost_bookie_delay_s,
+            underreplicated_ledgers=len(marks),
+        )
+    )
+
+
+async def _marks(url: str, missing: str | None, not_missing: str | None) -> list[tuple[Value, ...]]:
+    async with looking(url) as found:
+        marks = await list_marks(found.metadata)
+    return [
+        (each.ledger_id, each.mark.replicas, None if each.mark.ctime == NOT_KEPT else each.mark.ctime, each.worker)
+        for each in marks
+        if (missing is None or missing in each.mark.replicas)
+        and (not_missing is None or not_missing not in each.mark.replicas)
+    ]

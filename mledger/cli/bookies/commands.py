@@ -1,0 +1,135 @@
+"""`mledger bookies`: the bookies that are there, what each holds, whether they are well, and how they are known."""
+
+import click
+
+from mledger.bookie.client.checks.bookie_check import BookieFindings, Problem, Severity, plan_problems
+from mledger.cli.bookies.autorecovery import autorecovery, cluster, underreplicated
+from mledger.cli.bookies.cookies import cookie
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
+from mledger.cli.shared.output import Column, Record, Table, Value, columns, fields
+from mledger.cli.shared.read_only import looking
+from mledger.metastore.cluster.bookies import BookieRegistration
+
+CHECK_COLUMNS = (
+    *columns("bookie_id", "address", "state"),
+    Column("ledgers"),
+    Column("free_bytes", "free MiB"),
+    Column("problems"),
+)
+MIB = 1 << 20
+
+
+@click.group()
+def bookies() -> None:
+    """Look at the bookies and check them; change their cookies and what auto-recovery may do."""
+
+
+for each in (autorecovery, cluster, cookie, underreplicated):
+    bookies.add_command(each)
+
+
+@bookies.command("list", epilog="Example: mledger bookies list")
+@session_options
+@click.pass_obj
+def list_command(session: Session) -> None:
+    """List the bookies that are registered now."""
+    found = session.run(_list(session.url))
+    rows = tuple((each.bookie_id, f"{each.host}:{each.port}", _state(each)) for each in found)
+    session.output.table(Table("bookies", columns("bookie_id", "address", "state"), rows))
+
+
+@bookies.command(epilog="Example: mledger bookies describe 127.0.0.1:3181")
+@click.argument("bookie_id", metavar="BOOKIE")
+@session_options
+@click.pass_obj
+def describe(session: Session, bookie_id: str) -> None:
+    """Show a bookie: its registration, cookie, disk and version, and what it holds by the ledgers' metadata."""
+    ((found,), average) = session.run(_look(session.url, (bookie_id,)))
+    session.output.record(_described(found, average))
+
+
+@bookies.command(epilog="Example: mledger bookies check")
+@click.argument("bookie_ids", metavar="[BOOKIE]...", nargs=-1)
+@session_options
+@click.pass_obj
+@click.pass_context
+def check(context: click.Context, session: Session, bookie_ids: tuple[str, ...]) -> None:
+    """Check bookies, by default all: registered, reachable, cookie right, answers a read, room on disk, clock.
+
+    Exit code 5 if one is away, 1 if something else is wrong with one; warnings (read-only, disk nearly full, clock off)
+    leave it 0.
+    """
+    found, _ = session.run(_look(session.url, bookie_ids))
+    checked = [(each, plan_problems(each)) for each in found]
+    rows = tuple(_row(each, problems, json=session.output.json) for each, problems in checked)
+    session.output.table(Table("bookies", CHECK_COLUMNS, rows))
+    worst = {problem.severity for _, problems in checked for problem in problems}
+    context.exit(UNAVAILABLE if Severity.AWAY in worst else FAILED if Severity.ERROR in worst else OK)
+
+
+def _state(registration: BookieRegistration | None) -> str:
+    if registration is None:
+        return "not registered"
+    return "read-only" if registration.read_only else "writable"
+
+
+def _address(found: BookieFindings) -> str | None:
+    return None if found.registration is None else f"{found.registration.host}:{found.registration.port}"
+
+
+def _row(found: BookieFindings, problems: tuple[Problem, ...], *, json: bool) -> tuple[Value, ...]:
+    free = None if found.info is None else found.info.free_bytes
+    said = tuple(f"{problem.severity.value}: {problem.what}" for problem in problems)
+    shown = free if json or free is None else free // MIB
+    return found.bookie_id, _address(found), _state(found.registration), found.held.count, shown, said
+
+
+def _described(found: BookieFindings, average: float) -> Record:
+    registration, cookie, info = found.registration, found.cookie, found.info
+    facts = fields(
+        bookie_id=found.bookie_id,
+        address=_address(found),
+        state=_state(registration),
+        version=registration.version or None if registration is not None else None,
+        metrics=registration.http or None if registration is not None else None,
+        journal_directory=None if cookie is None else cookie.journal_dir,
+        ledger_directories=() if cookie is None else cookie.ledger_dirs,
+        cookie_version=None if cookie is None else cookie.version,
+        cluster=None if cookie is None else cookie.instance_id,
+        disk_bytes=None if info is None else info.total_bytes,
+        free_bytes=None if info is None else info.free_bytes,
+        ledgers=found.held.count,
+        open_ledgers=found.held.open,
+        load=round(found.held.count / average, 2) if average else None,
+        clock_off_seconds=None if found.clock_off_s is None else round(found.clock_off_s),
+        problems=tuple(f"{problem.severity.value}: {problem.what}" for problem in plan_problems(found)),
+    )
+    return Record(facts)
+
+
+async def _list(url: str) -> list[BookieRegistration]:
+    async with looking(url) as cluster:
+        return await cluster.bookies.bookies()
+
+
+async def _look(url: str, bookie_ids: tuple[str, ...]) -> tuple[list[BookieFindings], float]:
+    """What is found of the bookies, by default of all, and how many ledgers a bookie holds on average."""
+    async with looking(url) as cluster:
+        check = cluster.bookies.bookie_check()
+        known = await check.known()
+        for bookie_id in bookie_ids:
+            if bookie_id not in known:
+                raise UnknownBookie(bookie_id, known)
+        found = await check.look(bookie_ids or known)
+        held = await check.held_by(known) if bookie_ids else {each.bookie_id: each.held for each in found}
+        return found, sum(each.count for each in held.values()) / max(len(held), 1)
+
+
+class UnknownBookie(click.ClickException):
+    """The cluster has neither a registration nor a cookie of that bookie."""
+
+    exit_code = NOT_FOUND
+
+    def __init__(self, bookie_id: str, known: list[str]) -> None:
+        super().__init__(f"there is no bookie {bookie_id}: the cluster knows {', '.join(known) or 'none'}")

@@ -1,0 +1,183 @@
+"""`mledger bookies cookie show|write|delete`: the cookies by which bookies are known again."""
+
+from pathlib import Path
+
+import click
+
+from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.read_only import Looking, looking
+from mledger.metastore.cluster.bookies import list_bookies
+from mledger.metastore.cluster.cookies import Cookie, decode_cookie, delete_cookie, encode_cookie
+from mledger.metastore.cluster.layout import instance_id
+from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.records.paths import LEDGERS, check_bookie_id, cookie_path
+from mledger.metastore.url import open_store
+from mledger.metastore.write_verification import put_own
+
+bookie_argument = click.argument("bookie_id", metavar="BOOKIE")
+force_option = click.option("--force", is_flag=True, help="Do it though the bookie is registered: it serves.")
+
+
+@click.group()
+def cookie() -> None:
+    """Look at a bookie's cookie, write it, delete it: without it a bookie that is new to the cluster starts."""
+
+
+@cookie.command(epilog="Example: mledger bookies cookie show 127.0.0.1:3181")
+@bookie_argument
+@click.option("--raw", is_flag=True, help="The cookie as it is stored, as the file VERSION of a bookie has it.")
+@session_options
+@click.pass_obj
+def show(session: Session, bookie_id: str, raw: bool) -> None:
+    """Show the cookie of BOOKIE: its directories, and the cluster that it belongs to."""
+    data, found, version = session.run(_read(session.url, check_bookie_id(bookie_id)))
+    if raw:
+        click.echo(data, nl=False)
+        return
+    session.output.record(Record(fields(**_facts(found), metadata_version=version)))
+
+
+@cookie.command(
+    epilog="Example: mledger bookies cookie write 127.0.0.1:3181 --journal-dir /j --ledger-dir /l --dry-run"
+)
+@bookie_argument
+@click.option("--file", "source", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A cookie file.")
+@click.option("--journal-dir", help="The bookie's journal directory, of a cookie made here.")
+@click.option("--ledger-dir", "ledger_dirs", multiple=True, help="A ledger directory; may be repeated.")
+@click.option("--index-dir", "index_dirs", multiple=True, help="An index directory; may be repeated.")
+@force_option
+@change_options
+@session_options
+@click.pass_obj
+def write(
+    session: Session,
+    bookie_id: str,
+    source: Path | None,
+    journal_dir: str | None,
+    ledger_dirs: tuple[str, ...],
+    index_dirs: tuple[str, ...],
+    force: bool,
+    change: ChangeOptions,
+) -> None:
+    """Create or replace the cookie of BOOKIE, from --file or from the directories that are named."""
+    check_bookie_id(bookie_id)
+    if (source is None) == (journal_dir is None or not ledger_dirs):
+        raise click.UsageError("say what it holds: --file FILE, or --journal-dir and --ledger-dir")
+
+    given = None if source is None else decode_cookie(source.read_bytes(), str(source))
+
+    async def make(cluster: Looking) -> Cookie:
+        if given is not None:
+            return given
+        assert journal_dir is not None
+        cluster_id = await instance_id(cluster.metadata)
+        return Cookie(bookie_id, journal_dir, ledger_dirs, cluster_id, index_dirs or None)
+
+    made: list[Cookie] = []
+
+    async def plan(cluster: Looking) -> Change:
+        wanted = await make(cluster)
+        if wanted.bookie_id != bookie_id:
+            raise click.UsageError(f"{source} is the cookie of {wanted.bookie_id}, not of {bookie_id}")
+        made.append(wanted)
+        return await _planned(cluster, "bookies cookie write", bookie_id, force, wanted)
+
+    async def act(planned: Change) -> Facts:
+        record, data = planned.before[0], encode_cookie(made[-1])
+        async with await open_store(session.url) as store:
+            change_command.on_step("write cookie")
+            if record.before is None:
+                await store.create(record.path, data, parents=True)
+            else:
+                await put_own(store, record.path, data, record.before.version)
+        return fields(written=True)
+
+    run_change(session, change, plan, act)
+
+
+@cookie.command(epilog="Example: mledger bookies cookie delete 127.0.0.1:3181 --dry-run")
+@bookie_argument
+@force_option
+@change_options
+@session_options
+@click.pass_obj
+def delete(session: Session, bookie_id: str, force: bool, change: ChangeOptions) -> None:
+    """Delete the cookie of BOOKIE, which is gone for good, or is to start with empty directories."""
+    check_bookie_id(bookie_id)
+
+    async def plan(cluster: Looking) -> Change:
+        await _cookie(cluster, bookie_id)
+        return await _planned(cluster, "bookies cookie delete", bookie_id, force, None)
+
+    async def act(planned: Change) -> Facts:
+        before = planned.before[0].before
+        assert before is not None
+        async with await open_store(session.url) as store:
+            change_command.on_step("delete cookie")
+            await delete_cookie(store, bookie_id, before.version)
+        return fields(deleted=True)
+
+    run_change(session, change, plan, act)
+
+
+async def _planned(cluster: Looking, command: str, bookie_id: str, force: bool, wanted: Cookie | None) -> Change:
+    before = await read_before(cluster.metadata, [cookie_path(bookie_id)])
+    registered = any(each.bookie_id == bookie_id for each in await list_bookies(cluster.metadata))
+    if registered and not force:
+        raise NodeExists(
+            f"nothing was changed: the bookie {bookie_id} is registered; stop it first, or say --force",
+            cookie_path(bookie_id),
+        )
+    warnings = (
+        ["the bookie is registered: it serves, and does not start again with another cookie"] if registered else []
+    )
+    held = (await cluster.bookies.bookie_check().held_by([bookie_id]))[bookie_id].count if wanted is None else 0
+    if held:
+        copies = "its copies are given up if it starts empty; `ledgers list --bookie` shows which they are of"
+        warnings.append(f"ledgers that name it: {held}; {copies}")
+    shown = fields(
+        bookie_id=bookie_id,
+        cookie_before=None if before[0].before is None else _facts(_decoded(before[0])),
+        cookie_after=None if wanted is None else _facts(wanted),
+        warnings=tuple(warnings),
+    )
+    same = wanted is not None and before[0].before is not None and before[0].before.data == encode_cookie(wanted)
+    return Change(command=command, subject=bookie_id, plan=Record(shown), before=before, pending=not same)
+
+
+def _decoded(record: ChangedRecord) -> Cookie:
+    assert record.before is not None
+    return decode_cookie(record.before.data, record.path)
+
+
+def _facts(found: Cookie) -> dict[str, str | int | tuple[str, ...] | None]:
+    return {
+        "bookie_id": found.bookie_id,
+        "journal_dir": found.journal_dir,
+        "ledger_dirs": found.ledger_dirs,
+        "index_dirs": found.index_dirs,
+        "instance_id": found.instance_id,
+        "version": found.version,
+    }
+
+
+async def _cookie(cluster: Looking, bookie_id: str) -> tuple[bytes, Cookie, int]:
+    path = cookie_path(bookie_id)
+    try:
+        node = await cluster.metadata.get(path)
+    except NodeNotFound:
+        (known,) = await cluster.metadata.children_many([f"{LEDGERS}/cookies"])
+        raise NodeNotFound(
+            f"there is no cookie of {bookie_id}: the cluster has those of {', '.join(sorted(known or ())) or 'nobody'}",
+            path,
+        ) from None
+    return node.data, decode_cookie(node.data, path), node.version
+
+
+async def _read(url: str, bookie_id: str) -> tuple[bytes, Cookie, int]:
+    async with looking(url) as cluster:
+        return await _cookie(cluster, bookie_id)

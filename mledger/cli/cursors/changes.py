@@ -1,0 +1,425 @@
+"""`mledger cursors skip|reset|repair|clear|set-properties|delete`: cursors changed by hand, with an undo file.
+
+The plan is made by looking only. Carrying it out opens the topic as its owner, moves the cursor, and closes cleanly.
+The topic is opened with everything kept: what the cursor leaves behind is trimmed by its next owner, not here, so that
+the command can be undone.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import click
+
+import mledger
+from mledger.admin.inspect import CursorInspection, Inspector, TopicView
+from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.admin.undo.undo_plan import saved_cursor
+from mledger.cli.cursors.attachments import AttachedToCursor, find_attached_to
+from mledger.cli.cursors.unreadable_records import (
+    LEDGER_LEFT,
+    UnreadableCursor,
+    delete_record,
+    find_unreadable,
+    make_anew,
+)
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import cursor_argument, topic_argument
+from mledger.cli.shared.output import Record, fields, pairs
+from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time
+from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
+from mledger.cursors.acks import AckState
+from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.container import cursor_name
+from mledger.cursors.entry_time import find_by_time
+from mledger.cursors.plans import (
+    CursorMovePlan,
+    plan_clear_backlog,
+    plan_new_record,
+    plan_properties,
+    plan_reset_to,
+    plan_skip,
+)
+from mledger.cursors.positions import backlog, next_valid
+from mledger.cursors.recovery import CursorRecoveryPlan
+from mledger.errors import InvalidPosition
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.records.paths import TopicName, cursor_path
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cursor that a command changes, and how the topic is opened for it."""
+
+    session: Session
+    command: str
+    topic: TopicName
+    cursor: str
+    options: WriteOptions
+    change: ChangeOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """What makes a cursor anew whose record does not parse: the record as it was read, the ledgers, where to."""
+
+    cursor: UnreadableCursor
+    ledgers: LedgerList
+    to: Position | str
+
+
+Decide = Callable[[TopicView, CursorRecoveryPlan], Awaitable[tuple[Facts, bool]]]
+Do = Callable[[mledger.Cursor], Awaitable[None]]
+
+
+@click.command(epilog="Example: mledger cursors skip orders billing 100 --dry-run")
+@topic_argument
+@cursor_argument
+@click.argument("n", type=click.IntRange(0))
+@click.option("--include-deleted", is_flag=True, help="Count entries, too, that are acknowledged already.")
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def skip(
+    session: Session,
+    topic: str,
+    cursor: str,
+    n: int,
+    include_deleted: bool,
+    options: WriteOptions,
+    change: ChangeOptions,
+) -> None:
+    """Skip the next N entries of CURSOR: they count as acknowledged."""
+
+    async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        return _moved(cursor, plan_skip(view.ledgers, found, n, include_deleted=include_deleted))
+
+    async def do(opened: mledger.Cursor) -> None:
+        await opened.skip(n, include_deleted=include_deleted)
+
+    _run(Target(session, "cursors skip", TopicName.parse(topic), cursor, options, change), decide, do)
+
+
+@click.command(epilog="Example: mledger cursors reset orders billing --to 2026-01-31T12:00:00Z --dry-run")
+@topic_argument
+@cursor_argument
+@click.option(
+    "--to",
+    "place",
+    type=PlaceType(),
+    required=True,
+    help="The first entry to be read: earliest, latest, LEDGER:ENTRY, or the first one published at or after a time, "
+    "as ISO 8601 (UTC unless it says) or ms since 1970.",
+)
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def reset(
+    session: Session, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
+) -> None:
+    """Move CURSOR, back or forth; nothing from there on counts as acknowledged.
+
+    One whose record does not parse is made anew there, without properties; the undo file keeps the record.
+    """
+
+    async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        to = await _place_of_time(view, place) if isinstance(place, Time) else place
+        facts, pending = _moved(cursor, plan_reset_to(view.ledgers, found, to))
+        return fields(to=str(place)) + facts, pending
+
+    async def do(opened: mledger.Cursor) -> None:
+        if isinstance(place, Time):
+            await opened.reset_to_time(place.ms, mledger.publish_time)
+        else:
+            await opened.reset(place)
+
+    _run(Target(session, "cursors reset", TopicName.parse(topic), cursor, options, change), decide, do, place)
+
+
+@click.command(epilog="Example: mledger cursors repair orders billing --dry-run")
+@topic_argument
+@cursor_argument
+@click.option(
+    "--to",
+    "place",
+    type=PlaceType(),
+    default="earliest",
+    show_default=True,
+    help="The first entry to be read, as of `cursors reset`.",
+)
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def repair(
+    session: Session, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
+) -> None:
+    """Make CURSOR anew if its record does not parse, and do nothing if it does.
+
+    Shows the record's bytes; the undo file keeps them. Until then the cursor cannot be opened and its topic is not
+    trimmed. `cursors delete` deletes it instead.
+    """
+
+    async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        return fields(unreadable=None, mark_delete=str(found.mark_delete), backlog=found.backlog), False
+
+    async def do(opened: mledger.Cursor) -> None:
+        raise AssertionError("a record that parses is left alone")
+
+    _run(Target(session, "cursors repair", TopicName.parse(topic), cursor, options, change), decide, do, place)
+
+
+@click.command(epilog="Example: mledger cursors clear orders billing --yes")
+@topic_argument
+@cursor_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def clear(session: Session, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Clear CURSOR's backlog: every entry there is counts as acknowledged."""
+
+    async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        return _moved(cursor, plan_clear_backlog(view.ledgers, found))
+
+    async def do(opened: mledger.Cursor) -> None:
+        await opened.clear_backlog()
+
+    _run(Target(session, "cursors clear", TopicName.parse(topic), cursor, options, change), decide, do)
+
+
+@click.command(
+    "set-properties", epilog="Example: mledger cursors set-properties orders billing owner=alice --remove team"
+)
+@topic_argument
+@cursor_argument
+@click.argument("properties", type=PropertyType(), nargs=-1)
+@click.option("--remove", "removed", multiple=True, metavar="KEY", help="A property to remove; may be repeated.")
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def set_properties(
+    session: Session,
+    topic: str,
+    cursor: str,
+    properties: Properties,
+    removed: tuple[str, ...],
+    options: WriteOptions,
+    change: ChangeOptions,
+) -> None:
+    """Set PROPERTIES of CURSOR, written KEY=VALUE, and remove others; those that are not named stay."""
+    if not properties and not removed:
+        raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
+    both = sorted(dict(properties).keys() & set(removed))
+    if both:
+        raise click.UsageError(f"{', '.join(both)} cannot be set and removed at once")
+
+    async def decide(_: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
+        wanted = plan_properties(found.cursor_properties, dict(properties), removed)
+        facts = fields(properties_before=pairs(found.cursor_properties), properties_after=pairs(wanted.items()))
+        return facts, wanted != dict(found.cursor_properties)
+
+    async def do(opened: mledger.Cursor) -> None:
+        current = tuple(opened.cursor_properties.items())
+        await opened.set_cursor_properties(plan_properties(current, dict(properties), removed))
+
+    _run(Target(session, "cursors set-properties", TopicName.parse(topic), cursor, options, change), decide, do)
+
+
+@click.command(epilog="Example: mledger cursors delete orders billing --dry-run")
+@topic_argument
+@cursor_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def delete(session: Session, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Delete CURSOR of TOPIC, its record and its cursor ledger. Undoing creates it again where it stood.
+
+    With it go the ledgers of delayed delivery that it names, the compacted topic's if it is compaction's, and the topic
+    with the acknowledgements of transactions on it: these do not come back. A record that does not parse is deleted,
+    too; the undo file keeps it.
+    """
+    target = Target(session, "cursors delete", TopicName.parse(topic), cursor, options, change)
+    attachments: list[AttachedToCursor] = []
+
+    async def plan(cluster: Looking) -> Change:
+        path = await _path(cluster, target)
+        before = await read_before(cluster.metadata, [path])
+        inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
+        inspected, _ = await inspector.cursor_on(str(target.topic), cursor)
+        found = inspected.plan
+        in_ledger = inspected.record is None or inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
+        unreadable = "" if found is not None else f"where the cursor stands, which cannot be read: {inspected.error}"
+        damaged = find_unreadable(before[0])
+        attached = await find_attached_to(
+            cluster, inspector, options.config.password, target.topic, inspected.name, path
+        )
+        attachments[:] = [attached]
+        return Change(
+            command=target.command,
+            subject=f"{target.topic} {inspected.name}",
+            plan=Record(
+                fields(
+                    topic=str(target.topic),
+                    cursor=inspected.name,
+                    mark_delete=None if found is None else str(found.mark_delete),
+                    backlog=None if found is None else found.backlog,
+                    holes=None if found is None else found.acks.range_count,
+                    topics_deleted=tuple(map(str, attached.topics)),
+                )
+                + ((*damaged.facts, *fields(warnings=(LEDGER_LEFT,))) if damaged is not None else ()),
+                attached.tables,
+            ),
+            before=(*before, *attached.before),
+            managed_ledgers=(target.topic.managed_ledger_name, *(each.managed_ledger_name for each in attached.topics)),
+            cursors=(*((saved_cursor(path, found),) if in_ledger and found is not None else ()), *attached.cursors),
+            lost=(*((unreadable,) if unreadable and in_ledger else ()), *attached.lost),
+        )
+
+    async def act(planned: Change) -> Facts:
+        (attached,) = attachments
+        async with options.open_cluster(session.url) as cluster:
+            for each in attached.topics:
+                change_command.on_step("delete topic")
+                await cluster.delete_topic(str(each), take_over=options.take_over, unreadable_cursors=True)
+        damaged = find_unreadable(planned.before[0])
+        if damaged is not None:
+            await delete_record(session.url, damaged)
+            return fields(deleted=True)
+        async with opened_topic(session.url, str(target.topic), options, on_step=change_command.on_step) as opened:
+            await opened.delete_cursor(cursor, attached=attached.ledgers)
+        return fields(deleted=True)
+
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+
+
+def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -> None:
+    """`anew_at` is where a cursor is made anew whose record does not parse; None: that is an error."""
+    managed_ledger = target.topic.managed_ledger_name
+    anew: list[Anew] = []
+
+    async def plan(cluster: Looking) -> Change:
+        path = await _path(cluster, target)
+        before = await read_before(cluster.metadata, [path])
+        inspector = Inspector(cluster.metadata, cluster.bookies, target.options.config.password)
+        inspected, view = await inspector.cursor_on(str(target.topic), target.cursor)
+        damaged = find_unreadable(before[0])
+        if damaged is not None and anew_at is not None:
+            to = await _place_of_time(view, anew_at) if isinstance(anew_at, Time) else anew_at
+            anew[:] = [Anew(damaged, view.ledgers, to)]
+            return _made_anew(target, inspected.name, before, anew[0])
+        found = _readable(inspected)
+        facts, pending = await decide(view, found)
+        in_ledger = inspected.record is not None and inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
+        unconfirmed = ("the state that was read is not confirmed yet",) if found.unconfirmed else ()
+        return Change(
+            command=target.command,
+            subject=f"{target.topic} {inspected.name}",
+            plan=Record(
+                fields(topic=str(target.topic), cursor=inspected.name)
+                + facts
+                + fields(warnings=(*found.warnings, *unconfirmed))
+            ),
+            before=before,
+            managed_ledgers=(managed_ledger,),
+            cursors=(saved_cursor(path, found),) if in_ledger else (),
+            pending=pending,
+        )
+
+    async def act(_: Change) -> Facts:
+        url, topic = target.session.url, str(target.topic)
+        if anew:
+            mark_delete = await make_anew(url, anew[0].cursor, anew[0].ledgers, anew[0].to)
+            return fields(mark_delete=str(mark_delete))
+        async with opened_topic(url, topic, target.options, on_step=change_command.on_step) as opened:
+            cursor = await opened.open_cursor(target.cursor, create=False)
+            await do(cursor)
+            await cursor.flush()
+            return fields(
+                mark_delete=str(cursor.durable_mark_delete),
+                backlog=cursor.backlog,
+                holes=len(cursor.holes),
+                properties=pairs(cursor.cursor_properties.items()),
+            )
+
+    run_change(
+        target.session,
+        target.change,
+        plan,
+        act,
+        take_over=target.options.take_over,
+        session_timeout=target.options.session_timeout,
+    )
+
+
+def _made_anew(target: Target, cursor: str, before: tuple[ChangedRecord, ...], anew: Anew) -> Change:
+    record = plan_new_record(anew.ledgers, anew.to, 0)
+    assert record.mark_delete is not None
+    return Change(
+        command=target.command,
+        subject=f"{target.topic} {cursor}",
+        plan=Record(
+            fields(topic=str(target.topic), cursor=cursor)
+            + anew.cursor.facts
+            + fields(
+                to=str(anew.to),
+                mark_delete_after=str(record.mark_delete),
+                backlog_after=backlog(anew.ledgers, AckState(record.mark_delete)),
+                warnings=(LEDGER_LEFT,),
+            )
+        ),
+        before=before,
+        managed_ledgers=(target.topic.managed_ledger_name,),
+        lost=("where the cursor stands, which cannot be read",),
+    )
+
+
+async def _path(cluster: Looking, target: Target) -> str:
+    """Where the cursor's record is: other programs may have spelled its name's escapes otherwise than we would."""
+    topic = target.topic.managed_ledger_path
+    (children,) = await cluster.metadata.children_many([topic])
+    expected = cursor_path(target.topic.managed_ledger_name, target.cursor)
+    spelled = [f"{topic}/{child}" for child in children or () if cursor_name(child) == target.cursor]
+    return expected if expected in spelled or not spelled else spelled[0]
+
+
+def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
+    if inspected.plan is None:
+        assert inspected.error is not None
+        raise inspected.error
+    return inspected.plan
+
+
+def _moved(cursor: str, plan: CursorMovePlan) -> tuple[Facts, bool]:
+    """What the plan changes. InvalidPosition: it would have compaction's cursor claim what was never compacted."""
+    if cursor == COMPACTION and plan.after.mark_delete > plan.before.mark_delete:
+        raise InvalidPosition(
+            f"{COMPACTION} stands where compaction has come to, at {plan.before.mark_delete}: moved to "
+            f"{plan.after.mark_delete} it would say that entries are compacted that are not, and readers of the "
+            "compacted topic would miss them; `pulsar-admin topics compact` moves it on"
+        )
+    return (
+        fields(
+            mark_delete_before=str(plan.before.mark_delete),
+            mark_delete_after=str(plan.after.mark_delete),
+            backlog_before=plan.before.backlog,
+            backlog_after=plan.after.backlog,
+            holes_before=plan.before.holes,
+            holes_after=plan.after.holes,
+        ),
+        plan.changed,
+    )
+
+
+async def _place_of_time(view: TopicView, time: Time) -> Position | str:
+    """The first entry published at or after `time`, as `Cursor.reset_to_time` finds it."""
+    before = await find_by_time(view.ledgers, view.read_entry, time.ms, mledger.publish_time)
+    return "earliest" if before is None else next_valid(view.ledgers, before)

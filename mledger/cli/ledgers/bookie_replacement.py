@@ -1,0 +1,121 @@
+"""`mledger ledgers replace-bookie`: another id for a bookie in the ensembles of closed ledgers, planned, undoable."""
+
+from dataclasses import dataclass, replace
+
+import click
+
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.read_only import Looking
+from mledger.metastore.batched_store import plan_multis
+from mledger.metastore.cluster.bookies import list_bookies
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.errors import NodeExists, NodeNotFound
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+from mledger.metastore.records.paths import cookie_path, ledger_id_from_path, ledger_path
+from mledger.metastore.store import Operation, Put
+from mledger.metastore.url import open_store
+from mledger.metastore.write_verification import multi_own
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ledgers that name a bookie: those to change, and those left, each with the reason."""
+
+    change: tuple[int, ...]
+    left: tuple[tuple[int, str], ...]
+
+
+@click.command("replace-bookie", epilog="Example: mledger ledgers replace-bookie 10.0.0.1:3181 bookie-1 --dry-run")
+@click.argument("source", metavar="BOOKIE")
+@click.argument("target", metavar="OTHER")
+@click.option("--limit", type=click.IntRange(1), help="Change at most so many ledgers.  [default: all]")
+@click.option("--force", is_flag=True, help="Do it though BOOKIE is registered, or the cluster does not know OTHER.")
+@change_options
+@session_options
+@click.pass_obj
+def replace_bookie(
+    session: Session, source: str, target: str, limit: int | None, force: bool, change: ChangeOptions
+) -> None:
+    """Name OTHER in place of BOOKIE in every ledger: for a bookie that has another id now, or another with its entries.
+
+    No entry is copied. Ledgers that are not closed are left: their writers hold their metadata.
+    """
+
+    async def plan(cluster: Looking) -> Change:
+        if not force:
+            await _check_known(cluster, source, target)
+        found = await _find(cluster, source, target)
+        chosen = found.change[:limit]
+        before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in chosen])
+        left = [*found.left, *((ledger_id, "past the limit") for ledger_id in found.change[len(chosen) :])]
+        return Change(
+            command="ledgers replace-bookie",
+            subject=f"{source} {target}",
+            plan=Record(
+                fields(bookie=source, other=target, ledgers=chosen, ledgers_to_change=len(chosen)),
+                (Table("left", columns("ledger_id", "reason"), tuple(left)),),
+            ),
+            before=before,
+            pending=bool(chosen),
+        )
+
+    async def act(planned: Change) -> Facts:
+        writes: list[Operation] = []
+        for record in planned.before:
+            assert record.before is not None
+            metadata = decode_ledger_metadata(record.before.data, record.path)
+            data = encode_ledger_metadata(with_bookie(metadata, source, target))
+            writes.append(Put(record.path, data, record.before.version))
+        async with await open_store(session.url) as store:
+            for part in plan_multis([[write] for write in writes]):
+                change_command.on_step("replace bookie")
+                await multi_own(store, writes[part.start : part.stop])
+        return fields(changed=tuple(ledger_id_from_path(record.path) for record in planned.before))
+
+    run_change(session, change, plan, act)
+
+
+def with_bookie(metadata: LedgerMetadata, source: str, target: str) -> LedgerMetadata:
+    """The metadata with `target` wherever an ensemble has `source`."""
+    segments = tuple(
+        segment._replace(bookies=tuple(target if bookie == source else bookie for bookie in segment.bookies))
+        for segment in metadata.segments
+    )
+    return replace(metadata, segments=segments)
+
+
+def why_left(metadata: LedgerMetadata, source: str, target: str) -> str | None:
+    """Why a ledger that names `source` is not changed, None if it is."""
+    if metadata.state is not LedgerState.CLOSED:
+        return f"it is {metadata.state.name}"
+    if any(source in segment.bookies and target in segment.bookies for segment in metadata.segments):
+        return f"{target} is in the same ensemble already"
+    return None
+
+
+async def _find(cluster: Looking, source: str, target: str) -> Found:
+    change: list[int] = []
+    left: list[tuple[int, str]] = []
+    ledgers = LedgerStoreReader(cluster.metadata)
+    async for page in ledgers.list():
+        for ledger_id, each in zip(page, await ledgers.read_many(page), strict=True):
+            if each is None or not any(source in segment.bookies for segment in each[0].segments):
+                continue
+            reason = why_left(each[0], source, target)
+            if reason is None:
+                change.append(ledger_id)
+            else:
+                left.append((ledger_id, reason))
+    return Found(tuple(change), tuple(left))
+
+
+async def _check_known(cluster: Looking, source: str, target: str) -> None:
+    registered = {each.bookie_id for each in await list_bookies(cluster.metadata)}
+    if source in registered:
+        raise NodeExists(f"nothing was changed: {source} is registered and serves its entries; --force does it anyway")
+    if target not in registered and await cluster.metadata.exists(cookie_path(target)) is None:
+        raise NodeNotFound(f"nothing was changed: the cluster has no bookie {target}; --force does it anyway")

@@ -1,0 +1,279 @@
+"""`mledger ledgers check`: every copy of every entry, and every reference to a ledger; nothing is changed."""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import click
+
+from mledger.admin.references.ledger_audit import LedgerAuditor, ReferenceAudit
+from mledger.admin.references.reader import ListedLedger, References, Unreadable, read_origins
+from mledger.bookie.client.checks.replica_check import Pace
+from mledger.bookie.client.plans.replicas import CopyRun, EntryRun, LedgerCheck
+from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchLedger
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.errors import FAILED, OK, UNAVAILABLE
+from mledger.cli.shared.output import Column, Output, Record, Table, Value, columns, fields
+from mledger.cli.shared.read_only import Looking, looking
+from mledger.cli.shared.topic_targets import find_targets
+from mledger.ledgers.references import Reference, find_dangling
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import TopicName
+
+AT_ONCE = 4
+MIN_AGE_S = 60
+MIB = 1 << 20
+COPY_COLUMNS = columns("ledger_id", "of", "bookie_id", "first", "last", "copies", "reason")
+ENTRY_COLUMNS = columns("ledger_id", "of", "entries", "count")
+ORIGIN_COLUMNS = columns("ledger_id", "component", "managed_ledger", "cursor", "created_ms", "state", "reason")
+
+min_age_option = click.option(
+    "--min-age",
+    type=click.IntRange(0),
+    default=MIN_AGE_S,
+    show_default=True,
+    help="Seconds since its creation after which a ledger that nothing names is an orphan.",
+)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was looked at, and what was found."""
+
+    audit: ReferenceAudit
+    entries_read: bool
+    references_read: bool
+    whole: int = 0
+    size: int = 0
+    entries: int = 0
+    checks: list[LedgerCheck] = field(default_factory=list)  # those of which there is something to tell
+    checked: int = 0
+    failed: list[tuple[int, str, bool]] = field(default_factory=list)  # ledger, reason, whether it is only away
+    of: dict[int, str] = field(default_factory=dict)
+
+    def note(self, check: LedgerCheck) -> None:
+        """A ledger was checked."""
+        self.checked += 1
+        self.whole, self.size = self.whole + check.whole, self.size + check.size
+        self.entries += check.entries
+        if check.bad or check.away or not check.closed:
+            self.checks.append(check)
+
+    @property
+    def exit_code(self) -> int:
+        """1: something was found; 5: nothing was found, and not everything could be looked at."""
+        audit = self.audit
+        if any(check.bad for check in self.checks) or audit.orphans or audit.dangling or audit.unreadable:
+            return FAILED
+        if any(not away for _, _, away in self.failed):
+            return FAILED
+        return UNAVAILABLE if self.failed or audit.undecided or any(each.away for each in self.checks) else OK
+
+
+@click.command(epilog="Example: mledger ledgers check --all --max-mib 20")
+@click.argument("ledger_ids", metavar="[LEDGER]...", type=click.IntRange(0), nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All ledgers, and everything that names one.")
+@click.option("--topic", help="The ledgers that a topic and its cursors name.")
+@click.option("--references-only", is_flag=True, help="Read no entries: orphans and dangling references only.")
+@click.option("--max-mib", type=click.FloatRange(0, min_open=True), help="Read at most so many MiB a second.")
+@min_age_option
+@session_options
+@click.pass_obj
+def check(
+    session: Session,
+    ledger_ids: tuple[int, ...],
+    every: bool,
+    topic: str | None,
+    references_only: bool,
+    max_mib: float | None,
+    min_age: int,
+) -> int:
+    """Read every entry from every bookie that should have it, and hold it to its digest.
+
+    Nothing is fenced, recovered or written. Copies that are missing or damaged are told by bookie; ledgers that are not
+    closed are read to their last-add-confirmed. With --all, ledgers that no topic, cursor, schema or pending record
+    names are told as orphans; with --all and --topic, records that name a ledger which does not exist.
+
+    Exit code 1 says that something was found, 5 that nothing was and some bookies were away.
+    """
+    if bool(ledger_ids) + every + (topic is not None) != 1:
+        raise click.UsageError("say which: some ledgers, --topic TOPIC or --all")
+    if references_only and ledger_ids:
+        raise click.UsageError("--references-only goes with --topic or --all")
+    name = None if topic is None else TopicName.parse(topic)
+    pace = Pace(None if max_mib is None else max_mib * MIB)
+    findings = session.run(_check(session, ledger_ids, name, not references_only, pace, min_age * 1000))
+    _show(session.output, findings)
+    return findings.exit_code
+
+
+async def _check(
+    session: Session, ledger_ids: Sequence[int], name: TopicName | None, entries: bool, pace: Pace, min_age_ms: int
+) -> Findings:
+    async with looking(session.url) as cluster:
+        audit, references_read = await _audit(session.output, cluster, ledger_ids, name, min_age_ms)
+        findings = Findings(audit, entries, references_read)
+        for each in audit.listed:
+            findings.of[each.origin.ledger_id] = each.origin.of
+        if entries:
+            cluster.bookies.on_bad_replica = None
+            await _read_entries(session.output, cluster, findings, pace)
+        return findings
+
+
+async def _audit(
+    output: Output, cluster: Looking, ledger_ids: Sequence[int], name: TopicName | None, min_age_ms: int
+) -> tuple[ReferenceAudit, bool]:
+    """The ledgers to read, and what was found of references."""
+    auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
+    unreadable: list[Unreadable] = []
+    if ledger_ids:
+        wanted = sorted(set(ledger_ids))
+        listed = await read_origins(cluster.metadata, wanted, unreadable)
+        missing = set(wanted) - {each.origin.ledger_id for each in listed}
+        if missing:
+            raise NoSuchLedger(f"there is no ledger {', '.join(map(str, sorted(missing)))}: nothing was read")
+        return _only(listed, unreadable), False
+    if name is None:
+        with output.progress("looking at", "ledgers and topics") as progress:
+            task = progress.add_task("", total=None)
+            now_ms = time.time_ns() // 1_000_000
+            return await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count)), True
+    references = References()
+    for managed_ledger in (await find_targets(cluster, name)).managed_ledgers:
+        found = await auditor.references_of(managed_ledger)
+        references.found += found.found
+        unreadable += found.unreadable
+    listed = await read_origins(cluster.metadata, sorted(references.ledgers), unreadable)
+    dangling = find_dangling(references.found, {each.origin.ledger_id for each in listed})
+    return _only(listed, unreadable, await auditor.confirm_dangling(dangling)), True
+
+
+def _only(
+    listed: Sequence[ListedLedger], unreadable: Sequence[Unreadable], dangling: tuple[Reference, ...] = ()
+) -> ReferenceAudit:
+    return ReferenceAudit(tuple(listed), (), (), (), (), dangling, tuple(unreadable))
+
+
+async def _read_entries(output: Output, cluster: Looking, findings: Findings, pace: Pace) -> None:
+    """Read the copies of all listed ledgers, some side by side."""
+    waiting = deque(each.origin.ledger_id for each in findings.audit.listed)
+    with output.progress("reading", "copies") as progress:
+        task = progress.add_task("", total=sum(each.copies for each in findings.audit.listed))
+
+        async def work() -> None:
+            while waiting:
+                ledger_id = waiting.popleft()
+                try:
+                    findings.note(
+                        await cluster.bookies.check_ledger(
+                            ledger_id, pace, lambda copies, _: progress.advance(task, copies)
+                        )
+                    )
+                except NoSuchLedger:
+                    continue  # it was deleted since it was listed
+                except RecordError:
+                    continue  # it is among the unreadable ones already
+                except BookieError as error:
+                    findings.failed.append((ledger_id, str(error), isinstance(error, BookieUnavailable)))
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    findings.checks.sort(key=lambda check: check.ledger_id)
+    findings.failed.sort()
+
+
+def _show(output: Output, findings: Findings) -> None:
+    facts = fields(
+        ledgers=len(findings.audit.listed),
+        checked=findings.checked,
+        entries=findings.entries,
+        whole_copies=findings.whole,
+        size=findings.size,
+        entries_read=findings.entries_read,
+        references_read=findings.references_read,
+        found=findings.exit_code == FAILED,
+    )
+    output.record(Record(facts, (*_entry_tables(findings), *_reference_tables(findings, output.json))))
+    output.line("\n" + _verdict(findings))
+
+
+def _verdict(findings: Findings) -> str:
+    if findings.exit_code == FAILED:
+        return "something is wrong: see above"
+    return "nothing is wrong" + (", as far as could be seen" if findings.exit_code == UNAVAILABLE else "")
+
+
+def _entry_tables(findings: Findings) -> tuple[Table, ...]:
+    def copies(key: str, runs: list[tuple[int, CopyRun]]) -> Table:
+        rows = [
+            (ledger, findings.of.get(ledger, ""), run.bookie_id, run.first, run.last, run.count, run.reason)
+            for ledger, run in runs
+        ]
+        return Table(key, COPY_COLUMNS, tuple(rows))
+
+    def entries(key: str, runs: list[tuple[int, EntryRun]]) -> Table:
+        rows = [(ledger, findings.of.get(ledger, ""), str(run), len(run)) for ledger, run in runs]
+        return Table(key, ENTRY_COLUMNS, tuple(rows))
+
+    checks = findings.checks
+    open_rows = [
+        (
+            check.ledger_id,
+            findings.of.get(check.ledger_id, ""),
+            check.state.name,
+            check.entries - 1,
+            sum(run.count for run in check.behind),
+        )
+        for check in checks
+        if not check.closed
+    ]
+    return (
+        entries("lost", [(check.ledger_id, run) for check in checks for run in check.lost]),
+        copies("bad_copies", [(check.ledger_id, run) for check in checks for run in check.bad]),
+        entries("unreachable", [(check.ledger_id, run) for check in checks for run in check.unreachable]),
+        copies("away", [(check.ledger_id, run) for check in checks for run in check.away]),
+        Table(
+            "not_checked",
+            columns("ledger_id", "of", "away", "reason"),
+            tuple((ledger, findings.of.get(ledger, ""), away, reason) for ledger, reason, away in findings.failed),
+        ),
+        Table(
+            "open_ledgers",
+            columns("ledger_id", "of", "state", "last_add_confirmed", "copies_behind"),
+            tuple(open_rows),
+        ),
+    )
+
+
+def _reference_tables(findings: Findings, as_json: bool) -> tuple[Table, ...]:
+    audit = findings.audit
+    unnamed: list[tuple[Value, ...]] = []
+    for state, origins in (("orphan", audit.orphans), ("young", audit.young)):
+        unnamed += [
+            (each.ledger_id, each.component, each.managed_ledger, each.cursor, each.created_ms, state, "")
+            for each in origins
+        ]
+    for undecided in audit.undecided:
+        each = undecided.origin
+        named = (each.component, each.managed_ledger, each.cursor, each.created_ms)
+        unnamed.append((each.ledger_id, *named, "undecided", undecided.reason))
+    others: tuple[tuple[Value, ...], ...]
+    if as_json:
+        other_columns = columns("ledger_id", "component")
+        others = tuple((each.ledger_id, each.component) for each in audit.other)
+    else:
+        other_columns = (Column("component"), Column("ledgers"))
+        counts = Counter(each.component or "unknown" for each in audit.other)
+        others = tuple(sorted(counts.items()))
+    return (
+        Table("unnamed", ORIGIN_COLUMNS, tuple(unnamed)),
+        Table(
+            "dangling",
+            columns("ledger_id", "named_as", "by"),
+            tuple((each.ledger_id, each.naming.value, each.path) for each in audit.dangling),
+        ),
+        Table("unreadable", columns("path", "reason"), tuple((each.path, each.reason) for each in audit.unreadable)),
+        Table("other_ledgers", other_columns, others),
+    )

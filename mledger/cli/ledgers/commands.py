@@ -1,0 +1,180 @@
+"""`mledger ledgers`: BookKeeper's ledgers, looked at without fencing them."""
+
+import itertools
+from collections.abc import Callable
+
+import click
+
+from mledger.bookie.errors import NoSuchEntry
+from mledger.cli.ledgers.bookie_replacement import replace_bookie
+from mledger.cli.ledgers.changes import delete, recover
+from mledger.cli.ledgers.check import check
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.entries import EntryWriter, MessageWriter, StateWriter, Writer
+from mledger.cli.shared.messages import messages
+from mledger.cli.shared.output import Output, Record, Table, Value, columns, fields, pairs, readable
+from mledger.cli.shared.read_only import looking
+from mledger.ledgers.references import COMPACTED, origin_of
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+
+READ_BATCH = 500
+LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size", "write_quorum", "ack_quorum", "of")
+
+
+@click.group()
+def ledgers() -> None:
+    """Look at ledgers without fencing them, check every copy of their entries; recover and delete single ones."""
+
+
+for each in (check, recover, delete, replace_bookie):
+    ledgers.add_command(each)
+
+
+@ledgers.command("list", epilog="Example: mledger ledgers list --limit 20")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.  [default: all]")
+@click.option("--bookie", metavar="BOOKIE", help="Only those that BOOKIE is in an ensemble of.")
+@session_options
+@click.pass_obj
+def list_command(session: Session, limit: int | None, bookie: str | None) -> None:
+    """List the ledgers, by rising id."""
+    rows = session.run(_list(session.url, limit, bookie))
+    session.output.table(Table("ledgers", LIST_COLUMNS, tuple(rows)))
+
+
+@ledgers.command(epilog="Example: mledger ledgers describe 12")
+@click.argument("ledger_id", type=click.IntRange(0))
+@click.option("--password", default="", help="The ledger's password, to ask the bookies for its end.")
+@session_options
+@click.pass_obj
+def describe(session: Session, ledger_id: int, password: str) -> None:
+    """Show a ledger's metadata, and its end as its bookies know it (rule Q3)."""
+    session.output.record(session.run(_describe(session.url, ledger_id, password.encode())))
+
+
+@ledgers.command(epilog="Example: mledger ledgers read 12 --first 100")
+@click.argument("ledger_id", type=click.IntRange(0))
+@click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="First entry.")
+@click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last that can be seen]")
+@click.option("--raw", is_flag=True, help="Payloads as they are, nothing between them.")
+@click.option(
+    "--decode",
+    is_flag=True,
+    help="What entries hold: of a cursor ledger the cursor's states, as JSON; of others Pulsar's messages.",
+)
+@click.option("--password", default="", help="The ledger's password.")
+@session_options
+@click.pass_obj
+def read(
+    session: Session, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
+) -> None:
+    """Write a ledger's entries to stdout: a payload a line, or with --output json one object a line.
+
+    Nothing is fenced. A ledger that is not closed is read to its end as its bookies show it; what of it is not proven
+    acknowledged is marked unconfirmed (rule Q3).
+    """
+    if decode and raw:
+        raise click.UsageError("--decode and --raw cannot go together")
+
+    def writer_for(metadata: LedgerMetadata) -> Writer:
+        return _decoder(session.output, metadata) if decode else EntryWriter(session.output, raw=raw)
+
+    session.run(_read(session, ledger_id, first, last, writer_for, password.encode()))
+
+
+async def _list(url: str, limit: int | None, bookie: str | None) -> list[tuple[Value, ...]]:
+    rows: list[tuple[Value, ...]] = []
+    async with looking(url) as cluster:
+        store = LedgerStoreReader(cluster.metadata)
+        async for page in store.list():
+            found = await store.read_many(page)
+            rows.extend(
+                _row(ledger_id, each[0])
+                for ledger_id, each in zip(page, found, strict=True)
+                if each and (bookie is None or any(bookie in segment.bookies for segment in each[0].segments))
+            )
+            if limit is not None and len(rows) >= limit:
+                break
+    return rows[:limit]
+
+
+def _row(ledger_id: int, metadata: LedgerMetadata) -> tuple[Value, ...]:
+    closed = metadata.state.name == "CLOSED"
+    return (
+        ledger_id,
+        metadata.state.name,
+        metadata.last_entry + 1 if closed else None,
+        metadata.length if closed else None,
+        metadata.ensemble_size,
+        metadata.write_quorum,
+        metadata.ack_quorum,
+        _owner(metadata),
+    )
+
+
+def _owner(metadata: LedgerMetadata) -> str:
+    """Whose ledger it is by its custom metadata."""
+    return origin_of(0, metadata, 0).of
+
+
+async def _describe(url: str, ledger_id: int, password: bytes) -> Record:
+    async with looking(url) as cluster:
+        metadata = await cluster.bookies.metadata(ledger_id)
+        peek = await cluster.bookies.peek(ledger_id, password)
+    custom = pairs((key, readable(value)) for key, value in metadata.custom_metadata)
+    facts = fields(
+        ledger_id=ledger_id,
+        state=metadata.state.name,
+        of=_owner(metadata),
+        last_entry=peek.last_entry,
+        last_add_confirmed=peek.last_add_confirmed,
+        length=peek.length,
+        unconfirmed=peek.unconfirmed,
+        ensemble_size=metadata.ensemble_size,
+        write_quorum=metadata.write_quorum,
+        ack_quorum=metadata.ack_quorum,
+        digest_type=metadata.digest_type.name if metadata.digest_type else None,
+        created_ms=metadata.ctime if metadata.ctime > 0 else None,
+        format_version=metadata.format_version,
+        custom_metadata=custom,
+        warnings=tuple(peek.warnings),
+    )
+    rows = tuple((segment.first_entry, segment.bookies) for segment in metadata.segments)
+    return Record(facts, (Table("ensembles", columns("first_entry", "bookies"), rows),))
+
+
+def _decoder(output: Output, metadata: LedgerMetadata) -> Writer:
+    """What writes the entries of such a ledger decoded."""
+    origin = origin_of(0, metadata, 0)
+    if origin.cursor:
+        return StateWriter(output)
+    return MessageWriter(output, compacted=origin.component == COMPACTED)
+
+
+async def _read(
+    session: Session,
+    ledger_id: int,
+    first: int,
+    last: int | None,
+    writer_for: Callable[[LedgerMetadata], Writer],
+    password: bytes,
+) -> None:
+    output = session.output
+    async with looking(session.url) as cluster:
+        writer = writer_for(await cluster.bookies.metadata(ledger_id))
+        peek = await cluster.bookies.peek(ledger_id, password)
+        for warning in peek.warnings:
+            messages.warning(warning)
+        end = peek.last_entry if last is None else last
+        if first > max(0, peek.last_entry):
+            raise NoSuchEntry(f"entry {first} is past ledger {ledger_id}'s last entry {peek.last_entry}")
+        with output.progress("reading", "entries") as progress:
+            task = progress.add_task("", total=max(0, end - first + 1))
+            entry = first
+            while entry <= end:
+                payloads = await peek.reader.read(entry, min(end, entry + READ_BATCH - 1))
+                for number, payload in zip(itertools.count(entry), payloads, strict=False):
+                    writer.write(f"{ledger_id}:{number}", payload, unconfirmed=number > peek.last_add_confirmed)
+                entry += len(payloads)
+                progress.advance(task, len(payloads))
+    writer.flush()

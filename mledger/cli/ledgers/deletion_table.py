@@ -1,0 +1,74 @@
+"""The ledgers that go with a topic, or with a cursor, as a deletion's plan shows them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mledger.admin.references.attached_ledgers import Attachments, find_attached
+from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.bookie.errors import BookieError
+from mledger.cli.shared.output import Value, columns
+from mledger.cli.shared.read_only import Looking
+from mledger.ledgers.references import Naming
+from mledger.metastore.errors import BadVersion, RecordError
+from mledger.metastore.records.codec import decode_managed_ledger_info
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+
+LEDGER_COLUMNS = columns("topic", "ledger_id", "entries", "size", "closed_ms")
+NAMED_COLUMNS = (*LEDGER_COLUMNS, *columns("named_as"))
+
+Row = tuple[Value, ...]
+
+
+async def ledgers_to_lose(
+    cluster: Looking, topic: TopicName, password: bytes, records: Sequence[ChangedRecord]
+) -> tuple[list[LedgerInfo], list[str]]:
+    """The topic's ledgers, those not closed as their bookies show them, and what cannot be known of them."""
+    (record,) = (each for each in records if each.path == topic.managed_ledger_path)
+    ledgers, unknown = [], []
+    for ledger in info_of(record).ledgers:
+        if not ledger.timestamp:
+            try:
+                peek = await cluster.bookies.peek(ledger.ledger_id, password)
+                ledger = replace(ledger, entries=peek.last_entry + 1, size=peek.length)
+            except BookieError as error:
+                unknown.append(f"ledger {ledger.ledger_id} of {topic}, how many entries is not known: {error}")
+        ledgers.append(ledger)
+    return ledgers, unknown
+
+
+async def attached_to(cluster: Looking, topic: TopicName, records: Sequence[ChangedRecord]) -> Attachments:
+    """The ledgers that the topic's cursors among `records` name beside their cursor ledgers."""
+    folder = f"{topic.managed_ledger_path}/"
+    paths = [record.path for record in records if record.path.startswith(folder)]
+    try:
+        return await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, paths)
+    except RecordError as error:
+        return Attachments(unknown=(f"which ledgers of compaction and delayed delivery are the topic's: {error}",))
+
+
+def info_of(record: ChangedRecord) -> ManagedLedgerInfo:
+    """The topic's record that was read; BadVersion if it was gone."""
+    if record.before is None:
+        raise BadVersion(f"{record.path} was deleted meanwhile", record.path)
+    return decode_managed_ledger_info(record.before.data, record.path).value
+
+
+def ledger_rows(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> list[Row]:
+    """Rows of LEDGER_COLUMNS."""
+    return [(str(topic), each.ledger_id, each.entries, each.size, each.timestamp or None) for each in ledgers]
+
+
+def data_rows(topic: TopicName, ledgers: Sequence[LedgerInfo]) -> list[Row]:
+    """Rows of NAMED_COLUMNS for ledgers of the topic's list."""
+    return [(*row, Naming.DATA.value) for row in ledger_rows(topic, ledgers)]
+
+
+def attached_rows(topic: TopicName, attached: Attachments) -> list[Row]:
+    """Rows of NAMED_COLUMNS for ledgers that cursors name."""
+    return [(str(topic), a.ledger_id, a.entries, a.size, None, a.naming.value) for a in attached.ledgers]
+
+
+def lost_attached(topic: TopicName, attached: Attachments) -> list[str]:
+    """A line for each of them that is lost, and for what cannot be told."""
+    return [*attached.unknown, *(f"ledger {a.ledger_id} of {topic}, {a.naming.value}" for a in attached.ledgers)]

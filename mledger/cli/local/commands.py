@@ -1,0 +1,142 @@
+"""`mledger up`, `down` and `status`: a cluster on this machine."""
+
+from pathlib import Path
+
+import click
+
+from mledger.cli.local.processes import ClusterState, LocalCluster, plan_bookie_options
+from mledger.cli.shared.context import METADATA_VARIABLE, Session, session_options
+from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
+from mledger.cli.shared.messages import messages
+from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.metastore.cluster import layout
+from mledger.metastore.runtime.settings import read_settings
+from mledger.metastore.url import open_store
+
+DEFAULT_DIRECTORY = Path("mledger-data")
+DEFAULT_BOOKIES = 4
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Where the cluster keeps its data.",
+)
+
+
+@click.command(epilog="Example: mledger up --metadata rocksdb:metadata --bookies 3")
+@directory_option
+@click.option("--bookies", type=click.IntRange(1, 64), help="How many.  [default: those there were, at first 4]")
+@click.option("--zookeeper-port", type=click.IntRange(0, 65535), default=0, help="0: the port it had, or a free one.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A bookkeeper.conf to take the bookies' settings from.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One such setting; repeatable, and wins over --config.",
+)
+@click.option("--metrics", is_flag=True, help="Have each bookie serve metrics and health on a free port.")
+@session_options
+@click.pass_obj
+def up(
+    session: Session,
+    directory: Path,
+    bookies: int | None,
+    zookeeper_port: int,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    metrics: bool,
+) -> None:
+    """Start a metadata store and bookies on this machine; what runs already is left as it is.
+
+    The metadata is in a real ZooKeeper, or where --metadata says: `rocksdb:DIR` needs no Java, `memory:` is gone with
+    its process, `zk://host:port` is an ensemble that runs already. Everything binds to 127.0.0.1 and keeps running
+    until `mledger down`. Settings are those of bookies that are started now; ids, ports and directories stay `up`'s.
+    """
+    output = session.output
+    options = plan_bookie_options(config_file, assignments, metrics, messages.log_format)
+    read_settings(None if config_file is None else str(config_file), assignments)  # refused before anything starts
+    cluster = LocalCluster(directory)
+    with cluster.locked(), output.progress("starting", "processes") as progress:
+        state = cluster.load() or ClusterState()
+        wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
+        task = progress.add_task("", total=wanted + 1)
+        state = cluster.start_metadata(state, session.given_metadata, zookeeper_port, messages.log_format)
+        progress.advance(task)
+        session.run(_initialize(state.url))
+        state = cluster.start_bookies(state, wanted, options)
+        progress.update(task, completed=wanted + 1)
+    output.record(_describe(state, directory, json=output.json))
+    output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
+
+
+@click.command(epilog="Example: mledger down")
+@directory_option
+@session_options
+@click.pass_obj
+def down(session: Session, directory: Path) -> None:
+    """Stop the processes that `mledger up` started; the data stays."""
+    cluster = LocalCluster(directory)
+    state = cluster.load()
+    if state is None:
+        raise ClusterNotFound(directory)
+    with cluster.locked():
+        stopped = cluster.stop(state)
+    if session.output.json:
+        session.output.record(Record(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
+    else:
+        session.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+@click.command(epilog="Example: mledger status --url")
+@directory_option
+@click.option("--url", is_flag=True, help="Only the metadata URL, for MLEDGER_METADATA.")
+@session_options
+@click.pass_obj
+@click.pass_context
+def status(context: click.Context, session: Session, directory: Path, url: bool) -> None:
+    """Show which processes of the cluster run; exit code 5 if one does not."""
+    state = LocalCluster(directory).load()
+    if state is None:
+        raise ClusterNotFound(directory)
+    if url:
+        click.echo(state.url)
+    else:
+        session.output.record(_describe(state, directory, json=session.output.json))
+    context.exit(OK if all(part.process is not None for part in state.parts) else UNAVAILABLE)
+
+
+def _describe(state: ClusterState, directory: Path, *, json: bool) -> Record:
+    """The cluster and its processes; where metrics are served only if some are, or for programs."""
+    shown: tuple[str, ...] = ("name", "address", "state", "pid", "metrics")
+    if not json and not any(part.metrics for part in state.parts):
+        shown = shown[:-1]
+    rows = []
+    for part in state.parts:
+        process = part.process
+        state_now, pid = ("running", process.pid) if process else ("stopped", None)
+        rows.append((part.name, part.address, state_now, pid, part.metrics or None)[: len(shown)])
+    facts = fields(metadata=state.url, directory=str(directory.absolute()))
+    return Record(facts, (Table("processes", columns(*shown), tuple(rows)),))
+
+
+class ClusterNotFound(click.ClickException):
+    """There is no cluster in the directory."""
+
+    exit_code = NOT_FOUND
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"no cluster in {directory}: start one with `mledger up --dir {directory}`")
+
+
+async def _initialize(url: str) -> None:
+    async with await open_store(url) as store:
+        await layout.initialize(store)

@@ -1,0 +1,343 @@
+"""A cluster on this machine: its metadata store and some bookies, each a process of its own that outlives the command.
+
+`cluster.json` in the cluster's directory says which they are. A process is taken for ours only while its pid has the
+start time written there: a pid that the system gave to another program since then is never signalled.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import mledger
+from mledger.metastore.errors import InvalidMetadataUrl, MledgerError
+from mledger.metastore.runtime.logs import TEXT
+from mledger.metastore.url import JoinedUrl, MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
+
+LOOPBACK = "127.0.0.1"
+STATE_FILE = "cluster.json"
+STATE_FORMAT = 1
+ZOOKEEPER = "zookeeper"
+ROCKSDB = "rocksdb"
+MEMORY = "memory"
+METADATA_PARTS = (ZOOKEEPER, ROCKSDB, MEMORY)
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 60.0
+POLL_S = 0.02
+CLOCK_TOLERANCE_S = 2.0  # the start time is reckoned from the boot time, which clock corrections move
+
+
+class LocalClusterError(MledgerError):
+    """A process of the cluster did not start, or the cluster's directory is not usable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process of the cluster; `started` is its start time in seconds since 1970.
+
+    `address` is host:port, of a RocksDB or memory metadata server its directory. `metrics` is where it serves metrics,
+    host:port, empty if it does not.
+    """
+
+    name: str
+    address: str
+    pid: int
+    started: float
+    metrics: str = ""
+
+    @property
+    def process(self) -> psutil.Process | None:
+        """The running process, None if it has ended."""
+        try:
+            found = psutil.Process(self.pid)
+            ours = abs(found.create_time() - self.started) < CLOCK_TOLERANCE_S
+            return found if ours and found.status() != psutil.STATUS_ZOMBIE else None
+        except (psutil.NoSuchProcess, ValueError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The parts of the cluster, its metadata store first; `ensemble` is the URL of one that is not ours to start."""
+
+    parts: tuple[Part, ...] = ()
+    ensemble: str = ""
+
+    @property
+    def metadata(self) -> Part | None:
+        """The part that keeps the metadata; None before it was started, and where an ensemble does."""
+        return next((part for part in self.parts if part.name in METADATA_PARTS), None)
+
+    @property
+    def url(self) -> str:
+        """The cluster's metadata URL; empty before there is one."""
+        part = self.metadata
+        if part is None:
+            return self.ensemble
+        return f"zk://{part.address}" if part.name == ZOOKEEPER else f"rocksdb:{part.address}"
+
+    @property
+    def bookies(self) -> tuple[Part, ...]:
+        """The parts that are bookies."""
+        return tuple(part for part in self.parts if part.name not in METADATA_PARTS)
+
+    def part(self, name: str) -> Part | None:
+        """The part of that name, whether it runs or not."""
+        return next((part for part in self.parts if part.name == name), None)
+
+    def with_part(self, part: Part) -> "ClusterState":
+        """The state with `part` in place of the one of its name."""
+        others = [other for other in self.parts if other.name != part.name]
+        return ClusterState(tuple(sorted([*others, part], key=_order)), self.ensemble)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPlan:
+    """Which metadata store a cluster is to have: a part to start, or an ensemble (`part` empty) that runs elsewhere."""
+
+    part: str
+    address: str = ""
+
+
+def plan_metadata(state: ClusterState, url: str | None, directory: Path) -> MetadataPlan:
+    """What `up` in `directory` is to use: what `url` names, by default what the cluster has, at first a ZooKeeper.
+
+    LocalClusterError when the cluster has another one, or had it in memory and lost it; InvalidMetadataUrl.
+    """
+    plan = _asked_for(url, directory)
+    known = state.metadata
+    if known is None and not state.ensemble:
+        return plan or MetadataPlan(ZOOKEEPER)
+    has = MetadataPlan(known.name, known.address) if known is not None else MetadataPlan("", state.ensemble)
+    if plan is not None and (plan.part, plan.address or has.address) != (has.part, has.address):
+        raise LocalClusterError(
+            f"the cluster in {directory} has its metadata in {state.url}, not in {url}: leave --metadata out, or name "
+            "another --dir"
+        )
+    if has.part == MEMORY and known is not None and known.process is None and state.bookies:
+        raise LocalClusterError(
+            f"the cluster in {directory} had its metadata in memory, which ended: stop it with `mledger down --dir "
+            f"{directory}` and remove the directory"
+        )
+    return has
+
+
+def _asked_for(url: str | None, directory: Path) -> MetadataPlan | None:
+    if url is None:
+        return None
+    match parse_url(url):
+        case ZooKeeperUrl() | JoinedUrl() as ensemble:
+            return MetadataPlan("", str(ensemble))
+        case RocksDbUrl(path):
+            return MetadataPlan(ROCKSDB, path)
+        case MemoryUrl(""):
+            return MetadataPlan(MEMORY, str(directory / MEMORY))
+    raise InvalidMetadataUrl(
+        f"{url!r} names memory of another process: write memory:, then use the URL that `up` prints"
+    )
+
+
+OWN_TO_EACH = (
+    "advertisedAddress",
+    "bookieId",
+    "bookiePort",
+    "httpServerEnabled",
+    "journalDirectories",
+    "journalDirectory",
+    "ledgerDirectories",
+    "listeningInterface",
+    "metadataServiceUri",
+    "prometheusStatsHttpPort",
+    "useHostNameAsBookieID",
+    "zkLedgersRootPath",
+    "zkServers",
+)
+"""Settings that bookies of one machine cannot share, or that `up` decides: emptied, whatever the file says."""
+
+
+def plan_bookie_options(
+    config_file: Path | None, assignments: Sequence[str], metrics: bool, log_format: str
+) -> list[str]:
+    """What each bookie of a cluster is started with, beside its metadata store and directory."""
+    options = ["--log-format", log_format]
+    if config_file is not None:
+        options += ["--config", str(config_file.absolute())]
+    for assignment in (*assignments, *(f"{key}=" for key in OWN_TO_EACH)):
+        options += ["--set", assignment]
+    return [*options, "--metrics-port", "0"] if metrics else options
+
+
+class LocalCluster:
+    """The cluster in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+
+    def load(self) -> ClusterState | None:
+        """The cluster's parts as last written, None where none was ever started."""
+        path = self.directory / STATE_FILE
+        try:
+            state = json.loads(path.read_text())
+            if state["format"] != STATE_FORMAT:
+                raise LocalClusterError(f"{path} has format {state['format']}, this program knows {STATE_FORMAT}")
+            return ClusterState(tuple(Part(**part) for part in state["parts"]), state.get("ensemble", ""))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise LocalClusterError(
+                f"{path} does not parse ({error}): stop what it names by hand and remove it"
+            ) from error
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other `up` and `down` of this directory out."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with open(self.directory / "lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LocalClusterError(
+                    f"another `mledger up` or `down` is at work in {self.directory}: wait for it"
+                ) from error
+            yield
+
+    def start_metadata(
+        self, state: ClusterState, url: str | None = None, zookeeper_port: int = 0, log_format: str = TEXT
+    ) -> ClusterState:
+        """The metadata store running that `plan_metadata` says; ZooKeeper at its port, by default the one it had.
+
+        `log_format` is that of our own server's log; ZooKeeper has its own.
+        """
+        plan = plan_metadata(state, url, self.directory)
+        if not plan.part:
+            return self._save(ClusterState(state.parts, plan.address))
+        known = state.part(plan.part)
+        if known is not None and known.process is not None:
+            return state
+        if plan.part == ZOOKEEPER:
+            return self._start_zookeeper(state, known, zookeeper_port)
+        arguments = ["--dir", plan.address, "--log-format", log_format]
+        if plan.part == MEMORY:
+            arguments.append("--in-memory")
+        process = self._spawn(plan.part, "mledger.metastore.rocksdb.server", arguments)
+        try:
+            self._wait_until_serving(plan.part, process)
+        except BaseException:
+            process.kill()
+            raise
+        return self._save(state.with_part(_part(plan.part, plan.address, process.pid)))
+
+    def _start_zookeeper(self, state: ClusterState, known: Part | None, port: int) -> ClusterState:
+        if port == 0 and known is not None:
+            port = int(known.address.rpartition(":")[2])
+        server = ZooKeeperServer.start(self.directory / ZOOKEEPER, port=port, timeout=START_TIMEOUT_S, outlives_us=True)
+        return self._save(state.with_part(_part(ZOOKEEPER, server.connect_string, server.pid)))
+
+    def start_bookies(self, state: ClusterState, count: int, options: Sequence[str] = ()) -> ClusterState:
+        """Bookies bookie-1 to bookie-`count` running; they start side by side, with `options` beside their own."""
+        starting = []
+        for name in (f"bookie-{number}" for number in range(1, count + 1)):
+            part = state.part(name)
+            if part is None or part.process is None:
+                arguments = ["--metadata", state.url, "--dir", str(self.directory / name / "data"), *options]
+                starting.append((name, self._spawn(name, "mledger.bookie.server", arguments)))
+        try:
+            for name, process in starting:
+                said = self._wait_until_serving(name, process)
+                metrics = f"{LOOPBACK}:{said['metrics_port']}" if "metrics_port" in said else ""
+                part = _part(name, f"{said['host']}:{said['port']}", process.pid)
+                state = self._save(state.with_part(replace(part, metrics=metrics)))
+        except BaseException:
+            for name, process in starting:  # nothing is left running that the state does not name
+                if (part := state.part(name)) is None or part.pid != process.pid:
+                    process.kill()
+            raise
+        return state
+
+    def stop(self, state: ClusterState) -> list[str]:
+        """End what runs, bookies before the metadata: SIGTERM, and kill -9 after a while. The names of those ended."""
+        metadata = [part for part in state.parts if part.name in METADATA_PARTS]
+        return [*_stop(state.bookies), *_stop(metadata)]
+
+    def _spawn(self, name: str, module: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+        directory = self.directory / name
+        directory.mkdir(exist_ok=True)
+        with open(directory / "started.json", "wb") as started, open(self._log(name), "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=started,
+                stderr=log,
+                cwd=directory,
+                env=os.environ | {"PYTHONPATH": _import_path()},
+                start_new_session=True,
+            )
+
+    def _log(self, name: str) -> Path:
+        return self.directory / name / ("server.log" if name in METADATA_PARTS else "bookie.log")
+
+    def _wait_until_serving(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        """The line of JSON that a server says when it serves."""
+        started = self.directory / name / "started.json"
+        log = self._log(name)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            text = started.read_text()
+            if text.endswith("\n"):
+                said: dict[str, Any] = json.loads(text.splitlines()[0])
+                return said
+            if process.poll() is not None:
+                raise LocalClusterError(f"{name} ended with exit code {process.returncode}: {_last_line(log)} ({log})")
+            time.sleep(POLL_S)
+        raise LocalClusterError(f"{name} did not serve within {START_TIMEOUT_S:g} s: see {log}")
+
+    def _save(self, state: ClusterState) -> ClusterState:
+        said = {"format": STATE_FORMAT, "parts": [asdict(part) for part in state.parts], "ensemble": state.ensemble}
+        text = json.dumps(said, indent=2)
+        scratch = self.directory / f"{STATE_FILE}.new"
+        scratch.write_text(text + "\n")
+        scratch.replace(self.directory / STATE_FILE)
+        return state
+
+
+def _order(part: Part) -> tuple[int, str]:
+    return (0 if part.name in METADATA_PARTS else len(part.name), part.name)
+
+
+def _import_path() -> str:
+    """PYTHONPATH of a server: where this program's packages are, whatever the directory it is started in."""
+    here = str(Path(mledger.__file__).parents[1])
+    return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _part(name: str, address: str, pid: int) -> Part:
+    return Part(name, address, pid, psutil.Process(pid).create_time())
+
+
+def _stop(parts: Sequence[Part]) -> list[str]:
+    running = [(part.name, process) for part in parts if (process := part.process) is not None]
+    for _, process in running:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+            process.terminate()
+    _, alive = psutil.wait_procs([process for _, process in running], timeout=STOP_TIMEOUT_S)
+    for process in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=STOP_TIMEOUT_S)
+    return [name for name, _ in running]
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,112 @@
+"""The `mledger` command: its groups, and how errors become one line and an exit code."""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from mledger.cli.shared.context import METADATA_VARIABLE, Session, session_options
+from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
+from mledger.cli.shared.messages import DEBUG_VARIABLE, messages
+from mledger.metastore.errors import MledgerError
+
+COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
+INTERRUPTED = 130
+MODULES = {
+    "bookies": "mledger.cli.bookies.commands",
+    "completion": "mledger.cli.completion",
+    "cursors": "mledger.cli.cursors.commands",
+    "down": "mledger.cli.local.commands",
+    "ledgers": "mledger.cli.ledgers.commands",
+    "metadata": "mledger.cli.metadata.commands",
+    "report": "mledger.cli.snapshots.report",
+    "snapshot": "mledger.cli.snapshots.commands",
+    "status": "mledger.cli.local.commands",
+    "topics": "mledger.cli.topics.commands",
+    "undo": "mledger.cli.undo",
+    "up": "mledger.cli.local.commands",
+}
+
+
+class Nouns(click.Group):
+    """The commands, each imported when it is used: `up` needs nothing of what reads topics."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return sorted(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, None if there is none."""
+        if cmd_name not in MODULES:
+            return None
+        found: click.Command = getattr(importlib.import_module(MODULES[cmd_name]), cmd_name)
+        return found
+
+
+@click.group(cls=Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="mledger")
+@session_options
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Topics, cursors, ledgers and bookies of a Pulsar storage cluster.
+
+    Commands that look change nothing and fence nothing. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found,
+    4 fenced, conflict or owned elsewhere, 5 unavailable.
+    """
+    if context.obj.metadata is None and os.environ.get(METADATA_VARIABLE):
+        context.obj = Session(os.environ[METADATA_VARIABLE], context.obj.output_format, from_environment=True)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with `arguments` (default: the process's) and return its exit code."""
+    messages.use(None)
+    if COMPLETE_VARIABLE in os.environ:
+        importlib.import_module("mledger.cli.completion").register()
+    try:
+        result = command.main(args=arguments, prog_name="mledger", standalone_mode=False)
+        return result if isinstance(result, int) else OK
+    except click.exceptions.NoArgsIsHelpError as help_wanted:
+        click.echo(help_wanted.format_message(), err=True)
+        return help_wanted.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+        messages.error(f"{' '.join(error.format_message().split())}{hint}", error.exit_code)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        messages.error("interrupted", INTERRUPTED)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (MledgerError, OSError, ValueError) as error:
+        return _failed(error)
+    except Exception as error:
+        messages.error(f"unexpected {one_line(error)}; {DEBUG_VARIABLE}=1 shows where", FAILED)
+        _show_trace()
+        return FAILED
+
+
+def main() -> None:
+    """Entry point of the `mledger` script."""
+    sys.exit(run())
+
+
+def _failed(error: Exception) -> int:
+    code = exit_code(error)
+    messages.error(one_line(error), code)
+    _show_trace()
+    return code
+
+
+def _show_trace() -> None:
+    if os.environ.get(DEBUG_VARIABLE):
+        traceback.print_exc()
+
+
+if __name__ == "__main__":
+    main()

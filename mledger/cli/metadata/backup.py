@@ -1,0 +1,179 @@
+"""`mledger metadata backup|restore`: the metadata tree as a file, and back, with a plan first and an undo file."""
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import complete_paths
+from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.read_only import Looking
+from mledger.errors import OwnedElsewhere
+from mledger.metastore.backup.backup_file import BackupHead, BackupNode, BackupWriter, check_backup, create, read_backup
+from mledger.metastore.backup.restore import Action, RestorePlan, find_live, plan_restore
+from mledger.metastore.backup.restore import restore as put_back
+from mledger.metastore.backup.tree_reader import copy_tree
+from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.records.node_path import check_path
+from mledger.metastore.url import open_reader, open_store
+
+ROWS = 1000
+MASKED = re.compile(r"digest:.*:x:[a-z]+")
+
+
+@click.command(epilog="Example: mledger metadata backup metadata.gz")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--path", default="/", show_default=True, shell_complete=complete_paths, help="Copy only what is there or below."
+)
+@session_options
+@click.pass_obj
+def backup(session: Session, file: Path, path: str) -> None:
+    """Copy the whole metadata tree, with versions and access control lists, to FILE; nothing is changed.
+
+    FILE must not be there; one whose name ends in .gz is compressed. Others may go on writing: each node is copied as
+    it is when it is come by, ledgers before the topics that name them.
+    """
+    if file.exists():
+        raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
+    nodes, masked = session.run(_backup(session, file, check_path(path)))
+    if masked:
+        click.echo(
+            "mledger: warning: digests in access control lists are hidden from this login, and restored they let "
+            "nobody in: back up as who may administer the nodes",
+            err=True,
+        )
+    session.output.record(Record(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
+
+
+@click.command(epilog="Example: mledger metadata restore metadata.json --path /managed-ledgers --dry-run")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--path", default="/", show_default=True, help="Restore only what is there or below.")
+@click.option("--remove", is_flag=True, help="Remove nodes that the backup has not.")
+@change_options
+@session_options
+@click.pass_obj
+def restore(session: Session, file: Path, path: str, remove: bool, change: ChangeOptions) -> None:
+    """Put the nodes of a backup FILE back: create those that are missing, change those that hold something else.
+
+    Refused while bookies are registered (where ledgers change) or owners or brokers live (where anything else does).
+    Ephemeral nodes are never written, and ledger ids only go on.
+    """
+    start = check_path(path)
+    head, nodes = check_backup(file)
+    plans: list[RestorePlan] = []
+    if not change.dry_run:
+        session.run(_create_chroot(session.url))
+
+    async def plan(cluster: Looking) -> Change:
+        with session.output.progress("comparing", "nodes") as progress:
+            task = progress.add_task("", total=None)
+            found = await plan_restore(
+                cluster.metadata,
+                read_backup(file),
+                start,
+                remove=remove,
+                count=lambda count: progress.advance(task, count),
+            )
+        plans.append(found)
+        touched = found.paths(Action.CREATE, Action.CHANGE, Action.REMOVE)
+        live = await find_live(cluster.metadata, touched)
+        if live and not change.dry_run:
+            raise OwnedElsewhere(
+                f"{live[0]} would lose what it stands on"
+                + (f", and {len(live) - 1} more" if len(live) > 1 else "")
+                + ": stop them, or restore into an empty chroot"
+            )
+        before = await read_before(cluster.metadata, found.paths(Action.CHANGE, Action.REMOVE))
+        return Change(
+            command="metadata restore",
+            subject=file.name,
+            plan=_shown(head, nodes, start, found, tuple(map(str, live[:5]))),
+            before=before,
+            lost=_lost(found),
+            pending=found.pending,
+        )
+
+    async def act(_: Change) -> Facts:
+        found = plans[0]
+        with session.output.progress("restoring", "nodes") as progress:
+            task = progress.add_task("", total=len(found.paths(Action.CREATE, Action.CHANGE, Action.REMOVE)))
+            async with await open_store(session.url) as store:
+                change_command.on_step("restore")
+                await put_back(store, found, lambda: read_backup(file), lambda count: progress.advance(task, count))
+        return fields(restored=True)
+
+    run_change(session, change, plan, act)
+
+
+async def _backup(session: Session, file: Path, start: str) -> tuple[int, bool]:
+    masked = False
+    async with await open_reader(session.url) as reader:
+        if await reader.exists(start) is None:
+            raise NodeNotFound(f"there is no node {start} to back up", start)
+        made_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        part = file.with_name(f".{file.stem}.part{file.suffix}")
+        try:
+            with session.output.progress("copying", "nodes") as progress, create(part) as out:
+                task = progress.add_task("", total=None)
+                writer = BackupWriter(out, BackupHead(reader.url, made_at, start))
+
+                def add(node: BackupNode) -> None:
+                    nonlocal masked
+                    masked = masked or any(MASKED.fullmatch(entry) is not None for entry in node.acl)
+                    writer.add(node)
+
+                await copy_tree(reader, add, start, lambda count: progress.advance(task, count))
+                writer.end()
+            _keep(part, file)
+        finally:
+            part.unlink(missing_ok=True)
+    return writer.nodes, masked
+
+
+def _keep(part: Path, file: Path) -> None:
+    """Give the finished copy its name, durable, never over another file."""
+    with part.open("rb") as written:
+        os.fsync(written.fileno())
+    os.link(part, file)
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+async def _create_chroot(url: str) -> None:
+    async with await open_store(url, create_chroot=True):
+        pass
+
+
+def _shown(head: BackupHead, nodes: int, start: str, plan: RestorePlan, live: tuple[str, ...]) -> Record:
+    rows = tuple((step.path, step.action.value, step.version) for step in plan.steps[:ROWS])
+    counts = {action: len(plan.paths(action)) for action in Action}
+    facts = fields(
+        made_at=head.made_at,
+        backup_of=head.cluster,
+        path=start,
+        nodes_in_backup=nodes,
+        create=counts[Action.CREATE],
+        change=counts[Action.CHANGE],
+        remove=counts[Action.REMOVE],
+        keep=counts[Action.KEEP],
+        same=plan.same,
+        skipped=plan.skipped,
+        ledger_ids_above=plan.ids_above,
+        live=live,
+        nodes_shown=len(rows),
+    )
+    return Record(facts, (Table("nodes", columns("path", "action", "version"), rows),))
+
+
+def _lost(plan: RestorePlan) -> tuple[str, ...]:
+    created = len(plan.paths(Action.CREATE))
+    return (f"undoing leaves the {created:,} nodes that are created where they are",) if created else ()

@@ -1,0 +1,152 @@
+"""`mledger metadata`: the metadata store's nodes, decoded."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import click
+
+from mledger.cli.metadata.backup import backup, restore
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import complete_paths
+from mledger.cli.shared.node_text import NodeContent, decode_node
+from mledger.cli.shared.output import Record, Table, Value, columns, fields
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.store import MetadataReader, Node
+from mledger.metastore.url import open_reader, open_store
+
+TREE_LIMIT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """A node of the tree: its path, itself, and how far below the start it is."""
+
+    path: str
+    node: Node
+    depth: int
+
+
+@click.group()
+def metadata() -> None:
+    """Look at the metadata store, prepare an empty one for a cluster, back it up and restore it."""
+
+
+for each in (backup, restore):
+    metadata.add_command(each)
+
+
+@metadata.command(epilog="Example: mledger --metadata zk://127.0.0.1:2181 metadata init")
+@session_options
+@click.pass_obj
+def init(session: Session) -> None:
+    """Make the nodes that every cluster has, where they are missing; bookies can start then.
+
+    The chroot that the URL names is made too. An initialised cluster is left as it is. BookKeeper's `initnewcluster`
+    makes the same nodes.
+    """
+    session.output.record(Record(fields(metadata=session.url, instance_id=session.run(_init(session.url)))))
+
+
+@metadata.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
+@click.argument("path", default="/", shell_complete=complete_paths)
+@click.option("--depth", type=click.IntRange(0), help="How many levels below PATH.  [default: all]")
+@click.option("--limit", type=click.IntRange(1), default=TREE_LIMIT, show_default=True, help="At most so many nodes.")
+@session_options
+@click.pass_obj
+def tree(session: Session, path: str, depth: int | None, limit: int) -> None:
+    """Show the nodes at and below PATH."""
+    nodes, more = session.run(_tree(session.url, path, depth, limit))
+    output = session.output
+    if output.json:
+        rows = tuple(
+            (each.path, stat.version, len(each.node.data), stat.num_children, stat.ephemeral_owner != 0)
+            for each in nodes
+            for stat in (each.node.stat,)
+        )
+        output.table(Table("nodes", columns("path", "version", "size", "children", "ephemeral"), rows))
+    else:
+        for each in nodes:
+            output.line(_tree_line(each, path))
+    if more:
+        click.echo(f"mledger: stopped after {limit} nodes: use --limit, --depth or a longer PATH", err=True)
+
+
+@metadata.command(epilog="Example: mledger metadata get /managed-ledgers/public/default/persistent/orders")
+@click.argument("path", shell_complete=complete_paths)
+@click.option("--raw", is_flag=True, help="The node's bytes in hexadecimal, not decoded.")
+@session_options
+@click.pass_obj
+def get(session: Session, path: str, raw: bool) -> None:
+    """Show the node at PATH, decoded where its format is known."""
+    node = session.run(_get(session.url, path))
+    content = NodeContent("bytes", node.data.hex()) if raw else decode_node(path, node.data)
+    stat = node.stat
+    facts = fields(
+        path=path,
+        kind=content.kind,
+        version=stat.version,
+        size=len(node.data),
+        children=stat.num_children,
+        ephemeral=stat.ephemeral_owner != 0,
+        created_ms=stat.created_ms,
+        modified_ms=stat.modified_ms,
+    )
+    output = session.output
+    if output.json:
+        output.record(Record((*facts, *fields(value=content.value))))
+    else:
+        output.record(Record(facts))
+        output.line("\n" + _indented(content.value))
+
+
+def _indented(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _tree_line(each: TreeNode, start: str) -> str:
+    name = each.path if each.path == start else each.path.rpartition("/")[2]
+    notes = [f"v{each.node.version}", f"{len(each.node.data)} B"]
+    if each.node.stat.ephemeral_owner:
+        notes.append("ephemeral")
+    return f"{'  ' * each.depth}{name}  ({', '.join(notes)})"
+
+
+async def _init(url: str) -> str:
+    async with await open_store(url, create_chroot=True) as store:
+        return await initialize(store)
+
+
+async def _get(url: str, path: str) -> Node:
+    async with await open_reader(url) as reader:
+        return await reader.get(path)
+
+
+async def _tree(url: str, path: str, depth: int | None, limit: int) -> tuple[list[TreeNode], bool]:
+    found: list[TreeNode] = []
+    async with await open_reader(url) as reader:
+        async for node in _walk(reader, path, depth):
+            if len(found) == limit:
+                return found, True
+            found.append(node)
+    return found, False
+
+
+async def _walk(reader: MetadataReader, start: str, depth: int | None) -> AsyncIterator[TreeNode]:
+    """The nodes below `start` in the order of their paths, each node's children in one request."""
+    first = await reader.get(start)
+    pending = [TreeNode(start, first, 0)]
+    while pending:
+        each = pending.pop()
+        yield each
+        if not each.node.stat.num_children or (depth is not None and each.depth == depth):
+            continue
+        try:
+            names = await reader.children(each.path)
+        except NodeNotFound:  # it went while we looked
+            continue
+        below = [f"{each.path.rstrip('/')}/{name}" for name in names]
+        nodes = await reader.get_many(below)
+        known = [TreeNode(path, node, each.depth + 1) for path, node in zip(below, nodes, strict=True) if node]
+        pending.extend(reversed(known))

@@ -1,0 +1,195 @@
+"""Entries and messages on stdout: payloads as they are for a pipe, or one JSON object a line."""
+
+import base64
+import sys
+from typing import BinaryIO, Protocol
+
+from mledger.cli.shared.messages import messages as said
+from mledger.cli.shared.node_text import plain
+from mledger.cli.shared.output import Output, Value, pairs
+from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, decode_compacted_entry, decode_entry, messages
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.codec import decode_position_info
+
+
+class Writer(Protocol):
+    """Writes entries one after another."""
+
+    def write(self, position: str, payload: bytes, *, unconfirmed: bool = False) -> None:
+        """Write one entry; `unconfirmed`: it is not proven acknowledged (Q3)."""
+
+    def flush(self) -> None:
+        """Hand everything to the system, and say on stderr what should be known of what was written."""
+
+
+class Unconfirmed:
+    """Tells of the entries that were shown and are not proven acknowledged."""
+
+    def __init__(self) -> None:
+        self._first = self._last = ""
+
+    def note(self, position: str, unconfirmed: bool) -> None:
+        """An entry was shown."""
+        if unconfirmed:
+            self._first, self._last = self._first or position, position
+
+    def say(self) -> None:
+        """Say it on stderr, if there were any."""
+        if self._first:
+            which = self._first if self._first == self._last else f"{self._first} to {self._last}"
+            said.warning(f"{which} unconfirmed: the ledger is still written, or its writer is gone")
+
+
+class EntryWriter:
+    """Writes entries as they are; `raw` leaves out the newline that otherwise ends each payload."""
+
+    def __init__(self, output: Output, *, raw: bool = False, stream: BinaryIO | None = None) -> None:
+        self._output = output
+        self._end = b"" if raw else b"\n"
+        self._stream = stream or sys.stdout.buffer
+        self._unconfirmed = Unconfirmed()
+
+    def write(self, position: str, payload: bytes, *, unconfirmed: bool = False) -> None:
+        """Write one entry."""
+        self._unconfirmed.note(position, unconfirmed)
+        if self._output.json:
+            self._output.json_line(_entry(position, payload, unconfirmed) | _payload(payload))
+        else:
+            self._stream.write(payload + self._end)
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+        self._stream.flush()
+        self._unconfirmed.say()
+
+
+class MessageWriter:
+    """Writes the messages in Pulsar's entries, a payload a line; an entry that is none of Pulsar's as it is.
+
+    With `compacted` the entries are a compacted ledger's, and messages have the positions that they had.
+    """
+
+    def __init__(self, output: Output, *, compacted: bool = False, stream: BinaryIO | None = None) -> None:
+        self._output = output
+        self._compacted = compacted
+        self._stream = stream or sys.stdout.buffer
+        self._unconfirmed = Unconfirmed()
+        self._left_out: dict[str, int] = {}
+
+    def write(self, position: str, payload: bytes, *, unconfirmed: bool = False) -> None:
+        """Write one entry's messages; RecordError where the entry is Pulsar's and its payload is damaged."""
+        self._unconfirmed.note(position, unconfirmed)
+        described = _entry(position, payload, unconfirmed)
+        try:
+            if self._compacted:
+                place, entry = decode_compacted_entry(payload, position)
+                described["position"] = f"{place.ledgerId}:{place.entryId}"
+            else:
+                entry = decode_entry(payload, position)
+        except RecordError:
+            self._show(described | _payload(payload), payload)
+            return
+        described |= _of_entry(entry)
+        if entry.marker or entry.encrypted:
+            why = "marker of a broker" if entry.marker else "encrypted entry"
+            self._leave_out(why, described | _payload(entry.payload))
+            return
+        for index, message in enumerate(messages(entry, position)):
+            shown = described | _of_message(index if entry.batched else None, message) | _payload(message.payload)
+            if message.compacted_out:
+                self._leave_out("compacted-out message", shown)
+            else:
+                self._show(shown, message.payload)
+
+    def flush(self) -> None:
+        """Hand everything to the system, and say what was left out."""
+        self._stream.flush()
+        self._unconfirmed.say()
+        for what, count in self._left_out.items():
+            said.warning(f"{count:,} {what}{'s' * (count != 1)} left out: --output json and --raw show them")
+
+    def _show(self, described: dict[str, Value], payload: bytes) -> None:
+        if self._output.json:
+            self._output.json_line(described)
+        else:
+            self._stream.write(payload + b"\n")
+
+    def _leave_out(self, what: str, described: dict[str, Value]) -> None:
+        if self._output.json:
+            self._output.json_line(described)
+        else:
+            self._left_out[what] = self._left_out.get(what, 0) + 1
+
+
+class StateWriter:
+    """Writes the entries of a cursor ledger as the states that they hold: one JSON object a line in either format."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._unconfirmed = Unconfirmed()
+
+    def write(self, position: str, payload: bytes, *, unconfirmed: bool = False) -> None:
+        """Write one entry; RecordError if it holds no state of a cursor."""
+        state = plain(decode_position_info(payload, f"entry {position}").value)
+        self._unconfirmed.note(position, unconfirmed)
+        self._output.json_line(_entry(position, payload, unconfirmed) | {"state": state})
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+        sys.stdout.flush()
+        self._unconfirmed.say()
+
+
+def _entry(position: str, payload: bytes, unconfirmed: bool) -> dict[str, Value]:
+    return {"position": position, "size": len(payload), "unconfirmed": unconfirmed}
+
+
+def _of_entry(entry: PulsarEntry) -> dict[str, Value]:
+    """What all messages of an entry share."""
+    metadata, broker = entry.metadata, entry.broker
+    index = broker.index if broker is not None and broker.HasField("index") else None
+    found: dict[str, Value] = {
+        "producer_name": metadata.producer_name,
+        "publish_time": metadata.publish_time,
+        "broker_time": entry.published if broker is not None and broker.HasField("broker_timestamp") else None,
+        "index": index,
+    }
+    if metadata.HasField("marker_type"):
+        found["marker_type"] = metadata.marker_type
+    if metadata.HasField("deliver_at_time"):
+        found["deliver_at_time"] = metadata.deliver_at_time
+    if metadata.HasField("txnid_most_bits"):
+        found["transaction"] = f"({metadata.txnid_most_bits},{metadata.txnid_least_bits})"
+    if metadata.HasField("chunk_id"):
+        found["chunk"] = f"{metadata.chunk_id + 1} of {metadata.num_chunks_from_msg}, {metadata.uuid}"
+    if entry.encrypted:
+        found["encrypted_with"] = tuple(key.key for key in metadata.encryption_keys)
+    return found
+
+
+def _of_message(batch_index: int | None, message: PulsarMessage) -> dict[str, Value]:
+    """What a message has of its own; `size` is its payload's."""
+    found: dict[str, Value] = {
+        "size": len(message.payload),
+        "batch_index": batch_index,
+        "key": message.key,
+        "properties": pairs(message.properties.items()),
+        "sequence_id": message.sequence_id,
+        "event_time": message.event_time or None,
+    }
+    if message.key_is_base64:
+        found["key_is_base64"] = True
+    if message.ordering_key is not None:
+        found["ordering_key_base64"] = base64.b64encode(message.ordering_key).decode()
+    if message.null_value:
+        found["null_value"] = True
+    if message.compacted_out:
+        found["compacted_out"] = True
+    return found
+
+
+def _payload(payload: bytes) -> dict[str, Value]:
+    try:
+        return {"payload": payload.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}

@@ -1,0 +1,100 @@
+"""Which exit code an error means, and how it is said in one line."""
+
+import functools
+
+from mledger.metastore import errors as metastore
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+CONFLICT = 4
+UNAVAILABLE = 5
+
+
+@functools.cache
+def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
+    """Which errors mean what; the first match decides. Imported when one is needed: a command starts sooner."""
+    from mledger import errors as mledger
+    from mledger.bookie import errors as bookie
+    from mledger.snapshot.exports import errors as exports
+    from mledger.snapshot.zookeeper_files import errors as snapshot
+
+    return (
+        (
+            NOT_FOUND,
+            (
+                metastore.NodeNotFound,
+                bookie.NoSuchLedger,
+                bookie.NoSuchEntry,
+                mledger.NamespaceNotFound,
+                mledger.TopicNotFound,
+                mledger.CursorNotFound,
+                snapshot.ChrootNotFound,
+                exports.SnapshotNotFound,
+            ),
+        ),
+        (
+            USAGE,
+            (
+                metastore.InvalidName,
+                metastore.InvalidMetadataUrl,
+                metastore.InvalidSetting,
+                bookie.InvalidQuorum,
+                mledger.InvalidConfiguration,
+                mledger.InvalidPosition,
+                snapshot.InvalidOption,
+                exports.InvalidSnapshotName,
+                exports.UnknownQuestion,
+            ),
+        ),
+        (
+            CONFLICT,
+            (
+                metastore.NodeExists,
+                metastore.BadVersion,
+                bookie.LedgerFenced,
+                bookie.LedgerConflict,
+                mledger.TopicExists,
+                mledger.CursorExists,
+                mledger.ManagedLedgerFenced,
+                mledger.OwnedElsewhere,
+                mledger.LedgerNamed,
+                mledger.ShadowTopic,
+                mledger.UndoConflict,
+                exports.ExportBusy,
+                exports.SnapshotExists,
+            ),
+        ),
+        (
+            UNAVAILABLE,
+            (
+                metastore.StoreUnavailable,
+                metastore.ZooKeeperNotFound,
+                metastore.ZooKeeperFailed,
+                bookie.NotEnoughBookies,
+                bookie.BookieUnavailable,
+                bookie.RecoveryUndecided,
+                mledger.CursorRecoveryFailed,
+                TimeoutError,
+            ),
+        ),
+    )
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that `error` means (docs/reference/cli.md)."""
+    for code, kinds in _exit_codes():
+        if isinstance(error, kinds):
+            return code
+    return FAILED
+
+
+def one_line(error: BaseException) -> str:
+    """What `error` says, on one line."""
+    said = " ".join(str(error).split())
+    if isinstance(error, metastore.MledgerError):
+        return said
+    if isinstance(error, TimeoutError):
+        return said or "timed out: try again, or look with `mledger status` which part is away"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

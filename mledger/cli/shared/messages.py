@@ -1,0 +1,55 @@
+"""What a command says on stderr beside its result: a line for people, or one JSON object a line (--log-format)."""
+
+import json
+import logging
+import os
+from datetime import UTC, datetime
+
+import click
+
+from mledger.metastore.runtime.logs import FORMATS, JSON, TEXT, set_up_logging
+
+FORMAT_VARIABLE = "MLEDGER_LOG_FORMAT"
+DEBUG_VARIABLE = "MLEDGER_DEBUG"
+
+
+class Messages:
+    """How this process says things; what it is told last holds."""
+
+    def __init__(self) -> None:
+        self._format = TEXT
+
+    @property
+    def log_format(self) -> str:
+        """`text` or `json`."""
+        return self._format
+
+    def use(self, log_format: str | None) -> None:
+        """Say things as `log_format` says; without one as the environment does."""
+        found = log_format or os.environ.get(FORMAT_VARIABLE) or TEXT
+        self._format = found if found in FORMATS else TEXT
+        if os.environ.get(DEBUG_VARIABLE):
+            set_up_logging(self._format)
+        else:  # the parts' own logs are for who looks into the program; what users need to know, commands say
+            logging.getLogger().addHandler(logging.NullHandler())
+
+    def error(self, text: str, exit_code: int | None = None) -> None:
+        """What went wrong."""
+        self._say("error", "", text, exit_code)
+
+    def warning(self, text: str) -> None:
+        """What whoever runs the command should know, though it goes on."""
+        self._say("warning", "warning: ", text, None)
+
+    def _say(self, level: str, prefix: str, text: str, exit_code: int | None) -> None:
+        if self._format != JSON:
+            click.echo(f"mledger: {prefix}{text}", err=True)
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        said: dict[str, object] = {"time": now, "level": level, "logger": "mledger", "message": text}
+        if exit_code is not None:
+            said["exit_code"] = exit_code
+        click.echo(json.dumps(said, ensure_ascii=False), err=True)
+
+
+messages = Messages()

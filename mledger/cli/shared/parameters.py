@@ -1,0 +1,93 @@
+"""Positions, cursor starts, places, times and properties as they are written on the command line."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import click
+
+from mledger.cursors.recovery import Start
+from mledger.metastore.records.position import Position
+
+Properties = tuple[tuple[str, str], ...]
+
+
+class PositionType(click.ParamType[Position]):
+    """A position, LEDGER:ENTRY."""
+
+    name = "position"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Position:
+        """The position that `value` names."""
+        try:
+            return value if isinstance(value, Position) else Position.parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class StartType(click.ParamType[Start]):
+    """Where a new cursor starts: earliest, latest, or after a position."""
+
+    name = "start"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Start:
+        """The start that `value` names."""
+        if value == "earliest" or value == "latest":
+            return value
+        return PositionType().convert(value, param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A moment, ms since 1970."""
+
+    ms: int
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{at}.{self.ms % 1000:03d}Z"
+
+
+Place = Literal["earliest", "latest"] | Position | Time
+
+
+class PlaceType(click.ParamType[Place]):
+    """Where a cursor is to read next: earliest, latest, a position, or a time."""
+
+    name = "place"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        """The place that `value` names; a time without an offset is UTC, a number alone ms since 1970."""
+        if value == "earliest" or value == "latest" or isinstance(value, Position | Time):
+            return value
+        text = str(value)
+        try:
+            return Time(int(text)) if text.isdecimal() else Position.parse(text)
+        except ValueError:
+            pass
+        try:
+            at = datetime.fromisoformat(text)
+            at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+            return Time(round(at.timestamp() * 1000))
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{text!r} is no place: give earliest, latest, LEDGER:ENTRY, or a time, 2026-01-31T12:00:00Z or ms "
+                "since 1970",
+                param,
+                ctx,
+            )
+
+
+class PropertyType(click.ParamType[tuple[str, str]]):
+    """A property, KEY=VALUE."""
+
+    name = "property"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """The property's key and value."""
+        if isinstance(value, tuple):
+            return value
+        key, separator, text = str(value).partition("=")
+        if not key or not separator:
+            self.fail(f"{value!r} is not a property: write it as KEY=VALUE", param, ctx)
+        return key, text

@@ -1,0 +1,133 @@
+"""What commands that write share: the topic's configuration, and opening it as owner after looking for another (M9)."""
+
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+import mledger
+from mledger.bookie.client.config import ClientConfig
+from mledger.cli.shared.context import Session
+from mledger.cli.shared.messages import messages
+from mledger.config import ManagedLedgerConfig
+from mledger.events import EventSink, ignore_events
+from mledger.ledgers.ledger_factory import StepHook, ignore_steps
+from mledger.settings import SESSION_TIMEOUT_S, OwnerSettings, read_owner_settings
+
+QUORUMS = {
+    "ensemble_size": "ensemble_size",
+    "write_quorum_size": "write_quorum",
+    "ack_quorum_size": "ack_quorum",
+}
+"""Fields of a topic's configuration that have an option of their own."""
+
+log = logging.getLogger(__name__)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to open a topic for writing."""
+
+    config: ManagedLedgerConfig
+    take_over: bool
+    client: ClientConfig = ClientConfig()  # noqa: RUF009 - frozen
+    session_timeout: float = SESSION_TIMEOUT_S
+    cluster_quorums: bool = False  # those of the cluster for the topic, not the configuration's
+
+    def open_cluster(self, url: str) -> AbstractAsyncContextManager[mledger.Cluster]:
+        """The cluster at `url`, with these options."""
+        return mledger.open_cluster(
+            url,
+            config=self.config,
+            cluster_quorums=self.cluster_quorums,
+            client=self.client,
+            session_timeout=self.session_timeout,
+        )
+
+
+def write_options(command: Command) -> Command:
+    """Give `command` the options of a topic's configuration and --take-over; they arrive as one `options`."""
+
+    @functools.wraps(command)
+    def gather(*args: Any, **named: Any) -> Any:
+        settings = _settings(named.pop("config_file"), named.pop("assignments"))
+        quorums = {name: value for name, option in QUORUMS.items() if (value := named.pop(option)) is not None}
+        options = WriteOptions(
+            replace(settings.config, **quorums),
+            named.pop("take_over"),
+            settings.client,
+            settings.session_timeout,
+            cluster_quorums=not quorums and not settings.quorums_given,
+        )
+        return command(*args, options=options, **named)
+
+    for option in (
+        click.option("--take-over", is_flag=True, help="Open the topic though another owner was seen; it is fenced."),
+        click.option("--ack-quorum", type=int, help="Bookies that must hold an entry before it is acknowledged."),
+        click.option("--write-quorum", type=int, help="Bookies that each entry is sent to."),
+        click.option("--ensemble-size", type=int, help="Bookies that a ledger is spread over."),
+        click.option(
+            "--config",
+            "config_file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A broker.conf to take settings from.",
+        ),
+        click.option(
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="One setting, by the key that broker.conf has for it; repeatable, and wins over --config.",
+        ),
+    ):
+        gather = option(gather)
+    return gather  # type: ignore[return-value]
+
+
+@asynccontextmanager
+async def opened_topic(
+    url: str,
+    name: str,
+    options: WriteOptions,
+    events: EventSink = ignore_events,
+    on_step: StepHook = ignore_steps,
+) -> AsyncIterator[mledger.ManagedLedger]:
+    """The topic, opened as its owner and closed cleanly in the end.
+
+    Nothing of it is trimmed unless `trim` or `truncate` is called: what no cursor needs is its next owner's to remove.
+
+    Raises:
+        TopicNotFound: there is no such topic.
+        OwnedElsewhere: another owner was seen and did not go within a session time-out.
+    """
+    async with options.open_cluster(url) as cluster:
+        topic = await cluster.open_topic(
+            name, take_over=options.take_over, create=False, trim=False, events=events, on_step=on_step
+        )
+        try:
+            yield topic
+        finally:
+            await topic.close()
+
+
+def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
+    """What --config and --set say; unknown keys are warned of, and the metadata store taken that nothing else names."""
+    found = read_owner_settings(None if path is None else str(path), assignments)
+    if found.unknown:
+        messages.warning(f"unknown settings: {', '.join(found.unknown)}")
+    if found.not_honoured:
+        messages.warning(f"settings without effect, bookies are placed by racks alone: {', '.join(found.not_honoured)}")
+    if found.without_effect:
+        log.debug("event=settings_without_effect keys=%s", ",".join(found.without_effect))
+    context = click.get_current_context()
+    session = context.find_object(Session) or Session()
+    if found.url and session.metadata is None:
+        context.obj = replace(session, metadata=found.url)
+    return found

@@ -1,0 +1,104 @@
+"""Which topics a changing command is about, and what of them may change: a topic, or all partitions of one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mledger.admin.inspect import CursorInspection, Inspector
+from mledger.admin.partitions import no_such_topic, present_partitions, read_partitioned
+from mledger.admin.references.attached_ledgers import pending_ack_topics
+from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
+from mledger.admin.undo.undo_plan import saved_cursor
+from mledger.bookie.errors import BookieError
+from mledger.cli.shared.change_command import read_before
+from mledger.cli.shared.read_only import Looking
+from mledger.cursors.container import cursor_name
+from mledger.metastore.errors import MledgerError, RecordError
+from mledger.metastore.records.partitioned_topic import PartitionedTopic
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The topic that was named, its record if it is partitioned, and the topics with a managed ledger of it."""
+
+    named: TopicName
+    partitioned: PartitionedTopic | None
+    topics: tuple[TopicName, ...]
+
+    @property
+    def managed_ledgers(self) -> tuple[str, ...]:
+        """The names of their managed ledgers."""
+        return tuple(topic.managed_ledger_name for topic in self.topics)
+
+
+async def find_targets(cluster: Looking, named: TopicName) -> Targets:
+    """The topic, or every partition that is there of a partitioned one; TopicNotFound, RecordError."""
+    found = await read_partitioned(cluster.metadata, named)
+    if found is not None:
+        record, _ = found
+        present = await present_partitions(cluster.metadata, named)
+        return Targets(named, record, tuple(named.partition(index) for index in present if index < record.partitions))
+    if await cluster.metadata.exists(named.managed_ledger_path) is None:
+        raise await no_such_topic(cluster.metadata, named)
+    return Targets(named, None, (named,))
+
+
+async def with_pending_acks(cluster: Looking, targets: Targets) -> Targets:
+    """The targets, and before them the topics of transactions' acknowledgements on them, deleted with them."""
+    found = [each for topic in targets.topics for each in await pending_ack_topics(cluster.metadata, topic)]
+    return replace(targets, topics=tuple(dict.fromkeys((*found, *targets.topics))))
+
+
+async def records_of(cluster: Looking, targets: Targets) -> tuple[ChangedRecord, ...]:
+    """The records of the topics and of their cursors as they are, to be read before what is planned from them."""
+    paths = [targets.named.partitioned_topic_path] if targets.partitioned is not None else []
+    topics = [topic.managed_ledger_path for topic in targets.topics]
+    for topic, children in zip(topics, await cluster.metadata.children_many(topics), strict=True):
+        paths += [topic, *(f"{topic}/{child}" for child in children or ())]
+    return await read_before(cluster.metadata, paths)
+
+
+def saved_states(
+    topic: TopicName, cursors: Sequence[CursorInspection], records: Sequence[ChangedRecord]
+) -> tuple[SavedCursor, ...]:
+    """The states that live in cursor ledgers, of those cursors whose state can be read; opening leaves the others.
+
+    `records` are those of `records_of`: a cursor's path is as it is there, however its name's escapes are spelled.
+    """
+    folder = f"{topic.managed_ledger_path}/"
+    paths = {
+        cursor_name(record.path.removeprefix(folder)): record.path
+        for record in records
+        if record.path.startswith(folder)
+    }
+    return tuple(
+        saved_cursor(paths[found.name], found.plan)
+        for found in cursors
+        if found.plan is not None
+        and found.name in paths
+        and (found.record is None or found.record.cursors_ledger_id != NO_CURSOR_LEDGER)
+    )
+
+
+async def states_kept_and_lost(
+    inspector: Inspector, topic: TopicName, records: Sequence[ChangedRecord]
+) -> tuple[tuple[SavedCursor, ...], tuple[str, ...]]:
+    """The cursor states to keep before a topic is deleted, and a line for what cannot be kept.
+
+    A topic whose bookies are away can be deleted all the same.
+    """
+    try:
+        cursors = await inspector.cursors(str(topic))
+    except (BookieError, RecordError) as error:
+        return (), (f"the cursors' states of {topic} that are not in their records: {error}",)
+    saved: list[SavedCursor] = []
+    lost: list[str] = []
+    for found in cursors:
+        try:
+            if found.error is not None:
+                raise found.error
+            saved += saved_states(topic, [found], records)
+        except MledgerError as error:
+            lost.append(f"the state of cursor {found.name} of {topic}: {error}")
+    return tuple(saved), tuple(lost)

@@ -1,0 +1,69 @@
+"""`mledger snapshot`: snapshots of the metadata: written, listed, verified, compared, questioned."""
+
+import click
+
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.errors import FAILED, OK
+from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.snapshots.export import export_command
+from mledger.cli.snapshots.queries import ask, diff
+from mledger.snapshot.exports.directory import find_snapshot, snapshots_in
+from mledger.snapshot.exports.manifest import iso
+from mledger.snapshot.exports.place import place_at
+from mledger.snapshot.exports.verification import verify_snapshot
+
+
+@click.group()
+def snapshot() -> None:
+    """Write snapshots of a cluster's metadata as tables, and look at them."""
+
+
+for each in (export_command, diff, ask):
+    snapshot.add_command(each)
+
+
+@snapshot.command("list", epilog="Example: mledger snapshot list /backup/metadata")
+@click.argument("dest")
+@session_options
+@click.pass_obj
+def list_command(session: Session, dest: str) -> None:
+    """List the whole snapshots in DEST, oldest first."""
+    rows = tuple(
+        (
+            each.name,
+            iso(each.time_ms),
+            None if each.zxid is None else f"0x{each.zxid:x}",
+            each.request.source,
+            each.request.engine,
+            each.request.file_format,
+            each.rows,
+            each.bytes,
+        )
+        for each in snapshots_in(place_at(dest))
+    )
+    keys = columns("name", "time", "zxid", "source", "engine", "format", "rows", "bytes")
+    session.output.table(Table("snapshots", keys, rows))
+
+
+@snapshot.command(epilog="Example: mledger snapshot verify /backup/metadata")
+@click.argument("snapshot_path", metavar="SNAPSHOT")
+@session_options
+@click.pass_obj
+def verify(session: Session, snapshot_path: str) -> int:
+    """Check that SNAPSHOT is what its manifest says: each file's bytes and rows, and nothing else.
+
+    SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.
+    """
+    place, manifest = find_snapshot(snapshot_path)
+    total = sum(len(table.files) for table in manifest.tables.values())
+    with session.output.progress("verifying", "files") as shown:
+        task = shown.add_task("", total=total)
+        problems = verify_snapshot(place, manifest, lambda: shown.advance(task))
+    rows = tuple((each.path, each.reason) for each in problems)
+    session.output.record(
+        Record(
+            fields(snapshot=str(place), name=manifest.name, files=total, rows=manifest.rows, whole=not problems),
+            (Table("problems", columns("path", "reason"), rows),),
+        )
+    )
+    return FAILED if problems else OK

@@ -1,0 +1,169 @@
+"""`mledger snapshot export`: all tables of a cluster's metadata as files, whole or not at all."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.output import Output, Record, Table, columns, fields
+from mledger.snapshot.exports.directory import SnapshotDirectory
+from mledger.snapshot.exports.errors import SnapshotNotFound
+from mledger.snapshot.exports.exporter import PARQUET, PYARROW, Asked, Exported, export
+from mledger.snapshot.exports.manifest import Manifest, iso, plan_retention
+from mledger.snapshot.exports.remote import snapshot_directory
+from mledger.snapshot.exports.session import DELTA, check_format
+from mledger.snapshot.exports.spark import SPARK, export_with_spark
+
+
+@click.command(
+    "export",
+    epilog="Example: mledger --metadata zk://127.0.0.1:2181 snapshot export /backup/metadata --keep 30 --yes",
+)
+@click.argument("dest")
+@click.option(
+    "--option", "-o", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as Spark takes them."
+)
+@click.option("--name", help="The snapshot's name; if it is there already, nothing is done.  [default: its time]")
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Then remove older snapshots, so that N stay.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), metavar="N", help="Processes that read and write.  [default: by size]"
+)
+@click.option("--spark", "with_spark", is_flag=True, help="Have Spark read and write.")
+@click.option(
+    "--format", "file_format", type=click.Choice((PARQUET, DELTA)), default=PARQUET, help="delta: with Spark only."
+)
+@click.option(
+    "--stage",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="For DEST on another file system: where the files are made.  [default: in the user's cache]",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before snapshots are removed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written and removed; do nothing.")
+@session_options
+@click.pass_obj
+def export_command(
+    session: Session,
+    dest: str,
+    pairs: Sequence[str],
+    name: str | None,
+    keep: int | None,
+    workers: int | None,
+    with_spark: bool,
+    file_format: str,
+    stage: Path | None,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Write all tables of the metadata as files into DEST, a snapshot of its own each time.
+
+    Metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. What was cut off is gone on with.
+    """
+    engine = SPARK if with_spark or file_format == DELTA else PYARROW
+    check_format(file_format)
+    asked = Asked({**_options(pairs), "metadata": session.url}, name, engine, file_format, workers)
+    asked.read_options()
+    to = snapshot_directory(dest, stage)
+    removing = _to_remove(to, keep, name)
+    if dry_run:
+        _show_plan(session.output, asked, to, removing)
+        return
+    if removing and not yes:
+        _ask(removing)
+    with to.writing():
+        began = time.monotonic()
+        done = _run(session.output, asked, to)
+        removed = _remove(to, keep, done.manifest.name, removing)
+        _show_done(session.output, to, done, removed, time.monotonic() - began)
+
+
+def _options(pairs: Sequence[str]) -> Mapping[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--option {pair}: write it as NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _run(output: Output, asked: Asked, to: SnapshotDirectory) -> Exported:
+    with output.progress("exporting", "steps") as shown:
+        task = shown.add_task("", total=None)
+
+        def progress(done: int, total: int, rows: int) -> None:
+            shown.update(task, completed=done, total=total, description=f"{rows} rows")
+
+        if asked.engine == PYARROW:
+            return export(asked, to, progress)
+        return export_with_spark(asked, to, progress)
+
+
+def _to_remove(to: SnapshotDirectory, keep: int | None, name: str | None) -> tuple[Manifest, ...]:
+    if keep is None:
+        return ()
+    with suppress(SnapshotNotFound):
+        return plan_retention(to.snapshots(), keep, name or "")
+    return ()
+
+
+def _remove(to: SnapshotDirectory, keep: int | None, coming: str, agreed: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    """Remove what was agreed to, as far as it is still too much: never more than was shown."""
+    if keep is None:
+        return ()
+    names = {each.name for each in agreed}
+    found = tuple(each for each in plan_retention(to.snapshots(), keep, coming) if each.name in names)
+    for each in found:
+        to.remove(each.name)
+    return found
+
+
+def _ask(removing: Sequence[Manifest]) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"this removes {len(removing)} older snapshots: say --yes, or --dry-run to see which")
+    for each in removing:
+        click.echo(f"  {each.name}  {iso(each.time_ms)}", err=True)
+    click.confirm(f"Remove {len(removing)} older snapshots after the export?", abort=True, err=True)
+
+
+def _show_plan(output: Output, asked: Asked, to: SnapshotDirectory, removing: Sequence[Manifest]) -> None:
+    request = asked.request()
+    facts = fields(
+        destination=to.where,
+        source=request.source,
+        options=dict(request.options),
+        engine=request.engine,
+        format=request.file_format,
+        dry_run=True,
+    )
+    output.record(Record(facts, (_removed(removing),)))
+    output.line("\nnothing was written or removed")
+
+
+def _show_done(
+    output: Output, to: SnapshotDirectory, done: Exported, removed: Sequence[Manifest], seconds: float
+) -> None:
+    manifest = done.manifest
+    facts = fields(
+        snapshot=to.named(manifest.name),
+        name=manifest.name,
+        time=iso(manifest.time_ms),
+        zxid=None if manifest.zxid is None else f"0x{manifest.zxid:x}",
+        rows=manifest.rows,
+        bytes=manifest.bytes,
+        already_there=done.already,
+        steps_kept=done.resumed,
+        seconds=round(seconds, 3),
+        warnings=manifest.warnings,
+        dry_run=False,
+    )
+    rows = tuple((name, table.rows, table.bytes) for name, table in manifest.tables.items())
+    output.record(Record(facts, (Table("tables", columns("table", "rows", "bytes"), rows), _removed(removed))))
+
+
+def _removed(removed: Sequence[Manifest]) -> Table:
+    rows = tuple((each.name, iso(each.time_ms), each.rows, each.bytes) for each in removed)
+    return Table("removed", columns("name", "time", "rows", "bytes"), rows)

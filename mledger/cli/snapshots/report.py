@@ -1,0 +1,40 @@
+"""`mledger report`: the questions about a snapshot, answered on one HTML page."""
+
+import os
+from pathlib import Path
+
+import click
+
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.output import Record, fields
+from mledger.snapshot.exports.directory import write_file
+from mledger.snapshot.report.page import write_report
+from mledger.snapshot.sql.queries import open_snapshots
+
+ROWS = 200
+
+
+@click.command(epilog="Example: mledger report /backup/metadata -o report.html")
+@click.argument("snapshot_path", metavar="SNAPSHOT")
+@click.option(
+    "-o",
+    "--to",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="report.html",
+    show_default=True,
+    help="The page to write.",
+)
+@click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for questions that compare two.")
+@click.option("--limit", type=click.IntRange(1), default=ROWS, show_default=True, help="Rows of each table.")
+@session_options
+@click.pass_obj
+def report(session: Session, snapshot_path: str, to: Path, before: str | None, limit: int) -> None:
+    """Write an HTML page about SNAPSHOT: plots and sortable tables, in one file that loads nothing.
+
+    SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.
+    """
+    with open_snapshots(snapshot_path, before) as snapshots:
+        page = write_report(snapshots, limit).encode()
+        name = snapshots.manifest.name
+    write_file(to, page)
+    session.output.record(Record(fields(report=os.fspath(to), snapshot=name, bytes=len(page))))

@@ -1,0 +1,365 @@
+"""`mledger topics trim|terminate|truncate|delete|set-properties`: whole topics changed, with a plan and an undo file.
+
+Each takes a topic, or a partitioned topic with all its partitions. The plan is made by looking only: of the topic as
+opening it would make it. Deleted ledgers do not come back: the plan and the undo file say what of them is lost.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from mledger.admin.inspect import Inspector, OpeningView
+from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.admin.topic_plans import lost_ledgers, plan_topic_terminate, plan_topic_trim, plan_topic_truncate
+from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
+from mledger.cli.ledgers.deletion_table import (
+    LEDGER_COLUMNS,
+    NAMED_COLUMNS,
+    attached_rows,
+    attached_to,
+    data_rows,
+    info_of,
+    ledger_rows,
+    ledgers_to_lose,
+    lost_attached,
+)
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, run_change
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import topic_argument
+from mledger.cli.shared.output import Record, Table, Value, columns, fields, pairs
+from mledger.cli.shared.parameters import Properties, PropertyType
+from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
+from mledger.cli.shared.topic_targets import (
+    Targets,
+    find_targets,
+    records_of,
+    saved_states,
+    states_kept_and_lost,
+    with_pending_acks,
+)
+from mledger.config import ManagedLedgerConfig
+from mledger.cursors.plans import plan_properties
+from mledger.events import Event, RemovingLedger
+from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
+from mledger.ledgers.trim_plan import TrimPlan
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.url import open_store
+from mledger.topics.properties import mark_deleted, set_partitioned_properties, set_topic_properties
+
+NEW_LEDGER = "new"
+MOVE_COLUMNS = columns("topic", "cursor", "mark_delete_before", "mark_delete_after", "backlog_before", "backlog_after")
+TOPIC_COLUMNS = columns("topic", "entries", "last_entry", "terminated")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The topic that a command changes, and how."""
+
+    session: Session
+    command: str
+    topic: TopicName
+    options: WriteOptions
+    change: ChangeOptions
+
+    def inspector(self, cluster: Looking) -> Inspector:
+        """Looks with the topic's settings."""
+        return Inspector(cluster.metadata, cluster.bookies, self.options.config.password)
+
+
+@click.command(epilog="Example: mledger topics trim orders --dry-run")
+@topic_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def trim(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Delete the ledgers of TOPIC that every cursor is past and retention does not keep (rules R9, R10).
+
+    Retention is that of the topic's policies, else of its namespace's, where Pulsar has one, else that of --config
+    (rule M10). Where policies cannot be read nothing is deleted.
+    """
+    subject = Subject(session, "topics trim", TopicName.parse(topic), options, change)
+    _shorten(subject, truncate=False)
+
+
+@click.command(epilog="Example: mledger topics truncate orders --dry-run")
+@topic_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def truncate(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Acknowledge everything on every cursor of TOPIC, and delete every ledger whatever retention says (rule M8)."""
+    subject = Subject(session, "topics truncate", TopicName.parse(topic), options, change)
+    _shorten(subject, truncate=True)
+
+
+@click.command(epilog="Example: mledger topics terminate orders --yes")
+@topic_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def terminate(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Let TOPIC take no more entries, for good: its readers end after the last one (rule M8)."""
+    subject = Subject(session, "topics terminate", TopicName.parse(topic), options, change)
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await find_targets(cluster, subject.topic)
+        before = await records_of(cluster, targets)
+        rows: list[tuple[str, int, str, str | None]] = []
+        cursors: list[SavedCursor] = []
+        for each in targets.topics:
+            view = await subject.inspector(cluster).opening(str(each))
+            cursors += saved_states(each, view.cursors, before)
+            plan = plan_topic_terminate(view)
+            rows.append((str(each), plan.entries, str(plan.last_entry), str(plan.already) if plan.already else None))
+        shown = Record((), (Table("topics", TOPIC_COLUMNS, tuple(rows)),))
+        pending = any(terminated is None for *_, terminated in rows)
+        return _change(subject, targets, shown, before, cursors, pending=pending)
+
+    async def act(change: Change) -> Facts:
+        ends = {}
+        for each in change.managed_ledgers:
+            name = str(TopicName.of_managed_ledger(each))
+            async with opened_topic(session.url, name, options, on_step=change_command.on_step) as opened:
+                ends[name] = str(await opened.terminate())
+        return fields(terminated=ends)
+
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+
+
+@click.command(epilog="Example: mledger topics delete orders --dry-run")
+@topic_argument
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+    """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).
+
+    With it go the ledgers of its compaction and of delayed delivery, and the topics that hold the acknowledgements of
+    transactions on its subscriptions. Its schema stays.
+    """
+    subject = Subject(session, "topics delete", TopicName.parse(topic), options, change)
+    found: list[Targets] = []
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await with_pending_acks(cluster, await find_targets(cluster, subject.topic))
+        found.append(targets)
+        before = await records_of(cluster, targets)
+        inspector = subject.inspector(cluster)
+        rows: list[tuple[Value, ...]] = []
+        beside: list[tuple[Value, ...]] = []
+        lost: list[str] = []
+        cursors: list[SavedCursor] = []
+        for each in targets.topics:
+            ledgers, unknown = await ledgers_to_lose(cluster, each, options.config.password, before)
+            saved, unsaved = await states_kept_and_lost(inspector, each, before)
+            attached = await attached_to(cluster, each, before)
+            rows += data_rows(each, ledgers)
+            beside += attached_rows(each, attached)
+            cursors += saved
+            lost += [*lost_ledgers(str(each), ledgers), *unknown, *unsaved, *lost_attached(each, attached)]
+        folders = {each.managed_ledger_path for each in targets.topics}
+        facts = fields(
+            topics=len(targets.topics),
+            cursors=sum(record.path.rpartition("/")[0] in folders for record in before),
+            ledgers_deleted=len(rows) + len(beside),
+            entries_deleted=_total(rows, 2),
+            bytes_deleted=_total(rows, 3),
+        )
+        shown = Record(facts, (Table("ledgers", NAMED_COLUMNS, (*rows, *beside)),))
+        return _change(subject, targets, shown, before, cursors, lost)
+
+    async def act(_: Change) -> Facts:
+        await _delete(session.url, found[-1], options)
+        return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
+
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+
+
+@click.command("set-properties", epilog="Example: mledger topics set-properties orders owner=alice --remove team")
+@topic_argument
+@click.argument("properties", type=PropertyType(), nargs=-1)
+@click.option("--remove", "removed", multiple=True, metavar="KEY", help="A property to remove; may be repeated.")
+@click.option("--take-over", is_flag=True, help="Change the record though an owner was seen; it is fenced.")
+@change_options
+@session_options
+@click.pass_obj
+def set_properties(
+    session: Session,
+    topic: str,
+    properties: Properties,
+    removed: tuple[str, ...],
+    take_over: bool,
+    change: ChangeOptions,
+) -> None:
+    """Set PROPERTIES of TOPIC, written KEY=VALUE, and remove others; those that are not named stay.
+
+    They are in the topic's record; of a partitioned topic in its own, as Pulsar keeps them. The topic is not opened.
+    """
+    if not properties and not removed:
+        raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
+    both = sorted(dict(properties).keys() & set(removed))
+    if both:
+        raise click.UsageError(f"{', '.join(both)} cannot be set and removed at once")
+    options = WriteOptions(ManagedLedgerConfig(), take_over)
+    subject = Subject(session, "topics set-properties", TopicName.parse(topic), options, change)
+    wanted: dict[str, str] = {}
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await find_targets(cluster, subject.topic)
+        whole = targets.partitioned
+        path = subject.topic.partitioned_topic_path if whole else subject.topic.managed_ledger_path
+        (before,) = await change_command.read_before(cluster.metadata, [path])
+        current = (whole.properties or ()) if whole else info_of(before).properties
+        wanted.update(plan_properties(current, dict(properties), removed))
+        facts = fields(properties_before=pairs(current), properties_after=pairs(wanted.items()))
+        return _change(subject, targets, Record(facts), (before,), (), pending=wanted != dict(current))
+
+    async def act(change: Change) -> Facts:
+        state = change.before[0].before
+        assert state is not None
+        async with await open_store(session.url) as store:
+            whole = change.before[0].path == subject.topic.partitioned_topic_path
+            write = set_partitioned_properties if whole else set_topic_properties
+            version = await write(store, subject.topic, wanted, state.version)
+        return fields(properties=pairs(wanted.items()), metadata_version=version)
+
+    run_change(session, change, plan, act, take_over=take_over)
+
+
+def _shorten(subject: Subject, *, truncate: bool) -> None:
+    """Trim or truncate, a topic after the other."""
+    options = subject.options
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await find_targets(cluster, subject.topic)
+        before = await records_of(cluster, targets)
+        found = KEEP_ALL
+        if not truncate:
+            policies = PolicyReader(cluster.metadata, cluster.bookies, options.config.password)
+            named = await policies.policies(subject.topic.managed_ledger_name)  # all partitions have the same
+            found = retention_in_force(named, options.config)
+        cursors: list[SavedCursor] = []
+        planned = []
+        for each in targets.topics:
+            view = await subject.inspector(cluster).opening(str(each))
+            now_ms = time.time_ns() // 1_000_000
+            plan = plan_topic_truncate(view, now_ms) if truncate else plan_topic_trim(view, found, now_ms)
+            planned.append((each, view, plan))
+            cursors += saved_states(each, view.cursors, before)
+        lost = [line for each, _, plan in planned for line in lost_ledgers(str(each), plan.deletions)]
+        pending = any(_changes(view, plan, truncate=truncate) for _, view, plan in planned)
+        return _change(subject, targets, _shown(planned, found, truncate), before, cursors, lost, pending=pending)
+
+    async def act(change: Change) -> Facts:
+        removed: list[RemovingLedger] = []
+
+        def note(event: Event) -> None:
+            if isinstance(event, RemovingLedger):
+                removed.append(event)
+
+        for each in change.managed_ledgers:
+            name = str(TopicName.of_managed_ledger(each))
+            async with opened_topic(subject.session.url, name, options, note, change_command.on_step) as opened:
+                await (opened.truncate() if truncate else opened.trim())
+        return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
+
+    run_change(
+        subject.session, subject.change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout
+    )
+
+
+def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:
+    backlog = any(cursor.plan is not None and cursor.plan.backlog for cursor in view.cursors)
+    return bool(plan.deletions) or (truncate and backlog)
+
+
+def _shown(
+    planned: Sequence[tuple[TopicName, OpeningView, TrimPlan]], retention: RetentionInForce, truncate: bool
+) -> Record:
+    ledgers = tuple(row for topic, _, plan in planned for row in ledger_rows(topic, plan.deletions))
+    moves = tuple(row for topic, view, plan in planned for row in _move_rows(topic, view, plan, truncate))
+    kept = tuple(plan.kept_because.replace(*_new_name(view)) for _, view, plan in planned)
+    facts = fields(
+        ledgers_deleted=len(ledgers),
+        entries_deleted=_total(ledgers, 2),
+        bytes_deleted=_total(ledgers, 3),
+        bytes_left=sum(plan.remaining_size for *_, plan in planned),
+        kept_because=kept[0] if len(kept) == 1 else kept,
+        warnings=tuple(warning for _, view, _ in planned for warning in view.warnings) + retention_warnings(retention),
+    )
+    if not truncate:
+        facts += fields(
+            retention_ms=retention.retention_time_ms,
+            retention_mb=retention.retention_size_in_mb,
+            retention_origin=retention.origin.value,
+        )
+    return Record(facts, (Table("ledgers", LEDGER_COLUMNS, ledgers), Table("cursors", MOVE_COLUMNS, moves)))
+
+
+def _new_name(view: OpeningView) -> tuple[str, str]:
+    """The ledger that opening makes, as it is called while it has no id."""
+    return f"ledger {view.new_ledger} is open for writing", "the rest is a new ledger, open for writing"
+
+
+def _move_rows(topic: TopicName, view: OpeningView, plan: TrimPlan, truncate: bool) -> list[tuple[Value, ...]]:
+    """The cursors that stand elsewhere afterwards; `new:-1` is the start of the ledger that opening makes."""
+    moves = {move.cursor: move.new for move in plan.moves}
+    rows: list[tuple[Value, ...]] = []
+    for cursor in view.cursors:
+        if cursor.plan is None:
+            continue
+        new = moves.get(cursor.name, view.ledgers.last_confirmed if truncate else cursor.plan.mark_delete)
+        if new == cursor.plan.mark_delete:
+            continue
+        shown = f"{NEW_LEDGER}:{new.entry_id}" if new.ledger_id == view.new_ledger else str(new)
+        left = 0 if truncate else cursor.plan.backlog
+        rows.append((str(topic), cursor.name, str(cursor.plan.mark_delete), shown, cursor.plan.backlog, left))
+    return rows
+
+
+def _total(rows: Sequence[tuple[Value, ...]], column: int) -> int:
+    return sum(value for row in rows if isinstance(value := row[column], int))
+
+
+def _change(
+    subject: Subject,
+    targets: Targets,
+    shown: Record,
+    before: Sequence[ChangedRecord],
+    cursors: Sequence[SavedCursor],
+    lost: Sequence[str] = (),
+    *,
+    pending: bool = True,
+) -> Change:
+    return Change(
+        command=subject.command,
+        subject=str(subject.topic),
+        plan=Record(fields(topic=str(subject.topic)) + shown.fields, shown.tables),
+        before=tuple(before),
+        managed_ledgers=targets.managed_ledgers,
+        cursors=tuple(cursors),
+        lost=tuple(lost),
+        pending=pending,
+    )
+
+
+async def _delete(url: str, targets: Targets, options: WriteOptions) -> None:
+    if targets.partitioned is not None:
+        async with await open_store(url) as store:
+            await mark_deleted(store, targets.named)
+    async with options.open_cluster(url) as cluster:
+        for topic in targets.topics:
+            change_command.on_step("delete topic")
+            await cluster.delete_topic(str(topic), take_over=options.take_over, unreadable_cursors=True)
+    if targets.partitioned is not None:
+        change_command.on_step("delete partitioned topic")
+        async with await open_store(url) as store:
+            await store.delete(targets.named.partitioned_topic_path)

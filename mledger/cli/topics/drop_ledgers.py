@@ -1,0 +1,118 @@
+"""`mledger topics drop-ledgers`: ledgers taken off a topic's list by hand, with a plan first and an undo file."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import click
+
+from mledger.admin.inspect import CursorInspection, Inspector
+from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.cli.ledgers.changes import take_over_option
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import topic_argument
+from mledger.cli.shared.output import Record, Table, Value, columns, fields
+from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.topic_targets import find_targets
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import Decoded, ManagedLedgerInfo
+from mledger.metastore.url import open_store
+from mledger.metastore.write_verification import put_own
+
+LEDGER_COLUMNS = columns("ledger_id", "entries", "size", "closed_ms", "cursors")
+STILL_THERE = "the ledgers themselves stay, named by nothing: `ledgers delete` or `topics repair` removes them for good"
+
+
+@click.command("drop-ledgers", epilog="Example: mledger topics drop-ledgers orders 12 13 --dry-run")
+@topic_argument
+@click.argument("ledger_ids", metavar="LEDGER_ID...", type=click.IntRange(0), nargs=-1, required=True)
+@take_over_option
+@change_options
+@session_options
+@click.pass_obj
+def drop_ledgers(
+    session: Session, topic: str, ledger_ids: tuple[int, ...], take_over: bool, change: ChangeOptions
+) -> None:
+    """Take the ledgers LEDGER_ID off the list of TOPIC: nobody reads their entries any more. Undoing lists them again.
+
+    For ledgers that cannot be read and hold a topic up. The topic is not opened; cursors that stand in such a ledger
+    go on behind it when it is opened next (rules R6, R7).
+    """
+    name = TopicName.parse(topic)
+    dropped = frozenset(ledger_ids)
+
+    async def plan(cluster: Looking) -> Change:
+        targets = await find_targets(cluster, name)
+        if targets.partitioned is not None:
+            raise click.UsageError(f"{name} is partitioned: name one of its partitions, {name.partition(0)} and on")
+        before = await read_before(cluster.metadata, [name.managed_ledger_path])
+        info = _decoded(before[0]).value
+        cursors = await Inspector(cluster.metadata, cluster.bookies).cursors(str(name))
+        listed = {ledger.ledger_id for ledger in info.ledgers}
+        facts = fields(
+            topic=str(name),
+            ledgers_left=len(listed - dropped),
+            not_listed=tuple(sorted(dropped - listed)),
+            warnings=_warnings(info, dropped),
+        )
+        return Change(
+            command="topics drop-ledgers",
+            subject=str(name),
+            plan=Record(facts, (Table("ledgers", LEDGER_COLUMNS, _rows(info, dropped, cursors)),)),
+            before=before,
+            managed_ledgers=(name.managed_ledger_name,),
+            pending=bool(dropped & listed),
+        )
+
+    async def act(planned: Change) -> Facts:
+        record = planned.before[0]
+        assert record.before is not None
+        decoded = _decoded(record)
+        info = without_ledgers(decoded.value, dropped)
+        async with await open_store(session.url) as store:
+            change_command.on_step("drop ledgers")
+            data = encode_managed_ledger_info(info, compression=decoded.compression)
+            version = await put_own(store, record.path, data, record.before.version)
+        return fields(ledgers=tuple(ledger.ledger_id for ledger in info.ledgers), metadata_version=version)
+
+    run_change(session, change, plan, act, take_over=take_over)
+
+
+def without_ledgers(info: ManagedLedgerInfo, dropped: frozenset[int]) -> ManagedLedgerInfo:
+    """The record with `dropped` off its list."""
+    return replace(info, ledgers=tuple(ledger for ledger in info.ledgers if ledger.ledger_id not in dropped))
+
+
+def _decoded(record: ChangedRecord) -> Decoded[ManagedLedgerInfo]:
+    assert record.before is not None  # the topic was found
+    return decode_managed_ledger_info(record.before.data, record.path)
+
+
+def _rows(
+    info: ManagedLedgerInfo, dropped: frozenset[int], cursors: Sequence[CursorInspection]
+) -> tuple[tuple[Value, ...], ...]:
+    """The ledgers that go, each with the cursors that stand in it."""
+    standing: dict[int, list[str]] = {}
+    for cursor in cursors:
+        if cursor.plan is not None:
+            standing.setdefault(cursor.plan.mark_delete.ledger_id, []).append(cursor.name)
+    return tuple(
+        (
+            ledger.ledger_id,
+            ledger.entries if ledger.timestamp else None,
+            ledger.size if ledger.timestamp else None,
+            ledger.timestamp or None,
+            tuple(standing.get(ledger.ledger_id, ())),
+        )
+        for ledger in info.ledgers
+        if ledger.ledger_id in dropped
+    )
+
+
+def _warnings(info: ManagedLedgerInfo, dropped: frozenset[int]) -> tuple[str, ...]:
+    found = [STILL_THERE] if any(ledger.ledger_id in dropped for ledger in info.ledgers) else []
+    if info.ledgers and info.ledgers[-1].ledger_id in dropped:
+        found.append("the last ledger is dropped: what was not read of it yet is out of reach")
+    return tuple(found)

@@ -1,0 +1,239 @@
+"""`mledger topics info-internal|stats-internal`: what `pulsar-admin` shows under these names, without a broker.
+
+The JSON has Pulsar's names and shape. What only a broker's memory has is null.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import click
+
+from mledger.admin.internal_stats import CursorInternals, ListedLedger, OtherLedger, TopicInternals, read_internals
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import topic_argument
+from mledger.cli.shared.node_text import plain
+from mledger.cli.shared.output import Column, Record, Table, Value, columns, fields, pairs
+from mledger.cli.shared.read_only import looking
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import Position
+
+INFO_LEDGERS = columns("ledgerId", "entries", "size", "timestamp", "isOffloaded", "offloadedContextUuid")
+INFO_CURSORS = columns("cursor", "version", "cursorsLedgerId", "markDelete", "creationDate", "modificationDate")
+STATS_LEDGERS = columns("ledgerId", "entries", "size", "offloaded", "underReplicated")
+STATS_CURSORS = columns(
+    "cursor",
+    "markDeletePosition",
+    "readPosition",
+    "cursorLedger",
+    "cursorLedgerLastEntry",
+    "individuallyDeletedMessages",
+)
+
+
+@click.command("info-internal", epilog="Example: mledger topics info-internal orders --output json")
+@topic_argument
+@session_options
+@click.pass_obj
+def info_internal(session: Session, topic: str) -> None:
+    """Show the records of TOPIC and of its cursors as they are stored; the JSON is as `pulsar-admin` prints it."""
+    found = session.run(_read(session.url, topic))
+    shown = info_json(found)
+    if session.output.json:
+        session.output.record(Record(fields(**shown)))
+        return
+    facts = {key: value for key, value in shown.items() if key not in ("ledgers", "cursors")}
+    session.output.record(
+        Record(
+            fields(**facts),
+            (
+                _rows("ledgers", INFO_LEDGERS, shown["ledgers"]),
+                _named_rows("cursors", INFO_CURSORS, shown["cursors"]),
+            ),
+        )
+    )
+
+
+@click.command("stats-internal", epilog="Example: mledger topics stats-internal orders --output json")
+@topic_argument
+@click.option("--with-metadata", "-m", is_flag=True, help="With BookKeeper's metadata of each ledger.")
+@session_options
+@click.pass_obj
+def stats_internal(session: Session, topic: str, with_metadata: bool) -> None:
+    """Show TOPIC's ledgers and cursors as opening would find them; the JSON is as `pulsar-admin` prints it.
+
+    Null is what only the memory of a broker that owns the topic has: its counters, states and waiting reads.
+    """
+    found = session.run(_read(session.url, topic))
+    shown = stats_json(found, with_metadata=with_metadata)
+    if session.output.json:
+        session.output.record(Record(fields(**shown)))
+        return
+    tables = ("ledgers", "cursors", "schemaLedgers")
+    ledger_columns = (*STATS_LEDGERS, *(columns("metadata") if with_metadata else ()))
+    session.output.record(
+        Record(
+            fields(**{key: value for key, value in shown.items() if key not in tables}),
+            (
+                _rows("ledgers", ledger_columns, shown["ledgers"]),
+                _named_rows("cursors", STATS_CURSORS, shown["cursors"]),
+                _rows("schemaLedgers", ledger_columns, shown["schemaLedgers"]),
+            ),
+        )
+    )
+
+
+def info_json(found: TopicInternals) -> dict[str, Value]:
+    """As Pulsar's ManagedLedgerInfo: the records, null where a record does not say."""
+    return {
+        "version": found.stat.version,
+        "creationDate": _time(found.stat.created_ms),
+        "modificationDate": _time(found.stat.modified_ms),
+        "ledgers": tuple(_info_ledger(ledger) for ledger in found.ledgers),
+        "terminatedPosition": _position(found.info.terminated),
+        "cursors": {cursor.child: _info_cursor(cursor) for cursor in found.cursors},
+        "properties": pairs(found.info.properties) or None,
+    }
+
+
+def stats_json(found: TopicInternals, *, with_metadata: bool) -> dict[str, Value]:
+    """As Pulsar's PersistentTopicInternalStats; null: only its broker's memory has it."""
+    current = found.topic.ledgers[-1] if found.topic.ledgers else None
+    newest = found.ledgers[-1].metadata if found.ledgers else None
+    return {
+        "entriesAddedCounter": None,
+        "numberOfEntries": found.topic.entries,
+        "totalSize": found.topic.size,
+        "currentLedgerEntries": current.entries if current else 0,
+        "currentLedgerSize": current.size if current else 0,
+        "lastLedgerCreatedTimestamp": _time(newest.ctime) if newest and newest.ctime > 0 else None,
+        "lastLedgerCreationFailureTimestamp": None,
+        "waitingCursorsCount": None,
+        "pendingAddEntriesCount": None,
+        "lastConfirmedEntry": str(found.topic.last_confirmed),
+        "state": "Terminated" if found.topic.terminated else None,
+        "ledgers": tuple(_stats_ledger(ledger, with_metadata=with_metadata) for ledger in found.ledgers),
+        "cursors": {cursor.child: _stats_cursor(cursor) for cursor in found.cursors},
+        "properties": pairs(found.info.properties),
+        "schemaLedgers": tuple(_other(ledger, with_metadata=with_metadata) for ledger in found.schema_ledgers),
+        "compactedLedger": _other(found.compacted or OtherLedger(-1, None), with_metadata=with_metadata),
+    }
+
+
+def _info_ledger(ledger: ListedLedger) -> dict[str, Value]:
+    info, zeros = ledger.info, ledger.info.zeros
+    return {
+        "ledgerId": info.ledger_id,
+        "entries": info.entries if info.entries or "entries" in zeros else None,
+        "size": info.size if info.size or "size" in zeros else None,
+        "timestamp": info.timestamp if info.timestamp or "timestamp" in zeros else None,
+        "isOffloaded": ledger.offload.complete,
+        "offloadedContextUuid": str(ledger.offload.uuid) if ledger.offload.uuid else None,
+    }
+
+
+def _info_cursor(cursor: CursorInternals) -> dict[str, Value]:
+    record = cursor.found.record
+    return {
+        "version": cursor.stat.version,
+        "creationDate": _time(cursor.stat.created_ms),
+        "modificationDate": _time(cursor.stat.modified_ms),
+        "cursorsLedgerId": record.cursors_ledger_id if record else None,
+        "markDelete": _position(record.mark_delete) if record else None,
+        "individualDeletedMessages": tuple(
+            {"from": _position(each.lower), "to": _position(each.upper)} for each in record.ranges
+        )
+        if record and record.ranges
+        else None,
+        "properties": pairs(record.properties) or None if record else None,
+    }
+
+
+def _stats_ledger(ledger: ListedLedger, *, with_metadata: bool) -> dict[str, Value]:
+    shown: dict[str, Value] = {
+        "ledgerId": ledger.info.ledger_id,
+        "entries": ledger.info.entries,
+        "size": ledger.info.size,
+        "offloaded": ledger.offload.complete,
+        "underReplicated": ledger.under_replicated,
+        "properties": pairs(ledger.info.properties) or None,
+    }
+    return {**shown, **_metadata(ledger.metadata)} if with_metadata else shown
+
+
+def _stats_cursor(cursor: CursorInternals) -> dict[str, Value]:
+    plan = cursor.found.plan
+    record = cursor.found.record
+    return {
+        "markDeletePosition": str(plan.mark_delete) if plan else None,
+        "readPosition": str(plan.read_position) if plan else None,
+        "waitingReadOp": None,
+        "pendingReadOps": None,
+        "messagesConsumedCounter": None,
+        "cursorLedger": record.cursors_ledger_id if record else None,
+        "cursorLedgerLastEntry": cursor.ledger_end,
+        "individuallyDeletedMessages": f"[{','.join(map(str, plan.acks.ranges()))}]" if plan else None,
+        "lastLedgerSwitchTimestamp": _time(cursor.switched_ms),
+        "state": None,
+        "active": None,
+        "numberOfEntriesSinceFirstNotAckedMessage": None,
+        "totalNonContiguousDeletedMessagesRange": plan.acks.range_count if plan else None,
+        "subscriptionHavePendingRead": None,
+        "subscriptionHavePendingReplayRead": None,
+        "properties": pairs(plan.properties) if plan else None,
+    }
+
+
+def _other(ledger: OtherLedger, *, with_metadata: bool) -> dict[str, Value]:
+    """A ledger beside the list; -1 where there is none or its end is not known, as Pulsar says it."""
+    closed = ledger.metadata is not None and ledger.metadata.state is LedgerState.CLOSED
+    shown: dict[str, Value] = {
+        "ledgerId": ledger.ledger_id,
+        "entries": ledger.metadata.last_entry + 1 if ledger.metadata and closed else -1,
+        "size": ledger.metadata.length if ledger.metadata and closed else -1,
+        "offloaded": False,
+        "underReplicated": False,
+    }
+    return {**shown, **_metadata(ledger.metadata)} if with_metadata else shown
+
+
+def _metadata(metadata: LedgerMetadata | None) -> dict[str, Value]:
+    """BookKeeper's metadata by its fields, without the password."""
+    if metadata is None:
+        return {"metadata": None}
+    value = plain(metadata)
+    assert isinstance(value, Mapping)
+    return {"metadata": {key: item for key, item in value.items() if key not in ("password", "c_token", "unknown")}}
+
+
+def _time(ms: int | None) -> str | None:
+    if ms is None:
+        return None
+    at = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{at}.{ms % 1000:03d}Z"
+
+
+def _position(position: Position | None) -> dict[str, Value] | None:
+    return None if position is None else {"ledgerId": position.ledger_id, "entryId": position.entry_id}
+
+
+def _rows(key: str, shown: tuple[Column, ...], values: Value) -> Table:
+    assert isinstance(values, tuple)
+    keys = [column.key for column in shown]
+    return Table(key, shown, tuple(tuple(_get(value, name) for name in keys) for value in values))
+
+
+def _named_rows(key: str, shown: tuple[Column, ...], values: Value) -> Table:
+    assert isinstance(values, Mapping)
+    named = tuple({"cursor": name, **value} for name, value in values.items() if isinstance(value, Mapping))
+    return _rows(key, shown, named)
+
+
+def _get(value: Value, key: str) -> Value:
+    assert isinstance(value, Mapping)
+    return value[key]
+
+
+async def _read(url: str, topic: str) -> TopicInternals:
+    async with looking(url) as cluster:
+        return await read_internals(cluster.metadata, cluster.bookies, str(TopicName.parse(topic)))

@@ -1,0 +1,73 @@
+"""What to publish, in batches: lines of a file or of stdin, or made to a count and size; and messages made of them."""
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from mledger.messages.pulsar_message import PulsarMessage
+from mledger.messages.pulsar_producer import PublishedEntry
+from mledger.metastore.errors import InvalidSetting
+
+BATCH_ENTRIES = 500
+BATCH_BYTES = 1024 * 1024
+
+
+def lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Each line without its newline; empty ones too."""
+    for line in stream:
+        yield line.removesuffix(b"\n")
+
+
+def made(count: int, size: int) -> Iterator[bytes]:
+    """`count` payloads of `size` bytes: their number with leading zeros, or as many of its last digits as fit."""
+    for number in range(count):
+        yield f"{number:0{size}d}"[-size:].encode()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageShape:
+    """What messages have beside their payload; with `separator` each payload is key, separator, value."""
+
+    key: str | None
+    separator: str | None
+    properties: Mapping[str, str]
+    first_sequence_id: int
+
+
+def messages(payloads: Iterable[bytes], shape: MessageShape) -> Iterator[PulsarMessage]:
+    """A message of each payload; InvalidSetting for one without the separator that it should have."""
+    for number, payload in enumerate(payloads):
+        key, is_base64 = shape.key, False
+        if shape.separator is not None:
+            before, found, payload = payload.partition(shape.separator.encode())
+            if not found:
+                raise InvalidSetting(
+                    f"line {number + 1} has no {shape.separator!r} between key and value: mend it and publish from "
+                    "there on what `topics read` does not show"
+                )
+            try:
+                key = before.decode()
+            except UnicodeDecodeError:
+                key, is_base64 = base64.b64encode(before).decode(), True
+        yield PulsarMessage(
+            payload,
+            key=key,
+            key_is_base64=is_base64,
+            properties=shape.properties,
+            sequence_id=shape.first_sequence_id + number,
+        )
+
+
+def batches(entries: Iterable[PublishedEntry]) -> Iterator[list[PublishedEntry]]:
+    """The entries in lists of at most 500 and about 1 MiB."""
+    batch: list[PublishedEntry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.payload)
+        if len(batch) == BATCH_ENTRIES or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

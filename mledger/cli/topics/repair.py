@@ -1,0 +1,233 @@
+"""`mledger topics repair`: what is wrong with topics' records, and mending it, with a plan first and an undo file."""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+import click
+
+from mledger.admin.inspect import Inspector
+from mledger.admin.namespaces import check_namespace
+from mledger.admin.references.ledger_audit import LedgerAuditor
+from mledger.admin.repair.repair_plan import RepairPlan, TopicFacts, plan_repair
+from mledger.admin.repair.repairer import FactsReader
+from mledger.admin.repair.repairer import repair as carry_out
+from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.admin.undo.undo_plan import saved_cursor
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.config import ClientConfig
+from mledger.cli.ledgers.changes import take_over_option
+from mledger.cli.ledgers.check import min_age_option
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import optional_topic_argument
+from mledger.cli.shared.output import Output, Record, Table, Value, columns, fields
+from mledger.cli.shared.read_only import Looking, tell_waiting
+from mledger.cli.shared.topic_targets import find_targets
+from mledger.errors import InvalidLedgerList
+from mledger.ledgers.pending_records import read_records
+from mledger.metastore.errors import BadVersion, InvalidName, MledgerError
+from mledger.metastore.records.paths import TopicName, ledger_path, managed_ledger_path
+from mledger.metastore.url import open_store
+
+PAGE = 200
+MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which topics: one, those of a namespace, or all."""
+
+    topic: TopicName | None
+    namespace: str
+
+    def __str__(self) -> str:
+        return str(self.topic) if self.topic is not None else self.namespace or "all topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plans of the topics that were looked at, and why others could not be."""
+
+    plans: tuple[RepairPlan, ...]
+    failed: tuple[tuple[str, str], ...]
+
+    @property
+    def pending(self) -> tuple[RepairPlan, ...]:
+        """Those with something to do."""
+        return tuple(plan for plan in self.plans if plan.pending)
+
+
+@click.command(epilog="Example: mledger topics repair --namespace public/default --dry-run")
+@optional_topic_argument
+@click.option("--namespace", help="All topics of tenant/namespace.")
+@click.option("--all", "every", is_flag=True, help="All topics.")
+@min_age_option
+@take_over_option
+@change_options
+@session_options
+@click.pass_obj
+def repair(
+    session: Session,
+    topic: str | None,
+    namespace: str | None,
+    every: bool,
+    min_age: int,
+    take_over: bool,
+    change: ChangeOptions,
+) -> None:
+    """Find and mend what is wrong with the records of TOPIC, of a namespace's topics, or of all.
+
+    Lost ledgers leave the list; wrong counts of closed ledgers are set right; cursors whose cursor ledger is lost fall
+    back to their snapshot (R4), those whose position is in no ledger are moved (R6, R7); ledgers that nothing names
+    are deleted; records that a crash left are finished. What cannot be read now is left as it is.
+    """
+    if (topic is not None) + (namespace is not None) + every != 1:
+        raise click.UsageError("say which: TOPIC, --namespace TENANT/NAMESPACE or --all")
+    scope = Scope(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
+    found: list[Planned] = []
+
+    async def plan(cluster: Looking) -> Change:
+        planned = await _plan(session.output, cluster, scope, min_age * 1000)
+        found.append(planned)
+        return await _change(cluster, scope, planned)
+
+    async def act(_: Change) -> Facts:
+        async with await open_store(session.url) as store:
+            bookkeeper = BookKeeper(store, ClientConfig())
+            bookkeeper.on_waiting = tell_waiting()
+            try:
+                for each in found[0].pending:
+                    await carry_out(each, store, bookkeeper, change_command.on_step)
+            finally:
+                await bookkeeper.close()
+        return fields(
+            repaired=len(found[0].pending), deleted_ledgers=sum(len(each.delete) for each in found[0].pending)
+        )
+
+    run_change(session, change, plan, act, take_over=take_over)
+
+
+async def _plan(output: Output, cluster: Looking, scope: Scope, min_age_ms: int) -> Planned:
+    now_ms = time.time_ns() // 1_000_000
+    names = dict.fromkeys(await _names(cluster, scope))
+    with output.progress("looking at", "ledgers and topics") as progress:
+        task = progress.add_task("", total=None)
+        auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
+        audit = await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count))
+        orphans: dict[str, list[int]] = defaultdict(list)
+        for origin in audit.orphans:
+            if origin.managed_ledger in names or _is_gone(scope, origin.managed_ledger):
+                orphans[origin.managed_ledger].append(origin.ledger_id)
+        records = await read_records(cluster.metadata)
+        gone = {name for name in orphans if name not in names}
+        reader = FactsReader(cluster.metadata, cluster.bookies)
+        found: list[RepairPlan | tuple[str, str]] = []
+
+        wanted = [*names, *sorted(gone)]
+        for start in range(0, len(wanted), PAGE):
+            page = wanted[start : start + PAGE]
+            facts = await reader.read(page, orphans, records)
+            found += [_plan_one(name, each, now_ms) for name, each in zip(page, facts, strict=True)]
+            progress.advance(task, len(page))
+    plans = tuple(each for each in found if isinstance(each, RepairPlan))
+    failed = tuple(each for each in found if not isinstance(each, RepairPlan))
+    return Planned(plans, failed)
+
+
+def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> RepairPlan | tuple[str, str]:
+    """The plan, or the topic and why there is none."""
+    if isinstance(facts, MledgerError):
+        return name, str(facts)
+    try:
+        return plan_repair(facts, now_ms)
+    except InvalidLedgerList as error:
+        return name, str(error)
+
+
+async def _names(cluster: Looking, scope: Scope) -> list[str]:
+    if scope.topic is None:
+        topics = await Inspector(cluster.metadata, cluster.bookies).topics(scope.namespace)
+        if not topics:
+            await check_namespace(cluster.metadata, scope.namespace)
+        return [topic.managed_ledger_name for topic in topics]
+    return list((await find_targets(cluster, scope.topic)).managed_ledgers)
+
+
+def _is_gone(scope: Scope, managed_ledger: str) -> bool:
+    """Whether a managed ledger that is none of the topics there are is to be cleaned up after."""
+    if scope.topic is not None or not managed_ledger:
+        return False
+    return not scope.namespace or managed_ledger.startswith(f"{scope.namespace}/")
+
+
+async def _change(cluster: Looking, scope: Scope, planned: Planned) -> Change:
+    pending = planned.pending
+    before = await read_before(cluster.metadata, [path for plan in pending for path in _paths(plan)])
+    _check_versions(before, pending)
+    recovered = [ledger_id for plan in pending for ledger_id, _ in plan.recover]
+    return Change(
+        command="topics repair",
+        subject=str(scope),
+        plan=_shown(planned),
+        before=before,
+        managed_ledgers=tuple(plan.managed_ledger for plan in pending),
+        cursors=tuple(
+            saved_cursor(mend.path, mend.recovered)
+            for plan in pending
+            for mend in plan.cursors
+            if mend.recovered.old_cursor_ledger is not None
+        ),
+        lost=(
+            *(f"the entries of ledger {ledger_id}" for plan in pending for ledger_id in plan.delete),
+            *(f"the right of ledger {ledger_id}'s writer to go on" for ledger_id in recovered),
+        ),
+        pending=bool(pending),
+    )
+
+
+def _paths(plan: RepairPlan) -> list[str]:
+    """The nodes that carrying `plan` out may change; records between the lists do not count."""
+    topic = managed_ledger_path(plan.managed_ledger)
+    ledgers = {*plan.delete, *(ledger_id for ledger_id, _ in plan.recover)}
+    return [
+        *([topic] if plan.info is not None else []),
+        *(mend.path for mend in plan.cursors),
+        *(ledger_path(ledger_id) for ledger_id in sorted(ledgers)),
+    ]
+
+
+def _check_versions(before: tuple[ChangedRecord, ...], plans: tuple[RepairPlan, ...]) -> None:
+    """Raise BadVersion where a record was changed between looking at it and keeping it for the undo file."""
+    versions = {mend.path: mend.version for plan in plans for mend in plan.cursors}
+    versions |= {managed_ledger_path(plan.managed_ledger): plan.version for plan in plans if plan.version is not None}
+    for record in before:
+        expected = versions.get(record.path)
+        if expected is not None and (record.before is None or record.before.version != expected):
+            raise BadVersion(f"{record.path} was changed while it was looked at: run the command again", record.path)
+
+
+def _shown(planned: Planned) -> Record:
+    mended: list[tuple[Value, ...]] = []
+    left: list[tuple[Value, ...]] = []
+    for plan in planned.plans:
+        for mend in plan.mends:
+            row = (_topic(plan.managed_ledger), mend.wrong.value, mend.ledger_id, mend.cursor, mend.text)
+            (mended if mend.mended else left).append(row)
+    failed = tuple((_topic(name), reason) for name, reason in planned.failed)
+    return Record(
+        fields(topics=len(planned.plans), topics_to_repair=len(planned.pending)),
+        (
+            Table("mends", MEND_COLUMNS, tuple(mended)),
+            Table("left", MEND_COLUMNS, tuple(left)),
+            Table("not_looked_at", columns("topic", "reason"), failed),
+        ),
+    )
+
+
+def _topic(managed_ledger: str) -> str:
+    try:
+        return str(TopicName.of_managed_ledger(managed_ledger))
+    except InvalidName:
+        return managed_ledger

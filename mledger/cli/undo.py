@@ -1,0 +1,110 @@
+"""`mledger undo`: put back what a changing command changed."""
+
+from pathlib import Path
+
+import click
+
+from mledger.admin.undo.undo_file import SavedCursor, UndoFile
+from mledger.admin.undo.undo_plan import UndoPlan
+from mledger.admin.undo.undoer import plan_undo_of
+from mledger.admin.undo.undoer import undo as put_back
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.config import ClientConfig
+from mledger.cli.shared import change_command, undo_files
+from mledger.cli.shared.change_command import (
+    Change,
+    ChangeOptions,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+    save_cursors,
+)
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.read_only import Looking, tell_waiting
+from mledger.cli.shared.topic_owner import WriteOptions, write_options
+from mledger.metastore.records.paths import cursor_name_from_path
+from mledger.metastore.url import open_store
+
+PLAN_COLUMNS = columns("path", "action", "version", "note")
+
+
+@click.command(epilog="Example: mledger undo skipped.json --dry-run")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--incomplete",
+    is_flag=True,
+    help="Take what is there now for what the command left: for the file of one that was cut off.",
+)
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Put a deleted topic back though its entries are gone: its properties and its cursors.",
+)
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def undo(
+    session: Session, file: Path, incomplete: bool, accept_loss: bool, change: ChangeOptions, options: WriteOptions
+) -> None:
+    """Put back the records that a command changed, as its undo FILE has them.
+
+    Every record must still be as the command left it; else it is named and nothing is written. All are put back or
+    none; many hundred in pieces, after which the same undo goes on should it be cut off. What the file says is lost
+    does not come back: the entries of deleted ledgers.
+    """
+    undone = undo_files.load(file)
+    plans: list[UndoPlan] = []
+
+    async def plan(cluster: Looking) -> Change:
+        before = await read_before(cluster.metadata, undone.paths)
+        found = await plan_undo_of(cluster.metadata, undone, incomplete=incomplete, accept_loss=accept_loss)
+        plans.append(found)
+        return Change(
+            command="undo",
+            subject=undone.subject,
+            plan=_shown(undone, found),
+            before=before,
+            managed_ledgers=undone.managed_ledgers,
+            cursors=await _cursors(cluster, found),
+            lost=found.lost,
+            pending=bool(found.changes),
+        )
+
+    async def act(_: Change) -> Facts:
+        async with await open_store(session.url) as store:
+            bookkeeper = BookKeeper(store, ClientConfig())
+            bookkeeper.on_waiting = tell_waiting()
+            try:
+                await put_back(
+                    plans[0],
+                    store,
+                    bookkeeper,
+                    options.config,
+                    change_command.on_step,
+                    cluster_quorums=options.cluster_quorums,
+                )
+            finally:
+                await bookkeeper.close()
+        return fields(restored=len(plans[0].changes))
+
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+
+
+def _shown(undone: UndoFile, plan: UndoPlan) -> Record:
+    rows = tuple((each.path, each.action.value, each.version, each.note) for each in plan.restorations)
+    return Record(fields(undoes=undone.command, cluster=undone.cluster), (Table("records", PLAN_COLUMNS, rows),))
+
+
+async def _cursors(cluster: Looking, plan: UndoPlan) -> tuple[SavedCursor, ...]:
+    """The states in the cursor ledgers that undoing deletes: undoing can be undone, too."""
+    names: dict[str, set[str]] = {}
+    for each in plan.changes:
+        if each.drops is not None:
+            names.setdefault(each.managed_ledger, set()).add(cursor_name_from_path(each.path))
+    saved: list[SavedCursor] = []
+    for managed_ledger, cursors in names.items():
+        saved += await save_cursors(cluster, managed_ledger, cursors)
+    return tuple(saved)

@@ -1,0 +1,181 @@
+"""Copies of a metadata tree as a file: JSON lines, closed by a count and a checksum (docs/how-to/metadata-backup.md).
+
+The first line says what it is, each further one is a node, the last one ends it. A file whose name ends in `.gz` is
+compressed. Nothing of a file is believed before its last line was checked against all before it.
+"""
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from mledger.metastore.errors import MetadataError
+
+FORMAT = "mledger metadata backup"
+VERSION = 1
+WORLD_ACL = ("world:anyone:crwda",)
+"""What is not written: everybody may do everything."""
+
+
+class InvalidBackup(MetadataError):
+    """A file that is no backup, is cut off or was changed, or is of a version that this program does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupNode:
+    """A node as it was: its data, its version, and its access control list, empty where the store has none.
+
+    `ephemeral` ones are told for the record; they are never restored.
+    """
+
+    path: str
+    data: bytes
+    version: int
+    acl: tuple[str, ...] = ()
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BackupHead:
+    """Where and when it was made: `cluster` is the store's URL without secrets, `made_at` UTC."""
+
+    cluster: str
+    made_at: str
+    path: str
+
+
+class BackupWriter:
+    """Writes a backup to an open file."""
+
+    def __init__(self, file: BinaryIO, head: BackupHead) -> None:
+        """Begin with `head`."""
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.nodes = 0
+        self._line({"format": FORMAT, "version": VERSION, **_fields(head)})
+
+    def add(self, node: BackupNode) -> None:
+        """One more node, none twice, after its parent if that is in the backup."""
+        value: dict[str, Any] = {
+            "path": node.path,
+            "version": node.version,
+            "data": base64.b64encode(node.data).decode(),
+        }
+        if node.acl and node.acl != WORLD_ACL:
+            value["acl"] = list(node.acl)
+        if node.ephemeral:
+            value["ephemeral"] = True
+        self._line(value)
+        self.nodes += 1
+
+    def end(self) -> None:
+        """The last line."""
+        self._file.write(_last_line(self.nodes, self._digest.hexdigest()))
+
+    def _line(self, value: Mapping[str, Any]) -> None:
+        line = _encoded(value)
+        self._digest.update(line)
+        self._file.write(line)
+
+
+def _encoded(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def _last_line(nodes: int, checksum: str) -> bytes:
+    return _encoded({"nodes": nodes, "sha256": checksum})
+
+
+def create(path: Path) -> BinaryIO:
+    """A new file for a backup; FileExistsError if there is one."""
+    if path.suffix == ".gz":
+        return cast("BinaryIO", gzip.open(path, "xb", compresslevel=6))
+    return path.open("xb")
+
+
+def check_backup(path: Path) -> tuple[BackupHead, int]:
+    """Read all of the backup at `path`: its head and how many nodes it has. InvalidBackup, OSError."""
+    count = 0
+    with _open(path) as file:
+        head = _head(path, file.readline())
+        for _ in _lines(path, file):
+            count += 1
+    return head, count
+
+
+def read_backup(path: Path) -> Iterator[BackupNode]:
+    """The nodes of a backup in the order in which they were added; InvalidBackup may come as late as at the end."""
+    with _open(path) as file:
+        _head(path, file.readline())
+        yield from _lines(path, file)
+
+
+def _open(path: Path) -> BinaryIO:
+    return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+def _fields(head: BackupHead) -> dict[str, str]:
+    return {"made_at": head.made_at, "cluster": head.cluster, "path": head.path}
+
+
+def _head(path: Path, line: bytes) -> BackupHead:
+    try:
+        value = json.loads(line)
+        if value["format"] != FORMAT:
+            raise InvalidBackup(f"{path} is not a metadata backup")
+        if value["version"] != VERSION:
+            raise InvalidBackup(f"{path} is of version {value['version']!r}: this program knows {VERSION}")
+        return BackupHead(str(value["cluster"]), str(value["made_at"]), str(value["path"]))
+    except (ValueError, KeyError, TypeError, EOFError, OSError):
+        raise InvalidBackup(f"{path} is not a metadata backup") from None
+
+
+def _lines(path: Path, file: BinaryIO) -> Iterator[BackupNode]:
+    digest = hashlib.sha256()
+    file.seek(0)
+    digest.update(file.readline())
+    nodes = 0
+    try:
+        for number, line in enumerate(file, 2):
+            value = _object(path, number, line)
+            if "sha256" in value:
+                if line != _last_line(nodes, digest.hexdigest()) or file.read(1):
+                    raise InvalidBackup(f"{path} was changed since it was written: its checksum is another")
+                return
+            digest.update(line)
+            yield _node(path, number, value)
+            nodes += 1
+    except (EOFError, OSError) as error:
+        raise InvalidBackup(f"{path} cannot be read to its end: {error}") from None
+    raise InvalidBackup(f"{path} is cut off: its last line is missing")
+
+
+def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidBackup(f"{path}, line {number}: not what a backup has there")
+    return value
+
+
+def _node(path: Path, number: int, value: Mapping[str, Any]) -> BackupNode:
+    try:
+        node = BackupNode(
+            path=value["path"],
+            data=base64.b64decode(value["data"], validate=True),
+            version=value["version"],
+            acl=tuple(value.get("acl", ())),
+            ephemeral=value.get("ephemeral", False),
+        )
+        if not node.path.startswith("/") or not all(isinstance(entry, str) for entry in node.acl):
+            raise ValueError(node.path)
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
+        raise InvalidBackup(f"{path}, line {number}: not a node of a backup") from None
+    return node

@@ -1,0 +1,301 @@
+"""Puts a backup's nodes back into a tree: what that changes, decided node by node without I/O, and doing it.
+
+- Ephemeral nodes are never written, nor is what ZooKeeper keeps for itself. Nodes that hold what the backup has are
+  left alone, whatever their version; those that are not in the backup stay, unless they are to be removed.
+- Versions begin anew: a node that is created is at version 0, one that is changed is one version up.
+- Ledger ids go on well above every ledger of the backup and of the tree: the counter is only ever moved forward, and
+  from a far way off by beginning with the longer ids, as BookKeeper does when the short ones are used up (formats.md).
+"""
+
+import enum
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mledger.metastore.backup.backup_file import BackupNode
+from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, walk
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import InvalidName, NodeExists
+from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path
+from mledger.metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation, Put
+from mledger.metastore.write_verification import multi_own
+
+PAGE = 500
+BATCH_OPERATIONS = 200
+BATCH_BYTES = 256 << 10
+MOST_DRAWN = 100_000
+"""So many ids are drawn to move the counter forward; from further off the longer ids begin."""
+
+ID_MARGIN = 10_000
+"""Ledgers above the highest there is may have been deleted before; their entries may still lie on bookies."""
+
+_HIGH = re.compile(rf"{LEDGERS}/idgen-long/HOB-(\d{{10}})", re.ASCII)
+_LIVE = (
+    (f"{LEDGERS}/available", "bookie", LEDGERS),
+    ("/mledger/owners", "owner", ""),
+    ("/loadbalance", "broker", ""),
+    ("/namespace", "broker", ""),
+)
+
+
+class Action(enum.Enum):
+    """What restoring does with a node."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    REMOVE = "remove"
+    KEEP = "keep"  # it is not in the backup
+    SAME = "same"
+    SKIP = "skip"  # it is never restored
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happens to the node at `path`, which is at `version` now (None: not there)."""
+
+    path: str
+    action: Action
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """All that changes, or stays though the backup has it not; `same` nodes hold what the backup has.
+
+    `ids_above`: ledger ids have to go on above this one, None where no ledger is restored.
+    """
+
+    steps: tuple[Step, ...]
+    same: int
+    skipped: int
+    ids_above: int | None
+
+    def paths(self, *actions: Action) -> list[str]:
+        """The nodes of these actions."""
+        return [step.path for step in self.steps if step.action in actions]
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything is to be written."""
+        return any(step.action is not Action.KEEP for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Somebody whom a restore would pull the ground from under."""
+
+    what: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"a live {self.what} ({self.path})"
+
+
+def plan_node(node: BackupNode, now: Node | None) -> Action:
+    """What is done with a node of the backup that is `now` in the tree."""
+    if node.ephemeral or (now is not None and now.stat.ephemeral_owner) or is_below(node.path, ZOOKEEPERS_OWN):
+        return Action.SKIP
+    if now is None:
+        return Action.CREATE
+    return Action.SAME if now.data == node.data else Action.CHANGE
+
+
+def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[Step]:
+    """What is done with the tree's nodes that the backup has not, parents before their children.
+
+    Those that hold something that stays (an ephemeral node) stay, too, and so do the counters of ledger ids.
+    """
+    stay: set[str] = set()
+    for node in reversed(others):
+        if node.ephemeral or node.path in stay or is_counter(node.path):
+            stay |= {node.path, node.path.rpartition("/")[0]}
+    return [
+        Step(node.path, Action.REMOVE if remove and node.path not in stay else Action.KEEP, node.version)
+        for node in others
+        if not node.ephemeral
+    ]
+
+
+def is_counter(path: str) -> bool:
+    """Whether ledger ids are drawn below the node at `path`."""
+    return is_below(path, f"{LEDGERS}/idgen") or is_below(path, f"{LEDGERS}/idgen-long")
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies below it."""
+    return folder == "/" or path == folder or path.startswith(f"{folder}/")
+
+
+async def plan_restore(
+    reader: MetadataReader,
+    nodes: Iterable[BackupNode],
+    start: str = "/",
+    *,
+    remove: bool = False,
+    count: Callable[[int], None] = ignore_count,
+) -> RestorePlan:
+    """What restoring `nodes` at and below `start` would do to the tree as it is; nothing is written."""
+    steps: list[Step] = []
+    wanted: set[str] = set()
+    same = skipped = 0
+    for page in _pages(node for node in nodes if is_below(node.path, start)):
+        now = await reader.get_many([node.path for node in page])
+        for node, there in zip(page, now, strict=True):
+            wanted.add(node.path)
+            action = plan_node(node, there)
+            same, skipped = same + (action is Action.SAME), skipped + (action is Action.SKIP)
+            if action in (Action.CREATE, Action.CHANGE):
+                steps.append(Step(node.path, action, None if there is None else there.version))
+        count(len(page))
+    others: list[BackupNode] = []
+    async for found in walk(reader, start, (ZOOKEEPERS_OWN,)):
+        others += [node for node in found if node.path not in wanted and node.path != "/"]
+        count(len(found))
+    steps += plan_others(sorted(others, key=lambda node: node.path), remove=remove)
+    created = [step.path for step in steps if step.action is Action.CREATE]
+    restored = any(_highest_id(path) >= 0 for path in created)
+    ids = [_highest_id(path) for path in (*wanted, *(node.path for node in others))]
+    return RestorePlan(tuple(steps), same, skipped, max(ids) + ID_MARGIN if restored else None)
+
+
+async def find_live(reader: MetadataReader, touched: Collection[str]) -> list[Live]:
+    """Bookies that are registered, if ledgers' nodes are `touched`; owners and brokers, if others are."""
+    ledgers = any(is_below(path, LEDGERS) for path in touched)
+    others = any(not is_below(path, LEDGERS) for path in touched)
+    found: list[Live] = []
+    for folder, what, only in _LIVE:
+        if ledgers if only else others:
+            async for page in walk(reader, folder):
+                found += [Live(what, node.path) for node in page if node.ephemeral]
+    return found
+
+
+async def restore(
+    store: MetadataStore,
+    plan: RestorePlan,
+    nodes: Callable[[], Iterable[BackupNode]],
+    count: Callable[[int], None] = ignore_count,
+) -> None:
+    """Carry `plan` out; `nodes` reads again what it was made from.
+
+    Ledger ids are moved first, so that no ledger of the backup is there before the counter is above it. Nodes are
+    written some at a time, parents first, and removed last. Cut off in between, the same restore goes on from there.
+    Raises BadVersion, NodeExists: somebody else writes to the tree.
+    """
+    versions = {step.path: step.version for step in plan.steps if step.action in (Action.CREATE, Action.CHANGE)}
+    await _ensure_parents(store, versions)
+    counters = {path: version for path, version in versions.items() if path == LEDGERS or is_counter(path)}
+    if counters:
+        await _write_nodes(store, nodes(), counters, count)
+    if plan.ids_above is not None:
+        await raise_ledger_ids(store, plan.ids_above)
+    await _write_nodes(
+        store, nodes(), {path: version for path, version in versions.items() if path not in counters}, count
+    )
+    removals = [
+        Delete(step.path, step.version)
+        for step in reversed(plan.steps)
+        if step.action is Action.REMOVE and step.version is not None
+    ]
+    for start in range(0, len(removals), BATCH_OPERATIONS):
+        await _write(store, removals[start : start + BATCH_OPERATIONS], count)
+
+
+async def _write_nodes(
+    store: MetadataStore,
+    nodes: Iterable[BackupNode],
+    versions: Mapping[str, int | None],
+    count: Callable[[int], None],
+) -> None:
+    """Create or change those of `nodes` that are in `versions`, in their order."""
+    batch: list[Operation] = []
+    size = 0
+    for node in nodes:
+        if node.path not in versions:
+            continue
+        version = versions[node.path]
+        size += len(node.data) + len(node.path)
+        if version is None:
+            batch.append(Create(node.path, node.data, acl=node.acl))
+        else:
+            batch.append(Put(node.path, node.data, version))
+        if len(batch) >= BATCH_OPERATIONS or size >= BATCH_BYTES:
+            await _write(store, batch, count)
+            batch, size = [], 0
+    await _write(store, batch, count)
+
+
+async def raise_ledger_ids(store: MetadataStore, above: int) -> None:
+    """Have the cluster's next ledger id be above `above`; the counter is never moved back."""
+    drawn = await LedgerStore(store).next_id()
+    if drawn > above:
+        return
+    if above < FIRST_LONG_ID and above - drawn <= MOST_DRAWN:
+        while drawn <= above:
+            drawn = await _draw(store, min(BATCH_OPERATIONS, above - drawn + 1))
+        return
+    folder = f"{LEDGERS}/idgen-long"
+    (names,) = await store.children_many([folder])
+    high = (above >> 32) + 1
+    if f"HOB-{high:010d}" not in (names or ()):
+        await store.create(f"{folder}/HOB-{high:010d}", parents=True)
+
+
+async def _draw(store: MetadataStore, count: int) -> int:
+    """Use up `count` short ids; the last of them."""
+    prefix = f"{LEDGERS}/idgen/ID-"
+    made = await store.multi([Create(prefix, ephemeral=True, sequential=True)] * count)
+    paths = [path for path in made if isinstance(path, str)]
+    await store.multi([Delete(path) for path in paths])
+    return max(int(path.removeprefix(prefix)) for path in paths)
+
+
+async def _ensure_parents(store: MetadataStore, paths: Collection[str]) -> None:
+    """Create the folders that nodes to restore lie in and that the backup has not: a part of a tree may be restored."""
+    parents = {path.rpartition("/")[0] for path in paths} - set(paths) - {""}
+    missing = [
+        path for path, node in zip(sorted(parents), await store.get_many(sorted(parents)), strict=True) if node is None
+    ]
+    for path in missing:
+        try:
+            await store.create(path, parents=True)
+        except NodeExists:
+            continue
+
+
+async def _write(store: MetadataStore, operations: Sequence[Operation], count: Callable[[int], None]) -> None:
+    """Some operations, those of ledgers and those of others apart: they may lie in two stores."""
+    for ledgers in (True, False):
+        some = [operation for operation in operations if is_below(operation.path, LEDGERS) is ledgers]
+        if some:
+            await multi_own(store, some)
+    count(len(operations))
+
+
+def _pages(nodes: Iterable[BackupNode]) -> Iterable[list[BackupNode]]:
+    page: list[BackupNode] = []
+    for node in nodes:
+        page.append(node)
+        if len(page) == PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def _highest_id(path: str) -> int:
+    """The highest ledger id that the node at `path` shows to be drawn, -1 for none."""
+    counter = _HIGH.fullmatch(path)
+    if counter is not None:
+        return ((int(counter[1]) + 1) << 32) - 1
+    found = _ledger_id(path)
+    return -1 if found is None else found
+
+
+def _ledger_id(path: str) -> int | None:
+    if not is_below(path, LEDGERS):
+        return None
+    try:
+        return ledger_id_from_path(path)
+    except InvalidName:
+        return None

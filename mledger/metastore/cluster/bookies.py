@@ -1,0 +1,214 @@
+"""Which bookies serve, and where (formats.md, ZooKeeper tree). Cookies are in `cookies`, exported here too."""
+
+import contextlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mledger.metastore.cluster.cookies import (
+    Cookie,
+    decode_cookie,
+    delete_cookie,
+    encode_cookie,
+    read_cookie,
+    write_cookie,
+)
+from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError, StoreUnavailable
+from mledger.metastore.records.paths import LEDGERS, bookie_path
+from mledger.metastore.records.pb.LedgerMetadata_pb2 import BookieServiceInfoFormat
+from mledger.metastore.records.protobuf import parse_binary, record_error, text_of
+from mledger.metastore.store import ANY_VERSION, Create, Delete, MetadataReader, MetadataStore, Node
+
+__all__ = [
+    "BookieRegistration",
+    "Cookie",
+    "decode_cookie",
+    "decode_registration",
+    "delete_cookie",
+    "encode_cookie",
+    "encode_registration",
+    "list_bookies",
+    "read_cookie",
+    "register",
+    "resolve",
+    "unregister",
+    "write_cookie",
+]
+
+RPC_PROTOCOL = "bookie-rpc"
+"""The protocol of the endpoint that takes entries."""
+
+HTTP_PROTOCOL = "http"
+"""The protocol of the endpoint for metrics and administration."""
+
+_ENDPOINT = "bookie"
+_HTTP_ENDPOINT = "httpserver"
+_VERSION = "mledger.version"
+_WHAT = "registration"
+_READ_ONLY = "readonly"
+_ATTEMPTS = 10
+_LONGEST_PORT = 9  # digits: of more, Python makes no number
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BookieRegistration:
+    """A bookie that serves: where its id resolves to, and whether it takes no new entries."""
+
+    bookie_id: str
+    host: str
+    port: int
+    read_only: bool = False
+    http: str = ""
+    """Where it serves metrics and health, host:port; empty where it says nothing of that."""
+    version: str = ""
+    """Of the program, where it says so: ours does."""
+
+
+def decode_registration(bookie_id: str, data: bytes, *, read_only: bool = False, path: str = "") -> BookieRegistration:
+    """What a bookie's node says; with no data the id itself is host:port. RecordError without an entries' endpoint."""
+    if not data:
+        host, separator, port = bookie_id.rpartition(":")
+        number = port.isascii() and port.isdigit() and len(port) <= _LONGEST_PORT
+        if not separator or not host or not number or int(port) > 0xFFFF:
+            raise record_error(_WHAT, path, f"it is empty, and the id {bookie_id!r} is not host:port")
+        return BookieRegistration(bookie_id, host, int(port), read_only)
+    message = parse_binary(BookieServiceInfoFormat, data, _WHAT, path)
+    for endpoint in message.endpoints:
+        if endpoint.protocol == RPC_PROTOCOL:
+            host = text_of(endpoint.host, _WHAT, path)
+            if not host or not 0 < endpoint.port <= 0xFFFF:
+                raise record_error(_WHAT, path, f"nobody can serve at {host!r} port {endpoint.port}")
+            http = next(
+                (f"{each.host}:{each.port}" for each in message.endpoints if each.protocol == HTTP_PROTOCOL), ""
+            )
+            version = next((item.value for item in message.properties if item.key == _VERSION), "")
+            return BookieRegistration(bookie_id, host, endpoint.port, read_only, http, version)
+    raise record_error(_WHAT, path, f"the bookie {bookie_id} has no endpoint of the protocol {RPC_PROTOCOL}")
+
+
+def encode_registration(host: str, port: int, http: tuple[str, int] | None = None, version: str = "") -> bytes:
+    """What a bookie that serves at `host` and `port`, and HTTP at `http`, says of itself."""
+    message = BookieServiceInfoFormat()
+    message.endpoints.add(id=_ENDPOINT, host=host, port=port, protocol=RPC_PROTOCOL)
+    if http is not None:
+        message.endpoints.add(id=_HTTP_ENDPOINT, host=http[0], port=http[1], protocol=HTTP_PROTOCOL)
+    if version:
+        message.properties.add(key=_VERSION, value=version)
+    return message.SerializeToString()
+
+
+async def list_bookies(reader: MetadataReader, root: str = LEDGERS) -> list[BookieRegistration]:
+    """All bookies that serve, by id, the writable ones first; NodeNotFound when the cluster is not initialised.
+
+    A registration that cannot be read is left out with a warning: nobody can reach that bookie.
+    """
+    writable, read_only = await reader.children_many([f"{root}/available", f"{root}/available/{_READ_ONLY}"])
+    if writable is None:
+        path = f"{root}/available"
+        raise NodeNotFound(f"{path} is not there: the cluster was not initialised, or its root is another", path)
+    ids = [(bookie_id, False) for bookie_id in writable if bookie_id != _READ_ONLY]
+    ids += [(bookie_id, True) for bookie_id in read_only or ()]
+    nodes = await reader.get_many([_path(root, bookie_id, kind) for bookie_id, kind in ids])
+    found = [_listed(root, bookie_id, kind, node) for (bookie_id, kind), node in zip(ids, nodes, strict=True)]
+    return [registration for registration in found if registration is not None]
+
+
+def resolve(registrations: Iterable[BookieRegistration], bookie_id: str) -> tuple[str, int]:
+    """Host and port of a bookie; one that is not registered is tried at the host:port its id may be. InvalidName."""
+    for registration in registrations:
+        if registration.bookie_id == bookie_id:
+            return registration.host, registration.port
+    try:
+        guess = decode_registration(bookie_id, b"")
+    except RecordError:
+        raise InvalidName(f"the bookie {bookie_id} is not registered: nothing says where it is") from None
+    return guess.host, guess.port
+
+
+async def register(
+    store: MetadataStore,
+    bookie_id: str,
+    host: str,
+    port: int,
+    *,
+    read_only: bool = False,
+    replace_own: bool = False,
+    root: str = LEDGERS,
+    http: tuple[str, int] | None = None,
+    version: str = "",
+) -> None:
+    """Announce the bookie for as long as this store's session lives; a second call in the session does nothing.
+
+    NodeExists while another session announces it: another bookie of that id, or this one's former process, which goes
+    with its session time-out. With `replace_own` an announcement with the same host and port is replaced at once; that
+    is for a bookie that holds the port, so that nobody else can be serving there.
+    """
+    path = _path(root, bookie_id, read_only)
+    data = encode_registration(host, port, http, version)
+    for _ in range(_ATTEMPTS):  # a former process's announcement goes whenever its session ends
+        if await _announce(store, path, data):
+            return
+        try:
+            node = await store.get(path)
+        except NodeNotFound:
+            continue
+        if node.stat.ephemeral_owner == store.owner_at(path):
+            return
+        if not (replace_own and _same_place(bookie_id, node.data, data)):
+            break
+        with contextlib.suppress(NodeNotFound, NodeExists, BadVersion):
+            await store.multi([Delete(path, node.version), Create(path, data, ephemeral=True)])
+            return
+    raise NodeExists(
+        f"the bookie {bookie_id} is announced by another session: stop the other bookie of that id, or wait for "
+        f"the session of this one's former process to end",
+        path,
+    )
+
+
+async def unregister(store: MetadataStore, bookie_id: str, *, read_only: bool = False, root: str = LEDGERS) -> None:
+    """Take the announcement back; nothing happens when there is none."""
+    path = _path(root, bookie_id, read_only)
+    try:
+        await store.delete(path, ANY_VERSION)
+    except NodeNotFound:
+        _log.debug("bookie was not registered path=%s", path)
+
+
+def _same_place(bookie_id: str, data: bytes, own: bytes) -> bool:
+    """Whether an announcement names the host and port of our own; what else it says may be of another version."""
+    try:
+        found, ours = decode_registration(bookie_id, data), decode_registration(bookie_id, own)
+    except RecordError:
+        return False
+    return (found.host, found.port) == (ours.host, ours.port)
+
+
+async def _announce(store: MetadataStore, path: str, data: bytes) -> bool:
+    try:
+        await store.create(path, data, ephemeral=True, parents=True)
+    except NodeExists:
+        return False
+    except StoreUnavailable:
+        # Whether it was made shows the owner of the node.
+        if await store.exists(path) is None:
+            raise
+        return False
+    return True
+
+
+def _listed(root: str, bookie_id: str, read_only: bool, node: Node | None) -> BookieRegistration | None:
+    if node is None:
+        return None
+    path = f"{root}/available/{_READ_ONLY + '/' if read_only else ''}{bookie_id}"
+    try:
+        return decode_registration(bookie_id, node.data, read_only=read_only, path=path)
+    except RecordError as error:
+        _log.warning("bookie left out bookie=%s error=%s", bookie_id, error)
+        return None
+
+
+def _path(root: str, bookie_id: str, read_only: bool) -> str:
+    return bookie_path(bookie_id, read_only=read_only, root=root)

@@ -1,0 +1,246 @@
+"""Ledgers in the metadata store: their ids, and their metadata by compare-and-set (formats.md, ZooKeeper tree).
+
+An id is the sequence number of an ephemeral node that is deleted at once. Past 2^31-2 the counter is a 63-bit one,
+whose upper half is the name of the directory it counts in. Once that counter exists nothing else is used.
+"""
+
+import logging
+import re
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from mledger.metastore.errors import (
+    InvalidName,
+    NodeExists,
+    NodeNotEmpty,
+    NodeNotFound,
+    RecordError,
+    SessionExpired,
+    StoreUnavailable,
+)
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
+from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path, ledger_path
+from mledger.metastore.store import ANY_VERSION, Create, MetadataReader, MetadataStore, Operation
+from mledger.metastore.write_verification import ATTEMPTS, multi_own, put_own
+
+__all__ = ["LedgerStore", "LedgerStoreReader", "multi_own", "put_own"]
+
+Page = list[int]
+Versioned = tuple[LedgerMetadata, int]
+
+_log = logging.getLogger(__name__)
+
+_TREES = re.compile(r"\d{2,3}", re.ASCII)
+_FLAT_LEDGER = re.compile(r"L\d+", re.ASCII)
+_HIGH = re.compile(r"HOB-(\d{10})", re.ASCII)
+_LEVELS_BELOW = {2: 2, 3: 4}
+"""How deep the ledgers lie below a directory with a name of two or three digits."""
+
+_AT_ONCE = 64
+"""Directories listed in one go."""
+
+_LISTED_AT_ONCE = 16
+"""Directories of ten thousand ledgers each, the most there may be in one, listed in one go."""
+
+
+class LedgerStoreReader:
+    """Looks at ledgers' metadata. Paths are below `root`."""
+
+    def __init__(self, store: MetadataReader, root: str = LEDGERS) -> None:
+        self._reader = store
+        self.root = root
+
+    async def read(self, ledger_id: int) -> Versioned:
+        """The metadata of a ledger and its version; NodeNotFound, RecordError."""
+        path = ledger_path(ledger_id, self.root)
+        node = await self._reader.get(path)
+        return decode_ledger_metadata(node.data, path), node.version
+
+    async def read_many(self, ledger_ids: Sequence[int]) -> list[Versioned | None]:
+        """The metadata and version of each ledger, None for one that is not there; RecordError."""
+        paths = [ledger_path(ledger_id, self.root) for ledger_id in ledger_ids]
+        nodes = await self._reader.get_many(paths)
+        return [
+            None if node is None else (decode_ledger_metadata(node.data, path), node.version)
+            for path, node in zip(paths, nodes, strict=True)
+        ]
+
+    async def list(self) -> AsyncIterator[Page]:
+        """The ids of all ledgers, rising, in pages that are not empty.
+
+        Ends without an error only when the whole tree was seen: StoreUnavailable, NodeNotFound (no root) and
+        RecordError (a node that no ledger can have) are raised out of it. A ledger that is created or deleted
+        meanwhile may be missing.
+        """
+        names = await self._names_at_root()
+        trees = sorted((name for name in names if _TREES.fullmatch(name)), key=lambda name: (len(name), name))
+        for name in trees:
+            async for page in self._pages([f"{self.root}/{name}"], _LEVELS_BELOW[len(name)]):
+                yield page
+
+    async def absent(self, ledger_ids: Sequence[int]) -> Page:
+        """Those of `ledger_ids`, rising, that the listing does not have: a candidate for a look, no proof (Q9).
+
+        Only directories that these ids would be in are listed, a few at a time: it takes little memory in a cluster of
+        any size. Raises what `list` does.
+        """
+        await self._names_at_root()
+        found: Page = []
+        directories = [(name, tuple(ids)) for name, ids in groupby(ledger_ids, self._directory_of)]
+        for start in range(0, len(directories), _LISTED_AT_ONCE):
+            some = directories[start : start + _LISTED_AT_ONCE]
+            listings = await self._reader.children_many([name for name, _ in some])
+            for (name, ids), names in zip(some, listings, strict=True):
+                listed = frozenset(names or ())
+                found += [each for each in ids if ledger_path(each, self.root)[len(name) + 1 :] not in listed]
+        return found
+
+    async def _names_at_root(self) -> Sequence[str]:
+        """What is directly below the root; RecordError when those are ledgers."""
+        names = await self._reader.children(self.root)
+        flat = [name for name in names if _FLAT_LEDGER.fullmatch(name)]
+        if flat:
+            path = f"{self.root}/{flat[0]}"
+            raise RecordError(f"{path} belongs to a flat ledger manager; only the hierarchical layout is read", path)
+        return names
+
+    def _directory_of(self, ledger_id: int) -> str:
+        return _directory(ledger_path(ledger_id, self.root))
+
+    async def _pages(self, directories: Sequence[str], levels: int) -> AsyncIterator[Page]:
+        for start in range(0, len(directories), _AT_ONCE):
+            some = directories[start : start + _AT_ONCE]
+            found = await self._reader.children_many(some)
+            # None: its ledgers were deleted since its parent was listed, and the directory with them.
+            below = [
+                f"{directory}/{name}"
+                for directory, names in zip(some, found, strict=True)
+                for name in sorted(names or ())
+            ]
+            if levels > 1:
+                async for page in self._pages(below, levels - 1):
+                    yield page
+            elif below:
+                yield [self._id_at(path) for path in below]
+
+    def _id_at(self, path: str) -> int:
+        try:
+            return ledger_id_from_path(path, self.root)
+        except InvalidName as error:
+            raise RecordError(f"{path} stands among ledgers and is none: {error}", path) from error
+
+
+class LedgerStore(LedgerStoreReader):
+    """Also creates, changes and deletes ledgers' metadata."""
+
+    def __init__(self, store: MetadataStore, root: str = LEDGERS) -> None:
+        super().__init__(store, root)
+        self._store = store
+        self._long_ids: bool | None = None
+
+    async def next_id(self) -> int:
+        """A ledger id that the cluster gives to nobody else; StoreUnavailable may use one up, which does no harm."""
+        if self._long_ids is None:
+            self._long_ids = await self._store.exists(f"{self.root}/idgen-long") is not None
+        if not self._long_ids:
+            short = await self._count(f"{self.root}/idgen")
+            if short is not None:
+                return short
+            self._long_ids = True
+        return await self._next_long_id()
+
+    async def create(self, ledger_id: int, metadata: LedgerMetadata, also: Sequence[Operation] = ()) -> int:
+        """Create the ledger's metadata and carry out `also`, both or neither; the version of the metadata.
+
+        Missing parents of created nodes are made. NodeExists when another has taken the id. A create whose answer is
+        lost is looked up (M7); the random token that version 3 holds tells ours from another's.
+        """
+        token = secrets.randbits(63) or 1 if metadata.format_version == 3 else 0
+        data = encode_ledger_metadata(replace(metadata, c_token=token))
+        operations = [Create(ledger_path(ledger_id, self.root), data), *also]
+        for _ in range(ATTEMPTS):
+            try:
+                await multi_own(self._store, operations)
+            except NodeNotFound as error:
+                directories = [_directory(each.path) for each in operations if isinstance(each, Create)]
+                missing = [each for each in directories if each in {error.path, _directory(error.path)}]
+                if not missing:
+                    raise
+                # Whoever deletes a ledger removes the directories it leaves empty, so this can come again.
+                await self._make_directory(missing[0])
+            else:
+                return 0
+        path = ledger_path(ledger_id, self.root)
+        raise NodeNotFound(f"the directories of {path} were removed as often as they were made: try again", path)
+
+    async def put(self, ledger_id: int, metadata: LedgerMetadata, version: int) -> int:
+        """Replace the metadata if it is at `version`; the new version. BadVersion, NodeNotFound.
+
+        After a conflict or a lost connection it is read back first: our own bytes one version up are ours (M7). The
+        token of the create is not written again, as in Java.
+        """
+        data = encode_ledger_metadata(replace(metadata, c_token=0))
+        return await put_own(self._store, ledger_path(ledger_id, self.root), data, version)
+
+    async def delete(self, ledger_id: int, version: int = ANY_VERSION) -> None:
+        """Delete the metadata if it is at `version`, and the directories it leaves empty. NodeNotFound, BadVersion."""
+        path = ledger_path(ledger_id, self.root)
+        try:
+            await self._store.delete(path, version)
+        except SessionExpired:
+            raise
+        except StoreUnavailable:
+            if await self._store.exists(path) is not None:
+                raise
+        await self._prune(_directory(path))
+
+    async def _prune(self, directory: str) -> None:
+        while directory != self.root:
+            try:
+                stat = await self._store.exists(directory)  # a delete refused would be a write, and spoil a multi
+                if stat is None or stat.num_children:
+                    return
+                await self._store.delete(directory)
+            except NodeNotEmpty:
+                return
+            except (NodeNotFound, StoreUnavailable) as error:
+                _log.info("empty ledger directory not removed path=%s error=%s", directory, error)
+                return
+            directory = _directory(directory)
+
+    async def _next_long_id(self) -> int:
+        counters = f"{self.root}/idgen-long"
+        try:
+            names = await self._store.children(counters)
+        except NodeNotFound:
+            names = []
+        high = max((int(found[1]) for name in names if (found := _HIGH.fullmatch(name))), default=1)
+        while high < 1 << 31:
+            low = await self._count(f"{counters}/HOB-{high:010d}")
+            if low is not None:
+                return high << 32 | low
+            high += 1
+        raise RecordError(f"all ledger ids below {counters} are used up", counters)
+
+    async def _count(self, directory: str) -> int | None:
+        """The next number of the counter in `directory`, None when it has no more below 2^31-1."""
+        made = await self._store.create(f"{directory}/ID-", ephemeral=True, sequential=True, parents=True)
+        try:
+            await self._store.delete(made)
+        except (NodeNotFound, StoreUnavailable) as error:
+            _log.info("id counter node left to its session path=%s error=%s", made, error)
+        number = int(made.removeprefix(f"{directory}/ID-"))
+        return number if 0 <= number < FIRST_LONG_ID else None
+
+    async def _make_directory(self, path: str) -> None:
+        try:
+            await self._store.create(path, parents=True)
+        except NodeExists:
+            _log.debug("directory made by another path=%s", path)
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]

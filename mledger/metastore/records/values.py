@@ -1,0 +1,110 @@
+"""Managed-ledger and cursor records as plain values; `codec` turns them into bytes and back (formats.md)."""
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from mledger.metastore.records.position import Position, PositionRange
+
+NO_CURSOR_LEDGER = -1
+
+OPEN_ZEROS = frozenset({"timestamp"})
+"""What Pulsar writes of a ledger that it has just created: no entries, no size, and the timestamp 0."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadContext:
+    """Where an offloaded ledger's copy is; kept as read, never interpreted yet."""
+
+    encoded: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInfo:
+    """One ledger of a topic; entries, size (payload bytes) and timestamp (close time, ms) are 0 while it is open.
+
+    `zeros` names those of the three that are written although they are 0; it does not count when records are compared.
+    """
+
+    ledger_id: int
+    entries: int = 0
+    size: int = 0
+    timestamp: int = 0
+    offload: OffloadContext | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    unknown: bytes = b""  # fields of newer versions, written back as they came
+    zeros: frozenset[str] = field(default=OPEN_ZEROS, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedgerInfo:
+    """The topic's znode: its ledgers in order, where it was terminated, its properties."""
+
+    ledgers: tuple[LedgerInfo, ...] = ()
+    terminated: Position | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    unknown: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDeletion:
+    """Words of a bit set over one entry's batch indexes; 1 means not yet acknowledged."""
+
+    position: Position
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerBits:
+    """LongListMap: the deleted entries of `ledger_id`, as bit-set words (signed 64 bit) or a portable RoaringBitmap."""
+
+    ledger_id: int
+    words: tuple[int, ...] = ()
+    bitmap: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class StateChunk:
+    """One part of a state that did not fit one entry; `part_index == part_count` commits the group."""
+
+    part_index: int
+    part_count: int
+    payload: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionInfo:
+    """An entry of a cursor ledger: the cursor's whole state at one moment."""
+
+    position: Position
+    ranges: tuple[PositionRange, ...] = ()
+    properties: tuple[tuple[str, int], ...] = ()
+    batch_deletions: tuple[BatchDeletion, ...] = ()
+    ledger_bits: tuple[LedgerBits, ...] = ()
+    chunk: StateChunk | None = None
+    unknown: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedCursorInfo:
+    """The cursor's znode. `cursors_ledger_id` -1: the state is here (R2); otherwise `mark_delete` is a snapshot."""
+
+    cursors_ledger_id: int = NO_CURSOR_LEDGER
+    mark_delete: Position | None = None
+    ranges: tuple[PositionRange, ...] = ()
+    properties: tuple[tuple[str, int], ...] = ()
+    last_active: int = 0
+    batch_deletions: tuple[BatchDeletion, ...] = ()
+    cursor_properties: tuple[tuple[str, str], ...] = ()
+    last_checkpoint: Position | None = None  # lastCmCursorLedgerId, lastCmEntryId of newer versions
+    unknown: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded(Generic[T]):
+    """A record with how it was stored."""
+
+    value: T
+    compression: str = "NONE"
+    text: bool = False  # protobuf text, of very old clusters

@@ -1,0 +1,220 @@
+"""A metadata store that outlives its session: when that has ended at the server, another is opened in its place.
+
+- A read under way is sent again in the new session. A write under way raises StoreUnavailable: it may have been carried
+  out, to be read back like after a lost connection (M7). The server refuses what the old session sends from its end on.
+- Ephemeral nodes are gone with the session; who has some is told, to make them again.
+- A watch goes on in the new session, beginning with Change.UNKNOWN.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
+
+from mledger.metastore.errors import SessionExpired, StoreClosed, StoreUnavailable
+from mledger.metastore.store import ANY_VERSION, Change, MetadataStore, Node, Operation, Result, SessionState, Stat
+
+T = TypeVar("T")
+
+REOPEN_FIRST_S = 0.1
+REOPEN_LAST_S = 5.0
+LOOK_EVERY_S = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class RenewedStore(MetadataStore):
+    """`store`, and after its session has ended what `reopen` gives; `timeout` in seconds is how long requests wait."""
+
+    def __init__(self, store: MetadataStore, reopen: Callable[[], Awaitable[MetadataStore]], timeout: float) -> None:
+        self._store = store
+        self._reopen = reopen
+        self._timeout = timeout
+        self._listeners: list[Callable[[], None]] = []
+        self._renewing: asyncio.Task[None] | None = None
+        self._closed = False
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    def on_renewed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever there is another session."""
+        self._listeners.append(listener)
+
+    @property
+    def url(self) -> str:
+        """The URL of the store."""
+        return self._store.url
+
+    @property
+    def session_state(self) -> SessionState:
+        """The session as last heard of; SUSPENDED while another is to be opened."""
+        if self._closed:
+            return SessionState.CLOSED
+        state = self._store.session_state
+        return SessionState.SUSPENDED if self._renewing is not None or state is SessionState.EXPIRED else state
+
+    @property
+    def session_id(self) -> int:
+        """What `Stat.ephemeral_owner` holds for ephemeral nodes of the session of now."""
+        return self._store.session_id
+
+    def owner_at(self, path: str) -> int:
+        """The same for a node at `path`, as `MetadataStore.owner_at`."""
+        return self._store.owner_at(path)
+
+    async def wait_for_session(self, state: SessionState, timeout: float) -> None:
+        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
+        async with asyncio.timeout(timeout):
+            while self.session_state is not state:
+                if self._renewing is not None:
+                    await asyncio.wait([self._renewing], timeout=LOOK_EVERY_S)
+                    continue
+                with contextlib.suppress(TimeoutError):
+                    await self._store.wait_for_session(state, LOOK_EVERY_S)
+
+    async def sync(self) -> None:
+        """As `MetadataReader.sync`."""
+        await self._read(lambda store: store.sync())
+
+    async def get(self, path: str) -> Node:
+        """The node at `path`; NodeNotFound."""
+        return await self._read(lambda store: store.get(path))
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """The nodes at `paths`, None where there is none."""
+        return await self._read(lambda store: store.get_many(paths))
+
+    async def exists(self, path: str) -> Stat | None:
+        """The stat of `path`, None if there is no such node."""
+        return await self._read(lambda store: store.exists(path))
+
+    async def children(self, path: str) -> list[str]:
+        """The names of the children of `path`, sorted; NodeNotFound."""
+        return await self._read(lambda store: store.children(path))
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The children of each of `paths`, None where there is no such node."""
+        return await self._read(lambda store: store.children_many(paths))
+
+    async def acl_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """The access control list of each of `paths`."""
+        return await self._read(lambda store: store.acl_many(paths))
+
+    @asynccontextmanager
+    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[Change]]:
+        """Changes, as `MetadataReader.watch`, over the end of sessions."""
+        async with AsyncExitStack() as stack:
+
+            async def arm() -> AsyncIterator[Change]:
+                return await self._read(lambda store: stack.enter_async_context(store.watch(path, children=children)))
+
+            async def follow(changes: AsyncIterator[Change]) -> AsyncGenerator[Change, None]:
+                while True:
+                    try:
+                        async for change in changes:
+                            yield change
+                        return
+                    except SessionExpired:
+                        await stack.aclose()
+                    while True:
+                        with contextlib.suppress(StoreUnavailable):
+                            changes = await arm()
+                            break
+                    yield Change.UNKNOWN
+
+            yield follow(await arm())
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        """Create a node and return its path, as `MetadataStore.create`."""
+        return await self._write(
+            lambda store: store.create(path, data, ephemeral=ephemeral, sequential=sequential, parents=parents)
+        )
+
+    async def put(self, path: str, data: bytes, version: int) -> int:
+        """Set the data if the node is at `version`; the new version."""
+        return await self._write(lambda store: store.put(path, data, version))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete the node if it is at `version`."""
+        await self._write(lambda store: store.delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """Carry out all operations or none."""
+        return await self._write(lambda store: store.multi(operations))
+
+    async def close(self) -> None:
+        """End the session, and open no other."""
+        self._closed = True
+        for task in (self._looking, self._renewing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        await self._store.close()
+
+    async def _read(self, ask: Callable[[MetadataStore], Awaitable[T]]) -> T:
+        while True:
+            store = await self._live()
+            try:
+                return await ask(store)
+            except SessionExpired:
+                self._renew(store)
+
+    async def _write(self, ask: Callable[[MetadataStore], Awaitable[T]]) -> T:
+        store = await self._live()
+        try:
+            return await ask(store)
+        except SessionExpired as error:
+            self._renew(store)
+            raise StoreUnavailable(
+                f"the session with {self.url} ended during a write and another is being opened; whether it was carried "
+                "out is not known: read back",
+                error.path,
+            ) from error
+
+    async def _live(self) -> MetadataStore:
+        """The store of the session of now."""
+        if self._closed:
+            raise StoreClosed(f"{self.url} was closed by this program")
+        if self._renewing is not None:
+            await asyncio.wait([self._renewing], timeout=self._timeout)
+            if self._renewing is not None:
+                raise StoreUnavailable(
+                    f"the session with {self.url} has ended and no other could be opened within {self._timeout:g} s: "
+                    "check that it runs there and can be reached"
+                )
+        return self._store
+
+    def _renew(self, ended: MetadataStore) -> None:
+        """Open another session unless somebody has noticed before that that of `ended` is over."""
+        if self._store is ended and self._renewing is None and not self._closed:
+            self._renewing = asyncio.get_running_loop().create_task(self._open_another(ended))
+
+    async def _open_another(self, ended: MetadataStore) -> None:
+        logger.warning("session_ended url=%s", self.url)
+        delay = REOPEN_FIRST_S
+        while True:
+            try:
+                self._store = await self._reopen()
+                break
+            except Exception as error:  # the system's too: nobody else would try again
+                logger.warning("session_not_renewed url=%s reason=%s", self.url, error)
+                await asyncio.sleep(delay)
+                delay = min(REOPEN_LAST_S, 2 * delay)
+        self._renewing = None
+        logger.warning("session_renewed url=%s", self.url)
+        for listener in self._listeners:
+            listener()
+        await ended.close()
+
+    async def _look(self) -> None:
+        """Notice the end of a session in which nobody asks for anything."""
+        while True:
+            if self._renewing is not None:
+                await asyncio.wait([self._renewing])
+            store = self._store
+            with contextlib.suppress(TimeoutError):
+                await store.wait_for_session(SessionState.EXPIRED, 3600.0)
+                self._renew(store)

@@ -1,0 +1,330 @@
+"""A client's session with a metadata server: connected again whenever the connection is lost, until the session ends.
+
+Reads that are lost with a connection are asked again. Writes never are: whether a lost write was carried out only its
+caller can find out, by reading back (M7). Watches are set again and then say UNKNOWN.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from mledger.metastore.errors import MetadataError, StoreUnavailable
+from mledger.metastore.records.pb import MetadataStore_pb2 as pb
+from mledger.metastore.rocksdb import wire
+from mledger.metastore.rocksdb.directory import connect
+from mledger.metastore.session import ENDED, Session
+from mledger.metastore.store import Change, SessionState
+
+log = logging.getLogger(__name__)
+
+HEARTBEATS = 3  # in a session's time-out
+GREETING_S = 2.0  # at most, for an answer to a greeting; else the server is asked anew
+CLOSE_LIMIT_S = 1.0
+FIRST_DELAY_S = 0.02  # before connecting again
+LONGEST_DELAY_S = 0.25
+
+
+class ConnectionGone(Exception):
+    """The connection ended before the answer came."""
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """A watch: set at the server once `armed`."""
+
+    watch_id: int
+    path: str
+    children: bool
+    tell: Callable[[Change], None]
+    armed: bool = False
+
+    def request(self) -> pb.Request:
+        """What sets it."""
+        return pb.Request(watch=pb.Watch(watch_id=self.watch_id, path=self.path, children=self.children))
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A request and who waits for its answer; `again`: it may be sent twice."""
+
+    request: pb.Request
+    answer: "asyncio.Future[pb.Answer]"
+    again: bool
+    arms: Subscription | None = None
+
+
+class _Link(asyncio.Protocol):
+    """One connection; hands answers over until it ends."""
+
+    def __init__(self, take: Callable[[pb.Answer], None]) -> None:
+        self._take = take
+        self._frames = wire.Frames(pb.Answer, wire.MAX_ANSWER)
+        self._loop = asyncio.get_running_loop()
+        self._out: list[bytes] = []
+        self.transport: asyncio.Transport
+        self.heard_at = self._loop.time()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
+        try:
+            for answer in self._frames.feed(data):
+                self._take(answer)
+        except wire.WireError as error:
+            log.warning("event=metadata_answer_refused error=%r", str(error))
+            self.transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def send(self, request: pb.Request) -> None:
+        """Send with all that is asked for in this round of the loop."""
+        if not self._out:
+            self._loop.call_soon(self._write)
+        self._out.append(wire.frame(request))
+
+    def _write(self) -> None:
+        out, self._out = self._out, []
+        if not self.transport.is_closing():
+            self.transport.write(b"".join(out))
+
+
+class ClientConnection:
+    """A session; `ask` sends requests, `session` says its state."""
+
+    def __init__(self, directory: str, session_timeout: float, *, only_reads: bool) -> None:
+        """Prepare for the server of `directory`; `open` connects. `session_timeout` in seconds."""
+        self.directory = directory
+        self.session = Session(f"rocksdb:{directory}", SessionState.SUSPENDED)
+        self.session_id = 0
+        self._timeout = session_timeout
+        self._only_reads = only_reads
+        self._link: _Link | None = None
+        self._numbers = itertools.count(1)
+        self._waiting: deque[_Asked] = deque()
+        self._asked: dict[int, _Asked] = {}
+        self._watches: dict[int, Subscription] = {}
+        self._keeping: asyncio.Task[None] | None = None
+        self._refused: MetadataError | None = None
+
+    async def open(self, timeout: float) -> None:
+        """Connect; StoreUnavailable after `timeout` seconds, MetadataError when the server refuses this client."""
+        self._keeping = asyncio.create_task(self._keep_connected())
+        connected = asyncio.create_task(self.session.wait_for(SessionState.CONNECTED))
+        await asyncio.wait([connected, self._keeping], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        connected.cancel()
+        if self.session.state is SessionState.CONNECTED:
+            return
+        await self.close()
+        raise self._refused or StoreUnavailable(
+            f"no metadata server answers in {self.directory} within {timeout:g} s: check the directory, and that "
+            f"`python -m mledger.metastore.rocksdb.server --dir {self.directory}` (or `mledger up`) runs"
+        )
+
+    async def ask(self, request: pb.Request, *, again: bool) -> pb.Answer:
+        """The answer to a request, sent as soon as there is a connection; withdrawn if the caller is cancelled before.
+
+        Raises the error that the server answers, ConnectionGone for one not to be sent `again`, SessionExpired or
+        StoreClosed.
+        """
+        return await self._ask(_Asked(request, asyncio.get_running_loop().create_future(), again))
+
+    async def watch(self, path: str, children: bool, tell: Callable[[Change], None]) -> Subscription:
+        """Set a watch that calls `tell` until `unwatch`."""
+        subscription = Subscription(next(self._numbers), path, children, tell)
+        self._watches[subscription.watch_id] = subscription
+        asked = _Asked(subscription.request(), asyncio.get_running_loop().create_future(), True, subscription)
+        try:
+            await self._ask(asked)
+        except BaseException:
+            self.unwatch(subscription)
+            raise
+        return subscription
+
+    def unwatch(self, subscription: Subscription) -> None:
+        """Undo `watch`."""
+        self._watches.pop(subscription.watch_id, None)
+        if self._link is not None and self.session.state is SessionState.CONNECTED:
+            unwatch = pb.Request(id=next(self._numbers), unwatch=pb.Unwatch(watch_id=subscription.watch_id))
+            self._link.send(unwatch)
+
+    async def close(self) -> None:
+        """End the session; a server that does not answer is waited for a moment only."""
+        leaving = self.session.state is SessionState.CONNECTED
+        link = self._link
+        self._end(SessionState.CLOSED)
+        if leaving and link is not None:
+            link.send(pb.Request(id=next(self._numbers), goodbye=pb.Goodbye()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_LIMIT_S):
+                    await asyncio.shield(link.ended)
+        if link is not None:
+            link.transport.abort()
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+
+    async def _ask(self, asked: _Asked) -> pb.Answer:
+        self.session.check()
+        if self.session.state is SessionState.CONNECTED:
+            self._send(asked)
+        else:
+            self._waiting.append(asked)
+        answer = await asked.answer
+        if answer.WhichOneof("body") == "refused":
+            raise wire.error_of(answer.refused)
+        return answer
+
+    def _send(self, asked: _Asked) -> None:
+        assert self._link is not None
+        asked.request.id = next(self._numbers)
+        self._asked[asked.request.id] = asked
+        self._link.send(asked.request)
+
+    # Connected, and again.
+
+    async def _keep_connected(self) -> None:
+        delay = FIRST_DELAY_S
+        while self.session.state not in ENDED:
+            try:
+                link = await self._connect()
+            except (OSError, TimeoutError, ConnectionGone) as error:
+                log.debug("event=metadata_connect_failed directory=%s error=%r", self.directory, error)
+                await asyncio.sleep(delay)
+                delay = min(delay * 1.5, LONGEST_DELAY_S)
+                continue
+            except MetadataError as error:
+                self._refused = error
+                log.warning("event=metadata_client_refused directory=%s error=%r", self.directory, str(error))
+                return
+            if link is None:
+                return
+            delay = FIRST_DELAY_S
+            self._resume()
+            await self._beat(link)
+            self._suspend()
+
+    async def _connect(self) -> _Link | None:
+        """A greeted connection; None when the session has ended meanwhile."""
+        welcome: asyncio.Future[pb.Answer] = asyncio.get_running_loop().create_future()
+
+        def take(answer: pb.Answer) -> None:
+            if not welcome.done():
+                welcome.set_result(answer)
+            else:
+                self._take(answer)
+
+        link: _Link
+        _, link = await asyncio.get_running_loop().create_unix_connection(
+            lambda: _Link(take), sock=connect(self.directory)
+        )
+
+        def gone(_: object) -> None:
+            if not welcome.done():
+                welcome.set_exception(ConnectionGone())
+
+        link.ended.add_done_callback(gone)
+        try:
+            hello = pb.Hello(
+                protocol=wire.PROTOCOL,
+                session_id=self.session_id,
+                timeout_ms=max(1, round(self._timeout * 1000)),
+                only_reads=self._only_reads,
+            )
+            link.send(pb.Request(id=next(self._numbers), hello=hello))
+            async with asyncio.timeout(min(GREETING_S, self._timeout)):
+                answer = await welcome
+            match answer.WhichOneof("body"):
+                case "welcome":
+                    self.session_id = answer.welcome.session_id
+                    self._link = link
+                    return link
+                case "refused":
+                    raise wire.error_of(answer.refused)
+                case _:
+                    self._end(SessionState.EXPIRED)
+        except BaseException:
+            link.transport.abort()
+            raise
+        link.transport.abort()
+        return None
+
+    async def _beat(self, link: _Link) -> None:
+        """Show the server a sign of life now and then, until it gives none."""
+        loop = asyncio.get_running_loop()
+        every = self._timeout / HEARTBEATS
+        while not link.ended.done():
+            await asyncio.wait([link.ended], timeout=every)
+            if loop.time() - link.heard_at > every * (HEARTBEATS - 1):
+                link.transport.abort()
+                return
+            link.send(pb.Request(id=next(self._numbers), ping=pb.Ping()))
+
+    def _resume(self) -> None:
+        self.session.change(SessionState.CONNECTED)
+        for subscription in self._watches.values():
+            if subscription.armed:
+                self._set_again(subscription)
+        while self._waiting:
+            asked = self._waiting.popleft()
+            if not asked.answer.done():
+                self._send(asked)
+
+    def _set_again(self, subscription: Subscription) -> None:
+        answer: asyncio.Future[pb.Answer] = asyncio.get_running_loop().create_future()
+
+        def is_set(done: "asyncio.Future[pb.Answer]") -> None:
+            if not done.cancelled() and done.exception() is None:
+                subscription.tell(Change.UNKNOWN)
+
+        answer.add_done_callback(is_set)
+        self._send(_Asked(subscription.request(), answer, again=False))
+
+    def _suspend(self) -> None:
+        self._link = None
+        self.session.change(SessionState.SUSPENDED)
+        asked, self._asked = list(self._asked.values()), {}
+        for each in asked:
+            if each.answer.done():
+                continue
+            if each.again:
+                self._waiting.append(each)
+            else:
+                each.answer.set_exception(ConnectionGone())
+
+    # What comes in.
+
+    def _take(self, answer: pb.Answer) -> None:
+        match answer.WhichOneof("body"):
+            case "event":
+                subscription = self._watches.get(answer.event.watch_id)
+                if subscription is not None:
+                    subscription.tell(wire.change_of(answer.event))
+            case "expired":
+                self._end(SessionState.EXPIRED)
+            case body:
+                asked = self._asked.pop(answer.id, None)
+                if asked is None or asked.answer.done():
+                    return
+                if asked.arms is not None and body == "done":
+                    asked.arms.armed = True
+                asked.answer.set_result(answer)
+
+    def _end(self, state: SessionState) -> None:
+        self.session.change(state)
+        error = self.session.ended()
+        assert error is not None
+        for asked in (*self._waiting, *self._asked.values()):
+            if not asked.answer.done():
+                asked.answer.set_exception(error)
+        self._waiting.clear()
+        self._asked.clear()

@@ -1,0 +1,149 @@
+"""The server process of a RocksDB metadata store: `python -m mledger.metastore.rocksdb.server --dir DIR`.
+
+When it serves, it prints one JSON line on stdout: `{"url": "rocksdb:DIR", "pid": …}`; logs go to stderr. SIGTERM ends
+it; after kill -9 it goes on where it was, sessions included.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mledger.metastore.errors import InvalidMetadataDirectory, MetadataError
+from mledger.metastore.rocksdb.directory import Directory
+from mledger.metastore.rocksdb.rows import Rows
+from mledger.metastore.rocksdb.service import Service
+from mledger.metastore.runtime.logs import FORMATS, TEXT, set_up_logging
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the process is told when it is started."""
+
+    directory: str
+    in_memory: bool = False
+    log_level: str = "info"
+    log_format: str = TEXT
+
+
+class Server:
+    """One directory served on the running loop; `open`, then `close`."""
+
+    def __init__(self, directory: Directory, rows: Rows | None) -> None:
+        """Use `open`."""
+        self._directory = directory
+        self._rows = rows
+        self._service = Service(rows)
+        self._listener: asyncio.Server
+
+    @classmethod
+    async def open(cls, path: str, *, in_memory: bool = False) -> "Server":
+        """Lock `path`, load what it holds, and serve it; with `in_memory` a new tree, of which nothing is kept.
+
+        InvalidMetadataDirectory when it is in use, of another format, or its log is damaged.
+        """
+        directory = Directory(path)
+        rows = None
+        try:
+            if in_memory and directory.begun:
+                raise InvalidMetadataDirectory(f"{directory.path} keeps a store already: name another to keep nothing")
+            if not in_memory:
+                directory.begin()
+                try:
+                    rows = Rows(directory.rows)
+                except Exception as error:  # RocksDB's have no class of their own
+                    raise InvalidMetadataDirectory(f"{directory.rows} cannot be opened: {error}") from error
+            server = cls(directory, rows)
+            server._listener = await asyncio.get_running_loop().create_unix_server(
+                server._service.connection, sock=directory.listen()
+            )
+        except BaseException:
+            if rows is not None:
+                rows.close()
+            directory.unlock()
+            raise
+        return server
+
+    @property
+    def url(self) -> str:
+        """How clients name it."""
+        return f"rocksdb:{self._directory.path}"
+
+    @property
+    def failed(self) -> "asyncio.Future[None]":
+        """Ends with the error that makes it impossible to go on."""
+        return self._service.failed
+
+    async def close(self) -> None:
+        """Stop serving; sessions stay, for the next process."""
+        self._listener.close()
+        self._service.close()
+        if self._rows is not None:
+            self._rows.close()
+        self._directory.unlock()
+
+
+async def serve(options: Options) -> None:
+    """Serve until SIGTERM or SIGINT. MetadataError when that is not, or no longer, possible."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server = await Server.open(options.directory, in_memory=options.in_memory)
+    try:
+        sys.stdout.write(json.dumps({"url": server.url, "pid": os.getpid()}) + "\n")
+        sys.stdout.flush()
+        log.info("event=serving url=%s in_memory=%s", server.url, options.in_memory)
+        stopped = asyncio.ensure_future(stop.wait())
+        stopped.add_done_callback(lambda _: server.failed.done() or server.failed.cancel())
+        with contextlib.suppress(asyncio.CancelledError):
+            await server.failed
+    finally:
+        await server.close()
+    log.info("event=stopped url=%s", server.url)
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """The options of a command line; SystemExit(2) says what is wrong with it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m mledger.metastore.rocksdb.server",
+        description="Keeps a metadata store in DIR and serves it there.",
+    )
+    parser.add_argument("--dir", required=True, help="the store's directory; made when it is missing")
+    parser.add_argument("--in-memory", action="store_true", help="keep nothing: a new tree, gone with the process")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object a line")
+    args = parser.parse_args(arguments)
+    return Options(args.dir, args.in_memory, args.log_level, args.log_format)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a metadata server; the exit code."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    set_up_logging(options.log_format, options.log_level)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve(options))
+    except MetadataError as error:
+        log.error("event=failed error=%r", str(error))
+        return 1
+    return 0
+
+
+def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return uvloop.new_event_loop  # type: ignore[no-any-return]
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

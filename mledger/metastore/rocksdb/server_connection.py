@@ -1,0 +1,106 @@
+"""One client's connection as a metadata server has it: requests in, answers and events out, in order, with bounds."""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from mledger.metastore.records.pb import MetadataStore_pb2 as pb
+from mledger.metastore.rocksdb.peer import Process, process_of
+from mledger.metastore.rocksdb.sessions import ServerSession
+from mledger.metastore.rocksdb.wire import MAX_ANSWER, Frames, WireError
+from mledger.metastore.store import Change
+
+log = logging.getLogger(__name__)
+
+MAX_UNREAD = 2 * MAX_ANSWER
+"""Bytes that may wait for a client that does not read; then it has to connect anew, and look again."""
+
+
+class Turns(Protocol):
+    """What a connection hands its requests to."""
+
+    def submit(self, connection: "ServerConnection", request: pb.Request) -> None:
+        """Have a request answered."""
+
+    def answered(self, connection: "ServerConnection") -> None:
+        """Something waits to be sent at the turn's end."""
+
+    def lost(self, connection: "ServerConnection") -> None:
+        """The connection has ended."""
+
+
+class ServerConnection(asyncio.Protocol):
+    """A connection; `session` is None before its greeting, and for clients that only read."""
+
+    def __init__(self, turns: Turns) -> None:
+        """Hand requests to `turns`."""
+        self._turns = turns
+        self._frames = Frames(pb.Request)
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport
+        self.process: Process | None = None
+        self.greeted = False
+        self.session: ServerSession | None = None
+        self.watches: dict[int, tuple[str, bool, Callable[[Change], None]]] = {}
+        self.ending = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Asyncio's: a client has connected."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        connection: socket.socket = transport.get_extra_info("socket")
+        self.process = process_of(connection)
+
+    def data_received(self, data: bytes) -> None:
+        """Asyncio's: bytes of requests."""
+        if self.session is not None:
+            self.session.heard(time.monotonic())
+        try:
+            for request in self._frames.feed(data):
+                self._turns.submit(self, request)
+        except WireError as error:
+            self.abort(str(error))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Asyncio's: the connection has ended."""
+        self.ending = True
+        self._turns.lost(self)
+
+    def pause_writing(self) -> None:
+        """Asyncio's: the client reads too slowly, so nothing more is read from it."""
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Asyncio's: the client has caught up."""
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def put(self, data: bytes) -> None:
+        """Have `data` sent at the end of the turn."""
+        if not self._out:
+            self._turns.answered(self)
+        self._out.append(data)
+
+    def flush(self) -> None:
+        """Send what was put; close if nothing is to follow."""
+        out, self._out = self._out, []
+        if self._transport.is_closing():
+            return
+        if out:
+            self._transport.write(b"".join(out))
+        if self.ending:
+            self._transport.close()
+        elif self._transport.get_write_buffer_size() > MAX_UNREAD:
+            self.abort(f"it leaves more than {MAX_UNREAD} bytes unread")
+
+    def abort(self, why: str) -> None:
+        """End the connection at once; its session may go on with another."""
+        log.warning("event=connection_aborted pid=%s reason=%r", self.process and self.process.pid, why)
+        self.stop()
+
+    def stop(self) -> None:
+        """End the connection at once."""
+        self.ending = True
+        self._transport.abort()

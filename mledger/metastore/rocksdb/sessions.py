@@ -1,0 +1,78 @@
+"""The sessions of a metadata server, and when one has been silent for too long. No I/O; times from the caller's clock.
+
+Time during which the server itself stood still does not count against a session: its clients' heartbeats lay unread.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mledger.metastore.rocksdb.peer import Process
+
+if TYPE_CHECKING:
+    from mledger.metastore.rocksdb.server_connection import ServerConnection
+
+SHORTEST_S = 0.1
+STALL_S = 0.1
+"""Seconds by which a timer may be late before the server is taken to have stood still."""
+
+
+@dataclass(slots=True, eq=False)
+class ServerSession:
+    """One client's session; it outlives its connections."""
+
+    session_id: int
+    timeout_s: float
+    deadline: float
+    process: Process | None = None
+    process_end: int | None = None  # a descriptor, see peer.end_of
+    connection: "ServerConnection | None" = None
+
+    def heard(self, now: float) -> None:
+        """The client gave a sign of life."""
+        self.deadline = now + self.timeout_s
+
+
+class Sessions:
+    """All sessions, by id."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, ServerSession] = {}
+        self.last_id = 0
+
+    def __iter__(self) -> Iterator[ServerSession]:
+        return iter(list(self._sessions.values()))
+
+    def begin(self, timeout_s: float, now: float) -> ServerSession:
+        """A new session."""
+        self.last_id += 1
+        return self.restore(self.last_id, timeout_s, now)
+
+    def restore(self, session_id: int, timeout_s: float, now: float) -> ServerSession:
+        """A session that was there before; it has its whole time-out from `now` on."""
+        timeout_s = max(timeout_s, SHORTEST_S)
+        session = ServerSession(session_id, timeout_s, now + timeout_s)
+        self._sessions[session_id] = session
+        self.last_id = max(self.last_id, session_id)
+        return session
+
+    def get(self, session_id: int) -> ServerSession | None:
+        """The session of that id, None if it has ended or never was."""
+        return self._sessions.get(session_id)
+
+    def remove(self, session: ServerSession) -> None:
+        """Forget a session."""
+        del self._sessions[session.session_id]
+
+    def next_deadline(self) -> float | None:
+        """When the next one will have been silent for too long; None without sessions."""
+        return min((session.deadline for session in self._sessions.values()), default=None)
+
+    def plan_expired(self, planned: float, now: float) -> list[ServerSession]:
+        """Those to end at `now`, at a look planned for `planned`; after a stall none, and all get its time back."""
+        late = now - planned
+        if late > STALL_S:
+            for session in self._sessions.values():
+                session.deadline += late + STALL_S
+            return []
+        return [session for session in self._sessions.values() if session.deadline <= now]

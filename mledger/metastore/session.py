@@ -1,0 +1,88 @@
+"""A session's state as one event loop sees it, with those who wait for it to change."""
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from mledger.metastore.errors import MetadataError, SessionExpired, StoreClosed
+from mledger.metastore.store import MetadataReader, SessionState
+
+ENDED = (SessionState.EXPIRED, SessionState.CLOSED)
+
+
+class Session:
+    """State of one session; EXPIRED and CLOSED are for good. Used on one loop only."""
+
+    def __init__(self, url: str, state: SessionState) -> None:
+        self.url = url
+        self.state = state
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._listeners: list[Callable[[SessionState], None]] = []
+
+    def listen(self, listener: Callable[[SessionState], None]) -> None:
+        """Have `listener` called with every new state, until `unlisten`."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[SessionState], None]) -> None:
+        """Undo `listen`."""
+        self._listeners.remove(listener)
+
+    def change(self, state: SessionState) -> None:
+        """Move to `state` unless the session has ended, and tell everybody."""
+        if state is self.state or self.state in ENDED:
+            return
+        self.state = state
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        for listener in list(self._listeners):
+            listener(state)
+
+    async def wait_for(self, state: SessionState) -> None:
+        """Return when the session is in `state`."""
+        await self.wait_for_any((state,))
+
+    async def wait_for_any(self, states: Collection[SessionState]) -> None:
+        """Return when the session is in one of `states`."""
+        while self.state not in states:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+
+    def ended(self) -> MetadataError | None:
+        """Why nothing more can be asked in this session; None while it lasts."""
+        if self.state is SessionState.EXPIRED:
+            return SessionExpired(
+                f"the session with {self.url} has expired, its ephemeral nodes are gone: open a new one"
+            )
+        if self.state is SessionState.CLOSED:
+            return StoreClosed(f"{self.url} was closed by this program")
+        return None
+
+    def check(self) -> None:
+        """Raise SessionExpired or StoreClosed if the session has ended."""
+        if error := self.ended():
+            raise error
+
+
+class SessionReader(MetadataReader):
+    """The part of a reader that its session, `_session`, answers alone."""
+
+    _session: Session
+
+    @property
+    def url(self) -> str:
+        """The URL this store was opened with, credentials left out."""
+        return self._session.url
+
+    @property
+    def session_state(self) -> SessionState:
+        """The session as last heard of."""
+        return self._session.state
+
+    async def wait_for_session(self, state: SessionState, timeout: float) -> None:
+        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
+        async with asyncio.timeout(timeout):
+            await self._session.wait_for(state)

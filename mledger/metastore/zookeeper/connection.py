@@ -1,0 +1,339 @@
+"""One ZooKeeper session over kazoo, for one event loop.
+
+Kazoo's connection thread hands over replies and state changes in a queue and wakes the loop once a batch. Requests are
+pipelined, at most WINDOW at a time; what waits for its turn, or for a lost connection, waits here and not in kazoo.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import socket
+import ssl
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, ZookeeperError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import Exists
+from kazoo.protocol.states import KazooState, KeeperState
+
+from mledger.metastore.errors import MetadataAccessDenied, MetadataError, StoreUnavailable
+from mledger.metastore.session import ENDED, Session
+from mledger.metastore.store import SessionState
+from mledger.metastore.zookeeper.security import Security
+
+logger = logging.getLogger("mledger.metastore.zookeeper")
+logger.addHandler(logging.NullHandler())
+
+WINDOW = 128  # kazoo's wake-up pipe takes some 270 before a sender, here the loop, blocks
+THREAD_SWITCH_S = 0.0005
+CLOSE_GRACE_S = 1.0
+CLOSE_LIMIT_S = 3.0
+RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 1.0}
+ATTEMPTS_A_SESSION = 4  # a server that is just starting may take a connection and never answer on it
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Kazoo's threads, with a time-out on connecting that leaves time for other servers and attempts."""
+
+    failure: Exception | None = None  # of the last attempt to connect
+
+    def create_connection(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().create_connection(*args, **options | {"timeout": options["timeout"] / ATTEMPTS_A_SESSION})
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def select(self, readers: Any, *others: Any, **options: Any) -> Any:
+        """As the system's, but what a TLS connection has decrypted already counts as there to be read."""
+        decrypted = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
+        if not decrypted:
+            return super().select(readers, *others, **options)
+        ready = super().select(readers, *others[:-1], 0, **options) if others else ([], [], [])
+        return [*decrypted, *(each for each in ready[0] if each not in decrypted)], ready[1], ready[2]
+
+
+class Withdrawable:
+    """A write as kazoo sends it, unless its caller has given up before: then a harmless read goes in its place.
+
+    A write that timed out is read back and perhaps done again (M7); it must not be carried out minutes later.
+    """
+
+    def __init__(self, request: Any) -> None:
+        """Stand for `request`."""
+        self._request = request
+        self._sent: Any = None
+        self.withdrawn = False
+
+    @property
+    def type(self) -> int:
+        """The operation's code; kazoo asks for it first when it comes to send, which settles what is sent."""
+        if self._sent is None:
+            self._sent = Exists("/", None) if self.withdrawn else self._request
+        code: int = self._sent.type
+        return code
+
+    def serialize(self) -> bytes:
+        """The bytes of what is sent."""
+        return bytes(self._sent.serialize())
+
+    def deserialize(self, buffer: bytes, offset: int) -> Any:
+        """The reply to what was sent."""
+        return self._sent.deserialize(buffer, offset)
+
+
+class _Reply:
+    """Where kazoo puts a request's outcome; it may do so twice, of which the first counts."""
+
+    __slots__ = ("_inbox", "error", "future", "taken", "value")
+
+    def __init__(self, inbox: "Inbox", future: asyncio.Future[Any]) -> None:
+        self._inbox = inbox
+        self.future = future
+        self.taken = False
+        self.value: Any = None
+        self.error: Exception | None = None
+
+    def set(self, value: Any = None) -> None:
+        self.value = value
+        self._inbox.put(self)
+
+    def set_exception(self, error: Exception) -> None:
+        self.error = error
+        self._inbox.put(self)
+
+
+class Inbox:
+    """What other threads leave for the loop, in order, with one wake-up for all that piles up meanwhile."""
+
+    def __init__(self, take: Callable[[list[Any]], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._take = take
+        self._items: deque[Any] = deque()
+        self._woken = False
+
+    def put(self, item: Any) -> None:
+        """Leave `item`; from any thread."""
+        self._items.append(item)
+        if not self._woken:
+            self._woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:  # the loop has ended without closing the store: nobody waits any more
+                logger.debug("reply after the end of the event loop")
+
+    def _empty(self) -> None:
+        self._woken = False
+        items = []
+        while self._items:
+            items.append(self._items.popleft())
+        self._take(items)
+
+
+class ZooKeeperConnection:
+    """A session: `submit` requests, watch its state in `session`."""
+
+    def __init__(self, hosts: str, url: str, session_timeout: float, security: Security = Security()) -> None:  # noqa: B008 - frozen
+        """Prepare for `hosts` (`host:port,…`); `open` connects. Times in seconds."""
+        self.hosts = hosts
+        self.session = Session(url, SessionState.SUSPENDED)
+        self.session_id = 0
+        self._inbox = Inbox(self._take)
+        self._in_flight = 0
+        self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
+        self._shut_down_done: asyncio.Event | None = None
+        # Kazoo waits for an answer to its greeting for a session's length divided by the number of hosts.
+        greeted = ",".join([hosts] * -(-ATTEMPTS_A_SESSION // len(hosts.split(","))))
+        if security.sasl is not None and importlib.util.find_spec("puresasl") is None:
+            raise MetadataError(f"a login at {hosts} by SASL needs a package: pip install 'mledger[sasl]'")
+        self._logs_in = security.logs_in
+        self._refused = False
+        self._handler = _Handler()
+        self._client = KazooClient(
+            greeted,
+            timeout=session_timeout,
+            handler=self._handler,
+            connection_retry=RECONNECT,
+            logger=logger,
+            **_login(security),
+        )
+        self._client.add_listener(self._state_changed)
+        if security.sasl is not None:
+            connection = self._client._connection
+            connection._authenticate_with_sasl = _refusals_named(connection._authenticate_with_sasl)
+
+    async def open(self, timeout: float) -> None:
+        """Connect; StoreUnavailable after `timeout` seconds."""
+        sys.setswitchinterval(THREAD_SWITCH_S)
+        self._client.start_async()
+        try:
+            async with asyncio.timeout(timeout):
+                await self.session.wait_for_any((SessionState.CONNECTED, *ENDED))
+                self.session.check()
+                if self._logs_in:  # kazoo is connected before the login is through: an answer shows that it is
+                    await self.submit(Exists("/", None))
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"no ZooKeeper answers at {self.hosts} within {timeout:g} s{self._last_failure()}: check the address, "
+                "and that one runs there"
+            ) from None
+        except (MetadataError, AuthFailedError, ConnectionLoss, SessionExpiredError):
+            if self._refused:
+                raise MetadataAccessDenied(f"ZooKeeper at {self.hosts} refused the login: check it") from None
+            raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} was lost while logging in") from None
+        finally:
+            if self.session.state is SessionState.SUSPENDED or self._refused:
+                await self.close()
+
+    async def submit(self, request: Any) -> Any:
+        """Send `request` as soon as there is a connection and a place in the window; its result.
+
+        Raises what kazoo raises, SessionExpired or StoreClosed. A caller that is cancelled withdraws a `Withdrawable`.
+        """
+        self.session.check()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, future))
+        self._send()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if isinstance(request, Withdrawable):
+                request.withdrawn = True
+            raise
+
+    def forget_watch(self, path: str, watcher: Callable[..., None]) -> None:
+        """Have kazoo no longer call `watcher` for `path`."""
+        for watchers in (self._client._data_watchers, self._client._child_watchers):
+            if path in watchers:
+                watchers[path].discard(watcher)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call `function` on the loop, after all that came before it; from any thread."""
+        self._inbox.put(function)
+
+    async def close(self) -> None:
+        """End the session; a server that does not answer is waited for a few seconds only."""
+        self.session.change(SessionState.CLOSED)
+        if self._shut_down_done is None:
+            self._shut_down_done = asyncio.Event()
+            threading.Thread(target=self._shut_down, args=[self._shut_down_done], daemon=True).start()
+        with contextlib.suppress(TimeoutError):  # kazoo's thread may still be connecting; it ends by itself
+            async with asyncio.timeout(CLOSE_LIMIT_S):
+                await self._shut_down_done.wait()
+
+    def _send(self) -> None:
+        while self._waiting and self._in_flight < WINDOW and self.session.state is SessionState.CONNECTED:
+            request, future = self._waiting.popleft()
+            if not future.done():
+                self._in_flight += 1
+                self._client._call(request, _Reply(self._inbox, future))
+
+    def _take(self, items: list[Any]) -> None:
+        for item in items:
+            if isinstance(item, _Reply):
+                self._settle(item)
+            elif isinstance(item, SessionState):
+                self.session.change(item)
+            else:
+                item()
+        if error := self.session.ended():
+            while self._waiting:
+                _, future = self._waiting.popleft()
+                if not future.done():
+                    future.set_exception(error)
+        self._send()
+
+    def _settle(self, reply: _Reply) -> None:
+        if reply.taken:
+            return
+        reply.taken = True
+        self._in_flight -= 1
+        if reply.future.done():
+            return
+        if reply.error is not None:
+            reply.future.set_exception(reply.error)
+        else:
+            reply.future.set_result(reply.value)
+
+    def _state_changed(self, state: str) -> None:
+        """Kazoo's listener, on its connection thread."""
+        if state == KazooState.CONNECTED:
+            self.session_id = self._client.client_id[0]
+            self._inbox.put(SessionState.CONNECTED)
+        elif state == KazooState.SUSPENDED:
+            self._inbox.put(SessionState.SUSPENDED)
+        else:
+            self._refused = self._client.client_state == KeeperState.AUTH_FAILED
+            if self._client.client_state == KeeperState.EXPIRED_SESSION:
+                self._client._stopped.set()  # else kazoo would go on with a new session under the same name
+            self._inbox.put(SessionState.EXPIRED)  # after our own close, CLOSED stays
+
+    def _last_failure(self) -> str:
+        failure = self._handler.failure
+        return f" (TLS: {failure})" if isinstance(failure, ssl.SSLError) else ""
+
+    def _shut_down(self, done: asyncio.Event) -> None:
+        """Kazoo's own closing, which blocks; on a thread."""
+        cutter = threading.Timer(CLOSE_GRACE_S, self._cut)
+        cutter.daemon = True
+        cutter.start()
+        try:
+            self._client.stop()
+            self._client.handler.stop()
+            self._client._connection.stop(CLOSE_GRACE_S)
+            self._client.close()
+        except Exception as error:
+            logger.warning("closing the session with %s failed: %s", self.hosts, error)
+        cutter.cancel()
+        self._inbox.put(done.set)
+
+    def _cut(self) -> None:
+        """Break the connection of a server that does not answer our goodbye."""
+        connection = self._client._connection._socket
+        if connection is not None:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError as error:
+                logger.debug("the connection to %s was gone already: %s", self.hosts, error)
+
+
+def _refusals_named(log_in: Callable[[str, float], None]) -> Callable[[str, float], None]:
+    """`log_in`, but an error that the server answers is a refused login: kazoo's thread would die of it."""
+
+    def named(host: str, timeout: float) -> None:
+        try:
+            log_in(host, timeout)
+        except ZookeeperError as error:
+            raise AuthFailedError(*error.args) from error
+
+    return named
+
+
+def _login(security: Security) -> dict[str, Any]:
+    """How kazoo is told of it."""
+    options: dict[str, Any] = {}
+    if security.digests:
+        options["auth_data"] = [("digest", digest) for digest in security.digests]
+    if security.sasl is not None:
+        sasl = security.sasl
+        options["sasl_options"] = {"mechanism": sasl.mechanism, "service": sasl.service}
+        if sasl.username:
+            options["sasl_options"] |= {"username": sasl.username, "password": sasl.password}
+    if security.tls is not None:
+        tls = security.tls
+        options |= {"use_ssl": True, "ca": tls.authorities or None, "check_hostname": tls.check_hostname}
+        if tls.certificate:
+            options |= {"certfile": tls.certificate, "keyfile": tls.certificate}
+            options["keyfile_password"] = tls.password or None
+    return options
+
+
+def is_connection_loss(error: Exception) -> bool:
+    """Whether a request was lost with its connection; it may have been carried out."""
+    return isinstance(error, ConnectionLoss)

@@ -1,0 +1,168 @@
+"""Closed ledgers whose ensembles a bookie has left go from it; what may come back to it, or still changes, stays."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.errors import Code
+from mledger.bookie.server.process.garbage import GarbageCollector
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.cluster.underreplication import encode_lock
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from mledger.metastore.records.paths import underreplication_lock_path
+from mledger.metastore.store import MetadataStore
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.local_bookie import serving
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+ME, OTHER, THIRD = "me:1", "other:1", "third:1"
+OPEN = LedgerMetadata(1, 1, 1, (Segment(0, (OTHER,)),))
+LEFT = dataclasses.replace(OPEN, state=LedgerState.CLOSED, last_entry=0, length=1)
+MINE = dataclasses.replace(LEFT, segments=(Segment(0, (ME,)), Segment(1, (OTHER,))))
+
+
+class Holder:
+    """A bookie that holds ledgers, their metadata in memory, and a collector that finds and then deletes."""
+
+    def __init__(self, local, store: MetadataStore, instance, client):
+        self.local, self.store, self.client = local, store, client
+        self.ledgers = LedgerStore(store)
+        self.collector = GarbageCollector(local.bookie, instance, grace_s=0, bookie_id=ME, overreplicated_every_s=1e-9)
+
+    async def hold(self, ledger, metadata):
+        """Have a ledger of one entry."""
+        await self.ledgers.create(ledger, metadata)
+        await self.add(ledger, 0)
+
+    async def add(self, ledger, number):
+        assert (await self.client.ask(wire.encode_add(KEY, entry(ledger, number, b"x")))).error == 0
+
+    async def found(self, reader):
+        """Have the ledgers that the bookie has left found, and not deleted yet."""
+        self.collector.overreplicated._grace_s = 1e9
+        assert await self.collector.collect_overreplicated(reader) == []
+        self.collector.overreplicated._grace_s = 0
+
+    async def errors(self, *ledgers):
+        """What reads of their first entries answer."""
+        return [(await self.client.ask(wire.encode_read(ledger, 0))).error for ledger in ledgers]
+
+
+def holding(tmp_path, test, url="memory:"):
+    """Run a test on a `Holder`."""
+
+    async def main():
+        async with await open_store(url) as store:
+            instance = await initialize(store)
+            async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+                await test(Holder(local, store, instance, client))
+
+    run(main())
+
+
+def test_a_closed_ledger_that_the_bookie_has_left_goes_and_others_stay(tmp_path):
+    async def test(holder):
+        for ledger, metadata in enumerate((LEFT, MINE, OPEN, dataclasses.replace(OPEN, state=LedgerState.IN_RECOVERY))):
+            await holder.hold(ledger, metadata)
+        assert await holder.collector.collect_overreplicated(holder.store) == [0]
+        assert await holder.errors(0, 1, 2, 3) == [Code.NO_LEDGER, 0, 0, 0]
+        assert await holder.store.exists(underreplication_lock_path(0)) is None
+        assert (await holder.ledgers.read(0))[0].segments == LEFT.segments
+
+    holding(tmp_path, test)
+
+
+def test_the_lock_is_given_back_where_topics_have_another_metadata_store(tmp_path, rocksdb_url, metadata_url):
+    async def test(holder):
+        await holder.hold(1, LEFT)
+        assert await holder.collector.collect_overreplicated(holder.store) == [1]
+        assert await holder.store.exists(underreplication_lock_path(1)) is None
+
+    holding(tmp_path, test, f"{rocksdb_url}?ledgers={metadata_url}/ledgers")
+
+
+def test_a_ledger_that_was_left_stays_for_the_grace_period(tmp_path):
+    async def test(holder):
+        await holder.hold(1, LEFT)
+        await holder.found(holder.store)
+        assert await holder.errors(1) == [0]
+        assert await holder.collector.collect_overreplicated(holder.store) == [1]
+
+    holding(tmp_path, test)
+
+
+def test_a_ledger_that_is_being_replicated_stays(tmp_path):
+    async def test(holder):
+        await holder.hold(1, LEFT)
+        lock = underreplication_lock_path(1)
+        await holder.store.create(lock, encode_lock(THIRD), parents=True)
+        assert await holder.collector.collect_overreplicated(holder.store) == []
+        assert await holder.errors(1) == [0]
+        assert (await holder.store.get(lock)).data == encode_lock(THIRD)
+
+    holding(tmp_path, test)
+
+
+def test_a_ledger_that_is_added_to_after_it_was_found_stays(tmp_path):
+    async def test(holder):
+        await holder.hold(1, LEFT)
+        await holder.found(holder.store)
+        await holder.add(1, 1)
+        holder.collector.overreplicated._every_s = 0
+        assert await holder.collector.collect_overreplicated(holder.store) == []
+        assert await holder.errors(1) == [0]
+
+    holding(tmp_path, test)
+
+
+class Behind:
+    """A store of a server that lags: until it is synced it shows other metadata of a ledger."""
+
+    def __init__(self, store, ledger, node):
+        self.store, self.node = store, node
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+    async def get_many(self, paths):
+        return await self.store.get_many(paths) if self.node is None else [self.node for _ in paths]
+
+    async def sync(self):
+        self.node = None
+
+
+@pytest.mark.parametrize("lags", [False, True])
+def test_a_ledger_that_came_back_to_the_bookie_stays(tmp_path, lags):
+    async def test(holder):
+        await holder.hold(1, LEFT)
+        old = await holder.store.get("/ledgers/00/0000/L0001")
+        await holder.found(holder.store)
+        await holder.ledgers.put(1, MINE, 0)
+        store = Behind(holder.store, 1, old) if lags else holder.store
+        assert await holder.collector.collect_overreplicated(store) == []
+        assert await holder.errors(1) == [0]
+
+    holding(tmp_path, test)
+
+
+def test_a_running_bookie_deletes_what_it_has_left(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--gc-interval", "0.1", "--gc-grace", "0", "--set", "gcOverreplicatedLedgerWaitTime=1")
+
+    async def main():
+        async with await open_store(cluster_url) as store, RawClient(bookie) as client:
+            mine = dataclasses.replace(LEFT, segments=(Segment(0, (bookie.bookie_id,)),))
+            for ledger, metadata in ((1, OPEN), (2, mine)):
+                await LedgerStore(store).create(ledger, metadata)
+                assert (await client.ask(wire.encode_add(KEY, entry(ledger, 0, b"x")))).error == 0
+            await LedgerStore(store).put(1, LEFT, 0)
+            while (await client.ask(wire.encode_read(1, 0))).error == 0:
+                await asyncio.sleep(0.02)
+            return [(await client.ask(wire.encode_read(ledger, 0))).error for ledger in (1, 2)]
+
+    assert run(main()) == [Code.NO_LEDGER, 0]

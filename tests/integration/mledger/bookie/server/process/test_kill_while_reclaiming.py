@@ -1,0 +1,76 @@
+"""kill -9 while deleted ledgers' space is reclaimed under load: entries that were moved out of the way are not lost."""
+
+import asyncio
+import random
+
+import pytest
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.errors import Code
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))
+KEPT, ENTRIES, SIZE = (1, 2), 60, 4_000
+DELETED_EACH = 5
+
+
+class Cluster:
+    """A bookie under load whose ledgers come and go; `entries` is what must be there."""
+
+    def __init__(self, bookie, store, seed):
+        self.bookie, self.ledgers, self.chance = bookie, LedgerStore(store), random.Random(seed)
+        self.entries = {}
+
+    async def live(self, life):
+        """Add to ledgers, delete most of them, kill the bookie while it reclaims, start it; which were deleted."""
+        doomed = [10 * (life + 1) + number for number in range(DELETED_EACH)]
+        new = [100 * (life + 1) + number for number in KEPT]
+        for ledger in (*doomed, *new):
+            await self.ledgers.create(ledger, METADATA)
+        async with RawClient(self.bookie) as client:
+            for number in range(ENTRIES):
+                for ledger in (*doomed, *new):
+                    data = entry(ledger, number, self.chance.randbytes(SIZE))
+                    assert (await client.ask(wire.encode_add(KEY, data))).error == 0
+                    if ledger in new:
+                        self.entries[ledger, number] = data
+        for ledger in doomed:
+            await self.ledgers.delete(ledger)
+        await self.gone(doomed)
+        await asyncio.sleep(self.chance.random() / 20)
+        self.bookie.restart()
+        return doomed
+
+    async def gone(self, ledgers):
+        """Wait until the bookie knows none of the ledgers."""
+        async with RawClient(self.bookie) as client:
+            for ledger in ledgers:
+                while (await client.ask(wire.encode_read(ledger, 0))).error != Code.NO_LEDGER:
+                    await asyncio.sleep(0.005)
+
+    async def check(self):
+        """Every entry of the kept ledgers is there as it was acknowledged."""
+        async with RawClient(self.bookie) as client:
+            for key, data in self.entries.items():
+                assert (await client.ask(wire.encode_read(*key))).body == data
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_kept_ledgers_are_whole_and_deleted_ones_go(bookies, cluster_url, seed):
+    (bookie,) = bookies.start(1, "--journal-mb", "1", "--gc-interval", "0.02", "--gc-grace", "0")
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            cluster = Cluster(bookie, store, seed)
+            for life in range(3):
+                doomed = await cluster.live(life)
+                await cluster.check()
+                await cluster.gone(doomed)
+
+    run(main())

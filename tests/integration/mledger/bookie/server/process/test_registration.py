@@ -1,0 +1,108 @@
+"""A bookie announces itself in the metadata store for as long as it serves, and again after its session has ended."""
+
+import asyncio
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.errors import Code
+from mledger.metastore.cluster.bookies import delete_cookie, list_bookies
+from mledger.metastore.records.paths import bookie_path
+from mledger.metastore.store import ANY_VERSION
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.raw_bookie import RawClient, entry
+from tests.support.zookeeper import SHORT_SESSION_S
+
+KEY = master_key(b"")
+
+
+def test_running_bookies_are_listed_and_a_stopped_one_is_not(bookies, cluster_url):
+    first, second = bookies.start(2)
+
+    async def listed():
+        async with await open_store(cluster_url) as store:
+            return {
+                bookie.bookie_id: (bookie.host, bookie.port, bookie.read_only) for bookie in await list_bookies(store)
+            }
+
+    assert run(listed()) == {each.bookie_id: (each.host, each.port, False) for each in (first, second)}
+    second.stop()
+    assert list(run(listed())) == [first.bookie_id]
+
+
+def test_a_killed_bookie_is_listed_anew_as_soon_as_it_is_back(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--session-timeout", "30")
+
+    async def owner():
+        async with await open_store(cluster_url) as store:
+            stat = await store.exists(bookie_path(bookie.bookie_id))
+            return stat and stat.ephemeral_owner
+
+    before = run(owner())
+    bookie.restart()
+    assert run(owner()) not in (None, 0, before)
+
+
+def test_a_read_only_bookie_is_listed_as_such(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--read-only")
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            return await list_bookies(store)
+
+    assert [(each.bookie_id, each.read_only) for each in run(main())] == [(bookie.bookie_id, True)]
+
+
+def test_a_bookie_whose_disk_is_nearly_full_becomes_read_only(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--min-free-mb", str(1 << 40))
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            while not (found := await list_bookies(store)) or not found[0].read_only or len(found) > 1:
+                await asyncio.sleep(0.02)
+            async with RawClient(bookie) as client:
+                return (await client.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error
+
+    assert run(main()) == Code.READ_ONLY
+
+
+def test_a_bookie_whose_session_expired_serves_on_and_registers_again(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--session-timeout", str(SHORT_SESSION_S))
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            path = bookie_path(bookie.bookie_id)
+            before = (await store.exists(path)).ephemeral_owner
+            bookie.freeze()
+            while await store.exists(path) is not None:
+                await asyncio.sleep(0.05)
+            bookie.thaw()
+            while (stat := await store.exists(path)) is None:
+                await asyncio.sleep(0.05)
+            async with RawClient(bookie) as client:
+                error = (await client.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error
+            return before, stat.ephemeral_owner, error
+
+    before, after, error = run(main())
+    assert after not in (0, before)
+    assert error == 0
+
+
+def test_a_bookie_that_was_decommissioned_while_it_stood_still_ends_and_takes_nothing_anew(bookies, cluster_url):
+    (bookie,) = bookies.start(1, "--session-timeout", str(SHORT_SESSION_S))
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            path = bookie_path(bookie.bookie_id)
+            bookie.freeze()
+            while await store.exists(path) is not None:
+                await asyncio.sleep(0.05)
+            await delete_cookie(store, bookie.bookie_id, ANY_VERSION)
+            bookie.thaw()
+            while bookie.running and await store.exists(path) is None:
+                await asyncio.sleep(0.05)
+            return await store.exists(path)
+
+    assert run(main()) is None
+    assert bookie.wait() == 1
+    assert "it was decommissioned" in bookie.log()

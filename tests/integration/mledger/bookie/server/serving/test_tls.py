@@ -1,0 +1,144 @@
+"""Connections that go on encrypted when their client asks for it, as BookKeeper's do."""
+
+import asyncio
+import contextlib
+import ssl
+
+import pytest
+
+from mledger.bookie import wire
+from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
+from tests.support.aio import run
+from tests.support.certificates import certify
+from tests.support.raw_bookie import RawClient, entry
+from tests.support.version3 import add, request, response
+
+PROVIDER = "tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory"
+START = request(pb.START_TLS, 7)
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory):
+    """The bookie's certificate; clients use it too."""
+    return certify(tmp_path_factory.mktemp("certificates"))
+
+
+def settings(certified, *more):
+    """What makes a bookie encrypt."""
+    given = (
+        PROVIDER,
+        "tlsKeyStoreType=PEM",
+        f"tlsKeyStore={certified.key}",
+        f"tlsCertificatePath={certified.certificate}",
+        *more,
+    )
+    return [argument for setting in given for argument in ("--set", setting)]
+
+
+@pytest.fixture
+def start(bookies, certified):
+    """Starts one bookie that encrypts."""
+    return lambda *more: bookies.start(1, *settings(certified, *more))[0]
+
+
+def context(certified, *, known=False):
+    made = ssl.create_default_context(cafile=str(certified.authority))
+    if known:
+        made.load_cert_chain(certified.certificate, certified.key)
+    return made
+
+
+@contextlib.asynccontextmanager
+async def encrypted(bookie, client_context):
+    """A connection after the handshake."""
+    async with RawClient(bookie) as client:
+        client.send(START)
+        agreed = response(await client.frame())
+        assert (agreed.status, agreed.header.txnId, agreed.HasField("startTLSResponse")) == (pb.EOK, 7, True)
+        await client.writer.start_tls(client_context, server_hostname="localhost")
+        yield client
+
+
+async def add_and_read(client):
+    """What was added, read back, with what it took to send more than one buffer of the connection."""
+    payloads = [bytes([number]) * 100_000 for number in range(20)]
+    client.send(b"".join(add(1, number, payload, transaction=number) for number, payload in enumerate(payloads)))
+    for _ in payloads:
+        assert response(await client.frame()).status == pb.EOK
+    for number, payload in enumerate(payloads):
+        client.send(request(pb.READ_ENTRY, ledgerId=1, entryId=number))
+        assert response(await client.frame()).readResponse.body == entry(1, number, payload)
+
+
+def test_a_connection_goes_on_encrypted(start, certified):
+    bookie = start()
+
+    async def main():
+        async with encrypted(bookie, context(certified)) as client:
+            await add_and_read(client)
+            client.send(START)
+            again = response(await client.frame()).status
+            client.send(wire.encode_read(1, 0))
+            return again, (await client.response()).body[:16]
+
+    assert run(main()) == (pb.EBADREQ, entry(1, 0, b"")[:16])
+
+
+def test_a_client_without_a_certificate_is_refused_where_one_is_needed(start, certified):
+    bookie = start("tlsClientAuthentication=true", f"tlsTrustStore={certified.authority}", "tlsTrustStoreType=PEM")
+
+    async def main():
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            async with encrypted(bookie, context(certified)) as client:
+                await add_and_read(client)
+        async with encrypted(bookie, context(certified, known=True)) as client:
+            await add_and_read(client)
+
+    run(main())
+    assert "event=tls_handshake_failed" in bookie.log()
+
+
+def test_bytes_behind_the_request_are_not_taken_for_encrypted_ones(start):
+    bookie = start()
+
+    async def main():
+        async with RawClient(bookie) as client:
+            client.send(START + add(1, 0))
+            return await client.closed()
+
+    assert run(main()) == b""
+    assert "bytes behind the request to start TLS" in bookie.log()
+
+
+def test_others_may_speak_in_clear(start):
+    bookie = start()
+
+    async def main():
+        async with RawClient(bookie) as client:
+            await add_and_read(client)
+
+    run(main())
+
+
+def test_a_handshake_that_is_none_ends_the_connection_alone(start, certified):
+    bookie = start()
+
+    async def main():
+        async with RawClient(bookie) as client:
+            client.send(START)
+            await client.frame()
+            client.send(b"no handshake at all" * 10)
+            await client.closed()
+        async with encrypted(bookie, context(certified)) as client:
+            await add_and_read(client)
+
+    run(main())
+
+
+def test_a_key_that_is_not_there_is_said_at_the_start(bookies, tmp_path, certified):
+    from tests.support.bookies import BookieFailed
+
+    arguments = settings(certified)
+    arguments[5] = f"tlsKeyStore={tmp_path / 'missing.pem'}"
+    with pytest.raises(BookieFailed, match=r"missing\.pem: \[Errno 2\]"):
+        bookies.start(1, *arguments)

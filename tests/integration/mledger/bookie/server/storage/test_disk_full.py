@@ -1,0 +1,205 @@
+"""A bookie whose disk is full, on a file system that is: it serves reads, fences and garbage collection, also anew."""
+
+import asyncio
+import os
+
+import pytest
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.errors import Code
+from mledger.bookie.server.process import bookie as bookie_module
+from mledger.bookie.server.process.garbage import GarbageCollector
+from mledger.bookie.server.storage import journal_files
+from mledger.bookie.server.storage.index import Index, Row
+from mledger.metastore.cluster.bookies import list_bookies
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.url import open_store
+from tests.faults.soak.damage import fill_disk, small_disk
+from tests.support.aio import run
+from tests.support.bookie_copies import copy_as_killed
+from tests.support.local_bookie import serving
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))
+SIZE_MB, SIZE = 110, 100_000
+RECOVERY = wire.Flag.RECOVERY_ADD | wire.Flag.HIGH_PRIORITY
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small file system."""
+    with small_disk(tmp_path / "disk", SIZE_MB) as mounted:
+        if not mounted:
+            pytest.skip("no file system can be mounted here")
+        yield tmp_path / "disk"
+
+
+@pytest.fixture
+def bookie(bookies, disk):
+    """A bookie on the small file system that looks at it ten times a second, serving."""
+    bookie = bookies.add("--set", "diskCheckInterval=100")
+    bookie.directory = disk / "bookie"
+    yield bookie.start()
+    if bookie.running:
+        bookie.kill()
+
+
+def free(disk):
+    """Bytes that are free."""
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize
+
+
+def add(ledger, number, flags=0):
+    """An add request."""
+    return wire.encode_add(KEY, entry(ledger, number, bytes(SIZE)), flags)
+
+
+def fence(ledger):
+    """A fencing read of the last entry."""
+    return wire.encode_read(ledger, wire.LAST_ENTRY, wire.Flag.FENCE, KEY)
+
+
+def ask(bookie, *requests):
+    """The error codes of requests, one after the other."""
+
+    async def main():
+        async with RawClient(bookie) as client:
+            return [(await client.ask(request)).error for request in requests]
+
+    return run(main())
+
+
+async def registered(store, read_only):
+    """Wait until the one bookie is registered as this."""
+    while [each.read_only for each in await list_bookies(store)] != [read_only]:
+        await asyncio.sleep(0.02)
+
+
+def test_a_bookie_starts_on_a_full_disk_again_and_again_and_serves_what_it_can(bookie, disk, cluster_url):
+    assert ask(bookie, *(add(1, number) for number in range(60)), add(2, 0)) == [0] * 61
+    bookie.kill()
+    fill_disk(disk)
+    assert free(disk) == 0
+    for life in range(4):
+        bookie.start()
+        assert "event=read_only value=True" in bookie.log()
+        assert "disk full, make room" in bookie.log()
+        assert ask(bookie, wire.encode_read(1, 0), wire.encode_read(1, 59), wire.encode_read(2, 0)) == [0] * 3
+        assert ask(bookie, add(1, 60), add(100, 0), fence(10 + life)) == [Code.READ_ONLY] * 2 + [Code.NO_ENTRY]
+        bookie.kill()
+    (disk / "ballast").unlink()
+    bookie.start()
+
+    async def writable():
+        async with await open_store(cluster_url) as store:
+            await registered(store, False)
+
+    run(writable())
+    assert ask(bookie, *(add(10 + life, 0) for life in range(4)), add(1, 60)) == [Code.FENCED] * 4 + [Code.OK]
+
+
+def test_deleting_ledgers_on_a_full_disk_makes_room_and_the_bookie_takes_entries_again(bookie, disk, cluster_url):
+    async def main():
+        async with await open_store(cluster_url) as store, RawClient(bookie) as client:
+            ledgers = LedgerStore(store)
+            for ledger in (1, 2):
+                await ledgers.create(ledger, METADATA)
+                for number in range(200 if ledger == 1 else 3):
+                    assert (await client.ask(add(ledger, number))).error == 0
+            await asyncio.to_thread(bookie.kill)
+            fill_disk(disk)
+            bookie.arguments = (*bookie.arguments, "--gc-interval", "0.1", "--gc-grace", "0")
+            await asyncio.to_thread(bookie.start)
+            await registered(store, True)
+            await ledgers.delete(1)
+            await registered(store, False)
+        async with RawClient(bookie) as client:
+            assert (await client.ask(add(2, 3))).error == 0
+            return [(await client.ask(wire.encode_read(ledger, 0))).error for ledger in (1, 2)]
+
+    assert run(main()) == [Code.NO_LEDGER, Code.OK]
+
+
+def test_a_disk_that_fills_up_under_a_bookie_makes_it_read_only_and_loses_nothing(bookie, disk, cluster_url):
+    fill_disk(disk)
+
+    async def main():
+        taken = 0
+        async with await open_store(cluster_url) as store, RawClient(bookie) as client:
+            while (await client.ask(add(1, taken, RECOVERY))).error == 0:
+                taken += 1
+            assert (await client.ask(add(2, 0, RECOVERY))).error == Code.READ_ONLY
+            await registered(store, True)
+            assert (await client.ask(fence(1))).error == 0
+            assert (await client.ask(fence(3))).error == Code.NO_ENTRY
+            await asyncio.to_thread(bookie.restart)
+        async with RawClient(bookie) as client:
+            errors = [(await client.ask(wire.encode_read(1, number))).error for number in range(taken)]
+            return errors, (await client.ask(add(3, 0))).error
+
+    errors, after_fence = run(main())
+    assert len(errors) > 40
+    assert set(errors) == {0}
+    assert after_fence == Code.READ_ONLY
+    assert "event=journal_reserve_used" in bookie.log()
+
+
+def test_a_start_without_room_writes_over_the_old_records_of_a_file_that_was_used_before(tmp_path, monkeypatch):
+    directory, killed = tmp_path / "bookie", tmp_path / "killed"
+
+    async def use_a_file_again():
+        async with serving(directory) as local, RawClient(local) as client:
+            for number in range(7):  # three are a file's, with room left behind them
+                frame = wire.encode_add(KEY, entry(1 if number < 6 else 2, number, bytes(3 * SIZE)))
+                assert (await client.ask(frame)).error == 0
+            collector = GarbageCollector(local.bookie, "instance")
+            assert await collector.delete(1)
+            await collector.reclaim()
+        async with serving(directory) as local:  # its file has the old records only
+            return local.bookie.turns.file
+
+    async def fence_without_room():
+        async with serving(directory) as local, RawClient(local) as client:
+            assert local.bookie.turns.full
+            assert (await client.ask(fence(2))).error == 0
+            copy_as_killed(directory, killed)
+            return local.bookie.turns.file
+
+    async def after_kill():
+        async with serving(killed) as local, RawClient(local) as client:
+            return [(await client.ask(request)).error for request in (wire.encode_read(2, 6), add(2, 7, RECOVERY))]
+
+    begun = run(use_a_file_again())
+    for name in ("reserve.journal", *(path.name for path in (directory / "journal").glob("free-*"))):
+        (directory / "journal" / name).unlink()
+    for module in (bookie_module, journal_files):
+        monkeypatch.setattr(module, "free_bytes", lambda _: 0)
+    assert run(fence_without_room()) == begun
+    assert run(after_kill()) == [Code.OK, Code.READ_ONLY]
+
+
+def test_an_exhausted_disk_without_a_reserve_is_said_so(bookie, disk):
+    assert ask(bookie, add(1, 0)) == [0]
+    bookie.kill()
+    (bookie.directory / "reserve").unlink()
+    fill_disk(disk)
+    bookie.launch()
+    assert bookie.wait() == 1
+    assert f"{bookie.directory}: disk full, the bookie cannot start" in bookie.log().splitlines()[-1]
+
+
+def test_an_index_that_cannot_be_written_out_is_an_error(disk):
+    index = Index(str(disk / "store"))
+    index.put_run(Row(1, 0, 9, 1, 16, 100))
+    index.commit(2, 1)
+    index.flush()
+    for number in range(10, 30_000):
+        index.put_run(Row(1, number, number, 1, number, 100))
+    index.commit(3, 1)
+    fill_disk(disk)
+    with pytest.raises(OSError, match=r"the index cannot be written out: .*No space left on device"):
+        index.flush()

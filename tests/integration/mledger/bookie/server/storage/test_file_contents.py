@@ -1,0 +1,25 @@
+"""Files are emptied where that saves room."""
+
+import asyncio
+
+from mledger.bookie import wire
+from tests.support.collected_bookie import KEY, LEDGERS, in_cluster
+from tests.support.raw_bookie import RawClient, entry
+
+
+def test_what_stands_around_small_entries_is_not_written_again_and_again(tmp_path):
+    async def test(cluster):
+        garbage, small = cluster.local.bookie.counters.garbage, range(10, 20_010)
+        await asyncio.gather(*(cluster.create(number) for number in small))
+        async with RawClient(cluster.local) as client:
+            client.send(b"".join(wire.encode_add(KEY, entry(number, 0, b"x")) for number in small))
+            assert {(await client.response()).error for _ in small} == {0}
+        for ledger in LEDGERS:
+            await cluster.ledgers.delete(ledger)
+        emptied = []
+        for _ in range(5):
+            await cluster.collector.run(cluster.store)
+            emptied.append(garbage.files_emptied)
+        assert emptied[1:] == emptied[1:2] * 4
+
+    in_cluster(tmp_path, test)

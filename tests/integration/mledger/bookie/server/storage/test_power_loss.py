@@ -1,0 +1,75 @@
+"""Power is lost: what a bookie served is there afterwards, also what it only had found in the page cache (Q10)."""
+
+import os
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.server.process.bookie import BookieConfig
+from mledger.bookie.server.serving.group_commit import Turn
+from mledger.bookie.server.storage import journal as journal_module
+from mledger.bookie.server.storage.journal import BLOCK, RECORD, checksum, file_path
+from mledger.bookie.server.storage.journal_changes import Kind
+from tests.support.aio import run
+from tests.support.bookie_copies import copy_as_killed
+from tests.support.local_bookie import serving
+from tests.support.power_loss import RememberedSyncs
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+CONFIG = BookieConfig(journal_file_bytes=1 << 20)
+
+
+def write_unsynced(path, salt, place, sequence, numbers):
+    """Write adds of ledger 1 as a record behind all others, as a process does that is killed before its sync."""
+    turn = Turn()
+    frames = b"".join(wire.encode_add(KEY, entry(1, number, b"x")) for number in numbers)
+    turn.keep(Kind.RUN, 1, numbers[0], numbers[-1], frames)
+    turn.seal()
+    word = turn.kind << 30 | turn.size
+    head = RECORD.pack(sequence, word, checksum(salt, sequence, word, turn.chunks))
+    file = os.open(path, os.O_RDWR)
+    os.pwrite(file, b"".join((head, *turn.chunks)), place)
+    os.close(file)
+
+
+async def add(local, numbers):
+    """Add entries to ledger 1, one request each."""
+    async with RawClient(local) as client:
+        for number in numbers:
+            assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
+
+
+async def errors(local, numbers):
+    """What reads of entries of ledger 1 answer."""
+    async with RawClient(local) as client:
+        return [(await client.ask(wire.encode_read(1, number))).error for number in numbers]
+
+
+def test_what_a_restart_served_is_there_after_a_power_loss(tmp_path, monkeypatch):
+    directory, journal = tmp_path / "bookie", tmp_path / "bookie" / "journal"
+
+    async def before():
+        async with serving(directory, config=CONFIG) as local:
+            await add(local, range(20))
+            return local.bookie.salt, local.bookie.turns.file
+
+    salt, file = run(before())
+    syncs = RememberedSyncs(journal)
+    write_unsynced(file_path(str(journal), file), salt, 20 * BLOCK, 21, range(20, 40))
+
+    async def between():
+        monkeypatch.setattr(journal_module, "os", syncs)
+        async with serving(directory, config=CONFIG) as local:
+            assert await errors(local, range(40)) == [0] * 40
+            await add(local, range(40, 60))
+            copy_as_killed(directory, tmp_path / "copy")
+            syncs.lose(journal, tmp_path / "copy" / "journal")
+        monkeypatch.undo()
+
+    run(between())
+
+    async def after():
+        async with serving(tmp_path / "copy", config=CONFIG) as local:
+            return await errors(local, range(60))
+
+    assert run(after()) == [0] * 60

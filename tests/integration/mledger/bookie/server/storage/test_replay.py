@@ -1,0 +1,239 @@
+"""A restart after a kill: the index is what the bookie that ran had, row by row, whatever it had been doing."""
+
+import asyncio
+import random
+import threading
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.server.process.bookie import BookieConfig
+from mledger.bookie.server.storage.index import Index
+from tests.support.aio import run
+from tests.support.bookie_copies import contents, copy_as_killed
+from tests.support.local_bookie import serving
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+CONFIG = BookieConfig(journal_file_bytes=1 << 20)
+
+
+class Nobody:
+    """A client that is not there any more."""
+
+    def send(self, parts):
+        """Nothing happens."""
+
+    def take(self):
+        """Nothing happens."""
+
+
+def add(bookie, ledger, numbers, payload=b"payload"):
+    """Give a bookie adds as one receive buffer would, without waiting; more in the same turn follow."""
+    buffer = bytearray(b"".join(wire.encode_add(KEY, entry(ledger, number, payload)) for number in numbers))
+    for adds in wire.scan(buffer, 0, len(buffer)).requests:
+        bookie.turns.add(Nobody(), buffer, adds)
+
+
+def fence(bookie, ledger):
+    """Give a bookie a fence, without waiting."""
+    frame = wire.encode_read(ledger, wire.LAST_ENTRY, wire.Flag.FENCE, KEY)
+    bookie.turns.read(Nobody(), wire.decode_read(frame))
+
+
+def move(bookie, rows):
+    """Have rows written anew, without waiting."""
+    return bookie.turns.move([(repeated, row, bookie.files.frames(row)) for repeated, row in rows])
+
+
+def delete(bookie, ledger):
+    """Delete a ledger of which nothing is under way; whether it was deleted."""
+    state = bookie.turns.ledgers.get(ledger)
+    return bookie.turns.delete(ledger, state, state.commit, bookie.index.needed_bytes(ledger))
+
+
+async def read_all(local, ledger, numbers):
+    """The entries of a ledger, None for one that is not there."""
+    async with RawClient(local) as client:
+        answers = [await client.ask(wire.encode_read(ledger, number)) for number in numbers]
+    return [answer.body if answer.error == 0 else None for answer in answers]
+
+
+def test_neighbouring_runs_of_one_record_stay_two_rows_and_a_move_of_one_leaves_the_other(tmp_path):
+    async def before():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            bookie = local.bookie
+            add(bookie, 1, range(100))
+            add(bookie, 1, range(100, 250))
+            await bookie.turns.drain()
+            rows = list(bookie.index.runs(1))
+            assert [(row.first, row.last) for row in rows] == [(0, 99), (100, 249)]
+            await move(bookie, [(False, rows[0])])
+            copy_as_killed(tmp_path / "bookie", tmp_path / "as-killed")
+            return contents(bookie.index)
+
+    async def after():
+        async with serving(tmp_path / "as-killed", config=CONFIG) as local:
+            return contents(local.bookie.index), await read_all(local, 1, range(250))
+
+    expected = run(before())
+    found, entries = run(after())
+    assert found == expected
+    assert entries == [entry(1, number, b"payload") for number in range(250)]
+
+
+def test_a_repeat_that_came_while_its_row_was_moved_is_what_a_restart_reads(tmp_path):
+    async def before():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            bookie = local.bookie
+            add(bookie, 1, [5, 2], b"first")
+            await bookie.turns.drain()
+            (row,) = bookie.index.repeats(1)
+            add(bookie, 1, [2], b"later")
+            await move(bookie, [(True, row)])
+            copy_as_killed(tmp_path / "bookie", tmp_path / "as-killed")
+
+    async def after():
+        async with serving(tmp_path / "as-killed", config=CONFIG) as local:
+            return await read_all(local, 1, [2])
+
+    run(before())
+    assert run(after()) == [entry(1, 2, b"later")]
+
+
+def test_bytes_of_superseded_repeats_are_not_counted_by_a_restart_either(tmp_path):
+    async def before():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            add(local.bookie, 1, [9])
+            for _ in range(10):
+                add(local.bookie, 1, range(8), bytes(500))
+            await local.bookie.turns.drain()
+            copy_as_killed(tmp_path / "bookie", tmp_path / "as-killed")
+            return contents(local.bookie.index)
+
+    async def after():
+        async with serving(tmp_path / "as-killed", config=CONFIG) as local:
+            return contents(local.bookie.index)
+
+    ran, replayed = run(before()), run(after())
+    assert ran.live == ran.counted()
+    assert replayed.live == replayed.counted()
+
+
+async def anything(bookie, chance):
+    """Adds, adds again, fences, moves and deletions in any order, several in one turn."""
+    for _ in range(120):
+        ledger = chance.randrange(1, 5)
+        match chance.randrange(10):
+            case 0 | 1 | 2 | 3:
+                highest = bookie.turns.ledgers.get(ledger).highest
+                add(bookie, ledger, range(highest + 1, highest + 1 + chance.randrange(1, 40)), bytes(700))
+            case 4 | 5:
+                add(bookie, ledger, [chance.randrange(30) for _ in range(4)], chance.randbytes(300))
+            case 6:
+                add(bookie, ledger, [chance.randrange(100)])
+                if not chance.randrange(5):
+                    fence(bookie, ledger)
+            case 7:
+                await bookie.turns.drain()
+            case 8:
+                await bookie.turns.drain()
+                found = contents(bookie.index)
+                rows = [(False, row) for row in found.runs] + [(True, row) for row in found.repeats]
+                moved = move(bookie, chance.sample(rows, min(len(rows), 5)))
+                add(bookie, ledger, [chance.randrange(30) for _ in range(2)])
+                await moved
+            case 9:
+                await bookie.turns.drain()
+                if not chance.randrange(4):
+                    delete(bookie, ledger)
+                    await asyncio.get_running_loop().run_in_executor(None, bookie.index.flush)
+    await bookie.turns.drain()
+
+
+def test_the_index_after_a_kill_is_the_one_before_it_whatever_was_done(tmp_path):
+    async def before(place, seed):
+        async with serving(place, config=CONFIG) as local:
+            await anything(local.bookie, random.Random(seed))
+            copy_as_killed(place, place.with_suffix(".killed"))
+            return contents(local.bookie.index)
+
+    async def after(place):
+        async with serving(place.with_suffix(".killed"), config=CONFIG) as local:
+            return contents(local.bookie.index)
+
+    for seed in range(6):
+        place = tmp_path / str(seed)
+        ran = run(before(place, seed))
+        assert ran.live == ran.counted()
+        assert run(after(place)) == ran, f"seed {seed}"
+
+
+def test_a_file_begun_during_a_flush_is_flushed_for_when_that_is_done(tmp_path):
+    async def main():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            bookie, go_on, flush = local.bookie, threading.Event(), local.bookie.index.flush
+            begun = threading.Event()
+
+            def held():
+                flush()
+                begun.set()
+                go_on.wait()
+
+            bookie.index.flush = held
+            while not begun.is_set():
+                add(bookie, 1, [bookie.turns.ledgers.get(1).highest + 1], bytes(200_000))
+                await asyncio.sleep(0)
+            async with RawClient(local) as client:
+                highest = bookie.turns.ledgers.get(1).highest
+                for number in range(highest + 1, highest + 12):
+                    await client.ask(wire.encode_add(KEY, entry(1, number, bytes(200_000))))
+            last = bookie.turns.file
+            go_on.set()
+            await bookie.turns.drain()
+            bookie.index.flush = flush
+            copy_as_killed(tmp_path / "bookie", tmp_path / "as-killed")
+            return last
+
+    last = run(main())
+    index = Index(str(tmp_path / "as-killed" / "store"))
+    assert index.file == last
+    index.close()
+
+
+def test_a_row_that_was_deleted_while_it_was_moved_does_not_come_back(tmp_path):
+    async def main():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            bookie = local.bookie
+            add(bookie, 1, range(10))
+            await bookie.turns.drain()
+            (row,) = bookie.index.runs(1)
+            moved = move(bookie, [(False, row)])
+            assert delete(bookie, 1)
+            await moved
+            return contents(bookie.index)
+
+    found = run(main())
+    assert (found.ledgers, found.runs, found.live) == ({}, [], {})
+
+
+def test_a_ledger_begun_anew_after_a_delete_that_a_kill_undoes_is_not_counted_twice(tmp_path):
+    """Row for row of the same entries: the rows from before the delete are replaced, and their bytes not needed."""
+
+    async def main():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            bookie = local.bookie
+            for life in range(3):
+                for number in range(3):
+                    add(bookie, 1, [number])
+                    await bookie.turns.drain()
+                if life == 0:
+                    bookie.index.flush()
+                if life < 2:
+                    assert delete(bookie, 1)
+            copy_as_killed(tmp_path / "bookie", tmp_path / "killed")
+        async with serving(tmp_path / "killed", config=CONFIG) as local:
+            found = contents(local.bookie.index)
+            assert found.live == found.counted()
+            assert await read_all(local, 1, range(3)) == [entry(1, number, b"payload") for number in range(3)]
+
+    run(main())

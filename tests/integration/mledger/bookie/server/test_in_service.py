@@ -1,0 +1,295 @@
+"""A bookie as its operator runs it: settings, logs, metrics and health, limits, a directory of an older version."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.errors import Code
+from mledger.metastore.cluster.bookies import encode_registration, list_bookies
+from mledger.metastore.cluster.cookies import read_cookie
+from mledger.metastore.records.paths import bookie_path
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.bookies import BookieFailed, initialize_cluster
+from tests.support.broken_bookie import HOLD_VARIABLE
+from tests.support.http import get, undocumented
+from tests.support.raw_bookie import RawClient, entry
+from tests.support.zookeeper import SHORT_SESSION_S
+
+KEY = master_key(b"")
+METRICS = ("--metrics-port", "0")
+RETRANSMIT, KEEPALIVE = "01", "02"  # timers in /proc/net/tcp
+EVERY_TENTH = ("--set", "diskCheckInterval=100")
+
+
+async def add(bookie, *numbers, ledger=1, size=1):
+    """Add entries, one request each, over one connection; the error codes."""
+    async with RawClient(bookie) as client:
+        client.send(b"".join(wire.encode_add(KEY, entry(ledger, number, bytes(size))) for number in numbers))
+        return [(await client.response()).error for _ in numbers]
+
+
+async def read(bookie, number, ledger=1):
+    """The error code of a read."""
+    async with RawClient(bookie) as client:
+        return (await client.ask(wire.encode_read(ledger, number))).error
+
+
+def test_metrics_have_bookkeeper_s_names_and_count_what_was_done(bookies):
+    (bookie,) = bookies.start(1, *METRICS)
+
+    async def main():
+        before = (await get(bookie.metrics_port, "/metrics")).samples
+        assert before['bookkeeper_server_ADD_ENTRY_count{success="true"}'] == 0
+        assert await add(bookie, *range(10)) == [0] * 10
+        assert [await read(bookie, number) for number in (0, 77)] == [Code.OK, Code.NO_ENTRY]
+        return (await get(bookie.metrics_port, "/metrics")).samples
+
+    found = run(main())
+    assert found["bookie_SERVER_STATUS"] == 1
+    assert found['bookkeeper_server_ADD_ENTRY_count{success="true"}'] == 10
+    assert found['bookkeeper_server_READ_ENTRY_count{success="true"}'] == 1
+    assert found['bookkeeper_server_READ_ENTRY_count{success="false"}'] == 1
+    assert found["bookie_WRITE_BYTES"] == sum(len(wire.encode_add(KEY, entry(1, n, b"x"))) for n in range(10))
+    assert found['bookie_journal_JOURNAL_SYNC_count{journalIndex="0",success="true"}'] >= 1
+    assert found['bookie_journal_JOURNAL_SYNC_sum{journalIndex="0",success="true"}'] > 0
+    assert found['mledger_bookie_sync_seconds_bucket{le="+Inf"}'] == found["mledger_bookie_sync_seconds_count"]
+    assert found['bookie_journal_JOURNAL_MEMORY_USED{journalIndex="0"}'] == 0
+    assert found["process_resident_memory_bytes"] > 0
+
+
+def test_metrics_come_as_openmetrics_to_who_asks_for_it(bookies):
+    (bookie,) = bookies.start(1, *METRICS)
+    answer = run(get(bookie.metrics_port, "/metrics", Accept="application/openmetrics-text; version=1.0.0"))
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.body.endswith("# EOF\n")
+
+
+def test_health_tells_whether_clients_find_the_bookie(bookies):
+    (bookie,) = bookies.start(1, *METRICS, "--read-only")
+
+    async def main():
+        return [await get(bookie.metrics_port, path) for path in ("/health", "/heartbeat", "/api/v1/bookie/state")]
+
+    health, heartbeat, state = run(main())
+    assert (health.status, health.json["read_only"], health.json["registered"]) == (200, True, True)
+    assert (heartbeat.status, heartbeat.body) == (200, "OK\n")
+    assert state.json["readOnly"] is True
+
+
+def test_a_bookie_whose_session_is_gone_is_not_healthy(bookies, zookeeper_server):
+    initialize_cluster(zookeeper_server.url)
+    bookies.metadata_url = zookeeper_server.url
+    (bookie,) = bookies.start(1, *METRICS, "--session-timeout", str(SHORT_SESSION_S))
+
+    async def main():
+        while (await get(bookie.metrics_port, "/health")).status != 200:
+            await asyncio.sleep(0.05)
+        zookeeper_server.freeze()
+        while (answer := await get(bookie.metrics_port, "/health")).status == 200:
+            await asyncio.sleep(0.05)
+        zookeeper_server.thaw()
+        assert (answer.status, answer.json["registered"]) == (503, False)
+        while (await get(bookie.metrics_port, "/health")).status != 200:
+            await asyncio.sleep(0.05)
+
+    run(main())
+
+
+def test_a_settings_file_is_followed_and_its_unknown_keys_are_told_in_one_line(bookies, tmp_path, cluster_url):
+    path = tmp_path / "bookkeeper.conf"
+    path.write_text("bookieId=named\nnettyMaxFrameSizeBytes=2000\nnoSuchKey=1\nneitherThis: 2\npageLimit=0\n")
+    (bookie,) = bookies.start(1, "--config", str(path), "--log-level", "debug")
+    assert bookie.bookie_id == "named"
+
+    async def main():
+        async with RawClient(bookie) as client:
+            client.send(wire.encode_add(KEY, entry(1, 0, bytes(3000))))
+            return await client.closed()
+
+    assert run(main()) == b""
+    lines = [line for line in bookie.log().splitlines() if "settings" in line]
+    assert any("level=WARNING" in line and line.endswith("keys=neitherThis,noSuchKey") for line in lines)
+    assert any("level=DEBUG" in line and line.endswith("keys=pageLimit") for line in lines)
+
+
+def test_json_logs_are_one_object_a_line(bookies):
+    (bookie,) = bookies.start(1, "--log-format", "json")
+    bookie.stop()
+    lines = [json.loads(line) for line in bookie.log().splitlines()]
+    registered = next(line for line in lines if line.get("event") == "registered")
+    assert (registered["bookie"], registered["read_only"], registered["level"]) == (bookie.bookie_id, False, "info")
+    assert lines[-1]["event"] == "stopped"
+
+
+def test_connections_beyond_the_limit_are_closed_and_counted_and_room_is_taken_again(bookies):
+    (bookie,) = bookies.start(1, *METRICS, "--max-connections", "2")
+
+    async def main():
+        first = await RawClient(bookie).__aenter__()
+        second = await RawClient(bookie).__aenter__()
+        assert (await first.ask(wire.encode_add(KEY, entry(1, 0, b"x")))).error == 0
+        assert (await second.ask(wire.encode_read(1, 0))).error == 0
+        third = await RawClient(bookie).__aenter__()
+        assert await third.closed() == b""
+        found = (await get(bookie.metrics_port, "/metrics")).samples
+        assert (found["mledger_bookie_connections"], found["mledger_bookie_connections_refused_total"]) == (2, 1)
+        first.writer.close()
+        await first.writer.wait_closed()
+        while (await get(bookie.metrics_port, "/metrics")).samples["mledger_bookie_connections"] > 1:
+            await asyncio.sleep(0.01)
+        assert await add(bookie, 1) == [0]
+        second.writer.close()
+
+    run(main())
+    assert "event=connection_refused" in bookie.log()
+
+
+def test_with_a_disk_that_stands_still_a_bookie_stops_reading_and_holds_no_more_than_its_limit(bookies, tmp_path):
+    held = tmp_path / "held"
+    bookie = bookies.add(
+        *(*METRICS, "--set", "journalMaxMemorySizeMb=1", "--journal-mb", "64"),
+        command=(sys.executable, "-m", "tests.support.broken_bookie", "held-sync"),
+        environment={HOLD_VARIABLE: str(held)},
+    ).start()
+    clients, count, size = 4, 160, 64 << 10
+
+    async def write(ledger):
+        codes = await add(bookie, *range(count), ledger=ledger, size=size)
+        assert codes == [0] * count
+
+    async def main():
+        most, waiting = 0.0, 0.0
+        held.touch()
+        writing = asyncio.gather(*(write(ledger) for ledger in range(1, clients + 1)))
+        while not writing.done():
+            found = (await get(bookie.metrics_port, "/metrics")).samples
+            most = max(most, found['bookie_journal_JOURNAL_MEMORY_USED{journalIndex="0"}'])
+            waiting = max(waiting, found["mledger_bookie_connections_waiting"])
+            if waiting == clients:
+                held.unlink(missing_ok=True)
+        await writing
+        return most
+
+    assert 0 < run(main()) < (1 << 20) + (1 << 20) + size  # the limit, and what one receive buffer holds
+
+
+def test_a_journal_may_have_a_directory_of_its_own_and_keeps_it(bookies, tmp_path, cluster_url):
+    bookie = bookies.add("--journal-dir", str(tmp_path / "journal")).start()
+    assert run(add(bookie, 0)) == [0]
+    bookie.kill()
+    assert list((tmp_path / "journal").glob("*.journal"))
+    assert not (bookie.directory / "journal").exists()
+
+    async def cookie():
+        async with await open_store(cluster_url) as store:
+            return (await read_cookie(store, bookie.bookie_id))[0]
+
+    assert run(cookie()).journal_dir == str(tmp_path / "journal")
+    bookie.arguments = tuple(each for each in bookie.arguments if "journal" not in each or each == "--journal-mb")
+    bookie.start()
+    assert run(read(bookie, 0)) == Code.OK
+    bookie.stop()
+    bookie.arguments = (*bookie.arguments, "--journal-dir", str(tmp_path / "other"))
+    with pytest.raises(BookieFailed, match="its journal is in"):
+        bookie.start()
+
+
+def test_a_new_bookie_does_not_take_another_s_journal(bookies, tmp_path):
+    bookies.add("--journal-dir", str(tmp_path / "journal")).start()
+    other = bookies.add("--journal-dir", str(tmp_path / "journal"))
+    with pytest.raises(BookieFailed, match=r"is not empty, and this bookie is new|another bookie process"):
+        other.start()
+
+
+def test_a_directory_of_version_1_is_upgraded_with_its_entries(bookies):
+    (bookie,) = bookies.start(1)
+    assert run(add(bookie, *range(5))) == [0] * 5
+    bookie.stop()
+    path = bookie.directory / "FORMAT"
+    lines = path.read_text().splitlines(keepends=True)
+    kept = "".join(line for line in lines if not line.startswith(("journal", "complete")))
+    path.write_text(kept.replace("version 3", "version 1"))
+    for part in ("journal", "store"):
+        (bookie.directory / part / "BOOKIE").unlink()
+    bookie.start()
+    assert [run(read(bookie, number)) for number in range(5)] == [Code.OK] * 5
+    assert path.read_text() == "".join(lines)
+    assert all((bookie.directory / part / "BOOKIE").exists() for part in ("journal", "store"))
+    assert "event=directory_upgraded" in bookie.log()
+
+
+def test_a_bookie_whose_disk_is_used_beyond_its_share_is_read_only(bookies, cluster_url):
+    bookies.start(1, "--set", "diskUsageThreshold=0.0001", "--set", "diskCheckInterval=100")
+
+    async def main():
+        async with await open_store(cluster_url) as store:
+            while not (found := await list_bookies(store)) or not found[0].read_only or len(found) > 1:
+                await asyncio.sleep(0.02)
+
+    run(main())
+
+
+def test_a_bookie_that_could_not_tell_that_it_is_read_only_tries_again(bookies, cluster_url):
+    async def main():
+        async with await open_store(cluster_url) as store:
+            taken = bookie_path("full", read_only=True)
+            await store.create(taken, encode_registration("127.0.0.1", 1), parents=True)
+            bookie = bookies.add("--bookie-id", "full", "--set", "diskUsageThreshold=0.0001", *EVERY_TENTH)
+            await asyncio.to_thread(bookie.start)
+            while "event=register_failed bookie=full" not in bookie.log():
+                await asyncio.sleep(0.02)
+            await store.delete(taken)
+            while [(each.bookie_id, each.read_only) for each in await list_bookies(store)] != [("full", True)]:
+                await asyncio.sleep(0.02)
+
+    run(main())
+
+
+def test_a_bookie_that_may_not_be_read_only_ends_when_its_disk_is_full(bookies):
+    bookie = bookies.add("--set", "diskUsageThreshold=0.0001", "--set", "readOnlyModeEnabled=false")
+    bookie.launch()
+    assert bookie.wait() == 1
+    assert "readOnlyModeEnabled is false: make room" in bookie.log()
+
+
+def timer_of(server, client):
+    """Which timer the system has for a connection between two ports, as it writes it; the server's side."""
+    with open("/proc/net/tcp") as connections:
+        fields = [line.split() for line in connections][1:]
+    ports = [[int(end.rpartition(":")[2], 16) for end in each[1:3]] for each in fields]
+    return next(
+        each[5].partition(":")[0] for each, found in zip(fields, ports, strict=True) if found == [server, client]
+    )
+
+
+def test_the_system_looks_whether_a_client_that_says_nothing_is_still_there(bookies):
+    (bookie,) = bookies.start(1)
+
+    async def main():
+        reader, writer = await asyncio.open_connection(*bookie.address)
+        writer.write(wire.encode_read(1, 0))
+        await reader.readexactly(wire.RESPONSE.size)
+        try:
+            while (timer := timer_of(bookie.port, writer.get_extra_info("sockname")[1])) == RETRANSMIT:
+                await asyncio.sleep(0.02)
+            return timer
+        finally:
+            writer.close()
+
+    assert run(main()) == KEEPALIVE
+
+
+def test_a_metrics_port_that_is_taken_is_named(bookies):
+    (bookie,) = bookies.start(1, *METRICS)
+    with pytest.raises(BookieFailed, match=f"cannot serve metrics on 127.0.0.1 port {bookie.metrics_port}"):
+        bookies.add("--metrics-port", str(bookie.metrics_port)).start()
+
+
+def test_every_metric_of_a_bookie_is_documented(bookies):
+    (bookie,) = bookies.start(1, *METRICS)
+    assert undocumented(run(get(bookie.metrics_port, "/metrics"))) == []

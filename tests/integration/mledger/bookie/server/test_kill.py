@@ -1,0 +1,263 @@
+"""kill -9 of a bookie under load: what it acknowledged is there when it is back, byte for byte; the rest is whole."""
+
+import asyncio
+import os
+import random
+import sys
+import time
+
+import pytest
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.server.storage.journal_thread import EXIT_STORAGE_FAILED
+from tests.support.aio import run
+from tests.support.local_bookie import serving
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+CONNECTIONS = 3
+LEDGERS_EACH = 2
+
+
+class Load:
+    """Adds to ledgers of its own over one connection, as fast as it can, and remembers what was acknowledged."""
+
+    def __init__(self, seed, ledgers):
+        self.random, self.ledgers = random.Random(seed), ledgers
+        self.next = dict.fromkeys(ledgers, 0)
+        self.sent, self.acknowledged = {}, set()
+
+    def batch(self):
+        """Requests: runs of one size, of mixed sizes, single ones, and an entry added again with other bytes."""
+        ledger = self.random.choice(self.ledgers)
+        sizes = self.random.choice(([100] * 50, [self.random.randrange(2000) for _ in range(20)], [30_000]))
+        frames = []
+        for size in sizes:
+            number = self.next[ledger]
+            self.next[ledger] += 1
+            data = entry(ledger, number, self.random.randbytes(size))
+            self.sent[ledger, number] = [data]
+            frames.append(wire.encode_add(KEY, data))
+        if self.random.random() < 0.2 and self.next[ledger] > 10:
+            number = self.random.randrange(self.next[ledger] - 5)
+            data = entry(ledger, number, b"again" + self.random.randbytes(50), last_add_confirmed=-1)
+            self.sent[ledger, number].append(data)
+            frames.append(wire.encode_add(KEY, data))
+        return b"".join(frames)
+
+    async def run(self, bookie):
+        """Add until the bookie is gone."""
+        async with RawClient(bookie) as client:
+            answers = asyncio.ensure_future(self.gather(client))
+            try:
+                while not answers.done():
+                    client.send(self.batch())
+                    await client.writer.drain()
+                    await asyncio.sleep(0)
+            except ConnectionError:
+                pass
+            await asyncio.gather(answers, return_exceptions=True)
+            assert isinstance(answers.exception(), ConnectionError | asyncio.IncompleteReadError)
+
+    async def gather(self, client):
+        """Remember what is acknowledged."""
+        while True:
+            response = await client.response()
+            assert response.error == 0
+            self.acknowledged.add((response.ledger, response.entry))
+
+    async def check(self, bookie):
+        """An acknowledged entry is read back as it was sent, in one of its versions; another is whole or absent."""
+        async with RawClient(bookie) as client:
+            for keys in batched(self.sent, 100):
+                client.send(b"".join(wire.encode_read(*key) for key in keys))
+                for key in keys:
+                    read = await client.response()
+                    assert (read.ledger, read.entry) == key
+                    if read.error:
+                        assert key not in self.acknowledged, f"{key} was acknowledged and answers {read.error}"
+                    else:
+                        assert read.body in self.sent[key]
+
+
+def batched(values, size):
+    """Lists of `size` values."""
+    values = list(values)
+    return [values[at : at + size] for at in range(0, len(values), size)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_acknowledged_is_lost_by_kill_9(bookies, seed):
+    (bookie,) = bookies.start(1, "--journal-mb", "2")
+    chance = random.Random(seed)
+
+    async def main():
+        loads = []
+        for life in range(3):
+            first = life * CONNECTIONS * LEDGERS_EACH
+            new = [
+                Load(seed * 100 + life * 10 + at, range(first + at * LEDGERS_EACH, first + (at + 1) * LEDGERS_EACH))
+                for at in range(CONNECTIONS)
+            ]
+            loads += new
+            tasks = [asyncio.ensure_future(load.run(bookie)) for load in new]
+            wanted = chance.randrange(200, 6000)
+            while sum(len(load.acknowledged) for load in new) < wanted:
+                await asyncio.sleep(0.005)
+            bookie.kill()
+            await asyncio.gather(*tasks)
+            bookie.start()
+        for load in loads:
+            await load.check(bookie)
+        return sum(len(load.acknowledged) for load in loads)
+
+    assert run(main()) > 600
+
+
+def test_a_repeated_add_that_was_acknowledged_is_what_a_restart_reads(bookies):
+    (bookie,) = bookies.start(1)
+
+    async def add(*entries):
+        async with RawClient(bookie) as client:
+            for data in entries:
+                assert (await client.ask(wire.encode_add(KEY, data))).error == 0
+
+    async def read(number):
+        async with RawClient(bookie) as client:
+            return (await client.ask(wire.encode_read(1, number))).body
+
+    again = entry(1, 5, b"second", last_add_confirmed=4)
+    run(add(entry(1, 5, b"first"), entry(1, 2, b"late"), again))
+    bookie.restart()
+    assert run(read(5)) == again
+    assert run(read(2)) == entry(1, 2, b"late")
+    bookie.stop()
+    bookie.start()
+    assert run(read(wire.LAST_ENTRY)) == again
+
+
+def test_a_bookie_starts_again_and_again_without_growing(bookies):
+    (bookie,) = bookies.start(1)
+
+    async def add(number):
+        async with RawClient(bookie) as client:
+            return (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error
+
+    for number in range(5):
+        assert run(add(number)) == 0
+        bookie.restart()
+    assert len(list((bookie.directory / "journal").glob("[0f]*.journal"))) <= 7
+
+
+def test_a_sync_that_fails_ends_the_process_and_answers_nothing(bookies):
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-sync"))
+    bookie.start()
+
+    async def main():
+        async with RawClient(bookie) as client:
+            for number in range(2):
+                assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
+            client.send(wire.encode_add(KEY, entry(1, 2, b"x")))
+            return await client.closed()
+
+    assert run(main()) == b""
+    assert bookie.wait() == EXIT_STORAGE_FAILED
+    assert "event=journal_failed" in bookie.log()
+
+
+def test_an_error_before_a_record_is_written_ends_the_process_and_answers_nothing(bookies):
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-record"))
+    bookie.start()
+
+    async def main():
+        async with RawClient(bookie) as client:
+            for number in range(2):
+                assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
+            client.send(wire.encode_add(KEY, entry(1, 2, b"x")))
+            return await client.closed()
+
+    assert run(main(), timeout=60.0) == b""
+    assert bookie.wait() == EXIT_STORAGE_FAILED
+    assert "event=turn_failed" in bookie.log()
+
+
+def test_an_error_after_a_sync_ends_the_process_and_the_next_one_goes_on_behind_the_record(bookies):
+    bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-answer"))
+    bookie.start()
+
+    async def add(*numbers):
+        async with RawClient(bookie) as client:
+            for number in numbers:
+                assert (await client.ask(wire.encode_add(KEY, entry(1, number, b"x")))).error == 0
+
+    async def main():
+        async with RawClient(bookie) as other:
+            await add(0, 1)
+            other.send(wire.encode_add(KEY, entry(1, 2, b"x")))
+            return await other.closed()
+
+    assert run(main(), timeout=60.0) == b""
+    assert bookie.wait() == EXIT_STORAGE_FAILED
+    assert "event=turn_failed" in bookie.log()
+    bookie.command = (sys.executable, "-m", "mledger.bookie.server")
+    bookie.start()
+    run(add(3))
+    bookie.restart()
+
+    async def read():
+        async with RawClient(bookie) as client:
+            return [(await client.ask(wire.encode_read(1, number))).error for number in range(4)]
+
+    assert run(read()) == [0] * 4
+
+
+def test_a_stop_under_load_loses_nothing_acknowledged(bookies):
+    (bookie,) = bookies.start(1)
+
+    async def main():
+        load = Load(99, [1, 2])
+        task = asyncio.ensure_future(load.run(bookie))
+        while len(load.acknowledged) < 500:
+            await asyncio.sleep(0.005)
+        assert await asyncio.to_thread(bookie.stop) == 0
+        await task
+        bookie.start()
+        await load.check(bookie)
+
+    run(main())
+
+
+def test_a_stop_does_not_wait_for_clients_that_go_on_adding(tmp_path, monkeypatch):
+    window, most, sync = 100, 5_000, os.fdatasync
+
+    def slow(file):
+        time.sleep(0.005)  # so that the next adds are always there when a sync is over
+        sync(file)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+
+    async def main():
+        answered = 0
+
+        async def go_on_adding(local, ledger):
+            nonlocal answered
+            async with RawClient(local) as client:
+                for number in range(most):
+                    client.send(wire.encode_add(KEY, entry(ledger, number, b"x")))
+                    if number >= window:
+                        assert (await client.response()).error == 0
+                        answered += 1
+
+        async with serving(tmp_path / "bookie") as local:
+            clients = [asyncio.ensure_future(go_on_adding(local, ledger)) for ledger in range(3)]
+            while answered < 3 * window:
+                await asyncio.sleep(0.001)
+            before = answered
+            await local.bookie.turns.close()
+            for client in clients:
+                client.cancel()
+            await asyncio.gather(*clients, return_exceptions=True)
+            return answered - before
+
+    assert run(main()) <= 6 * window

@@ -1,0 +1,112 @@
+"""`mledger cursors delete` takes along what Pulsar keeps beside a cursor; compaction's cursor is not moved on."""
+
+from dataclasses import replace
+
+import pytest
+
+import mledger as public
+from mledger.admin.references.attached_ledgers import pending_ack_topic
+from mledger.metastore.records.paths import TopicName
+from tests.support.aio import run
+from tests.support.cli import answer, mledger
+from tests.support.compacted_topics import compacted_topic, exists
+from tests.support.topics import KEEP, assert_nothing_orphaned
+
+ONE_BOOKIE = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
+
+
+def there(url, ledgers):
+    async def main():
+        return [name for name, ledger_id in ledgers.items() if await exists(url, ledger_id)]
+
+    return run(main())
+
+
+@pytest.fixture
+def one_bookie():
+    """Settings by which ledgers that a command makes need one bookie."""
+    return ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
+
+
+def test_with_a_subscription_go_its_bucket_and_its_pending_acknowledgements(url, topic, tmp_path, one_bookie):
+    ours, others = run(compacted_topic(url, topic, clean=True, config=ONE_BOOKIE))
+    acks = str(pending_ack_topic(TopicName.parse(topic), "delayed"))
+    plan = answer("cursors", "delete", topic, "delayed", "--dry-run", url=url)
+    assert plan["topics_deleted"] == [acks]
+    shown = {(each["topic"], each["ledger_id"], each["named_as"]) for each in plan["ledgers"]}
+    assert (topic, ours["bucket"], "delayed delivery") in shown
+    assert {where for where, *_ in shown} == {topic, acks}
+    assert any(str(ours["bucket"]) in line for line in plan["lost"])
+    assert "bucket" in there(url, ours)
+    file = tmp_path / "undo.json"
+    answer("cursors", "delete", topic, "delayed", "--yes", "--undo-file", file, *one_bookie, url=url)
+    assert set(there(url, ours)) == {"compacted", "stale"}
+    assert len(there(url, {each: each for each in others})) == len(others)
+
+    async def main():
+        async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
+            assert await cluster.metadata.exists(TopicName.parse(acks).managed_ledger_path) is None
+        await assert_nothing_orphaned(url, TopicName.parse(topic).managed_ledger_name)
+
+    run(main())
+    undone = answer("undo", file, "--accept-loss", "--yes", "--undo-file", tmp_path / "redo.json", *one_bookie, url=url)
+    assert any(
+        f"gone: #pulsar.internal.delayed.bucket_1_1 {ours['bucket']}" in each["note"] for each in undone["records"]
+    )
+    described = answer("cursors", "describe", topic, "delayed", url=url)
+    assert str(ours["bucket"]) not in described["cursor_properties"].values()
+
+
+def test_with_compactions_cursor_goes_the_compacted_ledger_that_its_last_state_names(url, topic, tmp_path, one_bookie):
+    ours, _ = run(compacted_topic(url, topic, clean=False, config=ONE_BOOKIE))
+    file = tmp_path / "undo.json"
+    answer("cursors", "delete", topic, "__compaction", "--yes", "--undo-file", file, *one_bookie, url=url)
+    assert "compacted" not in there(url, ours)
+    assert "bucket" in there(url, ours)
+    undone = answer("undo", file, "--yes", "--undo-file", tmp_path / "redo.json", *one_bookie, url=url)
+    assert f"CompactedTopicLedger {ours['compacted']}" in undone["records"][0]["note"]
+    described = answer("cursors", "describe", topic, "__compaction", url=url)
+    assert described["properties"] == {}
+
+
+def test_with_a_subscription_go_no_acknowledgements_that_may_be_another_topics(url, topic, tmp_path, one_bookie):
+    """The one topic's name stands for a subscription of two topics: it goes with the last of them."""
+    other = f"{topic}-b"
+    shared = str(pending_ack_topic(TopicName.parse(other), "c"))
+    assert shared == str(pending_ack_topic(TopicName.parse(topic), "b-c"))
+
+    async def main():
+        async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
+            for name, subscription in ((topic, "b-c"), (other, "c"), (shared, "__pending_ack_state")):
+                await (await cluster.create_topic(name)).open_cursor(subscription)
+
+    run(main())
+
+    def delete(name, subscription):
+        file = tmp_path / f"undo-{subscription}.json"
+        answer("cursors", "delete", name, subscription, "--yes", "--undo-file", file, *one_bookie, url=url)
+        return {each["topic"] for each in answer("topics", "list", url=url)}
+
+    assert shared in delete(topic, "b-c")
+    assert shared not in delete(other, "c")
+
+
+@pytest.mark.parametrize("command", [["skip", "1"], ["clear"]])
+def test_compactions_cursor_is_not_moved_past_what_was_compacted(url, topic, tmp_path, command):
+    async def main():
+        async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.append([b"1", b"2", b"3"])
+            await opened.open_cursor("__compaction", initial="earliest")
+            await opened.close()
+
+    run(main())
+    before = answer("cursors", "describe", topic, "__compaction", url=url)
+    name, *rest = command
+    refused = mledger(
+        "cursors", name, topic, "__compaction", *rest, "--yes", "--undo-file", tmp_path / "undo.json", url=url
+    )
+    assert refused.code != 0
+    assert "pulsar-admin topics compact" in refused.err
+    assert answer("cursors", "describe", topic, "__compaction", url=url) == before
+    assert not list(tmp_path.iterdir())

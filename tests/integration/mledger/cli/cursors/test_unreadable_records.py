@@ -1,0 +1,129 @@
+"""A cursor whose record does not parse: shown, kept in the undo file, then made anew or deleted (M12)."""
+
+import asyncio
+import base64
+import json
+
+import pytest
+
+import mledger as public
+from mledger.cursors import container
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.paths import cursor_path
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.cli import answer
+from tests.support.topics import CONFIG, fill, managed_ledger_of
+
+BYTES = b"\xff\xff\xffnot a cursor"
+
+
+@pytest.fixture
+def positions(url, topic):
+    """The positions of 25 entries of a topic with a cursor `good` and one, `bad`, whose record does not parse."""
+    return run(_fill(url, topic))
+
+
+@pytest.fixture
+def undo_file(tmp_path):
+    """Where the undo file goes."""
+    return tmp_path / "undo.json"
+
+
+async def _fill(url, topic):
+    async with public.open_cluster(url, config=CONFIG) as cluster:
+        opened = await cluster.create_topic(topic)
+        await opened.open_cursor("good")
+        await opened.open_cursor("bad")
+        positions = await fill(opened, 25)
+        await opened.close()
+        return positions
+
+
+async def _damage(url, topic):
+    async with await open_store(url) as store:
+        path = cursor_path(managed_ledger_of(topic), "bad")
+        await store.put(path, BYTES, (await store.get(path)).version)
+
+
+async def _data(url, topic):
+    async with await open_store(url) as store:
+        return (await store.get(cursor_path(managed_ledger_of(topic), "bad"))).data
+
+
+@pytest.fixture
+def damaged(url, topic, positions):
+    """The same, with the record damaged."""
+    run(_damage(url, topic))
+    return positions
+
+
+def change(url, undo_file, *arguments):
+    """Carry a changing command out; its answer."""
+    return answer("cursors", *arguments, "--yes", "--undo-file", undo_file, url=url)
+
+
+def kept(undo_file):
+    """The data that the undo file has of the record."""
+    (record,) = [each for each in json.loads(undo_file.read_text())["records"] if each["path"].endswith("/bad")]
+    return base64.b64decode(record["before"]["data"])
+
+
+@pytest.mark.parametrize(("command", "backlog"), [("repair", 25), ("reset", 10), ("delete", None)])
+def test_a_plan_shows_the_bytes_and_the_undo_file_keeps_them(url, topic, damaged, undo_file, command, backlog) -> None:
+    arguments = [command, topic, "bad", *(["--to", str(damaged[15])] if command == "reset" else [])]
+    planned = answer("cursors", *arguments, "--dry-run", url=url)
+    assert planned["record"].replace(" ", "") == BYTES.hex()
+    assert (planned["record_bytes"], "bad" in planned["unreadable"]) == (len(BYTES), True)
+    assert run(_data(url, topic)) == BYTES
+    done = change(url, undo_file, *arguments)
+    assert kept(undo_file) == BYTES
+    if command == "delete":
+        assert [each["cursor"] for each in answer("cursors", "list", topic, url=url)] == ["good"]
+    else:
+        found = answer("cursors", "describe", topic, "bad", url=url)
+        assert found["backlog"] == planned["backlog_after"] == backlog
+        assert found["mark_delete"] == done["mark_delete"]
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert run(_data(url, topic)) == BYTES
+
+
+def test_a_record_that_parses_is_left_alone(url, topic, positions, undo_file) -> None:
+    before = answer("metadata", "tree", url=url)
+    change(url, undo_file, "repair", topic, "bad")
+    assert answer("metadata", "tree", url=url) == before
+    assert not undo_file.exists()
+
+
+def test_a_topic_is_deleted_with_a_cursor_whose_record_does_not_parse(url, topic, damaged, undo_file) -> None:
+    answer("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
+    assert kept(undo_file) == BYTES
+    assert topic not in [each["topic"] for each in answer("topics", "list", url=url)]
+
+
+def test_an_owner_opens_the_others_trims_nothing_and_takes_the_repaired_one_up(
+    url, topic, damaged, undo_file, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr(container, "RETRY_DELAYS_S", (0.05,))
+
+    async def main():
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            opened = await cluster.open_topic(topic)
+            await opened.initialized()
+            good = opened.open_cursors["good"]
+            await good.clear_backlog()
+            plan = await opened.trim()
+            assert plan.deletions == ()
+            assert plan.kept_because == "the state of bad is not known yet; `mledger cursors repair` mends bad"
+            assert "cursors repair" in caplog.text
+            with pytest.raises(RecordError, match="bad"):
+                await opened.delete_cursor("bad")
+            arguments = ("repair", topic, "bad", "--to", str(damaged[12]), "--take-over")
+            await asyncio.to_thread(change, url, undo_file, *arguments)
+            while "bad" not in opened.open_cursors:
+                await asyncio.sleep(0.02)
+            assert opened.open_cursors["bad"].backlog == 13
+            await opened.trim()
+            assert opened.ledgers[0].ledger_id == damaged[10].ledger_id
+
+    run(main(), timeout=60.0)

@@ -1,0 +1,143 @@
+"""`ledgers recover` and `ledgers delete`: planned, refused where they must be, done, undone."""
+
+import asyncio
+
+import pytest
+
+import mledger as public
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.cli import answer, mledger
+from tests.support.topics import CONFIG, fill, managed_ledger_of
+from tests.support.tree import tree
+
+
+@pytest.fixture
+def undo_file(tmp_path):
+    """Where the undo file goes."""
+    return tmp_path / "undo.json"
+
+
+def act(url, work):
+    """What `work`, given a store and its ledgers, comes to."""
+
+    async def main():
+        async with await open_store(url) as store:
+            return await work(store, LedgerStore(store))
+
+    return run(main())
+
+
+def metadata(url, ledger_id: int) -> LedgerMetadata:
+    async def read(_, ledgers):
+        return (await ledgers.read(ledger_id))[0]
+
+    return act(url, read)
+
+
+def unclosed(url, topic) -> int:
+    """A topic of 5 entries whose owner went without closing it: its ledger."""
+
+    async def main():
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            await opened.abandon()
+            return positions[0].ledger_id
+
+    return run(main())
+
+
+def orphan(url, component: bytes = b"managed-ledger") -> int:
+    """A closed ledger of a topic that is gone."""
+
+    async def make(_, ledgers):
+        ledger_id = await ledgers.next_id()
+        custom = (("component", component), ("pulsar/managed-ledger", b"public/default/persistent/gone"))
+        segments = (Segment(0, ("127.0.0.1:1",)),)
+        closed = LedgerState.CLOSED
+        await ledgers.create(
+            ledger_id, LedgerMetadata(1, 1, 1, segments, state=closed, last_entry=4, length=50, custom_metadata=custom)
+        )
+        return ledger_id
+
+    return act(url, make)
+
+
+def test_the_plan_of_a_recovery_shows_the_end_and_changes_nothing(url, topic):
+    ledger = unclosed(url, topic)
+    before = tree(url)
+    planned = answer("ledgers", "recover", ledger, "--dry-run", url=url)
+    assert tree(url) == before
+    assert (planned["state"], planned["last_entry_seen"], planned["of"]) == ("OPEN", 4, managed_ledger_of(topic))
+    assert planned["lost"]
+
+
+def test_a_recovered_ledger_is_closed_at_its_true_end_and_undoing_puts_its_record_back(url, topic, undo_file):
+    ledger = unclosed(url, topic)
+    before = metadata(url, ledger)
+    done = answer("ledgers", "recover", ledger, "--yes", "--undo-file", undo_file, url=url)
+    assert (done["state"], done["last_entry"], done["length"]) == ("CLOSED", 4, 60)
+    assert metadata(url, ledger).state is LedgerState.CLOSED
+    again = answer("ledgers", "recover", ledger, "--yes", "--undo-file", undo_file.with_name("no.json"), url=url)
+    assert again["undo_file"] is None
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert metadata(url, ledger) == before
+
+
+@pytest.mark.parametrize("verb", ["recover", "delete"])
+def test_under_a_live_owner_it_is_refused(url, topic, verb, undo_file, monkeypatch):
+    monkeypatch.setattr("mledger.cli.shared.change_command.SESSION_TIMEOUT_S", 0.0)
+
+    async def main():
+        async with public.open_cluster(url, config=CONFIG) as cluster:
+            opened = await cluster.create_topic(topic)
+            ledger = (await fill(opened, 1))[0].ledger_id
+            force = ["--force"] if verb == "delete" else []
+            arguments = ("ledgers", verb, ledger, "--yes", "--undo-file", undo_file, *force)
+            done = await asyncio.to_thread(mledger, *arguments, url=url)
+            await fill(opened, 1)  # it was not fenced
+            return done
+
+    done = run(main())
+    assert (done.code, undo_file.exists()) == (4, False)
+    assert "has an owner" in done.err
+
+
+def test_a_ledger_that_is_named_is_deleted_only_by_force(url, topic, undo_file):
+    ledger = unclosed(url, topic)
+    refused = mledger("ledgers", "delete", ledger, "--yes", "--undo-file", undo_file, url=url)
+    assert (refused.code, undo_file.exists()) == (4, False)
+    assert "names it as data ledger" in refused.err
+    before = metadata(url, ledger)
+    done = answer("ledgers", "delete", ledger, "--force", "--yes", "--undo-file", undo_file, url=url)
+    assert done["deleted"]
+    assert len(done["named_by"]) == 1
+    assert mledger("ledgers", "describe", ledger, url=url).code == 3
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert metadata(url, ledger) == before
+
+
+def test_an_orphan_is_deleted_and_its_entries_are_said_to_be_lost(url, undo_file):
+    ledger = orphan(url)
+    planned = answer("ledgers", "delete", ledger, "--dry-run", url=url)
+    assert planned["lost"] == [
+        f"the 5 entries of ledger {ledger}: bookies free them by and by, undoing restores the record only"
+    ]
+    assert answer("ledgers", "delete", ledger, "--yes", "--undo-file", undo_file, url=url)["deleted"]
+    assert mledger("ledgers", "describe", ledger, url=url).code == 3
+
+
+def test_a_ledger_of_another_component_is_deleted_only_by_force(url, undo_file):
+    ledger = orphan(url, b"compacted-ledger")
+    refused = mledger("ledgers", "delete", ledger, "--yes", "--undo-file", undo_file, url=url)
+    assert refused.code == 4
+    assert "component compacted-ledger" in refused.err
+    answer("ledgers", "delete", ledger, "--force", "--yes", "--undo-file", undo_file, url=url)
+
+
+def test_a_ledger_that_is_not_there_is_not_found(url):
+    assert mledger("ledgers", "recover", 999_999, "--dry-run", url=url).code == 3
+    assert mledger("ledgers", "delete", 999_999, "--dry-run", url=url).code == 3

@@ -1,0 +1,132 @@
+"""`mledger up` with its metadata in RocksDB, in memory, or in an ensemble that runs already."""
+
+import json
+import os
+import signal
+
+import psutil
+import pytest
+
+from mledger.metastore.cluster.layout import instance_id
+from mledger.metastore.url import open_reader
+from tests.support.aio import HANG_S, run
+from tests.support.cli import answer, mledger, ok
+
+TOPIC = "persistent://public/default/kept"
+SINGLE = ("--ensemble-size", "1", "--write-quorum", "1", "--ack-quorum", "1")
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    """A directory of a cluster, stopped in the end; no Java is to be found."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    place = tmp_path / "cluster"
+    yield place
+    if (place / "cluster.json").exists():
+        ok("down", "--dir", place)
+
+
+def pids(described) -> dict[str, int]:
+    return {each["name"]: each["pid"] for each in described["processes"]}
+
+
+def kill(*processes) -> None:
+    found = [psutil.Process(pid) for pid in processes]
+    for process in found:
+        process.send_signal(signal.SIGKILL)
+    psutil.wait_procs(found, HANG_S)
+
+
+def test_a_cluster_in_rocksdb_keeps_everything_through_kill_9_of_all_its_processes(directory) -> None:
+    metadata = f"rocksdb:{directory / 'metadata'}"
+    started = answer("up", "--dir", directory, "--metadata", metadata, "--bookies", 1)
+    assert started["metadata"] == metadata
+    assert list(pids(started)) == ["rocksdb", "bookie-1"]
+    ok("topics", "create", TOPIC, *SINGLE, url=metadata)
+    ok("topics", "produce", TOPIC, *SINGLE, url=metadata, stdin="one\ntwo\n")
+    ok("cursors", "create", TOPIC, "c", *SINGLE, url=metadata)
+    kill(*pids(started).values())
+    assert mledger("status", "--dir", directory).code == 5
+    again = answer("up", "--dir", directory)
+    assert again["metadata"] == metadata
+    assert again["processes"][1]["address"] == started["processes"][1]["address"]
+    ok("topics", "produce", TOPIC, *SINGLE, url=metadata, stdin="three\n")
+    assert ok("topics", "read", TOPIC, url=metadata).out == "one\ntwo\nthree\n"
+    assert answer("cursors", "list", TOPIC, url=metadata)[0]["backlog"] == 3
+    assert answer("down", "--dir", directory)["stopped"] == ["bookie-1", "rocksdb"]
+    assert mledger("topics", "list", url=metadata).code == 5
+
+
+def test_a_relative_directory_is_taken_from_where_the_command_runs(directory, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    started = answer("up", "--dir", directory, "--metadata", "rocksdb:below/metadata", "--bookies", 1)
+    assert started["metadata"] == f"rocksdb:{tmp_path}/below/metadata"
+
+
+def test_a_cluster_in_memory_serves_and_is_gone_with_its_server(directory) -> None:
+    started = answer("up", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
+    url = started["metadata"]
+    assert url.startswith("rocksdb:")
+    ok("topics", "create", TOPIC, *SINGLE, url=url)
+    assert [each["topic"] for each in answer("topics", "list", url=url)] == [TOPIC]
+    kill(pids(started)["memory"])
+    done = mledger("up", "--dir", directory)
+    assert done.code == 1
+    assert "in memory, which ended" in done.err
+
+
+def test_a_cluster_uses_an_ensemble_that_runs_already(directory, metadata_url) -> None:
+    started = answer("up", "--dir", directory, "--metadata", metadata_url, "--bookies", 1)
+    assert started["metadata"] == metadata_url
+    assert list(pids(started)) == ["bookie-1"]
+    assert len(answer("bookies", "list", url=metadata_url)) == 1
+    assert answer("up", "--dir", directory)["processes"] == started["processes"]
+    assert answer("down", "--dir", directory)["stopped"] == ["bookie-1"]
+
+    async def main():
+        async with await open_reader(metadata_url) as reader:
+            assert await instance_id(reader)
+
+    run(main())
+
+
+def test_a_cluster_keeps_the_store_it_began_with(directory) -> None:
+    answer("up", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
+    before = (directory / "cluster.json").read_text()
+    for other in (f"rocksdb:{directory}/other", "zk://127.0.0.1:1"):
+        done = mledger("up", "--dir", directory, "--metadata", other)
+        assert done.code == 1
+        assert "leave --metadata out" in done.err
+    assert (directory / "cluster.json").read_text() == before
+    assert not (directory / "other").exists()
+
+
+def test_the_url_in_the_environment_does_not_decide_where_a_new_cluster_keeps_its_metadata(directory) -> None:
+    done = mledger("up", "--dir", directory, "--bookies", 1, url=f"rocksdb:{directory}/other")
+    assert done.code == 5  # a ZooKeeper was wanted, and there is no Java
+    assert "JAVA_HOME" in done.err
+
+
+@pytest.mark.parametrize("url", ["memory:name", "etcd:host", "rocksdb:"])
+def test_a_store_that_up_cannot_start_is_a_usage_error(directory, url) -> None:
+    assert mledger("up", "--dir", directory, "--metadata", url).code == 2
+
+
+def test_a_metadata_server_that_cannot_start_is_an_error_and_leaves_no_process(directory, tmp_path) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "CURRENT").write_text("")
+    done = mledger("up", "--dir", directory, "--metadata", f"rocksdb:{taken}")
+    assert done.code == 1
+    assert len(done.err.splitlines()) == 1
+    assert "another program's RocksDB" in done.err
+    assert not (directory / "cluster.json").exists()
+    assert os.listdir(taken) == ["CURRENT"]
+
+
+def test_the_state_file_says_what_it_always_said(directory) -> None:
+    answer("up", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
+    state = json.loads((directory / "cluster.json").read_text())
+    del state["ensemble"]
+    (directory / "cluster.json").write_text(json.dumps(state))
+    assert mledger("status", "--dir", directory).code == 0

@@ -1,0 +1,121 @@
+"""`mledger up`, `down` and `status`: real processes that outlive the command, and no other is touched."""
+
+import json
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from mledger.cli.local.processes import LocalCluster
+from tests.support.aio import HANG_S
+from tests.support.cli import answer, mledger, ok
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """A directory of a cluster, stopped in the end."""
+    place = tmp_path / "cluster"
+    yield place
+    if place.exists():
+        ok("down", "--dir", place)
+
+
+def pids(described) -> dict[str, int]:
+    return {each["name"]: each["pid"] for each in described["processes"]}
+
+
+def test_up_starts_zookeeper_and_bookies_that_register(directory) -> None:
+    described = answer("up", "--dir", directory, "--bookies", 2)
+    assert list(pids(described)) == ["zookeeper", "bookie-1", "bookie-2"]
+    bookies = answer("bookies", "list", url=described["metadata"])
+    addresses = [each["address"] for each in described["processes"] if each["name"] != "zookeeper"]
+    assert sorted(each["address"] for each in bookies) == sorted(addresses)
+
+
+def test_up_leaves_what_runs_and_adds_what_is_missing(directory) -> None:
+    first = pids(answer("up", "--dir", directory, "--bookies", 1))
+    second = pids(answer("up", "--dir", directory, "--bookies", 2))
+    assert {name: second[name] for name in first} == first
+    assert "bookie-2" in second
+
+
+def test_a_killed_bookie_comes_back_at_its_address(directory) -> None:
+    before = answer("up", "--dir", directory, "--bookies", 1)
+    bookie = psutil.Process(pids(before)["bookie-1"])
+    bookie.kill()
+    bookie.wait(HANG_S)
+    assert mledger("status", "--dir", directory).code == 5
+    after = answer("up", "--dir", directory, "--bookies", 1)
+    assert after["processes"][1]["address"] == before["processes"][1]["address"]
+    assert pids(after)["bookie-1"] != pids(before)["bookie-1"]
+
+
+def test_down_ends_every_process_and_says_so_once(directory) -> None:
+    started = pids(answer("up", "--dir", directory, "--bookies", 1))
+    assert answer("down", "--dir", directory)["stopped"] == ["bookie-1", "zookeeper"]
+    assert not any(psutil.pid_exists(pid) for pid in started.values())
+    assert answer("down", "--dir", directory)["stopped"] == []
+
+
+def test_data_is_there_after_down_and_up(directory) -> None:
+    url = answer("up", "--dir", directory, "--bookies", 2)["metadata"]
+    topic = "persistent://public/default/kept"
+    ok("topics", "create", topic, url=url)
+    ok("topics", "produce", topic, url=url, stdin="one\ntwo\n")
+    ok("down", "--dir", directory)
+    assert answer("up", "--dir", directory)["metadata"] == url
+    assert ok("topics", "read", topic, url=url).out == "one\ntwo\n"
+
+
+def test_a_pid_that_is_another_program_now_is_not_signalled(directory) -> None:
+    answer("up", "--dir", directory, "--bookies", 1)
+    ok("down", "--dir", directory)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        path = directory / "cluster.json"
+        state = json.loads(path.read_text())
+        for part in state["parts"]:
+            part["pid"], part["started"] = stranger.pid, part["started"] - 100
+        path.write_text(json.dumps(state))
+        assert answer("down", "--dir", directory)["stopped"] == []
+        assert stranger.poll() is None
+        stranger.communicate(b"\n")
+
+
+def test_status_and_down_of_a_directory_without_a_cluster_say_how_to_start_one(tmp_path) -> None:
+    for verb in ("status", "down"):
+        done = mledger(verb, "--dir", tmp_path)
+        assert done.code == 3
+        assert "mledger up" in done.err
+
+
+def test_a_state_file_that_does_not_parse_is_refused(tmp_path) -> None:
+    (tmp_path / "cluster.json").write_text("{")
+    assert mledger("up", "--dir", tmp_path).code == 1
+    assert (tmp_path / "cluster.json").read_text() == "{"
+
+
+def test_two_ups_at_once_do_not_mix(tmp_path) -> None:
+    with LocalCluster(tmp_path).locked():
+        done = mledger("up", "--dir", tmp_path)
+    assert done.code == 1
+    assert "at work" in done.err
+
+
+def test_a_bookie_that_cannot_start_is_an_error_and_leaves_no_process(directory) -> None:
+    started = answer("up", "--dir", directory, "--bookies", 1)
+    ok("down", "--dir", directory)
+    host, _, port = started["processes"][1]["address"].rpartition(":")
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import socket as s; l = s.create_server(('{host}', {port})); print(); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as squatter:
+        assert squatter.stdout is not None
+        squatter.stdout.readline()
+        done = mledger("up", "--dir", directory)
+        squatter.communicate(b"\n")
+    assert done.code == 1
+    assert len(done.err.splitlines()) == 1
+    assert "bookie-1" in done.err
+    assert mledger("status", "--dir", directory).code == 5

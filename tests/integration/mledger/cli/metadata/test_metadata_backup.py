@@ -1,0 +1,158 @@
+"""`metadata backup` and `metadata restore` on a real cluster: a lost tree comes back, and its topics open."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+import mledger as public
+from mledger.metastore.records.paths import managed_ledger_path
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.bookies import BookieProcesses, initialize_cluster
+from tests.support.cli import answer, mledger, ok
+from tests.support.topics import KEEP, everything, fill, managed_ledger_of, payloads
+from tests.support.tree import tree
+
+TOPIC = "persistent://public/default/kept"
+ONE = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
+
+
+@pytest.fixture
+def cluster(metadata_url, tmp_path):
+    """One bookie, to be stopped and started."""
+    initialize_cluster(metadata_url)
+    processes = BookieProcesses(metadata_url, tmp_path / "cluster")
+    try:
+        processes.start(1)
+        yield processes
+    finally:
+        processes.close()
+
+
+@pytest.fixture
+def entries(cluster):
+    """A topic of 25 entries with a cursor behind the fifth; closed."""
+
+    async def main():
+        async with public.open_cluster(cluster.metadata_url, config=ONE) as opened:
+            topic = await opened.create_topic(TOPIC)
+            positions = await fill(topic, 25)
+            cursor = await topic.open_cursor("one")
+            await cursor.acknowledge_cumulative(positions[4])
+
+    run(main())
+    return payloads(25)
+
+
+@pytest.fixture
+def backup(cluster, entries, tmp_path):
+    """A backup of it."""
+    file = tmp_path / "backup.jsonl.gz"
+    before = tree(cluster.metadata_url)
+    done = answer("metadata", "backup", file, url=cluster.metadata_url)
+    assert tree(cluster.metadata_url) == before
+    assert done["nodes"] >= len(before)
+    return file
+
+
+@pytest.fixture
+def undo_file(tmp_path):
+    """Where the undo file goes."""
+    return tmp_path / "undo.json"
+
+
+def delete_everything(url: str) -> None:
+    """Empty the tree but for what ZooKeeper keeps for itself."""
+
+    async def main():
+        async with await open_store(url) as store:
+            for path in sorted(tree_paths, reverse=True):
+                await store.delete(path)
+
+    tree_paths = tree(url)
+    run(main())
+
+
+def stored(url: str) -> dict[str, bytes]:
+    return {path: data for path, (_, data) in tree(url).items() if "/idgen" not in path}
+
+
+def test_a_lost_tree_comes_back_and_its_topics_open(cluster, entries, backup, undo_file):
+    url = cluster.metadata_url
+    before = stored(url)
+    cluster.stop(0)
+    delete_everything(url)
+    planned = answer("metadata", "restore", backup, "--dry-run", url=url)
+    assert (planned["create"], planned["change"], tree(url)) == (len(tree_of(planned)), 0, {})
+    answer("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=url)
+    assert stored(url) == before
+    cluster.restart(0)
+
+    async def main():
+        async with public.open_cluster(url, config=ONE) as opened:
+            topic = await opened.open_topic(TOPIC)
+            cursor = await topic.open_cursor("one", create=False)
+            found = await everything(topic), cursor.backlog
+            await fill(topic, 1)
+            return found
+
+    assert run(main()) == (entries, 20)
+
+
+def tree_of(planned) -> list[str]:
+    return [each["path"] for each in planned["nodes"] if each["action"] == "create"]
+
+
+def test_into_an_empty_chroot_it_goes_while_the_cluster_lives(cluster, backup, undo_file):
+    url = cluster.metadata_url
+    answer("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=f"{url}/copy")
+    assert stored(f"{url}/copy") == {path: data for path, data in stored(url).items() if not path.startswith("/copy")}
+
+
+def test_under_live_bookies_and_owners_it_is_refused(cluster, backup, undo_file):
+    url = cluster.metadata_url
+    path = managed_ledger_path(managed_ledger_of(TOPIC))
+
+    async def main():
+        async with public.open_cluster(url, config=ONE) as opened:
+            topic = await opened.open_topic(TOPIC)
+            arguments = ("metadata", "restore", backup, "--yes", "--undo-file", undo_file)
+            everything_done = await asyncio.to_thread(mledger, *arguments, url=url)
+            topics_done = await asyncio.to_thread(mledger, *arguments, "--path", "/managed-ledgers", url=url)
+            await fill(topic, 1)
+            return everything_done, topics_done
+
+    for done in run(main()):
+        assert done.code == 4, done
+        assert "would lose what it stands on" in done.err
+    assert not undo_file.exists()
+    planned = answer("metadata", "restore", backup, "--path", path, "--dry-run", url=url)
+    assert planned["change"] == 1
+
+
+def test_what_it_overwrites_comes_back_by_undoing(cluster, backup, undo_file):
+    url = cluster.metadata_url
+    path = managed_ledger_path(managed_ledger_of(TOPIC))
+    ok("topics", "set-properties", TOPIC, "colour=red", "--yes", "--undo-file", undo_file.with_name("p"), url=url)
+    changed = stored(url)
+    answer("metadata", "restore", backup, "--path", path, "--yes", "--undo-file", undo_file, url=url)
+    assert stored(url) != changed
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert stored(url) == changed
+
+
+def test_a_restore_that_changes_nothing_says_so(cluster, backup, undo_file):
+    done = answer("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=cluster.metadata_url)
+    assert (done["undo_file"], done["create"], done["change"], done["remove"]) == (None, 0, 0, 0)
+
+
+def test_a_backup_overwrites_nothing_and_a_damaged_one_is_refused(cluster, backup):
+    url = cluster.metadata_url
+    assert mledger("metadata", "backup", backup, url=url).code == 2
+    assert mledger("metadata", "backup", backup.with_name("other"), "--path", "/none", url=url).code == 3
+    assert [each.name for each in backup.parent.glob(".*")] == []
+    backup.write_bytes(backup.read_bytes()[:-9])
+    refused = mledger("metadata", "restore", backup, "--dry-run", url=url)
+    assert refused.code == 1
+    assert "cannot be read to its end" in refused.err

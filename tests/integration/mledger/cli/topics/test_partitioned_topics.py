@@ -1,0 +1,124 @@
+"""Partitioned topics by the command, in Pulsar's own nodes."""
+
+from mledger.metastore.url import open_reader, open_store
+from tests.support.aio import run
+from tests.support.cli import answer, mledger, ok
+
+
+def node(url: str, path: str) -> bytes | None:
+    async def main() -> bytes | None:
+        async with await open_reader(url) as reader:
+            (found,) = await reader.get_many([path])
+            return None if found is None else found.data
+
+    return run(main())
+
+
+def paths(topic: str) -> tuple[str, str]:
+    """The partitioned topic's node, and its partitions' without the index."""
+    local = topic.rpartition("/")[2]
+    return (
+        f"/admin/partitioned-topics/public/default/persistent/{local}",
+        f"/managed-ledgers/public/default/persistent/{local}-partition-",
+    )
+
+
+def test_a_partitioned_topic_is_made_of_the_nodes_that_pulsar_makes(url, topic) -> None:
+    created = answer("topics", "create", topic, "--partitions", 3, url=url)
+    assert created == {"topic": topic, "created": [f"{topic}-partition-{index}" for index in range(3)]}
+    record, partition = paths(topic)
+    assert node(url, record) == b'{"partitions":3,"deleted":false}'
+    assert [node(url, f"{partition}{index}") for index in range(4)] == [b"", b"", b"", None]
+
+
+def test_properties_are_kept_with_the_partitioned_topic(url, topic) -> None:
+    ok("topics", "create", topic, "--partitions", 1, "--property", "team=storage", url=url)
+    assert node(url, paths(topic)[0]) == b'{"partitions":1,"deleted":false,"properties":{"team":"storage"}}'
+    assert answer("topics", "describe", topic, url=url)["properties"] == {"team": "storage"}
+
+
+def test_describe_counts_over_the_partitions_and_shows_each(url, topic) -> None:
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+    ok("cursors", "create", f"{topic}-partition-0", "c", url=url)
+    ok("topics", "produce", f"{topic}-partition-0", "--count", 5, "--size", 10, "--raw", url=url)
+    described = answer("topics", "describe", topic, url=url)
+    assert (described["partition_count"], described["entries"], described["size"]) == (2, 5, 50)
+    assert described["cursors"] == ["c"]
+    assert [(each["partition"], each["entries"], each["cursors"]) for each in described["partitions"]] == [
+        (0, 5, 1),
+        (1, 0, 0),
+    ]
+    assert "partitions" in ok("topics", "describe", topic, url=url).out
+
+
+def test_cursors_of_a_partitioned_topic_are_those_of_every_partition(url, topic) -> None:
+    ok("topics", "create", topic, "--partitions", 3, url=url)
+    for index, count in ((0, 5), (2, 7)):
+        ok("cursors", "create", f"{topic}-partition-{index}", "c", url=url)
+        ok("topics", "produce", f"{topic}-partition-{index}", "--count", count, url=url)
+    listed = answer("cursors", "list", topic, url=url)
+    assert [(each["partition"], each["cursor"], each["backlog"]) for each in listed] == [(0, "c", 5), (2, "c", 7)]
+    described = answer("cursors", "describe", topic, "c", url=url)
+    assert (described["partitions"], described["backlog"]) == (2, 12)
+    assert [each["partition"] for each in described["partition_cursors"]] == [0, 2]
+    assert "partition" in ok("cursors", "list", topic, url=url).out
+    assert mledger("cursors", "describe", topic, "nobody", url=url).code == 3
+
+
+def test_list_says_which_topics_are_partitions_and_which_are_partitioned(url, topic) -> None:
+    space = topic.replace("public/default", f"public/{topic.rpartition('/')[2]}")
+    namespace = space.removeprefix("persistent://").rpartition("/")[0]
+    ok("topics", "create", space, "--partitions", 2, url=url)
+    ok("topics", "create", f"{space}-alone-partition-3", url=url)
+    listed = {each["topic"]: each["partition_of"] for each in answer("topics", "list", namespace, url=url)}
+    assert listed == {
+        f"{space}-partition-0": space,
+        f"{space}-partition-1": space,
+        f"{space}-alone-partition-3": None,
+    }
+    (whole,) = answer("topics", "list", namespace, "--partitioned", url=url)
+    assert (whole["topic"], whole["partition_count"], whole["existing"]) == (space, 2, 2)
+
+
+def test_missing_partitions_are_told_and_created(url, topic) -> None:
+    ok("topics", "create", topic, "--partitions", 3, url=url)
+    remove(url, f"{paths(topic)[1]}1")
+    described = answer("topics", "describe", topic, url=url)
+    assert described["partitions"][1]["entries"] is None
+    assert "--missing" in described["warnings"][0]
+    assert answer("topics", "create", topic, "--missing", url=url)["created"] == [f"{topic}-partition-1"]
+    assert answer("topics", "create", topic, "--missing", url=url)["created"] == []
+
+
+def remove(url: str, path: str) -> None:
+    async def main() -> None:
+        async with await open_store(url) as store:
+            await store.delete(path)
+
+    run(main())
+
+
+def test_names_that_are_taken_are_a_conflict(url, topic) -> None:
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+    assert mledger("topics", "create", topic, "--partitions", 3, url=url).code == 4
+    assert mledger("topics", "create", topic, url=url).code == 4
+    assert mledger("topics", "create", f"{topic}-partition-7", url=url).code == 4
+    ok("topics", "create", f"{topic}-plain", url=url)
+    assert mledger("topics", "create", f"{topic}-plain", "--partitions", 2, url=url).code == 4
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(url, topic) -> None:
+    assert mledger("topics", "create", topic, "--partitions", 0, url=url).code == 2
+    assert mledger("topics", "create", topic, "--missing", "--partitions", 2, url=url).code == 2
+    assert mledger("topics", "create", f"{topic}-partition-0", "--partitions", 2, url=url).code == 2
+    assert mledger("topics", "create", topic, "--missing", url=url).code == 3
+    assert mledger("topics", "describe", topic, url=url).code == 3
+
+
+def test_more_partitions_than_one_request_takes_are_created(url, topic) -> None:
+    created = answer("topics", "create", topic, "--partitions", 1201, url=url)
+    assert len(created["created"]) == 1201
+    (whole,) = [
+        each for each in answer("topics", "list", "public/default", "--partitioned", url=url) if each["topic"] == topic
+    ]
+    assert whole["existing"] == 1201

@@ -1,0 +1,72 @@
+"""Shadow topics list their source's ledgers: every command that changes refuses them by name, and looking tells."""
+
+import pytest
+
+from mledger.ledgers.shadow_topics import SHADOW_SOURCE
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.cli import answer, mledger, ok
+
+QUORUMS = ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
+
+
+async def make_shadow(url: str, source: str) -> str:
+    """A shadow of `source` as a broker leaves it: the source's list, and the property that names the source."""
+    shadow = TopicName.parse(f"{source}-shadow")
+    async with await open_store(url) as store:
+        path = TopicName.parse(source).managed_ledger_path
+        info = decode_managed_ledger_info((await store.get(path)).data, path).value
+        copied = ManagedLedgerInfo(info.ledgers, properties=((SHADOW_SOURCE, source),))
+        await store.create(shadow.managed_ledger_path, encode_managed_ledger_info(copied))
+    return str(shadow)
+
+
+@pytest.fixture
+def shadow(url, topic):
+    """A shadow of a topic with five messages."""
+    ok("topics", "create", topic, *QUORUMS, url=url)
+    ok("cursors", "create", topic, "c", *QUORUMS, url=url)
+    ok("topics", "produce", topic, "--count", 5, *QUORUMS, url=url)
+    return run(make_shadow(url, topic))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topics", "trim", "{}", "--dry-run"),
+        ("topics", "truncate", "{}", "--yes"),
+        ("topics", "terminate", "{}", "--yes"),
+        ("topics", "delete", "{}", "--dry-run"),
+        ("topics", "delete", "{}", "--yes"),
+        ("topics", "set-properties", "{}", "a=b", "--yes"),
+        ("topics", "drop-ledgers", "{}", "1", "--yes"),
+        ("topics", "produce", "{}", "--count", "1"),
+        ("cursors", "create", "{}", "s"),
+    ],
+    ids=" ".join,
+)
+def test_commands_that_change_refuse_a_shadow_by_name(url, topic, shadow, command):
+    refused = mledger(*(part.format(shadow) for part in command), url=url)
+    assert refused.code == 4, refused
+    assert f"is a shadow of {topic}" in refused.err
+    assert answer("topics", "describe", topic, url=url)["entries"] == 5
+
+
+def test_looking_shows_the_ledgers_of_the_source_and_says_so(url, topic, shadow):
+    ok("topics", "produce", topic, "--count", 3, *QUORUMS, url=url)
+    described = answer("topics", "describe", shadow, url=url)
+    assert described["entries"] == 8
+    assert f"a shadow of {topic}" in described["warnings"][0]
+    assert len(ok("topics", "read", shadow, url=url).out.splitlines()) == 8
+
+
+def test_a_shadow_whose_source_was_trimmed_is_neither_dangling_nor_repaired(url, topic, shadow):
+    ok("topics", "delete", topic, "--yes", *QUORUMS, url=url)
+    checked = answer("ledgers", "check", "--topic", shadow, "--references-only", url=url)
+    assert (checked["dangling"], checked["found"]) == ([], False)
+    planned = answer("topics", "repair", shadow, "--dry-run", url=url)
+    assert planned["mends"] == []
+    assert "is a shadow" in planned["not_looked_at"][0]["reason"]

@@ -1,0 +1,300 @@
+"""`topics repair` on real bookies: what is broken is found, mended, undone; the topic opens as it should afterwards."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+import mledger as public
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.codec import (
+    decode_managed_cursor_info,
+    decode_managed_ledger_info,
+    encode_managed_cursor_info,
+    encode_managed_ledger_info,
+)
+from mledger.metastore.records.ledger_metadata import LedgerState
+from mledger.metastore.records.paths import cursor_path, managed_ledger_path
+from mledger.metastore.records.position import Position
+from mledger.metastore.store import Put
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.cli import answer, mledger
+from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of, recount
+from tests.support.tree import tree
+
+IN_LEDGER = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)
+
+
+@pytest.fixture
+def undo_file(tmp_path):
+    """Where the undo file goes."""
+    return tmp_path / "undo.json"
+
+
+@pytest.fixture
+def name(topic):
+    """The managed ledger of the topic."""
+    return managed_ledger_of(topic)
+
+
+def act(url, work):
+    """What `work`, given a store and its ledgers, comes to."""
+
+    async def main():
+        async with await open_store(url) as store:
+            return await work(store, LedgerStore(store))
+
+    return run(main())
+
+
+def make(url, topic, config=IN_LEDGER, *, close: bool = True) -> tuple[list[int], int]:
+    """25 entries in three ledgers, and a cursor `one` with holes in a cursor ledger: the ledgers' ids."""
+
+    async def main():
+        async with public.open_cluster(url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("one", cursor_properties={"kept": "yes"})
+            positions = await fill(opened, 25)
+            await cursor.acknowledge([*positions[:3], positions[12], positions[22]])
+            found = list(opened.ledger_list.ids), cursor.cursor_ledger
+            if not close:
+                await opened.abandon()
+            return found
+
+    return run(main())
+
+
+def delete_ledger(url, ledger_id: int) -> None:
+    async def work(_, ledgers):
+        await ledgers.delete(ledger_id)
+
+    act(url, work)
+
+
+def change_topic(url, name, change) -> None:
+    """Write what `change` makes of the topic's record."""
+    path = managed_ledger_path(name)
+
+    async def work(store, _):
+        node = await store.get(path)
+        info = change(decode_managed_ledger_info(node.data).value)
+        await store.multi([Put(path, encode_managed_ledger_info(info), node.version)])
+
+    act(url, work)
+
+
+def change_cursor(url, name, change) -> None:
+    """Write what `change` makes of the cursor's record."""
+    path = cursor_path(name, "one")
+
+    async def work(store, _):
+        node = await store.get(path)
+        record = change(decode_managed_cursor_info(node.data).value)
+        await store.multi([Put(path, encode_managed_cursor_info(record), node.version)])
+
+    act(url, work)
+
+
+def repair(url, undo_file, *arguments):
+    """Mend; what was told. A dry run before tells the same and changes nothing."""
+    before = tree(url)
+    planned = answer("topics", "repair", *arguments, "--min-age", 0, "--dry-run", url=url)
+    assert tree(url) == before
+    done = answer("topics", "repair", *arguments, "--min-age", 0, "--yes", "--undo-file", undo_file, url=url)
+    assert done["mends"] == planned["mends"]
+    return done
+
+
+def wrongs(done) -> list[tuple[str, int | None, str]]:
+    return [(each["wrong"], each["ledger_id"], each["cursor"]) for each in done["mends"]]
+
+
+def reopened(url, topic):
+    """Mark-delete, backlog and its recount of the cursor, and the topic's ledgers, after opening the topic."""
+
+    async def main():
+        async with public.open_cluster(url, config=KEEP) as cluster:
+            opened = await cluster.open_topic(topic)
+            await opened.initialized()
+            cursor = await opened.open_cursor("one", create=False)
+            assert dict(cursor.cursor_properties) == {"kept": "yes"}
+            return cursor.mark_delete, cursor.backlog, await recount(opened, cursor), list(opened.ledger_list.ids)
+
+    return run(main())
+
+
+def is_sound(url, topic) -> bool:
+    return answer("topics", "repair", topic, "--min-age", 0, "--dry-run", url=url)["mends"] == []
+
+
+def test_a_sound_topic_is_left_as_it_is(url, topic, undo_file):
+    make(url, topic)
+    done = answer("topics", "repair", topic, "--min-age", 0, "--yes", "--undo-file", undo_file, url=url)
+    assert (done["mends"], done["left"], done["undo_file"]) == ([], [], None)
+    assert not undo_file.exists()
+
+
+def test_a_cursor_whose_ledger_is_deleted_falls_back_to_its_snapshot(url, topic, name, undo_file):
+    ledgers, cursor_ledger = make(url, topic)
+    delete_ledger(url, cursor_ledger)
+    done = repair(url, undo_file, topic)
+    assert wrongs(done) == [("cursor ledger is lost", cursor_ledger, "one")]
+    assert "it stands at" in done["mends"][0]["mend"]
+    assert is_sound(url, topic)
+    run(assert_nothing_orphaned(url, name))
+    mark_delete, backlog, counted, _ = reopened(url, topic)
+    assert mark_delete == Position(ledgers[0], 2)  # the snapshot of when the cursor ledger was made
+    assert backlog == counted == 22
+
+
+def test_a_lost_data_ledger_leaves_the_list_and_the_cursor_goes_on_behind_it(url, topic, name, undo_file):
+    ledgers, _ = make(url, topic, KEEP)
+    delete_ledger(url, ledgers[0])
+    done = repair(url, undo_file, topic)
+    assert ("ledger is lost", ledgers[0], "") in wrongs(done)
+    assert is_sound(url, topic)
+    mark_delete, backlog, counted, ids = reopened(url, topic)
+    assert (mark_delete, ids[:2]) == (Position(ledgers[1], -1), ledgers[1:3])
+    assert backlog == counted == 13
+    run(assert_nothing_orphaned(url, name))
+
+
+def test_wrong_counts_are_set_right_and_undoing_brings_them_back(url, topic, name, undo_file):
+    make(url, topic)
+    path = managed_ledger_path(name)
+
+    def break_counts(info):
+        first, *rest = info.ledgers
+        return replace(info, ledgers=(replace(first, entries=7, size=70), *rest))
+
+    change_topic(url, name, break_counts)
+    broken = tree(url)[path][1]
+    done = repair(url, undo_file, topic)
+    assert [each["wrong"] for each in done["mends"]] == ["entries or size are wrong"]
+    info = decode_managed_ledger_info(tree(url)[path][1]).value
+    assert (info.ledgers[0].entries, info.ledgers[0].size) == (10, 120)
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert tree(url)[path][1] == broken
+
+
+def test_a_position_past_the_end_moves_back_and_undoing_brings_the_state_back(url, topic, name, undo_file):
+    ledgers, _ = make(url, topic, KEEP)
+    path = cursor_path(name, "one")
+    change_cursor(url, name, lambda record: replace(record, mark_delete=Position(ledgers[-1], 99), ranges=()))
+    broken = tree(url)[path][1]
+    done = repair(url, undo_file, topic)
+    assert [each["wrong"] for each in done["mends"]] == ["state does not fit the ledgers"]
+    assert decode_managed_cursor_info(tree(url)[path][1]).value.mark_delete == Position(ledgers[-1], 4)
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert tree(url)[path][1] == broken
+
+
+def test_orphans_and_left_over_records_go(url, topic, name, undo_file):
+    ledgers, _ = make(url, topic)
+
+    def forget(info):
+        return replace(info, ledgers=info.ledgers[1:])
+
+    change_topic(url, name, forget)
+
+    async def leave(store, _):
+        for folder, ledger in (("pending", ledgers[1]), ("deletions", 888_888)):
+            await store.create(f"/mledger/{folder}/{ledger}", name.encode(), parents=True)
+
+    act(url, leave)
+    done = repair(url, undo_file, topic)
+    assert sorted(wrongs(done)) == sorted(
+        [
+            ("ledger is an orphan", ledgers[0], ""),
+            ("record is left over", ledgers[1], ""),
+            ("record is left over", 888_888, ""),
+        ]
+    )
+    assert f"the entries of ledger {ledgers[0]}" in done["lost"]
+    run(assert_nothing_orphaned(url, name))
+    assert is_sound(url, topic)
+    answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
+    assert answer("ledgers", "describe", ledgers[0], url=url)["state"] == "CLOSED"
+
+
+def test_a_ledger_before_the_last_that_was_never_closed_is_recovered(url, topic, name, undo_file):
+    ledgers, _ = make(url, topic, KEEP, close=False)
+
+    async def add_last(store, records):
+        metadata, _ = await records.read(ledgers[-1])
+        last = await records.next_id()
+        await records.create(last, replace(metadata, state=LedgerState.CLOSED))
+        return last
+
+    last = act(url, add_last)
+    change_topic(
+        url, name, lambda info: replace(info, ledgers=(*info.ledgers, replace(info.ledgers[-1], ledger_id=last)))
+    )
+    done = repair(url, undo_file, topic)
+    assert ("ledger is not closed", ledgers[-1], "") in wrongs(done)
+
+    async def states(_, records):
+        return (await records.read(ledgers[-1]))[0]
+
+    metadata = act(url, states)
+    assert (metadata.state, metadata.last_entry) == (LedgerState.CLOSED, 4)
+    assert is_sound(url, topic)
+
+
+def test_an_unreadable_cursor_is_left_and_told(url, topic, name, undo_file):
+    make(url, topic)
+    path = cursor_path(name, "one")
+
+    async def work(store, _):
+        node = await store.get(path)
+        await store.multi([Put(path, b"\xff\xff", node.version)])
+
+    act(url, work)
+    done = answer("topics", "repair", topic, "--min-age", 0, "--dry-run", url=url)
+    assert done["mends"] == []
+    assert [(each["wrong"], each["cursor"]) for each in done["left"]] == [("cannot be read", "one")]
+
+    async def remove(store, _):
+        await store.delete(path)
+
+    act(url, remove)
+
+
+def test_a_namespace_and_all_are_mended_at_once(url, undo_file):
+    topics = [f"persistent://tenant/{each}" for each in ("one/x", "one/y", "two/x")]
+    for each in topics:
+        _, cursor_ledger = make(url, each)
+        delete_ledger(url, cursor_ledger)
+    done = repair(url, undo_file, "--namespace", "tenant/one")
+    assert [each["topic"] for each in done["mends"]] == topics[:2]
+    assert done["repaired"] == 2
+    rest = repair(url, undo_file.with_name("all.json"), "--all")
+    assert topics[2] in [each["topic"] for each in rest["mends"]]
+    assert all(is_sound(url, each) for each in topics)
+
+
+def test_a_live_owner_is_not_disturbed(url, topic, undo_file, monkeypatch):
+    monkeypatch.setattr("mledger.cli.shared.change_command.SESSION_TIMEOUT_S", 0.0)
+
+    async def main():
+        async with public.open_cluster(url, config=IN_LEDGER) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("one")
+            await cursor.acknowledge((await fill(opened, 3))[1:])
+            await asyncio.to_thread(delete_ledger, url, cursor.cursor_ledger)
+            arguments = ("topics", "repair", topic, "--yes", "--undo-file", undo_file)
+            done = await asyncio.to_thread(mledger, *arguments, url=url)
+            await fill(opened, 1)  # it was not fenced
+            await opened.abandon()
+            return done
+
+    done = run(main())
+    assert (done.code, undo_file.exists()) == (4, False)
+    assert "has an owner" in done.err
+
+
+def test_usage_and_unknown_topics_are_refused(url):
+    assert mledger("topics", "repair", url=url).code == 2
+    assert mledger("topics", "repair", "x", "--all", url=url).code == 2
+    assert mledger("topics", "repair", "persistent://public/default/none", "--dry-run", url=url).code == 3

@@ -1,0 +1,170 @@
+"""A tree copied and put back, over every kind of store; ledger ids only go on."""
+
+from mledger.metastore.backup.backup_file import BackupNode
+from mledger.metastore.backup.restore import Action, find_live, plan_restore, raise_ledger_ids, restore
+from mledger.metastore.backup.tree_reader import copy_tree
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.store import Create
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.stores import with_store
+from tests.support.tree import read_tree
+
+METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("127.0.0.1:1",)),))
+
+
+async def fill(store) -> None:
+    """A cluster with two ledgers and some nodes of topics."""
+    await initialize(store)
+    ledgers = LedgerStore(store)
+    for _ in range(2):
+        await ledgers.create(await ledgers.next_id(), METADATA)
+    for path, data in (("/managed-ledgers/t/n/persistent/x", b"topic"), ("/admin", b""), ("/zookeeper-not", b"z")):
+        await store.create(path, data, parents=True)
+    await store.create("/managed-ledgers/live", b"gone with us", ephemeral=True)
+
+
+async def copied(store, start: str = "/") -> list[BackupNode]:
+    found: list[BackupNode] = []
+    await copy_tree(store, found.append, start)
+    return found
+
+
+@with_store
+async def test_a_copy_has_every_node_once_parents_first(store):
+    await fill(store)
+    found = await copied(store)
+    paths = [node.path for node in found]
+    assert len(set(paths)) == len(paths)
+    lasting = {node.path: (node.version, node.data) for node in found if not node.ephemeral and node.path != "/"}
+    assert lasting == await read_tree(store)
+    assert [node.path for node in found if node.ephemeral] == ["/managed-ledgers/live"]
+    for path in paths[1:]:
+        parent = path.rpartition("/")[0]
+        assert parent in ("", *paths[: paths.index(path)])
+
+
+@with_store
+async def test_a_restore_brings_back_what_was_changed_and_removed_and_only_that(store):
+    await fill(store)
+    nodes = await copied(store)
+    before = await read_tree(store)
+    await store.put("/admin", b"changed", 0)
+    await store.delete("/managed-ledgers/t/n/persistent/x")
+    await store.create("/new", b"")
+    plan = await plan_restore(store, nodes)
+    assert plan.paths(Action.CHANGE) == ["/admin"]
+    assert plan.paths(Action.CREATE) == ["/managed-ledgers/t/n/persistent/x"]
+    assert plan.paths(Action.KEEP) == ["/new"]
+    await restore(store, plan, lambda: nodes)
+    after = await read_tree(store)
+    assert {path: data for path, (_, data) in after.items()} == {path: data for path, (_, data) in before.items()} | {
+        "/new": b""
+    }
+    again = await plan_restore(store, nodes, remove=True)
+    assert [(step.path, step.action) for step in again.steps] == [("/new", Action.REMOVE)]
+    await restore(store, again, lambda: nodes)
+    assert not (await plan_restore(store, nodes, remove=True)).pending
+
+
+@with_store
+async def test_ephemeral_nodes_and_counters_are_left_alone(store):
+    await fill(store)
+    nodes = [BackupNode("/managed-ledgers/dead", b"", 0, ephemeral=True)]
+    plan = await plan_restore(store, nodes, remove=True)
+    assert plan.skipped == 1
+    assert "/managed-ledgers" in plan.paths(Action.KEEP)  # a live node lies in it
+    assert "/ledgers/idgen" in plan.paths(Action.KEEP)
+    assert "/admin" in plan.paths(Action.REMOVE)
+
+
+@with_store
+async def test_part_of_a_tree_is_restored_into_an_empty_one(store):
+    nodes = [
+        BackupNode("/managed-ledgers/t/n/persistent/x", b"topic", 4),
+        BackupNode("/managed-ledgers/t/n/persistent/x/one", b"cursor", 4),
+        BackupNode("/other", b"", 0),
+    ]
+    plan = await plan_restore(store, nodes, "/managed-ledgers/t")
+    await restore(store, plan, lambda: nodes)
+    found = await read_tree(store)
+    assert found["/managed-ledgers/t/n/persistent/x"] == (0, b"topic")
+    assert found["/managed-ledgers/t/n/persistent/x/one"] == (0, b"cursor")
+    assert "/other" not in found
+
+
+@with_store
+async def test_ledger_ids_go_on_above_those_of_the_backup(store):
+    ledgers = LedgerStore(store)
+    nodes: list[BackupNode] = []
+    await initialize(store)
+    await ledgers.create(77, METADATA)
+    nodes = [node for node in await copied(store, "/ledgers") if "/idgen" not in node.path]
+    await ledgers.delete(77)
+    plan = await plan_restore(store, nodes)
+    assert plan.ids_above == 10_077
+    await restore(store, plan, lambda: nodes)
+    assert await LedgerStore(store).next_id() > 10_077
+    assert (await ledgers.read(77))[0].segments == METADATA.segments
+
+
+@with_store
+async def test_a_counter_is_never_moved_back_and_far_off_the_longer_ids_begin(store):
+    ledgers = LedgerStore(store)
+    await initialize(store)
+    await raise_ledger_ids(store, 500)
+    assert await ledgers.next_id() > 500
+    here = await ledgers.next_id()
+    await raise_ledger_ids(store, 10)
+    assert await ledgers.next_id() > here
+    await raise_ledger_ids(store, 2_000_000_000)
+    assert await LedgerStore(store).next_id() > 2_000_000_000
+    await raise_ledger_ids(store, (5 << 32) + 7)
+    assert await LedgerStore(store).next_id() >= 6 << 32
+
+
+@with_store
+async def test_who_is_live_is_found_by_what_is_touched(store):
+    await initialize(store)
+    await store.create("/ledgers/available/b:1", b"", ephemeral=True, parents=True)
+    await store.create("/mledger/owners/x", b"", ephemeral=True, parents=True)
+    assert [str(live) for live in await find_live(store, ["/ledgers/00/0000/L0001"])] == [
+        "a live bookie (/ledgers/available/b:1)"
+    ]
+    assert [str(live) for live in await find_live(store, ["/managed-ledgers"])] == ["a live owner (/mledger/owners/x)"]
+    assert await find_live(store, []) == []
+
+
+def test_ledgers_in_a_store_of_their_own_are_copied_and_put_back_there():
+    async def main():
+        async with await open_store("memory:backup-topics?ledgers=memory:backup-ledgers") as store:
+            await fill(store)
+            nodes, before = await copied(store), await read_tree(store)
+        async with await open_store("memory:other-topics?ledgers=memory:other-ledgers") as empty:
+            await restore(empty, await plan_restore(empty, nodes), lambda: nodes)
+            after = await read_tree(empty)
+        async with await open_store("memory:other-ledgers") as ledgers:
+            assert await ledgers.exists("/ledgers/00/0000/L0001") is not None
+        return {path: data for path, (_, data) in before.items()}, {path: data for path, (_, data) in after.items()}
+
+    before, after = run(main())
+    assert before == after
+
+
+def test_access_control_lists_are_copied_and_put_back(metadata_url):
+    acl = ("world:anyone:r", "digest:me:ZGlnZXN0:crwda")
+
+    async def main():
+        async with await open_store(metadata_url) as store:
+            await store.multi([Create("/closed", b"x", acl=("ip:127.0.0.1:crwda",))])
+            assert await store.acl_many(["/closed", "/none"]) == [("ip:127.0.0.1:crwda",), ()]
+            nodes = [BackupNode("/mine", b"y", 3, acl)]
+            await restore(store, await plan_restore(store, nodes), lambda: nodes)
+            assert [node.acl for node in await copied(store, "/closed")] == [("ip:127.0.0.1:crwda",)]
+            (found,) = await store.acl_many(["/mine"])
+            assert found[0] == acl[0]
+            assert found[1].startswith("digest:me:")
+
+    run(main())

@@ -1,0 +1,162 @@
+"""Registrations, cookies and a cluster's own nodes over every store."""
+
+import logging
+
+import pytest
+
+from mledger.metastore.cluster.bookies import (
+    BookieRegistration,
+    Cookie,
+    delete_cookie,
+    list_bookies,
+    read_cookie,
+    register,
+    resolve,
+    unregister,
+    write_cookie,
+)
+from mledger.metastore.cluster.layout import LAYOUT, initialize, instance_id
+from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError
+from tests.support.stores import with_store, with_two_stores
+
+COOKIE = Cookie("127.0.0.1:3181", "data/journal", ("data/store",), "3f6a")
+
+
+@with_store
+async def test_initialising_twice_changes_nothing(store):
+    made = await initialize(store)
+    assert await initialize(store) == made
+    assert await instance_id(store) == made
+    assert (await store.get("/ledgers/LAYOUT")).data == LAYOUT
+
+
+@with_store
+async def test_a_cluster_is_initialised_below_any_root(store):
+    await initialize(store, "/a/b/ledgers")
+    assert await store.children("/a/b/ledgers") == ["INSTANCEID", "LAYOUT", "available"]
+
+
+@with_store
+async def test_what_is_missing_is_made_and_the_rest_kept(store):
+    await store.create("/ledgers/available/readonly", parents=True)
+    await initialize(store)
+    assert await store.children("/ledgers") == ["INSTANCEID", "LAYOUT", "available"]
+
+
+@with_store
+async def test_a_cluster_with_another_layout_is_refused_and_left_alone(store):
+    await store.create("/ledgers/LAYOUT", b"1\nflat:1", parents=True)
+    with pytest.raises(RecordError, match="flat:1"):
+        await initialize(store)
+    assert await store.children("/ledgers") == ["LAYOUT"]
+
+
+@with_store
+async def test_a_place_without_a_cluster_says_so(store):
+    with pytest.raises(NodeNotFound, match="initialise the cluster"):
+        await instance_id(store)
+    with pytest.raises(NodeNotFound, match="not initialised"):
+        await list_bookies(store)
+
+
+@with_two_stores
+async def test_a_bookie_is_listed_as_long_as_its_session_lives(bookie, client):
+    await initialize(client)
+    await register(bookie, "127.0.0.1:3181", "127.0.0.1", 3181)
+    await register(bookie, "127.0.0.1:3181", "127.0.0.1", 3181)
+    await register(bookie, "named", "localhost", 3182, read_only=True)
+    assert await list_bookies(client) == [
+        BookieRegistration("127.0.0.1:3181", "127.0.0.1", 3181),
+        BookieRegistration("named", "localhost", 3182, read_only=True),
+    ]
+    await bookie.close()
+    assert await list_bookies(client) == []
+
+
+@with_store
+async def test_an_empty_registration_means_that_the_id_is_the_address(store):
+    await store.create("/ledgers/available/10.0.0.3:3181", parents=True)
+    assert await list_bookies(store) == [BookieRegistration("10.0.0.3:3181", "10.0.0.3", 3181)]
+
+
+@pytest.mark.parametrize(
+    ("bookie_id", "data"),
+    [
+        ("named", b""),
+        ("named", bytes.fromhex("32150a026869100a1a046c6f63612204 68747470")),
+        ("named", b"\xff"),
+        ("10.0.0.3:99999", b""),
+    ],
+)
+def test_a_bookie_that_nobody_can_reach_is_left_out_with_a_warning(any_metadata_url, caplog, bookie_id, data):
+    @with_store
+    async def check(store):
+        await register(store, "127.0.0.1:3181", "127.0.0.1", 3181)
+        await store.create(f"/ledgers/available/{bookie_id}", data)
+        assert [each.bookie_id for each in await list_bookies(store)] == ["127.0.0.1:3181"]
+
+    with caplog.at_level(logging.WARNING, "mledger.metastore.cluster.bookies"):
+        check(any_metadata_url)
+    assert bookie_id in caplog.text
+
+
+@with_two_stores
+async def test_an_id_that_another_session_announces_is_refused(one, other):
+    await register(one, "named", "127.0.0.1", 3181)
+    with pytest.raises(NodeExists, match="announced by another session"):
+        await register(other, "named", "127.0.0.1", 3181)
+    with pytest.raises(NodeExists, match="announced by another session"):
+        await register(other, "named", "127.0.0.1", 3182, replace_own=True)
+
+
+@with_two_stores
+async def test_who_holds_the_port_replaces_its_former_process(former, present):
+    await register(former, "named", "127.0.0.1", 3181)
+    await register(present, "named", "127.0.0.1", 3181, replace_own=True)
+    await former.close()
+    assert [each.bookie_id for each in await list_bookies(present)] == ["named"]
+
+
+@with_two_stores
+async def test_a_former_process_whose_session_ends_just_then_is_replaced_as_well(former, present):
+    await register(former, "named", "127.0.0.1", 3181)
+    multi = present.multi
+
+    async def too_late(operations):
+        await unregister(former, "named")
+        return await multi(operations)
+
+    present.multi = too_late
+    await register(present, "named", "127.0.0.1", 3181, replace_own=True)
+    await former.close()
+    assert [each.bookie_id for each in await list_bookies(present)] == ["named"]
+
+
+@with_store
+async def test_an_announcement_is_taken_back_once_or_twice(store):
+    await register(store, "named", "127.0.0.1", 3181)
+    await unregister(store, "named")
+    await unregister(store, "named")
+    assert await list_bookies(store) == []
+
+
+def test_an_id_resolves_by_its_registration_or_by_itself():
+    found = [BookieRegistration("named", "10.0.0.3", 3181)]
+    assert resolve(found, "named") == ("10.0.0.3", 3181)
+    assert resolve(found, "10.0.0.4:3182") == ("10.0.0.4", 3182)
+    with pytest.raises(InvalidName, match="nothing says where it is"):
+        resolve(found, "other")
+
+
+@with_store
+async def test_a_cookie_is_written_read_replaced_and_deleted(store):
+    assert await write_cookie(store, COOKIE) == 0
+    assert await read_cookie(store, COOKIE.bookie_id) == (COOKIE, 0)
+    assert await write_cookie(store, COOKIE, version=0) == 1
+    with pytest.raises(BadVersion):
+        await write_cookie(store, COOKIE, version=0)
+    with pytest.raises(NodeExists):
+        await write_cookie(store, COOKIE)
+    await delete_cookie(store, COOKIE.bookie_id, 1)
+    with pytest.raises(NodeNotFound):
+        await read_cookie(store, COOKIE.bookie_id)

@@ -1,0 +1,61 @@
+"""Racks, regions and isolation groups out of Pulsar's mapping."""
+
+import pytest
+
+from mledger.bookie.client.plans.topology import DEFAULT_RACK, PlacementPolicy, plan_isolated, plan_topology
+from mledger.metastore.cluster.bookies import BookieRegistration
+
+REGISTERED = [BookieRegistration("a:1", "a", 1), BookieRegistration("id-b", "b", 1), BookieRegistration("c:1", "c", 1)]
+
+
+def racks(groups, **policy):
+    topology = plan_topology(PlacementPolicy(**policy), groups, REGISTERED)
+    return [topology.rack_of(found.bookie_id) for found in REGISTERED]
+
+
+@pytest.mark.parametrize(
+    ("written", "rack"), [("/r1", "/r1"), ("r1", "/r1"), (" /r1 ", "/r1"), ("/", DEFAULT_RACK), (None, DEFAULT_RACK)]
+)
+def test_a_rack_is_a_path_and_without_one_it_is_the_default(written, rack):
+    assert racks({"default": {"a:1": written}}) == [rack, DEFAULT_RACK, DEFAULT_RACK]
+
+
+@pytest.mark.parametrize("name", ["id-b", "b:1", "b", "b:9999"])
+def test_a_bookie_is_found_by_id_by_address_and_by_host(name):
+    assert racks({"default": {name: "/r1"}}) == [DEFAULT_RACK, "/r1", DEFAULT_RACK]
+
+
+def test_bookies_of_one_host_keep_racks_of_their_own():
+    pair = [BookieRegistration("h:1", "h", 1), BookieRegistration("h:2", "h", 2)]
+    topology = plan_topology(PlacementPolicy(), {"default": {"h:1": "/r1", "h:2": "/r2"}}, pair)
+    assert [topology.rack_of("h:1"), topology.rack_of("h:2")] == ["/r1", "/r2"]
+
+
+def test_without_awareness_of_racks_all_stand_on_one():
+    assert len(set(racks({"default": {"a:1": "/r1", "c:1": "/r2"}}, rack_aware=False))) == 1
+
+
+def test_a_region_is_the_first_part_of_a_rack():
+    groups = {"default": {"a:1": "/east/r1", "c:1": "/r1"}}
+    topology = plan_topology(PlacementPolicy(region_aware=True), groups, REGISTERED)
+    assert [topology.region_of(found.bookie_id) for found in REGISTERED] == ["east", "default-region", ""]
+
+
+GROUPS = {"gold": {"a:1": None, "b:1": None}, "silver": {"b:1": None, "c:1": None}, "bronze": {"d:1": None}}
+
+
+@pytest.mark.parametrize(
+    ("primary", "secondary", "size", "excluded"),
+    [
+        ((), ("silver",), 2, ""),
+        (("gold",), (), 2, "cd"),
+        (("gold",), ("silver",), 2, "cd"),
+        (("gold",), ("silver",), 3, "d"),  # gold has two bookies
+        (("gold", "bronze"), (), 5, "c"),
+        (("missing",), (), 2, "abcd"),
+    ],
+)
+def test_bookies_of_other_groups_are_left_out_as_in_pulsar(primary, secondary, size, excluded):
+    policy = PlacementPolicy(isolation_groups=frozenset(primary), secondary_isolation_groups=frozenset(secondary))
+    found = plan_isolated(policy, GROUPS, size, {"a:1", "b:1", "c:1", "d:1", "e:1"})
+    assert found == {f"{name}:1" for name in excluded}

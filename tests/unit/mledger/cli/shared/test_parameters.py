@@ -1,0 +1,38 @@
+"""Places and times as they are written on the command line."""
+
+import click
+import pytest
+
+from mledger.cli.shared.parameters import PlaceType, Time
+from mledger.metastore.records.position import Position
+
+NOON = 1_769_860_800_000  # 2026-01-31T12:00:00Z
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("5:7", Position(5, 7)),
+        ("5:-1", Position(5, -1)),
+        (str(NOON), Time(NOON)),
+        ("2026-01-31T12:00:00Z", Time(NOON)),
+        ("2026-01-31T12:00:00", Time(NOON)),
+        ("2026-01-31 13:00+01:00", Time(NOON)),
+        ("2026-01-31T12:00:00.250Z", Time(NOON + 250)),
+        ("2026-01-31", Time(NOON - 12 * 3_600_000)),
+    ],
+)
+def test_a_place_is_read(text, place) -> None:
+    assert PlaceType().convert(text, None, None) == place
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", "5:", "5:7:8", "2026-02-30", "12:60:00", "-5"])
+def test_what_is_no_place_is_refused(text) -> None:
+    with pytest.raises(click.BadParameter, match="no place"):
+        PlaceType().convert(text, None, None)
+
+
+def test_a_time_is_shown_as_it_may_be_written() -> None:
+    assert str(Time(NOON + 7)) == "2026-01-31T12:00:00.007Z"

@@ -1,0 +1,53 @@
+"""The counters of ledger ids at their ends, which no test can count up to: the last numbers are made by hand."""
+
+import pytest
+
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import RecordError
+from mledger.metastore.memory.store import MemoryStore
+from tests.support.aio import run
+
+
+class CountedUp(MemoryStore):
+    """A store whose counters in some directories give a number of our choice."""
+
+    def __init__(self, numbers):
+        super().__init__()
+        self.numbers = numbers
+
+    async def create(self, path, data=b"", *, ephemeral=False, sequential=False, parents=False):
+        directory = path.rpartition("/")[0]
+        if sequential and directory in self.numbers:
+            path, sequential = f"{path}{self.numbers[directory]}", False
+        return await super().create(path, data, ephemeral=ephemeral, sequential=sequential, parents=parents)
+
+
+def drawn(numbers, *high):
+    async def main():
+        async with CountedUp(numbers) as store:
+            for name in high:
+                await store.create(f"/ledgers/idgen-long/{name}", parents=True)
+            ledgers = LedgerStore(store)
+            ids = [await ledgers.next_id() for _ in range(2)]
+            return ids, await store.children("/ledgers/idgen-long") if high or len(numbers) else []
+
+    return run(main())
+
+
+@pytest.mark.parametrize("number", ["2147483647", "-2147483648", "-2147483647"])
+def test_past_31_bits_the_long_counter_begins(number):
+    ids, directories = drawn({"/ledgers/idgen": number})
+    assert ids == [1 << 32, (1 << 32) + 1]
+    assert directories == ["HOB-0000000001"]
+
+
+@pytest.mark.parametrize("number", ["2147483647", "-2147483648"])
+def test_a_full_directory_of_the_long_counter_is_followed_by_the_next(number):
+    ids, directories = drawn({"/ledgers/idgen-long/HOB-0000000001": number}, "HOB-0000000001")
+    assert ids == [2 << 32, (2 << 32) + 1]
+    assert directories == ["HOB-0000000001", "HOB-0000000002"]
+
+
+def test_when_all_ids_are_used_up_it_is_said():
+    with pytest.raises(RecordError, match="used up"):
+        drawn({"/ledgers/idgen-long/HOB-2147483647": "2147483647"}, "HOB-2147483647")

@@ -1,0 +1,248 @@
+"""Paths and names: the laws they keep, and what no node can be called."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mledger.metastore.errors import InvalidName
+from mledger.metastore.records.paths import (
+    MAX_LEDGER_ID,
+    TopicName,
+    bookie_path,
+    check_bookie_id,
+    cookie_path,
+    cursor_name_from_path,
+    cursor_path,
+    decode_name,
+    deletion_path,
+    encode_name,
+    ledger_id_from_path,
+    ledger_path,
+    managed_ledger_depth,
+    managed_ledger_path,
+    namespace_path,
+    owner_path,
+    pending_path,
+    underreplicated_path,
+)
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda name: name not in {".", ".."})
+entities = st.text("abcXYZ019-=:_", min_size=1, max_size=8)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_name_comes_back_from_its_encoding(name):
+    encoded = encode_name(name)
+    assert decode_name(encoded) == name
+    assert encoded.isascii()
+    assert not set(encoded) & set("/ ~&=?")
+
+
+@pytest.mark.parametrize(
+    ("name", "encoded"),
+    [
+        ("a b", "a+b"),
+        ("a+b", "a%2Bb"),
+        ("~", "%7E"),
+        ("*.-_", "*.-_"),
+        ("100%", "100%25"),
+        ("子", "%E5%AD%90"),
+        ("a/b", "a%2Fb"),
+        ("\x00", "%00"),
+    ],
+)
+def test_names_are_encoded_as_by_javas_url_encoder(name, encoded):
+    assert encode_name(name) == encoded
+
+
+@pytest.mark.parametrize("text", ["%", "%4", "a%zz", "%FF", "%E5%AD"])
+def test_a_broken_escape_is_no_name(text):
+    with pytest.raises(InvalidName, match="not an encoded name"):
+        decode_name(text)
+
+
+def test_half_a_surrogate_pair_is_no_name():
+    with pytest.raises(InvalidName, match="surrogate"):
+        encode_name("\ud83d")
+
+
+@given(entities, entities, names)
+def test_a_topic_comes_back_from_its_text_and_from_its_managed_ledger(tenant, namespace, local):
+    if "/" not in local:
+        topic = TopicName(tenant, namespace, local)
+        assert TopicName.parse(str(topic)) == topic
+        assert TopicName.of_managed_ledger(topic.managed_ledger_name) == topic
+        assert topic.managed_ledger_path == managed_ledger_path(topic.managed_ledger_name)
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("persistent://t/ns/topic", "persistent://t/ns/topic"),
+        ("t/ns/topic", "persistent://t/ns/topic"),
+        ("topic", "persistent://public/default/topic"),
+        ("topic:with://marks", None),
+        ("persistent://t/use/ns/old topic", "persistent://t/use/ns/old topic"),
+        ("persistent://t/use/ns/a/b", "persistent://t/use/ns/a/b"),
+    ],
+)
+def test_the_forms_of_a_topics_name(text, full):
+    if full is None:
+        with pytest.raises(InvalidName):
+            TopicName.parse(text)
+    else:
+        assert str(TopicName.parse(text)) == full
+
+
+def test_the_old_form_has_five_levels():
+    topic = TopicName.parse("persistent://t/use/ns/old topic")
+    assert topic.cluster == "use"
+    assert topic.managed_ledger_path == "/managed-ledgers/t/use/ns/persistent/old+topic"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "t/topic", "persistent://t/ns", "persistent://t/ns/", "persistent:///ns/x", "t/use/ns/x", "x://t/ns/a",
+     "persistent://t/n s/x", "persistent://t/ns/..", "persistent://../ns/x"],
+)  # fmt: skip
+def test_what_is_no_topics_name(text):
+    with pytest.raises(InvalidName):
+        TopicName.parse(text)
+
+
+def test_a_non_persistent_topic_is_refused_as_such():
+    with pytest.raises(InvalidName, match="non-persistent"):
+        TopicName.parse("non-persistent://t/ns/x")
+
+
+@pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "a/./b", "a/../b", "a\x00b", "a\ue000"])
+def test_what_is_no_managed_ledgers_name(name):
+    with pytest.raises(InvalidName):
+        managed_ledger_path(name)
+
+
+@given(names)
+def test_a_cursors_name_comes_back_from_its_path(cursor):
+    path = cursor_path("t/ns/persistent/x", cursor)
+    assert path.count("/") == 6
+    assert cursor_name_from_path(path) == cursor
+
+
+@pytest.mark.parametrize("cursor", ["", ".", ".."])
+def test_what_is_no_cursors_name(cursor):
+    with pytest.raises(InvalidName):
+        cursor_path("t/ns/persistent/x", cursor)
+
+
+@given(st.integers(0, MAX_LEDGER_ID) | st.integers(0, 1 << 33))
+def test_a_ledger_id_comes_back_from_its_path(ledger_id):
+    assert ledger_id_from_path(ledger_path(ledger_id)) == ledger_id
+    assert ledger_id_from_path(ledger_path(ledger_id, "/chroot/x"), "/chroot/x") == ledger_id
+
+
+@pytest.mark.parametrize(
+    ("ledger_id", "path"),
+    [
+        (0, "/ledgers/00/0000/L0000"),
+        ((1 << 31) - 2, "/ledgers/21/4748/L3646"),
+        ((1 << 31) - 1, "/ledgers/000/0000/0021/4748/L3647"),
+        (MAX_LEDGER_ID, "/ledgers/922/3372/0368/5477/L5807"),
+    ],
+)
+def test_ledger_paths_on_both_sides_of_the_long_form(ledger_id, path):
+    assert ledger_path(ledger_id) == path
+
+
+@pytest.mark.parametrize("ledger_id", [-1, MAX_LEDGER_ID + 1])
+def test_what_is_no_ledger_id(ledger_id):
+    with pytest.raises(InvalidName, match="not a ledger id"):
+        ledger_path(ledger_id)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/ledgers", "/ledgers/00/0000", "/ledgers/00/0000/L000", "/ledgers/00/0000/L00000", "/ledgers/00/0000/0000",
+     "/ledgers/99/9999/L9999", "/ledgers/000/0000/0000/0000/L0001", "/ledgers/999/9999/9999/9999/L9999",
+     "/other/00/0000/L0000", "/ledgers/0\u0660/0000/L0000"],
+)  # fmt: skip
+def test_what_is_no_ledgers_path(path):
+    with pytest.raises(InvalidName):
+        ledger_id_from_path(path)
+
+
+@pytest.mark.parametrize("bookie_id", ["127.0.0.1:3181", "bookie-1.example_x", "a"])
+def test_a_bookies_paths(bookie_id):
+    assert bookie_path(bookie_id) == f"/ledgers/available/{bookie_id}"
+    assert bookie_path(bookie_id, read_only=True, root="/r") == f"/r/available/readonly/{bookie_id}"
+    assert cookie_path(bookie_id) == f"/ledgers/cookies/{bookie_id}"
+
+
+@pytest.mark.parametrize("bookie_id", ["", "readonly", "a/b", "a b", "ü", "..", "a\n"])
+def test_what_is_no_bookie_id(bookie_id):
+    with pytest.raises(InvalidName, match="not a bookie id"):
+        check_bookie_id(bookie_id)
+
+
+def test_a_mark_of_under_replication_lies_below_its_hexadecimal_id():
+    assert underreplicated_path(4294967298) == "/ledgers/underreplication/ledgers/0000/0001/0000/0002/urL4294967298"
+
+
+def test_our_own_records_and_a_namespace():
+    assert pending_path(7) == "/mledger/pending/7"
+    assert deletion_path(7) == "/mledger/deletions/7"
+    assert owner_path("t/ns/persistent/x") == "/mledger/owners/t%2Fns%2Fpersistent%2Fx"
+    assert namespace_path("t", "ns") == "/managed-ledgers/t/ns/persistent"
+
+
+SEGMENT_NAMES = [
+    ("segment://t/n/orders/0000-ffff-0", "t/n/segment/orders/0000-ffff-0"),
+    ("segment://t/n/a:b/8000-ffff-12", "t/n/segment/a%3Ab/8000-ffff-12"),
+    ("segment://t/n/x-partition-3/0000-7fff-1", "t/n/segment/x-partition-3/0000-7fff-1"),
+]
+
+
+@pytest.mark.parametrize(("name", "managed_ledger"), SEGMENT_NAMES)
+def test_a_segment_of_a_scalable_topic_is_a_topic_with_a_managed_ledger(name, managed_ledger):
+    topic = TopicName.parse(name)
+    assert (str(topic), topic.managed_ledger_name) == (name, managed_ledger)
+    assert TopicName.of_managed_ledger(managed_ledger) == topic
+    assert (topic.partition_index, topic.partitioned) == (None, topic)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "segment://t/n/orders",
+        "segment://t/n/orders/bad-descriptor",
+        "segment://t/n/orders/0000-FFFF-0",
+        "segment://t/n",
+        "topic://t/n/orders",
+    ],
+)
+def test_what_is_no_segment_is_refused_and_says_how_one_is_written(text):
+    with pytest.raises(InvalidName, match="segment://t"):
+        TopicName.parse(text)
+
+
+def test_an_old_namespace_that_is_called_segment_is_none():
+    topic = TopicName.of_managed_ledger("t/cluster/segment/persistent/x")
+    assert (topic.cluster, topic.namespace, topic.domain) == ("cluster", "segment", "persistent")
+
+
+@pytest.mark.parametrize(
+    ("path", "depth"),
+    [
+        ("t/n/persistent/x", 4),
+        ("t/n/persistent/x/cursor", 4),
+        ("t/c/n/persistent/x", 5),
+        ("t/c/segment/persistent/x", 5),
+        ("t/n/segment/x/0000-ffff-0", 5),
+        ("t/n/segment/x/0000-ffff-0/cursor", 5),
+        ("t/n/segment/x/other", None),
+        ("t/n/segment/x", None),
+        ("t/n/persistent", None),
+        ("t", None),
+    ],
+)
+def test_a_managed_ledger_is_told_by_its_path_s_elements(path, depth):
+    assert managed_ledger_depth(path.split("/")) == depth

@@ -1,0 +1,83 @@
+"""When sessions of a metadata server end, and which processes have ended."""
+
+import dataclasses
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from mledger.metastore.rocksdb.peer import Process, end_of, is_gone, process_of
+from mledger.metastore.rocksdb.sessions import SHORTEST_S, STALL_S, Sessions
+
+
+def test_a_session_ends_when_it_was_silent_for_its_time_out():
+    sessions = Sessions()
+    short, long = sessions.begin(1.0, 100.0), sessions.begin(10.0, 100.0)
+    assert sessions.next_deadline() == 101.0
+    assert sessions.plan_expired(100.5, 100.5) == []
+    assert sessions.plan_expired(101.0, 101.0) == [short]
+    short.heard(101.0)
+    assert sessions.plan_expired(101.5, 101.5) == []
+    assert sessions.plan_expired(110.0, 110.0) == [short, long]
+
+
+def test_time_in_which_the_server_stood_still_does_not_count():
+    sessions = Sessions()
+    session = sessions.begin(1.0, 100.0)
+    assert sessions.plan_expired(101.0, 200.0) == []
+    assert session.deadline > 200.0
+    assert sessions.plan_expired(session.deadline, session.deadline + STALL_S / 2) == [session]
+
+
+def test_ids_rise_past_those_restored():
+    sessions = Sessions()
+    sessions.restore(7, 1.0, 0.0)
+    sessions.remove(sessions.begin(1.0, 0.0))
+    assert sessions.begin(0.0, 0.0).session_id == 9
+    assert sessions.get(8) is None
+    assert sessions.get(9).timeout_s == SHORTEST_S
+    assert [session.session_id for session in sessions] == [7, 9]
+
+
+@pytest.fixture
+def ourselves():
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other:
+        process = process_of(one)
+    assert process is not None
+    return process
+
+
+def test_a_living_process_is_not_gone(ourselves):
+    assert ourselves.pid == os.getpid()
+    assert not is_gone(ourselves)
+
+
+@pytest.mark.parametrize(
+    ("change", "gone"),
+    [({"started": 1}, True), ({"boot_id": "another"}, True), ({"pid_namespace": "pid:[1]", "started": 1}, False)],
+)
+def test_only_what_is_certain_counts(ourselves, change, gone):
+    assert is_gone(dataclasses.replace(ourselves, **change)) is gone
+
+
+def test_a_dead_process_is_gone_also_before_its_parent_has_looked(ourselves):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with open(f"/proc/{child.pid}/stat") as stat:
+        started = int(stat.read().rpartition(")")[2].split()[19])
+    process = Process(child.pid, started, ourselves.boot_id, ourselves.pid_namespace)
+    assert not is_gone(process)
+    os.close(end_of(process))
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert is_gone(process)
+    assert end_of(process) is None
+    child.communicate()
+    assert is_gone(process)
+
+
+def test_a_connection_without_a_process_is_nobodys():
+    with socket.socket() as tcp:
+        assert process_of(tcp) is None

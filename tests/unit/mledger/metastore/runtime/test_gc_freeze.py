@@ -1,0 +1,49 @@
+"""Very many topics are kept out of the collector's sight while they are open."""
+
+import gc
+
+import pytest
+
+from mledger.metastore.runtime.gc_freeze import MANY, collect_again, lasting_objects
+
+
+@pytest.fixture(autouse=True)
+def everything_seen_again():
+    """Leave the collector as it was."""
+    yield
+    gc.unfreeze()
+
+
+def test_what_is_made_inside_is_not_looked_at_until_the_topics_are_closed():
+    before = gc.get_freeze_count()
+    with lasting_objects(MANY):
+        assert not gc.isenabled()
+        made = [[] for _ in range(1000)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() - before >= len(made)
+    collect_again()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_few_topics_change_nothing():
+    with lasting_objects(MANY - 1):
+        assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_collector_that_the_program_switched_off_stays_off():
+    gc.disable()
+    try:
+        with lasting_objects(MANY):
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_failed_opening_leaves_the_collector_on():
+    with pytest.raises(RuntimeError), lasting_objects(MANY):
+        raise RuntimeError
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0

@@ -1,0 +1,168 @@
+"""M7: a write whose answer is lost, or that meets a conflict, is looked up before it counts as failed."""
+
+import pytest
+
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, StoreUnavailable
+from mledger.metastore.memory.store import MemoryStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
+from mledger.metastore.store import Check, Create, Delete, Put
+from mledger.metastore.write_verification import ATTEMPTS, multi_own, put_own
+from tests.support.aio import run
+
+OPEN = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie-1:3181",)),))
+
+
+class LossyStore(MemoryStore):
+    """A store on a connection that breaks around a write: before it is carried out, or before the answer is back."""
+
+    carried_out = True
+    losses = 0
+    sent = 0
+    meanwhile = None
+
+    async def _lose(self, write):
+        self.sent += 1
+        if not self.losses:
+            return await write()
+        self.losses -= 1
+        if self.carried_out:
+            await write()
+        if self.meanwhile:
+            await self.meanwhile()
+        raise StoreUnavailable("the connection broke")
+
+    async def put(self, path, data, version):
+        put = super().put
+        return await self._lose(lambda: put(path, data, version))
+
+    async def multi(self, operations):
+        multi = super().multi
+        return await self._lose(lambda: multi(operations))
+
+
+def with_lossy_store(test):
+    def call(*arguments):
+        async def main():
+            async with LossyStore() as store:
+                await store.create("/node", b"old")
+                await test(store, *arguments)
+
+        run(main())
+
+    call.__name__ = test.__name__
+    return call
+
+
+@with_lossy_store
+async def test_a_put_whose_answer_is_lost_is_found_carried_out(store):
+    store.losses = 1
+    assert await put_own(store, "/node", b"new", 0) == 1
+    assert store.sent == 1
+
+
+@with_lossy_store
+async def test_a_put_that_was_lost_is_sent_again(store):
+    store.losses, store.carried_out = 1, False
+    assert await put_own(store, "/node", b"new", 0) == 1
+    assert (await store.get("/node")).version == 1
+
+
+@with_lossy_store
+async def test_a_write_that_is_lost_every_time_fails_after_a_few(store):
+    store.losses, store.carried_out = 99, False
+    with pytest.raises(StoreUnavailable):
+        await put_own(store, "/node", b"new", 0)
+    assert store.sent == ATTEMPTS
+    assert (await store.get("/node")).data == b"old"
+
+
+@with_lossy_store
+async def test_a_put_that_was_lost_while_another_wrote_is_a_conflict(store):
+    async def another():
+        await MemoryStore.put(store, "/node", b"theirs", 0)
+
+    store.losses, store.carried_out, store.meanwhile = 1, False, another
+    with pytest.raises(BadVersion):
+        await put_own(store, "/node", b"new", 0)
+    assert (await store.get("/node")).data == b"theirs"
+
+
+@with_lossy_store
+async def test_a_put_that_was_carried_out_and_then_passed_is_a_conflict(store):
+    async def another():
+        await MemoryStore.put(store, "/node", b"theirs", 1)
+
+    store.losses, store.meanwhile = 1, another
+    with pytest.raises(BadVersion):
+        await put_own(store, "/node", b"new", 0)
+
+
+@with_lossy_store
+async def test_our_own_bytes_one_version_up_are_our_write(store):
+    await store.put("/node", b"new", 0)
+    assert await put_own(store, "/node", b"new", 0) == 1
+
+
+@with_lossy_store
+async def test_others_bytes_one_version_up_are_a_conflict(store):
+    await store.put("/node", b"theirs", 0)
+    with pytest.raises(BadVersion):
+        await put_own(store, "/node", b"new", 0)
+
+
+@with_lossy_store
+async def test_a_node_that_is_gone_is_not_found(store):
+    with pytest.raises(NodeNotFound):
+        await put_own(store, "/gone", b"new", 0)
+
+
+@with_lossy_store
+async def test_a_multi_whose_answer_is_lost_is_found_carried_out(store):
+    await store.create("/record", b"")
+    store.losses = 1
+    operations = [Put("/node", b"new", 0), Create("/made", b"x"), Delete("/record", 0), Check("/made", 0)]
+    assert await multi_own(store, operations) == [1, "/made", None, None]
+    assert store.sent == 1
+
+
+@with_lossy_store
+async def test_a_multi_of_which_one_write_is_not_ours_was_not_carried_out(store):
+    await store.create("/made", b"theirs")
+    with pytest.raises(NodeExists):
+        await multi_own(store, [Put("/node", b"new", 0), Create("/made", b"x")])
+    assert (await store.get("/node")).data == b"old"
+
+
+@with_lossy_store
+async def test_a_deletion_alone_is_no_evidence(store):
+    with pytest.raises(NodeNotFound):
+        await multi_own(store, [Delete("/gone", 0)])
+
+
+@with_lossy_store
+async def test_a_sequential_node_is_refused(store):
+    with pytest.raises(ValueError, match="sequential"):
+        await multi_own(store, [Create("/node/ID-", sequential=True)])
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_a_ledger_whose_creation_was_lost_is_looked_up(carried_out):
+    @with_lossy_store
+    async def check(store):
+        ledgers = LedgerStore(store)
+        await ledgers.create(1, OPEN)
+        store.losses, store.carried_out = 1, carried_out
+        assert await ledgers.create(2, OPEN) == 0
+        assert (await ledgers.read(2))[1] == 0
+
+    check()
+
+
+@with_lossy_store
+async def test_a_ledger_of_the_same_bytes_that_another_made_is_not_taken_for_ours(store):
+    ledgers = LedgerStore(store)
+    await ledgers.create(2, OPEN)
+    store.losses, store.carried_out = 1, False
+    with pytest.raises(NodeExists):
+        await ledgers.create(2, OPEN)

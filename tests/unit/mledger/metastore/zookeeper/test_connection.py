@@ -1,0 +1,89 @@
+"""How requests and replies cross between the loop and kazoo's threads, and what a watch makes of two looks."""
+
+import asyncio
+import threading
+
+import pytest
+from kazoo.protocol.serialization import Create, Exists
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from mledger.metastore.errors import SessionExpired, StoreClosed
+from mledger.metastore.session import Session
+from mledger.metastore.store import Change, SessionState
+from mledger.metastore.zookeeper.connection import Inbox, Withdrawable
+from mledger.metastore.zookeeper.watch import plan_changes
+from tests.support.aio import run
+
+CREATE = Create("/node", b"data", OPEN_ACL_UNSAFE, 0)
+
+
+def test_what_piles_up_crosses_to_the_loop_in_one_batch_in_order():
+    async def main():
+        batches = []
+        inbox = Inbox(batches.append)
+        thread = threading.Thread(target=lambda: [inbox.put(number) for number in range(1000)])
+        thread.start()
+        thread.join()
+        assert batches == []
+        await asyncio.sleep(0)
+        assert batches == [list(range(1000))]
+        inbox.put("next")
+        await asyncio.sleep(0)
+        assert batches[1:] == [["next"]]
+
+    run(main())
+
+
+def test_replies_after_the_end_of_the_loop_hurt_nobody():
+    async def main():
+        return Inbox(list)
+
+    run(main()).put("late")
+
+
+def test_a_write_is_sent_as_it_is():
+    write = Withdrawable(CREATE)
+    assert (write.type, write.serialize()) == (Create.type, bytes(CREATE.serialize()))
+
+
+def test_a_write_withdrawn_before_it_is_sent_becomes_a_harmless_read():
+    write = Withdrawable(CREATE)
+    write.withdrawn = True
+    assert (write.type, write.serialize()) == (Exists.type, bytes(Exists("/", None).serialize()))
+
+
+def test_a_write_withdrawn_while_it_is_sent_stays_what_it_is():
+    write = Withdrawable(CREATE)
+    code = write.type
+    write.withdrawn = True
+    assert (code, write.type, write.serialize()) == (Create.type, Create.type, bytes(CREATE.serialize()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [
+        (None, None, []),
+        ((1, 1), (1, 1), []),
+        (None, (1, 1), [Change.CREATED]),
+        ((1, 1), None, [Change.DELETED]),
+        ((1, 1), (1, 2), [Change.CHANGED]),
+        ((1, 1), (3, 3), [Change.DELETED, Change.CREATED]),
+    ],
+)
+def test_two_looks_at_a_node_tell_what_happened(before, after, changes):
+    assert plan_changes(before, after, Change.CHANGED) == changes
+
+
+@pytest.mark.parametrize(
+    ("state", "error"), [(SessionState.EXPIRED, SessionExpired), (SessionState.CLOSED, StoreClosed)]
+)
+def test_a_session_that_has_ended_stays_ended(state, error):
+    session = Session("zk://host:1", SessionState.CONNECTED)
+    seen = []
+    session.listen(seen.append)
+    session.check()
+    for new in (SessionState.SUSPENDED, SessionState.CONNECTED, state, SessionState.CONNECTED, SessionState.EXPIRED):
+        session.change(new)
+    assert seen == [SessionState.SUSPENDED, SessionState.CONNECTED, state]
+    with pytest.raises(error, match="zk://host:1"):
+        session.check()
