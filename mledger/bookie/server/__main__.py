@@ -1,7 +1,7 @@
-"""`python -m bookie.server`."""
+"""`python -m mledger.bookie.server`."""
 
 import sys
 
-from bookie.server.process.main import main
+from mledger.bookie.server.process.main import main
 
 sys.exit(main())
