@@ -13,7 +13,7 @@ from tests.support.aio import HANG_S
 
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "tools" / "containers" / "engine"
-BASE_IMAGES = ROOT / "tools" / "containers" / "base-images"
+IMAGES = ROOT / "tools" / "containers" / "images"
 IMAGE = "mledger"
 BUILD_S = 1500.0
 
@@ -70,10 +70,7 @@ def engine() -> Iterator[None]:
 
 def build_images() -> None:
     """The base images, fetched or made, and the image of this checkout."""
-    run(BASE_IMAGES, timeout=BUILD_S)
-    # the builder of today's engines where it is installed, else the one that every engine has
-    buildkit = "1" if succeeds("docker", "buildx", "version") else "0"
-    run("docker", "build", "--network", "host", "--tag", IMAGE, ".", timeout=BUILD_S, DOCKER_BUILDKIT=buildkit)
+    run(IMAGES, timeout=BUILD_S)
 
 
 def compose_command() -> list[str]:

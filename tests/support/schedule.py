@@ -4,8 +4,16 @@ from collections import OrderedDict
 
 from xdist.scheduler import LoadFileScheduling
 
-TOGETHER = ("tests/interop/test_pulsar_",)
-"""Files whose names begin so go to one worker: each of them needs the one Pulsar broker."""
+TOGETHER = (
+    ("tests/interop/test_pulsar_",),
+    (
+        "tests/integration/mledger/snapshot/exports/test_snapshot_with_spark.py",
+        "tests/integration/mledger/snapshot/exports/test_spark_driver_killed.py",
+        "tests/integration/mledger/snapshot/source/test_spark.py",
+        "tests/integration/mledger/snapshot/source/test_spark_guide.py",
+    ),
+)
+"""Files whose names begin so go to one worker: they need the one Pulsar broker, or the one Spark."""
 FIRST = (
     "tests/faults/",
     "tests/interop/",
@@ -20,7 +28,7 @@ FIRST = (
 
 def scope_of(nodeid: str) -> str:
     """What goes to one worker with this test."""
-    return next((prefix for prefix in TOGETHER if nodeid.startswith(prefix)), nodeid.partition("::")[0])
+    return next((prefixes[0] for prefixes in TOGETHER if nodeid.startswith(prefixes)), nodeid.partition("::")[0])
 
 
 def rank(scope: str, tests: int) -> tuple[int, int]:

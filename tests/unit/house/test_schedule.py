@@ -1,6 +1,12 @@
 """What a worker of a test run takes together, and what first."""
 
+import re
+from pathlib import Path
+
 from tests.support.schedule import rank, scope_of
+
+ROOT = Path(__file__).resolve().parents[3]
+NEEDS_SPARK = re.compile("^from tests.support.spark import spark$", re.MULTILINE)
 
 
 def test_a_file_goes_to_one_worker():
@@ -10,6 +16,15 @@ def test_a_file_goes_to_one_worker():
 def test_files_that_need_the_pulsar_broker_go_to_one_worker():
     files = ("tests/interop/test_pulsar_owner.py", "tests/interop/test_pulsar_broker.py")
     assert len({scope_of(f"{file}::test_one") for file in files}) == 1
+
+
+def test_files_that_need_a_spark_go_to_one_worker_among_the_first():
+    needing = {
+        str(path.relative_to(ROOT)) for path in ROOT.rglob("tests/**/test_*.py") if NEEDS_SPARK.search(path.read_text())
+    }
+    assert len(needing) > 1
+    (scope,) = {scope_of(f"{file}::test_one") for file in needing}
+    assert rank(scope, 1) < rank("tests/integration/test_other.py", 1)
 
 
 def test_long_suites_come_first_and_then_the_files_with_more_tests():
