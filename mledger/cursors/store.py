@@ -177,16 +177,20 @@ class CursorStore:
     async def write_properties(self, properties: tuple[tuple[str, str], ...]) -> None:
         """Make the cursor's own properties durable in its znode; the state stays where it is."""
         async with self._one_at_a_time:
-            await self._begin()
-            if properties != self._znode.cursor_properties:
-                znode = replace(self._znode, cursor_properties=properties, last_active=self._context.now_ms())
-                await self._put(znode, self._writer)
+            await self._write_properties(properties)
+
+    async def _write_properties(self, properties: tuple[tuple[str, str], ...]) -> None:
+        await self._begin()
+        if properties != self._znode.cursor_properties:
+            znode = replace(self._znode, cursor_properties=properties, last_active=self._context.now_ms())
+            await self._put(znode, self._writer)
 
     async def close(self, state: CursorState, *, changed: bool) -> None:
         """The clean close (C3): the state into the znode, or a last entry into a cursor ledger that is kept."""
         async with self._one_at_a_time:
             unchanged_in_znode = not changed and self.ledger_id == NO_CURSOR_LEDGER and self._uncertain is None
             if not unchanged_in_znode and not await self._write_to_znode(state) and changed:
+                await self._write_properties(state.cursor_properties)  # an entry of the cursor ledger has none
                 await self._write(state)
             if self._writer is not None:
                 writer, self._writer = self._writer, None

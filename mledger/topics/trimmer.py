@@ -195,11 +195,11 @@ class Trimmer:
                     raise outcome
 
     async def _drop(self, plan: TrimPlan) -> None:
+        gone = self._dropping = [info.ledger_id for info in plan.deletions]  # before anything is waited for
         await self._ledgers.verify_owner()
         name = self._topic.name
         for event in plan.events_before(name):
             self._topic.emit(event)
-        gone = self._dropping = [info.ledger_id for info in plan.deletions]
         self._factory.on_step("drop ledgers")
         await self._ledgers.drop(gone)
         self._dropping = []

@@ -89,6 +89,35 @@ def test_a_cursor_begins_behind_the_ledgers_that_are_being_trimmed(topic_url, to
     run(main())
 
 
+def test_a_cursor_begins_behind_the_ledgers_of_a_trim_that_looks_for_another_owner_first(topic_url, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
+            opened, positions = await consumed_but_kept(cluster, topic)
+            looking, go_on = asyncio.Event(), asyncio.Event()
+            exists, path = cluster.metadata.exists, managed_ledger_path(opened.name)
+
+            async def held_up(at):
+                if at == path and opened.trim_lock.locked():
+                    looking.set()
+                    await go_on.wait()
+                return await exists(at)
+
+            monkeypatch.setattr(cluster.metadata, "exists", held_up)
+            opened.trim_lock.release()
+            trimming = asyncio.ensure_future(opened.trim())
+            await looking.wait()
+            creating = asyncio.ensure_future(opened.open_cursor("new", initial="earliest"))
+            while "new" not in opened.new_cursors:  # its place is not decided yet
+                await asyncio.sleep(0)
+            go_on.set()
+            created = await creating
+            await trimming
+            assert created.mark_delete == (positions[30].ledger_id, -1)
+            assert [entry.position for entry in await created.read(100)] == positions[30:]
+
+    run(main())
+
+
 @pytest.mark.parametrize("wanted_again", [True, False])
 def test_a_cursor_whose_creation_was_not_answered_is_taken_up(held, topic, wanted_again):
     async def main():

@@ -185,6 +185,27 @@ def test_a_clean_close_keeps_what_does_not_fit_the_record_in_a_closed_cursor_led
     run(main())
 
 
+def test_a_close_keeps_properties_of_the_cursor_whose_write_was_still_to_come(topic_url, topic):
+    async def main():
+        config = replace(KEEP, throttle_mark_delete=0.001, max_unacked_ranges_to_persist_in_metadata_store=2)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            positions = await fill(opened, 20)
+            await cursor.acknowledge(
+                positions[1:12:2]
+            )  # too many ranges for the record: a close ends the cursor ledger
+            told = cursor.set_cursor_properties({"owner": "team-a"})
+            assert not told.done()
+            await opened.close()
+            await told
+            again = await (await cluster.open_topic(topic)).open_cursor("sub")
+            assert again.cursor_properties == {"owner": "team-a"}
+            assert again.holes == cursor.holes
+
+    run(main())
+
+
 def test_a_state_too_large_for_an_entry_is_an_error_and_stays_in_memory(topic_url, topic):
     async def main():
         events = Events()
