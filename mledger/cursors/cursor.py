@@ -211,8 +211,9 @@ class Cursor:
 
     async def _pass(self, position: Position) -> None:
         """Acknowledge everything up to `position`, durably; the properties stay: nobody consumed up to there."""
-        if position > self.mark_delete:
-            await self._after_change(self._acks.acknowledge_cumulative(position, self._host.ledger_list))
+        ahead = position > self.mark_delete
+        # where it stands there already, an earlier try may have failed: then that is not durable yet
+        await self._after_change(ahead and self._acks.acknowledge_cumulative(position, self._host.ledger_list))
 
     def set_cursor_properties(self, properties: dict[str, str]) -> "asyncio.Future[None]":
         """Replace the cursor's own properties; done when durable in its record. InvalidProperties."""

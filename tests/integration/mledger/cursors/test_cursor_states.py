@@ -367,6 +367,27 @@ def test_a_reset_to_what_was_durable_is_written_over_acknowledgements_that_may_b
     run(main())
 
 
+@pytest.mark.parametrize("how", ["clear", "skip"])
+def test_passing_entries_that_are_passed_in_memory_only_waits_until_that_is_durable(topic_url, topic, monkeypatch, how):
+    async def main():
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 9)
+            cursor = await opened.open_cursor("sub")
+            answer = not_answered(cluster.metadata, monkeypatch, cursor.path, carried_out=False)
+            with pytest.raises(StoreUnavailable):
+                await cursor.clear_backlog()
+            answer()
+            await (cursor.clear_backlog() if how == "clear" else cursor.skip(1))
+            assert cursor.durable_mark_delete == positions[-1]
+            await opened.abandon()
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            assert (await (await cluster.open_topic(topic)).open_cursor("sub")).backlog == 0
+
+    run(main())
+
+
 def test_a_move_off_a_consumed_ledger_that_failed_is_tried_again(topic_url, topic, monkeypatch):
     async def main():
         monkeypatch.setattr(persistence, "RETRY_FIRST_S", 0.1)
