@@ -198,12 +198,16 @@ class Index:
         record = self.ledger(ledger)
         if record is not None and record.fenced and not self.was_fenced(ledger):
             self._keep_fence(ledger)
+        self.delete_entries(ledger, needed)
+        self._batch.delete(ledger_key(ledger), self._in_ledgers)
+
+    def delete_entries(self, ledger: int, needed: Mapping[int, int]) -> None:
+        """Forget a ledger's entries. `needed` is what `needed_bytes` says of it."""
         for file, size in needed.items():
             self._count(file, -size)
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
         for family in (self._in_entries, self._in_repeats):
             self._batch.delete_range(start, end, family)
-        self._batch.delete(start, self._in_ledgers)
 
     def _keep_fence(self, ledger: int) -> None:
         self._batch.put(_DELETED + _NUMBER.pack(ledger), b"", self._in_bookie)

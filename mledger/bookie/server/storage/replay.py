@@ -18,8 +18,8 @@ _RECORDS_A_BATCH = 256
 def replay(index: Index, directory: str, salt: bytes, plan: ReplayPlan) -> int:
     """Enter the plan's records in the index, and have it flushed; how many they were.
 
-    That a ledger was deleted is in the index only, and lost where it was not flushed. If the ledger was begun anew,
-    its runs take the places of rows that count still: then all rows are counted.
+    That a ledger was deleted is in the index only, and lost where it was not flushed. If the ledger was begun anew, its
+    rows from before go first: found between those that follow, they would hide entries.
     """
     old, records, runs = OldRecords(index, directory), 0, _Runs(index)
     for number in plan.files:
@@ -29,7 +29,8 @@ def replay(index: Index, directory: str, salt: bytes, plan: ReplayPlan) -> int:
             if record.kind != FRAMES:
                 index.commit(record.sequence, number)  # a move looks at the rows that were entered before it
             changes = _changes(old, record)
-            runs.see(changes)
+            if record.kind == FRAMES and (deleted := runs.begun_anew(changes)):
+                _delete(index, deleted, record.sequence, number)
             enter(index, changes, record.place)
             records += 1
             if not records % _RECORDS_A_BATCH:
@@ -37,9 +38,6 @@ def replay(index: Index, directory: str, salt: bytes, plan: ReplayPlan) -> int:
     last_file = plan.files[-1] if plan.files else index.file
     if records or index.sequence != plan.last + 1:
         index.commit(plan.last + 1, last_file)
-        if runs.begun_anew:
-            index.recount()
-            index.commit(plan.last + 1, last_file)
         index.flush()
     return records
 
@@ -49,19 +47,29 @@ class _Runs:
 
     def __init__(self, index: Index) -> None:
         self._index, self._highest = index, dict[int, int]()
-        self.begun_anew = False
 
-    def see(self, changes: Iterable[Change]) -> None:
-        """Look at a record's changes before they are entered."""
+    def begun_anew(self, changes: Iterable[Change]) -> set[int]:
+        """The ledgers that were deleted before a record of these changes, and that the index has rows of."""
+        found = set[int]()
         for change in changes:
-            if change.kind != Kind.RUN or change.source is not None:
+            if change.kind != Kind.RUN:
                 continue
             highest = self._highest.get(change.ledger)
             if highest is None:
                 row = self._index.last_run(change.ledger)
                 highest = NO_ENTRY if row is None else row.last
-            self.begun_anew = self.begun_anew or change.first <= highest
-            self._highest[change.ledger] = max(highest, change.last)
+            if change.first <= highest:
+                found.add(change.ledger)
+            self._highest[change.ledger] = change.last
+        return found
+
+
+def _delete(index: Index, ledgers: Iterable[int], sequence: int, file: int) -> None:
+    """Have entries of ledgers that were deleted before record `sequence` deleted, before anything of it is entered."""
+    index.commit(sequence, file)
+    for ledger in ledgers:
+        index.delete_entries(ledger, index.needed_bytes(ledger))
+    index.commit(sequence, file)
 
 
 def _changes(old: OldRecords, record: Record) -> list[Change]:

@@ -5,6 +5,7 @@ import random
 import threading
 
 from mledger.bookie import wire
+from mledger.bookie.client.connections.framing import recovery_parts
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.storage.index import Index
@@ -145,9 +146,16 @@ async def anything(bookie, chance):
             case 9:
                 await bookie.turns.drain()
                 if not chance.randrange(4):
-                    delete(bookie, ledger)
-                    await asyncio.get_running_loop().run_in_executor(None, bookie.index.flush)
+                    await deletion(bookie, ledger, chance)
     await bookie.turns.drain()
+
+
+async def deletion(bookie, ledger, chance):
+    """Delete a ledger and begin it anew, at times without anything of that on disk but the journal."""
+    delete(bookie, ledger)
+    add(bookie, ledger, range(chance.randrange(1, 40)), bytes(700))  # refused if it was fenced
+    if bookie.turns.ledgers.get(ledger).was_fenced or chance.randrange(2):
+        await asyncio.get_running_loop().run_in_executor(None, bookie.index.flush)
 
 
 def test_the_index_after_a_kill_is_the_one_before_it_whatever_was_done(tmp_path):
@@ -237,3 +245,54 @@ def test_a_ledger_begun_anew_after_a_delete_that_a_kill_undoes_is_not_counted_tw
             assert await read_all(local, 1, range(3)) == [entry(1, number, b"payload") for number in range(3)]
 
     run(main())
+
+
+def test_a_ledger_begun_anew_with_other_runs_is_read_whole_after_a_kill_that_undoes_its_delete(tmp_path):
+    """Re-replication brings back what was deleted, other entries in other runs; rows from before hide none of them."""
+
+    async def main():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            bookie = local.bookie
+            for number in (0, 2, 3, 5):
+                add(bookie, 1, [number])
+                await bookie.turns.drain()
+            add(bookie, 1, [2])
+            await bookie.turns.drain()
+            bookie.index.flush()
+            assert delete(bookie, 1)
+            for numbers in ((0, 1, 3, 4, 6, 7), (8, 2), (9,)):
+                add(bookie, 1, numbers)
+                await bookie.turns.drain()
+            copy_as_killed(tmp_path / "bookie", tmp_path / "killed")
+            ran = contents(bookie.index)
+        async with serving(tmp_path / "killed", config=CONFIG) as local:
+            return ran, contents(local.bookie.index), await read_all(local, 1, range(11))
+
+    ran, replayed, entries = run(main())
+    there = {*range(10)} - {5}
+    assert entries == [entry(1, number, b"payload") if number in there else None for number in range(11)]
+    assert replayed == ran
+
+
+def test_a_fence_set_before_the_first_add_to_a_ledger_begun_anew_outlives_a_kill_that_undoes_its_delete(tmp_path):
+    async def main():
+        async with serving(tmp_path / "bookie", config=CONFIG) as local:
+            bookie = local.bookie
+            add(bookie, 1, range(3))
+            await bookie.turns.drain()
+            bookie.index.flush()
+            assert delete(bookie, 1)
+            fence(bookie, 1)
+            await bookie.turns.drain()
+            buffer = bytearray(recovery_parts([entry(1, 0, b"back")], KEY)[0] + entry(1, 0, b"back"))
+            (adds,) = wire.scan(buffer, 0, len(buffer)).requests
+            bookie.turns.add(Nobody(), buffer, adds)
+            await bookie.turns.drain()
+            copy_as_killed(tmp_path / "bookie", tmp_path / "killed")
+        async with serving(tmp_path / "killed", config=CONFIG) as local:
+            return local.bookie.index.ledger(1), await read_all(local, 1, range(3))
+
+    record, entries = run(main())
+    assert record is not None
+    assert record.fenced
+    assert entries == [entry(1, 0, b"back"), None, None]
