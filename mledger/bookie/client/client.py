@@ -14,7 +14,7 @@ from mledger.bookie.client.checks.replica_check import CopiesSink, Pace, Replica
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
 from mledger.bookie.client.connections.connection import WaitingSink
-from mledger.bookie.client.connections.pool import BookiePool, Lane
+from mledger.bookie.client.connections.pool import BookiePool, Lane, cancelled_itself
 from mledger.bookie.client.ledgers.last_confirmed import EndReader
 from mledger.bookie.client.ledgers.ledger_recovery import LedgerRecovery
 from mledger.bookie.client.ledgers.metadata_batches import MetadataReads, MetadataUpdates
@@ -357,7 +357,12 @@ class BookKeeper(BookKeeperReader):
             task = asyncio.create_task(recovery.run())
             self._recoveries[ledger_id] = task
             task.add_done_callback(lambda done: self._recovered(ledger_id, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled() or cancelled_itself():
+                raise
+            raise BookieUnavailable(f"ledger {ledger_id}: this client was closed while it recovered it") from None
 
     def _recovered(self, ledger_id: int, task: asyncio.Task[LedgerMetadata]) -> None:
         self._recoveries.pop(ledger_id, None)

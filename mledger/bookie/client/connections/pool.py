@@ -29,6 +29,12 @@ class Lane(enum.Enum):
     RECOVERY = "recovery"
 
 
+def cancelled_itself() -> bool:
+    """Whether a CancelledError met now is for the task itself, not of what it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class BookiePool:
     """A client's connections, one a bookie and lane, opened when asked for and again after a loss."""
 
@@ -106,7 +112,12 @@ class BookiePool:
             opening = asyncio.create_task(self._connect(bookie_id, lane))
             self._opening[key] = opening
             opening.add_done_callback(lambda task: self._opened(key, task))
-        return await asyncio.shield(opening)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if not opening.cancelled() or cancelled_itself():
+                raise
+            raise self._closed_error(bookie_id) from None
 
     async def connections(
         self, bookie_ids: Iterable[str], lane: Lane = Lane.NORMAL, *, within_s: float | None = None
@@ -177,12 +188,16 @@ class BookiePool:
 
     def _check_refused(self, bookie_id: str) -> None:
         if self.closed:
-            raise BookieUnavailable(f"bookie {bookie_id}: this client is closed")
+            raise self._closed_error(bookie_id)
         if self.quarantine.refuses(bookie_id):
             raise BookieUnavailable(self.quarantine.why(bookie_id))
         at, reason = self._refused.get(bookie_id, (float("-inf"), ""))
         if asyncio.get_running_loop().time() - at < _CONNECT_AGAIN_S:
             raise BookieUnavailable(reason)
+
+    @staticmethod
+    def _closed_error(bookie_id: str) -> BookieUnavailable:
+        return BookieUnavailable(f"bookie {bookie_id}: this client is closed")
 
     async def _connect(self, bookie_id: str, lane: Lane) -> BookieConnection:
         loop = asyncio.get_running_loop()

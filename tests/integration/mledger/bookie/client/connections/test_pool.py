@@ -1,0 +1,116 @@
+"""A client that is closed while it connects: whoever waits is told, and not taken to be cancelled, nor left to wait."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from mledger.bookie.client import BookKeeper, ClientConfig
+from mledger.bookie.client.connections.pool import BookiePool
+from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies
+from mledger.metastore.cluster.bookies import register, unregister
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.local_bookie import serving
+
+PATIENT = ClientConfig(connect_timeout_s=600.0)
+STANDSTILL_S = 60.0
+
+
+@contextlib.contextmanager
+def unconnected():
+    """An address whose system answers no more connections: its queue is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening, contextlib.ExitStack() as stack:
+        for _ in range(4):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(listening.getsockname())
+        yield listening.getsockname()
+
+
+@contextlib.asynccontextmanager
+async def cluster():
+    """A metadata store, and an address where nobody can connect."""
+    with unconnected() as address:
+        async with await open_store("memory:") as store:
+            await initialize(store)
+            yield store, address
+
+
+async def connecting(pool):
+    """Return when a connection is being opened."""
+    while not pool._opening:
+        await asyncio.sleep(0.01)
+
+
+def test_who_waits_for_a_connection_is_told_that_the_client_is_closed():
+    async def main():
+        async with cluster() as (store, address):
+            await register(store, "deaf", *address)
+            pool = BookiePool(store, PATIENT)
+            asking = asyncio.create_task(pool.connection("deaf"))
+            await connecting(pool)
+            await pool.close()
+            with pytest.raises(BookieUnavailable, match="this client is closed"):
+                await asking
+            assert not asking.cancelled()
+
+    run(main())
+
+
+def test_who_gives_up_waiting_for_a_connection_is_cancelled():
+    async def main():
+        async with cluster() as (store, address):
+            await register(store, "deaf", *address)
+            pool = BookiePool(store, PATIENT)
+            asking = asyncio.create_task(pool.connection("deaf"))
+            await connecting(pool)
+            asking.cancel()
+            await pool.close()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+    run(main())
+
+
+def test_an_append_under_way_fails_when_the_client_is_closed_while_it_connects_to_a_replacement(tmp_path):
+    async def main():
+        async with cluster() as (store, address), serving(tmp_path / "bookie") as local:
+            await register(store, "bookie", *local.address)
+            bookkeeper = BookKeeper(store, PATIENT)
+            writer = await bookkeeper.create_ledger(1, 1, 1)
+            await register(store, "deaf", *address)
+            pending = writer.append([b"lost"])
+            writer._replication._connections[0].fail("the test cut it")
+            closing = asyncio.create_task(writer.close())
+            await connecting(bookkeeper._pool)
+            await bookkeeper.close()
+            async with asyncio.timeout(STANDSTILL_S):
+                with pytest.raises(NotEnoughBookies):
+                    await pending
+                await closing
+
+    run(main())
+
+
+def test_who_waits_for_a_recovery_is_told_that_the_client_is_closed(tmp_path):
+    async def main():
+        async with cluster() as (store, address), serving(tmp_path / "bookie") as local:
+            await register(store, "bookie", *local.address)
+            bookkeeper = BookKeeper(store, PATIENT)
+            writer = await bookkeeper.create_ledger(1, 1, 1)
+            await writer.abandon()
+            await unregister(store, "bookie")
+            await register(store, "bookie", *address)
+            other = BookKeeper(store, PATIENT)
+            opening = asyncio.create_task(other.open_ledger(writer.ledger_id))
+            await connecting(other._pool)
+            await other.close()
+            async with asyncio.timeout(STANDSTILL_S):
+                with pytest.raises(BookieUnavailable, match="closed while it recovered"):
+                    await opening
+            await bookkeeper.close()
+
+    run(main())
