@@ -182,7 +182,14 @@ def test_spark_exports_the_cluster_by_spark_submit(cluster, tmp_path):
     local = ("spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false")
     run_command(
         *(spark_submit, *(word for setting in local for word in ("--conf", setting))),
-        *(ROOT / "cli" / "snapshots" / "spark_submit.py", tmp_path, "--metadata", cluster.url, "-o", "partitions=1"),
+        *(
+            ROOT / "mledger" / "cli" / "snapshots" / "spark_submit.py",
+            tmp_path,
+            "--metadata",
+            cluster.url,
+            "-D",
+            "partitions=1",
+        ),
         PYSPARK_PYTHON=sys.executable,
         PYSPARK_DRIVER_PYTHON=sys.executable,
     )

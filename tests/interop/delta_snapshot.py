@@ -11,7 +11,7 @@ def main(metadata: str, to: str) -> None:
 
     from mledger.cli.main import run
 
-    export = ["--metadata", metadata, "snapshot", "export", to, "--format", "delta", "-o", "partitions=1"]
+    export = ["--metadata", metadata, "snapshot", "export", to, "--format", "delta", "-D", "partitions=1"]
     code = run([*export, "--output", "json"])
     spark = SparkSession.getActiveSession()
     if code or spark is None:

@@ -42,7 +42,7 @@ def exported(delta_environment, tmp_path_factory):
         url = f"{server.url}/pulsar"
         write_varied_cluster(url)
         to = directory / "snapshots"
-        slowly = ("--format", "delta", "-o", "partitions=1", "-o", "rate=30")
+        slowly = ("--format", "delta", "-D", "partitions=1", "-D", "rate=30")
         with started_export(url, to, *slowly, environment=delta_environment) as process:
             wait_until_steps(process, to)
             below = psutil.Process(process.pid).children(recursive=True)
@@ -98,5 +98,5 @@ def test_questions_are_answered_as_of_parquet(exported, tmp_path):
     changed = answer("snapshot", "diff", to, tmp_path)
     assert {name: changed[name] for name in CHANGES if changed[name]} == {}
     page = tmp_path / "report.html"
-    answer("report", to, "-o", page)
+    answer("report", to, "--to", page)
     assert "persistent://" in page.read_text()

@@ -62,7 +62,7 @@ def check(context: click.Context, session: Session, bookie_ids: tuple[str, ...])
     """
     found, _ = session.run(_look(session.url, bookie_ids))
     checked = [(each, plan_problems(each)) for each in found]
-    rows = tuple(_row(each, problems, json=session.output.json) for each, problems in checked)
+    rows = tuple(_row(each, problems, json=session.output.for_programs) for each, problems in checked)
     session.output.table(Table("bookies", CHECK_COLUMNS, rows))
     worst = {problem.severity for _, problems in checked for problem in problems}
     context.exit(UNAVAILABLE if Severity.AWAY in worst else FAILED if Severity.ERROR in worst else OK)

@@ -65,7 +65,7 @@ def create(
     """Create CURSOR on TOPIC."""
     name = str(TopicName.parse(topic))
     position = session.run(_create(session.url, name, cursor, start, dict(properties), options))
-    if session.output.json:
+    if session.output.for_programs:
         session.output.record(Record(fields(topic=name, cursor=cursor, mark_delete=str(position))))
     else:
         session.output.line(f"created {cursor}, mark-delete {position}")
@@ -126,12 +126,12 @@ def recover(session: Session, topic: str, cursor: str | None, apply: bool, optio
         output.line("\nnothing was changed; --apply opens the topic as its owner and does this")
         return
     output.line("plan")
-    if not output.json:
+    if not output.for_programs:
         output.table(_table(plan, output))
         output.line("\nopening")
     timeline = Timeline(output)
     done = session.run(_apply(session.url, name, cursor, options, timeline))
-    if output.json:
+    if output.for_programs:
         tables = (_table(plan, output, "plan"), Table("events", columns("at_ms", "event", "text"), timeline.rows), done)
         output.record(Record(fields(topic=name), tables))
     else:
@@ -177,12 +177,12 @@ class Timeline:
 def _table(found: Sequence[FoundCursor], output: Output, key: str = "cursors") -> Table:
     """A row a cursor; for people, columns that say something."""
     partitioned = any(each.topic.partition_index is not None for each in found)
-    shown = PARTITION_COLUMNS if output.json or partitioned else LIST_COLUMNS
+    shown = PARTITION_COLUMNS if output.for_programs or partitioned else LIST_COLUMNS
     rows = [_row(each.cursor) for each in found]
     if shown is PARTITION_COLUMNS:
         rows = [(each.topic.partition_index, *row) for each, row in zip(found, rows, strict=True)]
     batches = [_batch_count(each.cursor) for each in found]
-    if output.json or any(batches):
+    if output.for_programs or any(batches):
         shown = (*shown, *columns("partial_batches"))
         rows = [(*row, count) for row, count in zip(rows, batches, strict=True)]
     return Table(key, shown, tuple(rows))
@@ -230,7 +230,7 @@ def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
     if plan is None:
         return Record(facts)
     holes = texts(plan.acks.ranges())
-    shown: Value = holes if output.json else shorten(holes, HOLES_SHOWN)
+    shown: Value = holes if output.for_programs else shorten(holes, HOLES_SHOWN)
     return Record(
         (
             *facts,
@@ -255,7 +255,7 @@ def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
 def _partial_batches(plan: CursorRecoveryPlan, output: Output) -> tuple[tuple[Column, Value], ...]:
     """Batches acknowledged in part, with the indexes not acknowledged yet; for people only where there are any."""
     batches = [(str(each.position), tuple(map(int, bits_of_words(each.words)))) for each in plan.acks.batch_deletions()]
-    if output.json:
+    if output.for_programs:
         left: Value = tuple({"position": position, "unacknowledged": indexes} for position, indexes in batches)
         return fields(partial_batches=left)
     said = [f"{position} lacks {', '.join(map(str, indexes))}" for position, indexes in batches]

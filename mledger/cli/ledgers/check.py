@@ -195,7 +195,7 @@ def _show(output: Output, findings: Findings) -> None:
         references_read=findings.references_read,
         found=findings.exit_code == FAILED,
     )
-    output.record(Record(facts, (*_entry_tables(findings), *_reference_tables(findings, output.json))))
+    output.record(Record(facts, (*_entry_tables(findings), *_reference_tables(findings, output.for_programs))))
     output.line("\n" + _verdict(findings))
 
 

@@ -68,7 +68,7 @@ def describe(session: Session, ledger_id: int, password: str) -> None:
 def read(
     session: Session, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
 ) -> None:
-    """Write a ledger's entries to stdout: a payload a line, or with --output json one object a line.
+    """Write a ledger's entries to stdout: a payload a line, or an object each where --output asks for one.
 
     Nothing is fenced. A ledger that is not closed is read to its end as its bookies show it; what of it is not proven
     acknowledged is marked unconfirmed (rule Q3).

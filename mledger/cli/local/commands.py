@@ -74,7 +74,7 @@ def up(
         session.run(_initialize(state.url))
         state = cluster.start_bookies(state, wanted, options)
         progress.update(task, completed=wanted + 1)
-    output.record(_describe(state, directory, json=output.json))
+    output.record(_describe(state, directory, json=output.for_programs))
     output.line(f"\nexport {METADATA_VARIABLE}={state.url}")
 
 
@@ -90,7 +90,7 @@ def down(session: Session, directory: Path) -> None:
         raise ClusterNotFound(directory)
     with cluster.locked():
         stopped = cluster.stop(state)
-    if session.output.json:
+    if session.output.for_programs:
         session.output.record(Record(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
     else:
         session.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
@@ -110,7 +110,7 @@ def status(context: click.Context, session: Session, directory: Path, url: bool)
     if url:
         click.echo(state.url)
     else:
-        session.output.record(_describe(state, directory, json=session.output.json))
+        session.output.record(_describe(state, directory, json=session.output.for_programs))
     context.exit(OK if all(part.process is not None for part in state.parts) else UNAVAILABLE)
 
 

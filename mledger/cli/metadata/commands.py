@@ -59,7 +59,7 @@ def tree(session: Session, path: str, depth: int | None, limit: int) -> None:
     """Show the nodes at and below PATH."""
     nodes, more = session.run(_tree(session.url, path, depth, limit))
     output = session.output
-    if output.json:
+    if output.for_programs:
         rows = tuple(
             (each.path, stat.version, len(each.node.data), stat.num_children, stat.ephemeral_owner != 0)
             for each in nodes
@@ -94,7 +94,7 @@ def get(session: Session, path: str, raw: bool) -> None:
         modified_ms=stat.modified_ms,
     )
     output = session.output
-    if output.json:
+    if output.for_programs:
         output.record(Record((*facts, *fields(value=content.value))))
     else:
         output.record(Record(facts))

@@ -132,7 +132,7 @@ def run_change(
     path = options.undo_file or undo_files.default_path(change.command, change.subject, made_at_ms)
     result = session.run(_carry_out(session.url, change, path, made_at_ms, act))
     facts = fields(undo_file=str(path)) + result
-    if session.output.json:
+    if session.output.for_programs:
         session.output.record(Record((*_plan_facts(change), *fields(dry_run=False), *facts), change.plan.tables))
     else:
         session.output.line("")
@@ -241,7 +241,7 @@ def _plan_facts(change: Change) -> Facts:
 
 
 def _show_plan(output: Output, change: Change) -> None:
-    if not output.json:
+    if not output.for_programs:
         _show(output, change, _plan_facts(change))
 
 

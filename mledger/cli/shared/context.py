@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from mledger.cli.shared.messages import FORMAT_VARIABLE, messages
-from mledger.cli.shared.output import Output
+from mledger.cli.shared.output import OUTPUT_FORMATS, Output
 from mledger.metastore.runtime.logs import FORMATS as FORMATS_OF_LOGS
 
 METADATA_VARIABLE = "MLEDGER_METADATA"
-FORMATS = ("table", "json")
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -75,7 +74,8 @@ def session_options(command: Command) -> Command:
     )(command)
     command = click.option(
         "--output",
-        type=click.Choice(FORMATS),
+        "-o",
+        type=click.Choice(OUTPUT_FORMATS),
         help="How to show results.  [default: table]",
         callback=_override("output_format"),
         expose_value=False,

@@ -1,4 +1,4 @@
-"""Entries and messages on stdout: payloads as they are for a pipe, or one JSON object a line."""
+"""Entries and messages on stdout: payloads as they are for a pipe, or objects for programs, one after another."""
 
 import base64
 import sys
@@ -10,6 +10,18 @@ from mledger.cli.shared.output import Output, Value, pairs
 from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, decode_compacted_entry, decode_entry, messages
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_position_info
+from mledger.pb.PulsarApi_pb2 import CompressionType
+
+PAYLOAD_KEYS = ("payload", "payload_base64")
+ENTRY_KEYS = ("position", "size", "unconfirmed", *PAYLOAD_KEYS)
+STATE_KEYS = ("position", "size", "unconfirmed", "state")
+MESSAGE_KEYS = (
+    *("position", "size", "unconfirmed", "producer_name", "publish_time", "broker_time", "index"),
+    *("compression", "schema_version", "marker_type", "deliver_at_time", "transaction", "chunk", "encrypted_with"),
+    *("batch_index", "key", "properties", "sequence_id", "event_time", "key_is_base64", "ordering_key_base64"),
+    *("null_value", "compacted_out", *PAYLOAD_KEYS),
+)
+"""All that an object of a stream may have, in the order of a table's columns (CSV)."""
 
 
 class Writer(Protocol):
@@ -52,8 +64,8 @@ class EntryWriter:
     def write(self, position: str, payload: bytes, *, unconfirmed: bool = False) -> None:
         """Write one entry."""
         self._unconfirmed.note(position, unconfirmed)
-        if self._output.json:
-            self._output.json_line(_entry(position, payload, unconfirmed) | _payload(payload))
+        if self._output.for_programs:
+            self._output.item(ENTRY_KEYS, _entry(position, payload, unconfirmed) | _payload(payload))
         else:
             self._stream.write(payload + self._end)
 
@@ -109,20 +121,20 @@ class MessageWriter:
             said.warning(f"{count:,} {what}{'s' * (count != 1)} left out: --output json and --raw show them")
 
     def _show(self, described: dict[str, Value], payload: bytes) -> None:
-        if self._output.json:
-            self._output.json_line(described)
+        if self._output.for_programs:
+            self._output.item(MESSAGE_KEYS, described)
         else:
             self._stream.write(payload + b"\n")
 
     def _leave_out(self, what: str, described: dict[str, Value]) -> None:
-        if self._output.json:
-            self._output.json_line(described)
+        if self._output.for_programs:
+            self._output.item(MESSAGE_KEYS, described)
         else:
             self._left_out[what] = self._left_out.get(what, 0) + 1
 
 
 class StateWriter:
-    """Writes the entries of a cursor ledger as the states that they hold: one JSON object a line in either format."""
+    """Writes the states that the entries of a cursor ledger hold; for people, too, as one JSON object a line."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -132,7 +144,7 @@ class StateWriter:
         """Write one entry; RecordError if it holds no state of a cursor."""
         state = plain(decode_position_info(payload, f"entry {position}").value)
         self._unconfirmed.note(position, unconfirmed)
-        self._output.json_line(_entry(position, payload, unconfirmed) | {"state": state})
+        self._output.item(STATE_KEYS, _entry(position, payload, unconfirmed) | {"state": state})
 
     def flush(self) -> None:
         """Hand everything to the system."""
@@ -153,6 +165,8 @@ def _of_entry(entry: PulsarEntry) -> dict[str, Value]:
         "publish_time": metadata.publish_time,
         "broker_time": entry.published if broker is not None and broker.HasField("broker_timestamp") else None,
         "index": index,
+        "compression": CompressionType.Name(metadata.compression),
+        "schema_version": _schema_version(metadata.schema_version) if metadata.HasField("schema_version") else None,
     }
     if metadata.HasField("marker_type"):
         found["marker_type"] = metadata.marker_type
@@ -165,6 +179,11 @@ def _of_entry(entry: PulsarEntry) -> dict[str, Value]:
     if entry.encrypted:
         found["encrypted_with"] = tuple(key.key for key in metadata.encryption_keys)
     return found
+
+
+def _schema_version(version: bytes) -> int | str:
+    """Pulsar's own registry counts in 8 bytes, big-endian; another's version is shown in hexadecimal."""
+    return int.from_bytes(version, "big") if len(version) == 8 else version.hex()
 
 
 def _of_message(batch_index: int | None, message: PulsarMessage) -> dict[str, Value]:

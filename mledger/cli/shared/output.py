@@ -1,6 +1,5 @@
-"""What a command shows: values once, as tables for people or as JSON for programs (docs/reference/cli.md)."""
+"""What a command shows: values once, as tables for people or in a format for programs (docs/reference/cli.md)."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,14 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
+from mledger.cli.shared.formats import FORMATS, Format
+
 Scalar = str | int | float | bool | None
 Value = Scalar | tuple["Value", ...] | Mapping[str, "Value"]
 _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))
 PIPE_WIDTH = 4096  # a table in a pipe is never folded
+TABLE = "table"
+OUTPUT_FORMATS = (TABLE, *FORMATS)
 TIMES = frozenset({"closed_ms", "created_ms", "modified_ms", "since_ms"})  # ms since 1970 in JSON, dates for people
 
 
@@ -80,22 +83,29 @@ class Output:
     """Shows results on stdout in one format, and progress on stderr where a person watches."""
 
     def __init__(self, output_format: str, stdout: TextIO | None = None) -> None:
-        """Show as `output_format`, "table" or "json"."""
-        self.json = output_format == "json"
+        """Show as `output_format`, one of OUTPUT_FORMATS; ValueError for any other."""
+        if output_format not in OUTPUT_FORMATS:
+            raise ValueError(f"{output_format!r} is no format of output: use one of {', '.join(OUTPUT_FORMATS)}")
+        self._format: Format | None = FORMATS[output_format]() if output_format != TABLE else None
         stream = stdout or sys.stdout
         self._console = Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
 
+    @property
+    def for_programs(self) -> bool:
+        """Whether a program reads it: then every field is shown, and no words are between them."""
+        return self._format is not None
+
     def table(self, table: Table) -> None:
         """Show a list."""
-        if self.json:
-            self._dump(table.as_json())
-        else:
+        if self._format is None:
             self._print_table(table)
+        else:
+            self._write(self._format.rows([column.key for column in table.columns], table.as_json()))
 
     def record(self, record: Record) -> None:
         """Show one thing."""
-        if self.json:
-            self._dump(record.as_json())
+        if self._format is not None:
+            self._write(self._format.one(record.as_json()))
             return
         grid = RichTable.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, style="dim")
@@ -109,13 +119,13 @@ class Output:
                 self._print_table(table)
 
     def line(self, text: str) -> None:
-        """Say something to a person; nothing in JSON."""
-        if not self.json:
+        """Say something to a person; nothing in a format for programs."""
+        if self._format is None:
             click.echo(text)
 
-    def json_line(self, value: Mapping[str, Value]) -> None:
-        """One JSON object on a line of its own, for results that come as a stream."""
-        click.echo(json.dumps(value, ensure_ascii=False))
+    def item(self, keys: Sequence[str], value: Mapping[str, Value]) -> None:
+        """The next of a stream of objects, whose keys are among `keys`; where a table is asked for, a line of JSON."""
+        self._write((self._format or _LINES).item(keys, value))
 
     def progress(self, what: str, unit: str) -> Progress:
         """A progress bar on stderr, shown only to a person who watches; add one task with its total."""
@@ -129,11 +139,11 @@ class Output:
             TimeElapsedColumn(),
             console=console,
             transient=True,
-            disable=self.json or not console.is_terminal,
+            disable=self.for_programs or not console.is_terminal,
         )
 
-    def _dump(self, value: object) -> None:
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    def _write(self, text: str) -> None:
+        click.echo(text, nl=False, file=self._console.file)
 
     def _print_table(self, table: Table) -> None:
         shown = RichTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -149,6 +159,9 @@ class Output:
         with self._console.capture() as capture:
             self._console.print(shown)
         click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), file=self._console.file)
+
+
+_LINES = FORMATS["ndjson"]()
 
 
 def as_text(value: Value) -> str:

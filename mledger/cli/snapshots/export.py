@@ -25,7 +25,7 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
 )
 @click.argument("dest")
 @click.option(
-    "--option", "-o", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as Spark takes them."
+    "--option", "-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as Spark takes them."
 )
 @click.option("--name", help="The snapshot's name; if it is there already, nothing is done.  [default: its time]")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Then remove older snapshots, so that N stay.")

@@ -38,7 +38,7 @@ def diff(session: Session, a: str, b: str, limit: int) -> None:
             b=snapshots.manifest.name,
             b_time=iso(snapshots.manifest.time_ms),
         )
-    if output.json:
+    if output.for_programs:
         output.record(Record(facts, tuple(tables)))
         return
     counts = tuple((Column(table.key), len(table.rows)) for table in tables)

@@ -14,10 +14,9 @@ from mledger.snapshot.sql.queries import open_snapshots
 ROWS = 200
 
 
-@click.command(epilog="Example: mledger report /backup/metadata -o report.html")
+@click.command(epilog="Example: mledger report /backup/metadata --to report.html")
 @click.argument("snapshot_path", metavar="SNAPSHOT")
 @click.option(
-    "-o",
     "--to",
     type=click.Path(dir_okay=False, path_type=Path),
     default="report.html",

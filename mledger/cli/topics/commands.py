@@ -72,13 +72,13 @@ def create(
     if partitions or missing:
         plan = session.run(_create_partitioned(session.url, str(name), partitions, dict(properties)))
         created = [str(name.partition(index)) for index in plan.missing]
-        if session.output.json:
+        if session.output.for_programs:
             session.output.record(Record(fields(topic=str(name), created=tuple(created))))
         else:
             session.output.line(f"created {len(created)} partitions of {name}")
         return
     session.run(_create(session.url, name, dict(properties), options))
-    if session.output.json:
+    if session.output.for_programs:
         session.output.record(Record(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
     else:
         session.output.line(f"created {name}")

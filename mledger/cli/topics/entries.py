@@ -119,7 +119,7 @@ def produce(
     ranges = published.ranges
     first = f"{ranges[0].ledger_id}:{ranges[0].first_entry}" if ranges else None
     last = f"{ranges[-1].ledger_id}:{ranges[-1].last_entry}" if ranges else None
-    if session.output.json:
+    if session.output.for_programs:
         facts = fields(topic=name, published=published.messages, first=first, last=last, entries=published.entries)
         session.output.record(Record(facts))
         return
@@ -139,7 +139,7 @@ def produce(
 def read(
     session: Session, topic: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
 ) -> None:
-    """Write TOPIC's messages to stdout: a payload a line, or with --output json one object a line.
+    """Write TOPIC's messages to stdout: a payload a line, or an object each where --output asks for one.
 
     No cursor is needed or moved, and nothing is fenced. A ledger that is still written is read to its end as its
     bookies show it; what of it is not proven acknowledged is marked unconfirmed (rule Q3). What is not shown is said

@@ -39,7 +39,7 @@ def info_internal(session: Session, topic: str) -> None:
     """Show the records of TOPIC and of its cursors as they are stored; the JSON is as `pulsar-admin` prints it."""
     found = session.run(_read(session.url, topic))
     shown = info_json(found)
-    if session.output.json:
+    if session.output.for_programs:
         session.output.record(Record(fields(**shown)))
         return
     facts = {key: value for key, value in shown.items() if key not in ("ledgers", "cursors")}
@@ -66,7 +66,7 @@ def stats_internal(session: Session, topic: str, with_metadata: bool) -> None:
     """
     found = session.run(_read(session.url, topic))
     shown = stats_json(found, with_metadata=with_metadata)
-    if session.output.json:
+    if session.output.for_programs:
         session.output.record(Record(fields(**shown)))
         return
     tables = ("ledgers", "cursors", "schemaLedgers")

@@ -21,7 +21,7 @@ from tests.support.exports import (
     write_varied_cluster,
 )
 
-SHARES = ("-o", "partitions=4")
+SHARES = ("-D", "partitions=4")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_an_export_holds_all_rows_of_all_tables(cluster, tmp_path, workers):
 
 def test_files_of_a_server_give_the_same_as_the_server_and_say_their_zxid(cluster, tmp_path):
     url, files = cluster
-    done = answer("--metadata", files, "snapshot", "export", tmp_path, "-o", "chroot=/pulsar")
+    done = answer("--metadata", files, "snapshot", "export", tmp_path, "-D", "chroot=/pulsar")
     assert all_rows(tmp_path) == tables.read({"metadata": url})
     assert done["zxid"].startswith("0x")
     assert done["name"].endswith(f"zxid{done['zxid'][2:]}")
@@ -57,7 +57,7 @@ def test_files_of_a_server_give_the_same_as_the_server_and_say_their_zxid(cluste
 
 def test_the_same_point_of_files_is_not_written_twice(cluster, tmp_path):
     _, files = cluster
-    export = ("--metadata", files, "snapshot", "export", tmp_path, "-o", "chroot=/pulsar")
+    export = ("--metadata", files, "snapshot", "export", tmp_path, "-D", "chroot=/pulsar")
     first, second = answer(*export), answer(*export)
     assert (first["already_there"], second["already_there"]) == (False, True)
     assert first["snapshot"] == second["snapshot"]
@@ -68,21 +68,21 @@ def test_a_named_snapshot_of_something_else_is_not_taken_for_this_one(cluster, t
     url, _ = cluster
     ok("snapshot", "export", tmp_path, "--name", "monday", url=url)
     assert answer("snapshot", "export", tmp_path, "--name", "monday", url=url)["already_there"]
-    done = mledger("snapshot", "export", tmp_path, "--name", "monday", "-o", "tenant=golden", url=url)
+    done = mledger("snapshot", "export", tmp_path, "--name", "monday", "-D", "tenant=golden", url=url)
     assert done.code == 4
     assert "of something else" in done.err
 
 
 def test_an_empty_table_has_its_columns(cluster, tmp_path):
     url, _ = cluster
-    ok("snapshot", "export", tmp_path, "-o", "namespace=nobody/here", url=url)
+    ok("snapshot", "export", tmp_path, "-D", "namespace=nobody/here", url=url)
     assert all_rows(tmp_path)["topics"] == []
 
 
 def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(cluster, tmp_path):
     url, _ = cluster
     before = answer("snapshot", "export", tmp_path, url=url)
-    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=30") as process:
+    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-D", "rate=30") as process:
         wait_until_steps(process, tmp_path)
         workers = wait_for(lambda: workers_of(process))
         process.send_signal(signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(cluster, tmp_
 def test_a_killed_worker_ends_the_export_in_one_line_and_the_retry_completes(cluster, tmp_path):
     url, _ = cluster
     before = answer("snapshot", "export", tmp_path, url=url)
-    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-o", "rate=30") as process:
+    with started_export(url, tmp_path, "--workers", "2", *SHARES, "-D", "rate=30") as process:
         wait_until_steps(process, tmp_path)
         wait_for(lambda: workers_of(process))[0].kill()
         _, said = process.communicate(timeout=HANG_S)
@@ -125,7 +125,7 @@ def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_comp
     write_varied_cluster(url)
     expected = tables.read({"metadata": url})
     before = answer("snapshot", "export", tmp_path, url=url)
-    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=30") as process:
+    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-D", "rate=30") as process:
         wait_until_steps(process, tmp_path)
         zookeeper_server.kill()
         _, said = process.communicate(timeout=HANG_S)
@@ -141,7 +141,7 @@ def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_comp
 
 def test_a_step_whose_file_was_damaged_is_done_again(cluster, tmp_path):
     url, _ = cluster
-    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-o", "rate=30") as process:
+    with started_export(url, tmp_path, "--workers", "1", *SHARES, "-D", "rate=30") as process:
         wait_until_steps(process, tmp_path, 2)
     steps = steps_done(tmp_path)
     files = [file["path"] for path in steps for _, file in json.loads(path.read_text())]
@@ -196,8 +196,8 @@ def test_older_snapshots_are_removed_once_agreed(cluster, tmp_path):
     ("arguments", "code", "words"),
     [
         (("export", "/proc/nowhere"), 1, "/proc/nowhere cannot be written"),
-        (("export", "here", "-o", "zxid=1"), 2, "only for ZooKeeper's own files"),
-        (("export", "here", "-o", "nonsense"), 2, "write it as NAME=VALUE"),
+        (("export", "here", "-D", "zxid=1"), 2, "only for ZooKeeper's own files"),
+        (("export", "here", "-D", "nonsense"), 2, "write it as NAME=VALUE"),
         (("export", "here", "--format", "delta"), 1, "pip install 'mledger[delta]'"),
         (("export", "here", "--name", "../x"), 2, "cannot name a snapshot"),
         (("list", "nowhere"), 3, "nowhere is no directory of snapshots"),

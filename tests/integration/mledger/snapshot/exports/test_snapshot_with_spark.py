@@ -34,7 +34,7 @@ def exported(spark, tmp_path_factory):
     with ZooKeeperServer.start(directory / "zookeeper", sync=False) as server:
         url = f"{server.url}/pulsar"
         write_varied_cluster(url)
-        done = answer("snapshot", "export", directory / "live", "--spark", "-o", "partitions=1", url=url)
+        done = answer("snapshot", "export", directory / "live", "--spark", "-D", "partitions=1", url=url)
         yield url, f"file://{directory}/zookeeper/data", directory / "live", done
 
 
@@ -55,7 +55,7 @@ def test_a_snapshot_by_spark_is_verified_and_listed_like_any(exported):
 
 def test_a_killed_python_worker_ends_the_export_in_one_line_and_the_retry_goes_on(exported, tmp_path):
     url, _, path, _ = exported
-    with started_export(url, tmp_path, "--spark", "-o", "partitions=1", "-o", "rate=300") as process:
+    with started_export(url, tmp_path, "--spark", "-D", "partitions=1", "-D", "rate=300") as process:
         wait_until_steps(process, tmp_path)
         before = len(steps_done(tmp_path))
         killing = threading.Thread(target=kill_workers, args=[process])
@@ -66,7 +66,7 @@ def test_a_killed_python_worker_ends_the_export_in_one_line_and_the_retry_goes_o
     assert said[-1].startswith("mledger: Spark could not write the tables ")
     assert said[-1].endswith("run it again, what was finished is kept")
     assert answer("snapshot", "list", tmp_path) == []
-    done = answer("snapshot", "export", tmp_path, "--spark", "-o", "partitions=1", url=url)
+    done = answer("snapshot", "export", tmp_path, "--spark", "-D", "partitions=1", url=url)
     assert done["steps_kept"] >= before
     assert all_rows(tmp_path) == all_rows(path)
 

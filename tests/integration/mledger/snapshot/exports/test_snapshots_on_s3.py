@@ -19,7 +19,7 @@ from tests.support.snapshot_pairs import write_both
 __all__ = ["s3", "s3_server"]
 
 CASES = [case.removesuffix(".json") for case in golden.files("zookeeper-files/data-*.json")]
-SHARES = ("-o", "partitions=4")
+SHARES = ("-D", "partitions=4")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_snapshots_and_logs_may_lie_under_different_names(s3, tmp_path):
 def test_from_a_bucket_to_a_bucket_gives_the_cluster_s_rows(s3, cluster):
     url, directory = cluster
     files = s3.put(directory, "zookeeper")
-    export = ("--metadata", files, "snapshot", "export", "s3a://metadata/backup", "-o", "chroot=/pulsar")
+    export = ("--metadata", files, "snapshot", "export", "s3a://metadata/backup", "-D", "chroot=/pulsar")
     first, second = answer(*export, "--workers", 2), answer(*export)
     assert (first["already_there"], second["already_there"]) == (False, True)
     assert first["snapshot"] == f"s3a://metadata/backup/snapshot={first['name']}"
@@ -82,7 +82,7 @@ def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(s3, cluster, 
     url, _ = cluster
     to, stage = "s3://metadata/killed", tmp_path / "stage"
     before = answer("snapshot", "export", to, url=url)
-    with started_export(url, to, "--stage", str(stage), "--workers", "1", *SHARES, "-o", "rate=30") as process:
+    with started_export(url, to, "--stage", str(stage), "--workers", "1", *SHARES, "-D", "rate=30") as process:
         wait_until_steps(process, stage)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -160,7 +160,7 @@ def test_every_question_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
         for question in (QUESTIONS | CHANGES).values():
             assert away.ask(question).to_pylist() == here.ask(question).to_pylist(), question.name
     page = tmp_path / "report.html"
-    answer("report", there[1], "--before", there[0], "-o", page)
+    answer("report", there[1], "--before", there[0], "--to", page)
     assert page.read_text().startswith("<!doctype html>")
 
 

@@ -22,7 +22,7 @@ from tests.support.spark import spark
 
 __all__ = ["spark"]
 
-TRY = ("--spark", "-o", "partitions=4")
+TRY = ("--spark", "-D", "partitions=4")
 
 
 def ended(processes):
@@ -37,7 +37,7 @@ def test_a_killed_driver_leaves_the_one_before_and_the_next_try_goes_on(tmp_path
         write_varied_cluster(url)
         before = answer("snapshot", "export", to, url=url)
 
-        with started_export(url, to, *TRY, "-o", "rate=30") as process:  # the JVM dies
+        with started_export(url, to, *TRY, "-D", "rate=30") as process:  # the JVM dies
             wait_until_steps(process, to)
             first = len(steps_done(to))
             wait_for(lambda: processes_below(process, "SparkSubmit"))[0].kill()
@@ -48,7 +48,7 @@ def test_a_killed_driver_leaves_the_one_before_and_the_next_try_goes_on(tmp_path
         assert [each["name"] for each in answer("snapshot", "list", to)] == [before["name"]]
         assert len(steps_done(to)) >= first
 
-        with started_export(url, to, *TRY, "-o", "rate=30") as process:  # Python dies
+        with started_export(url, to, *TRY, "-D", "rate=30") as process:  # Python dies
             wait_for(lambda: processes_below(process, "SparkSubmit"))
             below = psutil.Process(process.pid).children(recursive=True)
             process.send_signal(signal.SIGKILL)

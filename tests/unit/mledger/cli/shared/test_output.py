@@ -1,9 +1,11 @@
-"""One result shown as a table and as JSON."""
+"""One result shown as a table and in each format for programs."""
 
+import csv
 import io
 import json
 
 import pytest
+import yaml
 
 from mledger.cli.shared.output import Output, Record, Table, as_text, columns, fields, shorten
 
@@ -27,9 +29,84 @@ def test_a_record_is_one_object_with_its_tables_in_json(capsys: pytest.CaptureFi
     assert shown == {"name": "é", "properties": {"k": 1}, "topics": TOPICS.as_json()}
 
 
-def test_words_for_people_are_left_out_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("json").line("created it")
+@pytest.mark.parametrize("output_format", ["json", "ndjson", "csv", "yaml"])
+def test_words_for_people_are_left_out_of_formats_for_programs(
+    output_format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Output(output_format).line("created it")
     assert capsys.readouterr().out == ""
+
+
+HOSTILE = {"name": 'a,"b"\n\u2028é: - #', "known": None, "whole": True, "of": ("x", "1"), "pairs": {"k": "yes"}}
+KEYS = tuple(HOSTILE)
+ROWS = Table("rows", columns(*KEYS), (tuple(HOSTILE.values()), tuple(HOSTILE.values())))
+AS_JSON = json.loads(json.dumps(HOSTILE))
+AS_CELLS = {
+    "name": HOSTILE["name"],
+    "known": "",
+    "whole": "true",
+    "of": '["x", "1"]',
+    "pairs": '{"k": "yes"}',
+}
+
+
+def test_ndjson_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("ndjson").table(ROWS)
+    assert [json.loads(line) for line in capsys.readouterr().out.split("\n")[:-1]] == [AS_JSON, AS_JSON]
+
+
+def test_ndjson_of_a_record_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("ndjson").record(Record(fields(name="a"), (TOPICS,)))
+    assert json.loads(capsys.readouterr().out) == {"name": "a", "topics": TOPICS.as_json()}
+
+
+def test_csv_has_a_header_and_gives_every_value_back(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("csv").table(ROWS)
+    read = list(csv.DictReader(io.StringIO(capsys.readouterr().out, newline="")))
+    assert read == [AS_CELLS, AS_CELLS]
+
+
+def test_csv_of_an_empty_list_is_its_header(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("csv").table(Table("topics", columns("topic", "entries"), ()))
+    assert capsys.readouterr().out == "topic,entries\n"
+
+
+def test_csv_of_a_record_holds_its_tables_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("csv").record(Record(fields(name="a"), (TOPICS,)))
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row["name"] == "a"
+    assert json.loads(row["topics"]) == TOPICS.as_json()
+
+
+def test_csv_of_a_stream_has_one_header_and_leaves_empty_what_an_object_lacks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = Output("csv")
+    output.item(("a", "b"), {"a": 1})
+    output.item(("a", "b"), {"b": 2, "a": 3})
+    assert capsys.readouterr().out == "a,b\n1,\n3,2\n"
+
+
+def test_yaml_gives_every_value_back(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("yaml").table(ROWS)
+    assert yaml.safe_load(capsys.readouterr().out) == [AS_JSON, AS_JSON]
+
+
+def test_yaml_of_a_stream_is_a_document_each(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output("yaml")
+    output.item(KEYS, HOSTILE)
+    output.item(KEYS, HOSTILE)
+    assert list(yaml.safe_load_all(capsys.readouterr().out)) == [AS_JSON, AS_JSON]
+
+
+def test_a_stream_for_people_that_has_no_words_is_a_line_of_json_each(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("table").item(("a",), {"a": 1})
+    assert capsys.readouterr().out == '{"a": 1}\n'
+
+
+def test_a_format_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="'xml' is no format of output: use one of table, json, ndjson, csv, yaml"):
+        Output("xml")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""Results for programs: JSON, one JSON object a line, CSV, or YAML. All show the same fields under the same keys."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+Object = Mapping[str, object]
+
+
+class Format(Protocol):
+    """One way to write results for programs; every text ends with a line end."""
+
+    def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
+        """A list of objects that all have `keys`."""
+
+    def one(self, found: Object) -> str:
+        """One object."""
+
+    def item(self, keys: Sequence[str], found: Object) -> str:
+        """The next object of a stream; `keys` are all that any of its objects may have."""
+
+
+class Json:
+    """One document: an array of objects, or an object. Objects of a stream stand on lines of their own."""
+
+    def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
+        """An array."""
+        return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+
+    def one(self, found: Object) -> str:
+        """An object."""
+        return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+    def item(self, keys: Sequence[str], found: Object) -> str:
+        """An object on a line."""
+        return _line(found)
+
+
+class JsonLines:
+    """Each object on a line of its own (NDJSON)."""
+
+    def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
+        """A line each."""
+        return "".join(map(_line, rows))
+
+    def one(self, found: Object) -> str:
+        """One line."""
+        return _line(found)
+
+    def item(self, keys: Sequence[str], found: Object) -> str:
+        """One line."""
+        return _line(found)
+
+
+class Csv:
+    """RFC 4180 with a header. What is not known is empty; lists and objects within a row are JSON."""
+
+    def __init__(self) -> None:
+        self._headed = False
+
+    def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
+        """The header and a line each, also where there are no rows."""
+        return self._written(keys, rows, header=True)
+
+    def one(self, found: Object) -> str:
+        """The header and one line."""
+        return self._written(tuple(found), (found,), header=True)
+
+    def item(self, keys: Sequence[str], found: Object) -> str:
+        """A line; before the first the header."""
+        header, self._headed = not self._headed, True
+        return self._written(keys, (found,), header=header)
+
+    def _written(self, keys: Sequence[str], rows: Sequence[Object], *, header: bool) -> str:
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, keys, lineterminator="\n")
+        if header:
+            writer.writeheader()
+        writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+        return stream.getvalue()
+
+
+class Yaml:
+    """One YAML document; objects of a stream are documents of their own."""
+
+    def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
+        """A sequence of mappings."""
+        return _document(rows)
+
+    def one(self, found: Object) -> str:
+        """A mapping."""
+        return _document(found)
+
+    def item(self, keys: Sequence[str], found: Object) -> str:
+        """A document, begun by `---`."""
+        return "---\n" + _document(found)
+
+
+FORMATS: dict[str, Callable[[], Format]] = {"json": Json, "ndjson": JsonLines, "csv": Csv, "yaml": Yaml}
+
+
+def _line(found: Object) -> str:
+    return json.dumps(found, ensure_ascii=False) + "\n"
+
+
+def _cell(value: object) -> object:
+    """A value as it stands in a line of CSV; Excel and Python's csv module read it back."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _document(value: object) -> str:
+    import yaml  # who does not ask for YAML does not wait for its parser
+
+    # through JSON: tuples and other mappings become what the safe dumper knows
+    plain = json.loads(json.dumps(value))
+    return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=2**31))
