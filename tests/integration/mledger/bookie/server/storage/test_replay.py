@@ -5,7 +5,7 @@ import random
 import threading
 
 from mledger.bookie import wire
-from mledger.bookie.client.connections.framing import recovery_parts
+from mledger.bookie.client.connections.frames import recovery_parts
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.storage.index import Index
