@@ -1,21 +1,29 @@
-"""The example of docs/how-to/python.md does what it says."""
+"""The programs of docs/tutorials/python.md do what it says."""
 
 import asyncio
+import os
+import re
+import subprocess
 import sys
 
-from tests.support.aio import run
+from tests.support.aio import HANG_S, run
 from tests.support.bookies import ROOT
 from tests.support.documents import blocks_of
 
-
-def example() -> str:
-    (found,) = blocks_of("how-to/python.md", "python")
-    return found.text
+FIRST, SECOND = (block.text for block in blocks_of("tutorials/python.md", "python"))
 
 
-def test_the_example_runs(topic_url):
+def test_the_first_program_reads_two_of_three_and_leaves_one(topic_url):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "MLEDGER_METADATA": topic_url}
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, timeout=HANG_S, check=True
+    )
+    assert re.fullmatch(r"\d+:0 b'first'\n\d+:1 b'second'\nleft: 1\n", done.stdout)
+
+
+def test_the_second_program_says_where_its_cursor_stands(topic_url):
     async def main():
-        source = example().replace("zk://127.0.0.1:2181", topic_url)
+        source = SECOND.replace("zk://127.0.0.1:2181", topic_url)
         assert topic_url in source
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-", cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -12,9 +12,6 @@ DOCS = ROOT / "docs"
 DOCUMENTS = sorted(["README.md", "CONTRIBUTING.md", *(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))])
 GUIDES = "tests/integration/mledger/cli/test_guides.py"
 RUN_BY = {
-    ("README.md", "console"): "tests/integration/mledger/cli/test_readme.py",
-    ("README.md", "python"): "tests/integration/mledger/cli/test_readme.py",
-    ("how-to/python.md", "python"): "tests/integration/mledger/test_docs_example.py",
     ("reference/cli.md", "console"): "tests/integration/mledger/cli/test_cli_documentation.py",
     ("reference/configuration.md", "console"): GUIDES,
     ("how-to/containers.md", "console"): "tests/containers/test_containers.py",
@@ -22,10 +19,12 @@ RUN_BY = {
     ("how-to/reports.md", "console"): GUIDES,
     ("how-to/spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
     ("how-to/testing.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
+    ("tutorials/python.md", "python"): "tests/integration/mledger/test_docs_example.py",
     ("tutorials/tour.md", "console"): GUIDES,
 }
-"""What runs all blocks of a language in a document. `design.md` shows signatures, no programs."""
+"""What runs all blocks of a language in a document."""
 OTHERWISE = {
+    "pip install .": ("tools/setup", "installs the project so, editable"),
     "pip install 'mledger[report]'": ("tools/setup", "the extra, installed from the checkout"),
     "pip install 'mledger[spark]'": ("tools/setup", "the extra, installed from the checkout"),
     "make demo": ("tests/integration/demo/test_demo.py", "run there"),
@@ -63,8 +62,6 @@ def transcribed() -> set[str]:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_test_runs_each_transcript_and_program_of_a_document(name) -> None:
     shown = {block.language for block in blocks_of(name) if block.language in ("console", "python")}
-    if name == "explanation/architecture.md":
-        shown.discard("python")
     assert {(name, language) for language in shown} == {key for key in RUN_BY if key[0] == name}
 
 

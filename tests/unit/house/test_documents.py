@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import mledger
+
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 DOCUMENTS = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
@@ -27,3 +29,17 @@ def test_the_catalogue_has_one_line_for_each_page() -> None:
 def test_tests_and_tools_that_a_document_names_are_there(document) -> None:
     named = re.findall(r"`((?:tests|tools|bench)/[\w/.-]+)`", document.read_text())
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_api_reference_has_everything_that_mledger_exports() -> None:
+    page = (DOCS / "reference/api.md").read_text()
+    shown = set(re.findall(r"^\.\. auto\w+:: mledger\.(\w+)$", page, re.MULTILINE))
+    assert shown - {"snapshot"} == set(mledger.__all__)
+
+
+def test_the_speed_that_readme_tells_is_a_row_of_the_benchmarks() -> None:
+    speed = (ROOT / "README.md").read_text().partition("## Speed")[2].partition("##")[0]
+    measured = (DOCS / "reference/benchmarks.md").read_text()
+    times = re.findall(r"([\d,]+) ms", speed)
+    assert len(times) == 2
+    assert re.search(rf"all cursors recovered \| {times[0]}\.\d \| ms \|[^|]+\| {times[1]} \|", measured)
