@@ -1,8 +1,11 @@
-"""`docs/reference/configuration.md` names every key that means something."""
+"""`docs/reference/configuration.md` names every key that means something, with the default that the code has."""
 
+import importlib.util
 import inspect
 import re
 from pathlib import Path
+
+import pytest
 
 from mledger import settings as owner_settings
 from mledger.bookie.server.process import options
@@ -11,7 +14,8 @@ from mledger.bookie.server.process.settings import KNOWN_KEYS
 from mledger.config import SETTINGS
 from mledger.known_settings import is_known
 
-TEXT = (Path(__file__).parents[3] / "docs" / "reference/configuration.md").read_text()
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "docs" / "reference/configuration.md").read_text()
 NAMED = set(re.findall(r"`([a-z][A-Za-z]+)(?:=[a-z]+)?`", TEXT))
 
 
@@ -27,3 +31,28 @@ def test_every_key_of_a_bookie_is_there():
 def test_every_key_of_an_owner_is_there():
     used = {setting.key for setting in SETTINGS} | {word for word in quoted(owner_settings) if is_known(word)}
     assert {key for key in used if not key.endswith("InZooKeeper")} - NAMED == set()
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """`tools/settings_tables.py`, which writes the defaults."""
+    spec = importlib.util.spec_from_file_location("settings_tables", ROOT / "tools/settings_tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_default_is_that_of_the_code(tables):
+    assert tables.with_defaults(TEXT) == TEXT, "stale: run tools/settings_tables.py"
+
+
+@pytest.mark.parametrize("key", ["gcWaitTime", "managedLedgerMaxEntriesPerLedger"])
+def test_a_default_that_is_not_that_of_the_code_is_mended(tables, key):
+    stale = re.sub(rf"^(\| `{key}` .*\|) \d+ \|$", r"\1 12345 |", TEXT, flags=re.MULTILINE)
+    assert stale != TEXT
+    assert tables.with_defaults(stale) == TEXT
+
+
+def test_a_default_whose_key_has_no_row_is_an_error(tables):
+    with pytest.raises(ValueError, match="no row for gcWaitTime"):
+        tables.with_defaults(re.sub(r"^\| `gcWaitTime`.*\n", "", TEXT, flags=re.MULTILINE))
