@@ -123,6 +123,7 @@ class Cluster:
         self._session_timeout = session_timeout
         self._open: dict[str, ManagedLedger] = {}
         self._opening: set[str] = set()
+        self._sessions_ended = 0
         self._lasting = False
         self.metrics_port: int | None = None
         """Where `metrics` of `open_cluster` are served."""
@@ -255,6 +256,7 @@ class Cluster:
 
     def session_renewed(self) -> None:
         """Have every topic show its owner again: its node went with the session before."""
+        self._sessions_ended += 1
         for opened in self._open.values():
             opened.session_renewed()
 
@@ -354,7 +356,7 @@ class Cluster:
             counters.saw(event)
             events(event)
 
-        began = time.perf_counter()
+        began, sessions_ended = time.perf_counter(), self._sessions_ended
         try:
             managed_ledger = await open_managed_ledger(
                 self._services,
@@ -370,4 +372,6 @@ class Cluster:
             raise
         counters.open_times.observe(time.perf_counter() - began)
         self._open[managed_ledger.name] = managed_ledger
+        if sessions_ended != self._sessions_ended:  # meanwhile: it was not among those that were told
+            managed_ledger.session_renewed()
         return managed_ledger

@@ -153,6 +153,36 @@ def test_the_owner_node_is_made_again_in_the_next_session(held, topic):
     run(main())
 
 
+def test_the_owner_node_is_made_again_where_the_session_ended_while_the_topic_was_opened(held, topic, monkeypatch):
+    async def main():
+        async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
+            listing, go_on = asyncio.Event(), asyncio.Event()
+            children = cluster.metadata.children
+
+            async def held_up(path):
+                listing.set()
+                await go_on.wait()
+                return await children(path)
+
+            monkeypatch.setattr(cluster.metadata, "children", held_up)
+            opening = asyncio.ensure_future(cluster.create_topic(topic))
+            await listing.wait()  # its cursors, after it has become the owner
+            path, session = owner_path(managed_ledger_of(topic)), cluster.metadata.session_id
+            await held.lose_session(path)
+            while cluster.metadata.session_id == session:
+                await asyncio.sleep(0.05)
+            go_on.set()
+            opened = await opening
+            async with held.direct() as store, asyncio.timeout(30):
+                while (owner := await store.exists(path)) is None:
+                    await asyncio.sleep(0.05)
+                assert owner.ephemeral_owner == cluster.metadata.session_id
+            await opened.append(payloads(3))
+            assert opened.state is mledger.TopicState.OPEN
+
+    run(main())
+
+
 def test_an_owner_whose_node_another_made_meanwhile_stops(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
