@@ -1,4 +1,4 @@
-"""docs/how-to/spark.md says what the code does: every option, table and column, in its words."""
+"""docs/reference/tables.md says what the code does: every option, table and column, in its words."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from mledger.snapshot.source.options import OPTIONS
 from mledger.snapshot.source.recovery import GIVE_UP_AFTER
 from mledger.snapshot.tables.row_builder import TABLES
 
-PAGE = (Path(__file__).resolve().parents[5] / "docs" / "how-to/spark.md").read_text()
+PAGE = (Path(__file__).resolve().parents[5] / "docs" / "reference/tables.md").read_text()
 
 
 def section(name):
