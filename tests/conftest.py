@@ -1,5 +1,7 @@
 """Fixtures that every test can ask for."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -27,6 +29,11 @@ __all__ = [
     "zookeeper_ensemble",
     "zookeeper_server",
 ]
+
+# No test means a cluster that its user has named.
+for variable in ("MLEDGER_METADATA", "MLEDGER_CONTEXT", "MLEDGER_TIMEOUT"):
+    os.environ.pop(variable, None)
+os.environ["MLEDGER_CONTEXTS"] = os.devnull
 
 # The same examples every time, however busy the machine is: a failure here is a failure everywhere.
 settings.register_profile(

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import click
 
-from mledger.cli.shared.context import METADATA_VARIABLE, Session, session_options
+from mledger.cli.shared.command_group import CommandGroup
+from mledger.cli.shared.context import session_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
-from mledger.cli.shared.messages import DEBUG_VARIABLE, messages
+from mledger.cli.shared.messages import messages
 from mledger.metastore.errors import MledgerError
 
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
@@ -18,6 +19,7 @@ INTERRUPTED = 130
 MODULES = {
     "bookies": "mledger.cli.bookies.commands",
     "completion": "mledger.cli.completion",
+    "context": "mledger.cli.contexts",
     "cursors": "mledger.cli.cursors.commands",
     "down": "mledger.cli.local.commands",
     "ledgers": "mledger.cli.ledgers.commands",
@@ -31,7 +33,7 @@ MODULES = {
 }
 
 
-class Nouns(click.Group):
+class Nouns(CommandGroup):
     """The commands, each imported when it is used: `up` needs nothing of what reads topics."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -49,15 +51,12 @@ class Nouns(click.Group):
 @click.group(cls=Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="mledger")
 @session_options
-@click.pass_context
-def command(context: click.Context) -> None:
+def command() -> None:
     """Topics, cursors, ledgers and bookies of a Pulsar storage cluster.
 
     Commands that look change nothing and fence nothing. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found,
     4 fenced, conflict or owned elsewhere, 5 unavailable.
     """
-    if context.obj.metadata is None and os.environ.get(METADATA_VARIABLE):
-        context.obj = Session(os.environ[METADATA_VARIABLE], context.obj.output_format, from_environment=True)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -86,7 +85,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (MledgerError, OSError, ValueError) as error:
         return _failed(error)
     except Exception as error:
-        messages.error(f"unexpected {one_line(error)}; {DEBUG_VARIABLE}=1 shows where", FAILED)
+        messages.error(f"unexpected {one_line(error)}; -vv shows where", FAILED)
         _show_trace()
         return FAILED
 
@@ -104,7 +103,7 @@ def _failed(error: Exception) -> int:
 
 
 def _show_trace() -> None:
-    if os.environ.get(DEBUG_VARIABLE):
+    if messages.traces:
         traceback.print_exc()
 
 

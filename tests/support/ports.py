@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from mledger.cli.shared.context_file import FILE_VARIABLE
 from mledger.metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS
 from mledger.metastore.zookeeper.launcher import free_port
 
@@ -38,7 +39,8 @@ def keep_to_own_ports() -> None:
 
 def environment_of_commands() -> dict[str, str]:
     """This process's environment without what its user may have set for `mledger`."""
-    return {key: value for key, value in os.environ.items() if key == PORTS_VARIABLE or not key.startswith("MLEDGER_")}
+    kept = (PORTS_VARIABLE, FILE_VARIABLE)
+    return {key: value for key, value in os.environ.items() if key in kept or not key.startswith("MLEDGER_")}
 
 
 def free_late_port() -> int:

@@ -47,7 +47,7 @@ def change_records(
             await store.multi(operations)
         return fields(done=True)
 
-    run_change(Session(url, "json"), ChangeOptions(yes=True, undo_file=undo_file), plan, act)
+    run_change(Session(url, output_format="json"), ChangeOptions(yes=True, undo_file=undo_file), plan, act)
 
 
 def killed_at(step: str):

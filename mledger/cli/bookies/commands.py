@@ -5,6 +5,7 @@ import click
 from mledger.bookie.client.checks.bookie_check import BookieFindings, Problem, Severity, plan_problems
 from mledger.cli.bookies.autorecovery import autorecovery, cluster, underreplicated
 from mledger.cli.bookies.cookies import cookie
+from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.output import Column, Record, Table, Value, columns, fields
@@ -20,7 +21,7 @@ CHECK_COLUMNS = (
 MIB = 1 << 20
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def bookies() -> None:
     """Look at the bookies and check them; change their cookies and what auto-recovery may do."""
 

@@ -7,6 +7,7 @@ import click
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.shared import change_command
 from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.output import Record, fields
 from mledger.cli.shared.read_only import Looking, looking
@@ -22,7 +23,7 @@ bookie_argument = click.argument("bookie_id", metavar="BOOKIE")
 force_option = click.option("--force", is_flag=True, help="Do it though the bookie is registered: it serves.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cookie() -> None:
     """Look at a bookie's cookie, write it, delete it: without it a bookie that is new to the cluster starts."""
 

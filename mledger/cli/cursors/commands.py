@@ -8,6 +8,7 @@ import click
 
 from mledger.admin.inspect import CursorInspection, Inspector
 from mledger.cli.cursors.changes import clear, delete, repair, reset, set_properties, skip
+from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import cursor_argument, optional_cursor_argument, topic_argument
 from mledger.cli.shared.output import Column, Output, Record, Table, Value, columns, fields, pairs, shorten, texts
@@ -28,7 +29,7 @@ LIST_COLUMNS = columns("cursor", "found_in", "rules", "position", "holes", "back
 PARTITION_COLUMNS = columns("partition", *(column.key for column in LIST_COLUMNS))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cursors() -> None:
     """Create, look at, move and recover the cursors of a topic."""
 

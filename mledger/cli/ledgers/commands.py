@@ -9,6 +9,7 @@ from mledger.bookie.errors import NoSuchEntry
 from mledger.cli.ledgers.bookie_replacement import replace_bookie
 from mledger.cli.ledgers.changes import delete, recover
 from mledger.cli.ledgers.check import check
+from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.entries import EntryWriter, MessageWriter, StateWriter, Writer
 from mledger.cli.shared.messages import messages
@@ -22,7 +23,7 @@ READ_BATCH = 500
 LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size", "write_quorum", "ack_quorum", "of")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def ledgers() -> None:
     """Look at ledgers without fencing them, check every copy of their entries; recover and delete single ones."""
 

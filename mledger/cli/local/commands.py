@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
+from mledger.cli.local.cluster_status import described_cluster, read_cluster_status
 from mledger.cli.local.processes import ClusterState, LocalCluster, plan_bookie_options
 from mledger.cli.shared.context import METADATA_VARIABLE, Session, session_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
@@ -96,15 +98,29 @@ def down(session: Session, directory: Path) -> None:
         session.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
 
 
-@click.command(epilog="Example: mledger status --url")
+@click.command(epilog="Example: mledger status --context prod")
 @directory_option
 @click.option("--url", is_flag=True, help="Only the metadata URL, for MLEDGER_METADATA.")
 @session_options
 @click.pass_obj
 @click.pass_context
 def status(context: click.Context, session: Session, directory: Path, url: bool) -> None:
-    """Show which processes of the cluster run; exit code 5 if one does not."""
+    """Show the cluster that commands mean, and whether it serves; exit code 5 if it does not.
+
+    That is the one of --dir where that is given; else the one that an option, the environment or the current context
+    names; else the one in mledger-data here. Of a cluster of `mledger up` its processes are shown, of any other its
+    metadata store, its bookies and its brokers.
+    """
+    here = context.get_parameter_source("directory") is not ParameterSource.DEFAULT
+    meant = None if here else session.meant
     state = LocalCluster(directory).load()
+    if meant is not None and (state is None or state.url != meant.url):
+        if url:
+            click.echo(meant.url)
+            return
+        found = session.run(read_cluster_status(meant.url))
+        session.output.record(described_cluster(meant, found))
+        context.exit(OK if found.serves else UNAVAILABLE)
     if state is None:
         raise ClusterNotFound(directory)
     if url:

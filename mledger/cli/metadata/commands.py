@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import click
 
 from mledger.cli.metadata.backup import backup, restore
+from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.node_text import NodeContent, decode_node
@@ -28,7 +29,7 @@ class TreeNode:
     depth: int
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def metadata() -> None:
     """Look at the metadata store, prepare an empty one for a cluster, back it up and restore it."""
 

@@ -18,6 +18,7 @@ class Messages:
 
     def __init__(self) -> None:
         self._format = TEXT
+        self._verbosity = 0
 
     @property
     def log_format(self) -> str:
@@ -28,8 +29,21 @@ class Messages:
         """Say things as `log_format` says; without one as the environment does."""
         found = log_format or os.environ.get(FORMAT_VARIABLE) or TEXT
         self._format = found if found in FORMATS else TEXT
-        if os.environ.get(DEBUG_VARIABLE):
-            set_up_logging(self._format)
+        self._set_up()
+
+    @property
+    def traces(self) -> bool:
+        """Whether an error is shown with the place in the program that it is from."""
+        return self._verbosity > 1 or bool(os.environ.get(DEBUG_VARIABLE))
+
+    def say_more(self, verbosity: int) -> None:
+        """Log what the parts of the program do: 1 what is worth knowing, 2 all of it, and errors with their traces."""
+        self._verbosity = verbosity
+        self._set_up()
+
+    def _set_up(self) -> None:
+        if self._verbosity or os.environ.get(DEBUG_VARIABLE):
+            set_up_logging(self._format, logging.DEBUG if self._verbosity > 1 else logging.INFO)
         else:  # the parts' own logs are for who looks into the program; what users need to know, commands say
             logging.getLogger().addHandler(logging.NullHandler())
 

@@ -1,12 +1,11 @@
 """Arguments that name what a cluster has, completed by the shell: quickly, or silently not at all."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 
 import click
 
-from mledger.cli.shared.context import METADATA_VARIABLE, Session
+from mledger.cli.shared.context import Session
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, TopicName, decode_name
 from mledger.metastore.store import MetadataReader
 
@@ -92,17 +91,20 @@ async def _topics_below(reader: MetadataReader, prefix: list[str]) -> set[str]:
 def _ask(context: click.Context, question: Callable[[MetadataReader], Awaitable[list[str]]]) -> list[str]:
     """The cluster's answer; nothing when none is named, or it does not answer at once."""
     session = context.find_object(Session)
-    url = (session.metadata if session is not None else None) or os.environ.get(METADATA_VARIABLE)
-    if not url:
+    try:
+        meant = (session or Session()).meant
+    except click.UsageError:
+        return []
+    if meant is None:
         return []
 
     async def ask() -> list[str]:
         from mledger.metastore.url import open_reader
 
-        async with asyncio.timeout(PATIENCE_S), await open_reader(url, timeout=PATIENCE_S) as reader:
+        async with asyncio.timeout(PATIENCE_S), await open_reader(meant.url, timeout=PATIENCE_S) as reader:
             return await question(reader)
 
     try:
-        return Session(url).run(ask())
+        return Session(meant.url).run(ask())
     except Exception:  # whoever presses a key wants no story of why nothing came
         return []

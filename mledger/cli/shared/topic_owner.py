@@ -128,6 +128,7 @@ def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
         log.debug("event=settings_without_effect keys=%s", ",".join(found.without_effect))
     context = click.get_current_context()
     session = context.find_object(Session) or Session()
-    if found.url and session.metadata is None:
+    meant = session.meant
+    if found.url and (meant is None or meant.by_default):
         context.obj = replace(session, metadata=found.url)
     return found

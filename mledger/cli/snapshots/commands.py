@@ -2,6 +2,7 @@
 
 import click
 
+from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output import Record, Table, columns, fields
@@ -13,7 +14,7 @@ from mledger.snapshot.exports.place import place_at
 from mledger.snapshot.exports.verification import verify_snapshot
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def snapshot() -> None:
     """Write snapshots of a cluster's metadata as tables, and look at them."""
 

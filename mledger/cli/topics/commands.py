@@ -16,6 +16,7 @@ from mledger.admin.partitions import (
     read_partitioned,
 )
 from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import Record, Table, columns, fields, pairs
@@ -38,7 +39,7 @@ from mledger.metastore.url import open_store
 MAX_PARTITIONS = 100_000
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """Create, publish to, look at, read, change and delete topics."""
 

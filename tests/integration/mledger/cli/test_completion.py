@@ -12,7 +12,7 @@ import pytest
 from mledger.cli.main import command as mledger_command
 from mledger.cli.shared.names import PATIENCE_S
 from pytest_mledger.cluster import RunningCluster
-from tests.integration.cli.test_cli_documentation import EVERY
+from tests.integration.mledger.cli.test_cli_documentation import EVERY
 from tests.support.aio import HANG_S
 from tests.support.cli import mledger, ok
 from tests.support.forked_commands import PATIENCE_VARIABLE, forked_commands
@@ -73,7 +73,7 @@ def test_nouns_commands_options_and_choices_are_completed(complete) -> None:
     assert complete("mledger to") == ["topics"]
     assert {"create", "describe", "list"} <= set(complete("mledger topics "))
     assert complete("mledger topics create --part") == ["--partitions"]
-    assert complete("mledger topics list --output ") == ["table", "json"]
+    assert complete("mledger topics list --output ") == ["table", "json", "ndjson", "csv", "yaml"]
 
 
 def test_topics_are_completed_after_the_last_colon(complete) -> None:

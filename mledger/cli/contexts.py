@@ -1,0 +1,78 @@
+"""`mledger context`: clusters by name."""
+
+import click
+
+from mledger.cli.shared.command_group import CommandGroup
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context_file import ContextError, path_of_contexts, read_contexts, write_contexts
+from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.metastore.url import parse_url
+
+
+@click.group(cls=CommandGroup)
+def context() -> None:
+    """Name clusters, and say which one is meant."""
+
+
+@context.command(epilog="Example: mledger context add prod 'zk://zk-1:2181,zk-2:2181/pulsar'")
+@click.argument("name")
+@click.argument("url")
+@click.option("--replace", is_flag=True, help="Give a name that is there already another URL.")
+@session_options
+@click.pass_obj
+def add(session: Session, name: str, url: str, replace: bool) -> None:
+    """Keep the metadata URL of a cluster as NAME; the first one becomes the current one.
+
+    Secrets do not belong in the URL: `?config=FILE` names a file that holds them.
+    """
+    url = str(parse_url(url))
+    path = path_of_contexts()
+    contexts = read_contexts(path)
+    if name in contexts.metadata and not replace:
+        raise ContextError(
+            f"there is a context {name!r} already, {contexts.metadata[name]}: --replace gives it this URL"
+        )
+    contexts = contexts.added(name, url)
+    write_contexts(path, contexts)
+    _show(session, name, url, contexts.current == name)
+
+
+@context.command(epilog="Example: mledger context use prod")
+@click.argument("name")
+@session_options
+@click.pass_obj
+def use(session: Session, name: str) -> None:
+    """Have commands mean the cluster NAME where neither an option nor the environment names one."""
+    path = path_of_contexts()
+    contexts = read_contexts(path).used(name)
+    write_contexts(path, contexts)
+    _show(session, name, contexts.url(name), True)
+
+
+@context.command(epilog="Example: mledger context remove prod")
+@click.argument("name")
+@session_options
+@click.pass_obj
+def remove(session: Session, name: str) -> None:
+    """Forget the name; the cluster is not touched."""
+    path = path_of_contexts()
+    contexts = read_contexts(path)
+    write_contexts(path, contexts.removed(name))
+    if session.output.for_programs:
+        session.output.record(Record(fields(removed=name, metadata=contexts.url(name))))
+    else:
+        session.output.line(f"removed {name}")
+
+
+@context.command("list", epilog="Example: mledger context list")
+@session_options
+@click.pass_obj
+def list_command(session: Session) -> None:
+    """List the names, and which of them is the current one."""
+    contexts = read_contexts(path_of_contexts())
+    rows = tuple((name, url, name == contexts.current) for name, url in sorted(contexts.metadata.items()))
+    session.output.table(Table("contexts", columns("name", "metadata", "current"), rows))
+
+
+def _show(session: Session, name: str, url: str, current: bool) -> None:
+    session.output.record(Record(fields(name=name, metadata=url, current=current)))
