@@ -5,12 +5,13 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from mledger.metastore.runtime.child_processes import python_command, python_environment
 
 START_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 90.0
@@ -45,16 +46,14 @@ class Servers:
         self.directory = directory
         self._servers: dict[str, Server] = {}
         self._received = b""
-        here = str(Path(__file__).parents[1])
-        paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
         with (directory / "nursery.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_mledger.fork_server"],
+                python_command("pytest_mledger.fork_server"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=directory,
-                env=os.environ | {"PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},  # no thread before a fork
+                env=python_environment() | {"OPENBLAS_NUM_THREADS": "1"},  # no thread before a fork
                 start_new_session=True,  # Ctrl-C is for the tests; fixtures still need the servers when it comes
                 bufsize=0,
             )

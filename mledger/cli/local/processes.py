@@ -7,9 +7,7 @@ start time written there: a pid that the system gave to another program since th
 import contextlib
 import fcntl
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,8 +16,8 @@ from typing import Any
 
 import psutil
 
-import mledger
 from mledger.metastore.errors import InvalidMetadataUrl, MledgerError
+from mledger.metastore.runtime.child_processes import python_command, python_environment
 from mledger.metastore.runtime.logs import TEXT
 from mledger.metastore.url import JoinedUrl, MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
@@ -274,12 +272,12 @@ class LocalCluster:
         directory.mkdir(exist_ok=True)
         with open(directory / "started.json", "wb") as started, open(self._log(name), "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                python_command(module, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=started,
                 stderr=log,
                 cwd=directory,
-                env=os.environ | {"PYTHONPATH": _import_path()},
+                env=python_environment(),
                 start_new_session=True,
             )
 
@@ -312,12 +310,6 @@ class LocalCluster:
 
 def _order(part: Part) -> tuple[int, str]:
     return (0 if part.name in METADATA_PARTS else len(part.name), part.name)
-
-
-def _import_path() -> str:
-    """PYTHONPATH of a server: where this program's packages are, whatever the directory it is started in."""
-    here = str(Path(mledger.__file__).parents[1])
-    return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _part(name: str, address: str, pid: int) -> Part:

@@ -1,15 +1,26 @@
-"""Child processes that end with this one, however it ends: kill -9 of a test run leaves no server behind.
+"""Child processes: Python that imports what this process does, and processes that end with this one.
+
+A child Python looks for modules where its interpreter has them installed, never in the directory it is started in:
+what files lie there, and what they are called, is their owner's business.
+
+A child of `start_child` ends with this process, however that ends: kill -9 of a test run leaves no server behind.
 
 On Linux the system kills the child when the thread that started it has ended; so all are started by one thread that
 lasts as long as the process. Elsewhere a child is one like any other.
 """
 
 import os
+import site
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+
+import mledger
+
+PATH_VARIABLE = "PYTHONPATH"
 
 # In the child, before it becomes the program. The parent may have ended before the system knew of the wish.
 _BECOME = """
@@ -20,6 +31,33 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit("the process that started this one has ended")
 os.execvp(sys.argv[2], sys.argv[2:])
 """
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """What runs `module` of this distribution; the current directory is no place to find modules in."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def python_environment() -> dict[str, str]:
+    """The environment of a child Python that imports this very mledger: what is installed, a checkout, or a zip."""
+    inherited = os.environ.get(PATH_VARIABLE, "")
+    installed = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    path = plan_python_path(str(Path(mledger.__file__).parents[1]), inherited, installed)
+    others = {name: value for name, value in os.environ.items() if name != PATH_VARIABLE}
+    return {**others, PATH_VARIABLE: path} if path else others
+
+
+def plan_python_path(packages: str, inherited: str, installed: Collection[str]) -> str:
+    """PYTHONPATH with which a child finds what lies in the directory `packages`, of `installed` ones or another.
+
+    One that is searched anyway is not put in front: it would come before the standard library. Relative entries
+    of `inherited` become absolute: the child is started elsewhere.
+    """
+    given = [os.path.abspath(each) for each in inherited.split(os.pathsep) if each]
+    if packages in installed or packages in given:
+        return os.pathsep.join(given)
+    return os.pathsep.join([packages, *given])
+
 
 _starters: dict[int, ThreadPoolExecutor] = {}  # by process: a forked one has not the threads of its parent
 

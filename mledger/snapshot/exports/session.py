@@ -119,6 +119,6 @@ def while_it_lives() -> Iterator[None]:
 def first_line(error: BaseException) -> str:
     """What of Spark's many lines says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if line.startswith(("snapshot.", "metastore.", "bookie.", "mledger."))]
+    named = [line for line in lines if line.startswith("mledger.")]
     told = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
     return (named or told or [type(error).__name__])[0]
