@@ -127,5 +127,5 @@ def test_a_server_that_does_not_start_is_told_with_its_log(servers, tmp_path):
 
 def test_a_module_that_cannot_be_imported_is_told_with_the_log(servers):
     server = servers.start("server", "mledger.no_such_module")
-    with pytest.raises(ClusterFailed, match=r"No module named 'bookie\.no_such_module'"):
+    with pytest.raises(ClusterFailed, match=r"No module named 'mledger\.no_such_module'"):
         servers.wait_serving(server)
