@@ -18,9 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import mledger
-
 PATH_VARIABLE = "PYTHONPATH"
+OUR_PACKAGES = Path(__file__).parents[__name__.count(".")]
 
 # In the child, before it becomes the program. The parent may have ended before the system knew of the wish.
 _BECOME = """
@@ -42,7 +41,7 @@ def python_environment() -> dict[str, str]:
     """The environment of a child Python that imports this very mledger: what is installed, a checkout, or a zip."""
     inherited = os.environ.get(PATH_VARIABLE, "")
     installed = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
-    path = plan_python_path(str(Path(mledger.__file__).parents[1]), inherited, installed)
+    path = plan_python_path(str(OUR_PACKAGES), inherited, installed)
     others = {name: value for name, value in os.environ.items() if name != PATH_VARIABLE}
     return {**others, PATH_VARIABLE: path} if path else others
 
