@@ -6,6 +6,7 @@
 - After a failed or fenced add the ledger's true end is settled first: what is in it is acknowledged, the rest is
   added again, in order, once each.
 - An add that waits for longer than its time-out is a failed one: its ledger is recovered, not waited for.
+- What is added to ledger after ledger, none of which gets a single entry, fails: bookies may never take it (Q11).
 - Another owner fences for good (M7): everything pending fails, nothing further is touched.
 """
 
@@ -26,6 +27,7 @@ from mledger.bookie.errors import (
     LedgerConflict,
     LedgerFenced,
     NoSuchLedger,
+    NotEnoughBookies,
 )
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerError, ManagedLedgerFenced
@@ -36,6 +38,7 @@ from mledger.metastore.errors import MetadataError, MledgerError, SessionExpired
 from mledger.topics.maintenance import Upkeep
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)
+EMPTY_LEDGER_DELAYS_S = (0.0, 0.1, 0.3, 1.0, 3.0, 3.0, 3.0)  # after each ledger in a row that failed without an entry
 ROLLOVER_POSTPONED_S = 10.0
 LOOK_AGAIN_MS = 1000
 AGE_SPREAD = 0.05  # of the maximum age: as much later, by chance, a ledger without traffic is rolled over
@@ -97,6 +100,7 @@ class Appender:
         self._last_append_ms = 0
         self._postponed_until = 0.0
         self._add_timer: asyncio.TimerHandle | None = None
+        self._failed_empty = 0  # ledgers in a row that failed without an entry
         self._unlisted: list[LedgerWriter] = []  # made, and perhaps listed: the answer never came
         self._current: OpenLedger | None = None
         self._use(writer)
@@ -316,6 +320,7 @@ class Appender:
             if current is not None:
                 self._ended = await self._end(current)
                 self._current = None
+                await self._count_empty(current, self._ended)
             if following is None:
                 await self._keeper.verify_owner()
                 following = await self._make()
@@ -324,6 +329,21 @@ class Appender:
                 await self._discard(following)
             raise
         await self._install(following)
+
+    async def _count_empty(self, ledger: OpenLedger, ended: EndedLedger) -> None:
+        """Wait ever longer after ledgers that failed without an entry, and in the end fail what waits to be added."""
+        self._failed_empty = 0 if ledger.failure is None or ended.end.entries else self._failed_empty + 1
+        if self._failed_empty > len(EMPTY_LEDGER_DELAYS_S):
+            self._fail_waiting(
+                NotEnoughBookies(
+                    f"no bookies acknowledged it in {self._failed_empty} ledgers, the last of which was "
+                    f"{ledger.ledger_id}: {ledger.failure}; see their logs: they may take smaller entries only "
+                    "(nettyMaxFrameSizeBytes)"
+                )
+            )
+            self._failed_empty = 0
+        elif self._failed_empty:
+            await asyncio.sleep(EMPTY_LEDGER_DELAYS_S[self._failed_empty - 1])
 
     async def _make_ahead(self) -> LedgerWriter | None:
         try:

@@ -12,6 +12,7 @@ from mledger.events import LedgerClosed, LedgerCreated
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.position import Position
 from mledger.metastore.url import open_store
+from mledger.topics import appender
 from tests.support.aio import run
 from tests.support.policies import put_namespace_policies
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads
@@ -225,6 +226,27 @@ def test_a_topic_without_bookies_fails_with_what_is_missing_and_goes_on_when_the
                 return await opened.append(batch)
             except NotEnoughBookies:
                 await asyncio.sleep(0.2)
+
+    run(main())
+
+
+def test_an_entry_that_no_bookie_takes_fails_in_the_end_and_the_topic_goes_on(bookies, topic, monkeypatch):
+    """Bookies that take smaller frames than clients may send close the connection: no ledger ever gets the entry."""
+    bookies.start(3, "--max-frame", "65536")
+    monkeypatch.setattr(appender, "EMPTY_LEDGER_DELAYS_S", (0.0,) * 7)
+
+    async def main():
+        async with mledger.open_cluster(bookies.metadata_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 5)
+            too_large, behind = opened.append([bytes(70_000)]), opened.append(payloads(3, 5))
+            for refused in (too_large, behind):
+                with pytest.raises(NotEnoughBookies, match="no bookies acknowledged it in 8 ledgers"):
+                    await refused
+            await fill(opened, 3, 5)
+            assert await everything(opened) == payloads(8)
+            assert [ledger.entries for ledger in opened.ledgers] == [5, 3]
+            await opened.close()
 
     run(main())
 
