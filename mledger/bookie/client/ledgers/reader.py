@@ -268,7 +268,7 @@ class LedgerReader:
             self._pool.quarantine.note_failure(bookie, str(error))
             return [], []
         if code == Code.OK:
-            payloads = open_batch(body, self.ledger_id, first, self._digest)[:count]
+            payloads = self._open_batch(bookie, first, body)[:count]
             return payloads, [] if payloads else [BadReplica(self.ledger_id, first, bookie, DAMAGED)]
         if code in (Code.NO_ENTRY, Code.NO_LEDGER):
             return [], [BadReplica(self.ledger_id, first, bookie, MISSING)]
@@ -276,6 +276,13 @@ class LedgerReader:
             bookie, f"error {code} to a batch read of ledger {self.ledger_id} from entry {first}"
         )
         return [], []
+
+    def _open_batch(self, bookie: str, first: int, body: bytes) -> list[bytes]:
+        try:
+            return open_batch(body, self.ledger_id, first, self._digest)
+        except BookieRefused as error:  # others are asked
+            self._pool.quarantine.note_failure(bookie, str(error))
+            return []
 
     async def _read_singly(self, first: int, last: int) -> list[bytes]:
         """Entry by entry, each from the first bookie of its write set, many under way (E > Wq)."""

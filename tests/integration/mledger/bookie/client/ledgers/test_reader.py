@@ -1,0 +1,45 @@
+"""Reading ranges: what one bookie answers badly is read from another (Q1)."""
+
+from mledger.bookie import wire
+from mledger.bookie.client import BookKeeper
+from mledger.metastore.cluster.bookies import register
+from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.ledgers import payloads
+from tests.support.local_bookie import serving
+
+
+def cut_batches(local):
+    """Have a bookie's answers to batch reads end inside an entry, in frames of the right length."""
+    answer = local.bookie.turns.reader._batch
+
+    def cut(state, request, batch):
+        whole = b"".join(answer(state, request, batch))
+        return [wire.LENGTH.pack(len(whole) - wire.LENGTH.size - 3) + whole[wire.LENGTH.size : -3]]
+
+    local.bookie.turns.reader._batch = cut
+
+
+def test_a_bookie_whose_batch_answers_end_inside_an_entry_fails_no_read_that_others_can_answer(tmp_path):
+    async def main():
+        async with (
+            await open_store("memory:") as store,
+            serving(tmp_path / "a") as good,
+            serving(tmp_path / "b") as bad,
+        ):
+            await initialize(store)
+            for name, local in (("good", good), ("bad", bad)):
+                await register(store, name, *local.address)
+            bookkeeper = BookKeeper(store)
+            writer = await bookkeeper.create_ledger(2, 2, 2)
+            await writer.append(payloads(100))
+            await writer.close()
+            cut_batches(bad)
+            reader = await bookkeeper.open_ledger(writer.ledger_id)
+            for _ in range(2):  # each bookie has its turn
+                assert await reader.read(0, 99) == payloads(100)
+            assert {replica.bookie_id for replica in bookkeeper.bad_replicas} == {"bad"}
+            await bookkeeper.close()
+
+    run(main())
