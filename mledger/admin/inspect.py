@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mledger.admin.partitions import no_such_topic, read_partitioned
-from mledger.admin.references.reader import managed_ledger_paths
+from mledger.admin.topic_names import list_topics
 from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.ledgers.peek import Peek
 from mledger.bookie.client.ledgers.reader import LedgerReader
@@ -23,7 +23,7 @@ from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers
 from mledger.ledgers.ownership import find_owner
 from mledger.ledgers.references import deleted_after_offload
 from mledger.ledgers.shadow_topics import shadow_source, source_record
-from mledger.metastore.errors import InvalidName, MledgerError, NodeNotFound
+from mledger.metastore.errors import MledgerError, NodeNotFound
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import MANAGED_LEDGERS, TopicName, encode_name, managed_ledger_path
@@ -164,10 +164,7 @@ class Inspector:
 
     async def topics(self, prefix: str = "") -> list[TopicName]:
         """All topics, sorted by managed ledger; with `prefix` those of a tenant or tenant/namespace."""
-        found: list[TopicName] = []
-        async for page in managed_ledger_paths(self._store, prefix):
-            found += [topic for path in page if (topic := _topic_name(path)) is not None]
-        return sorted(found, key=lambda topic: topic.managed_ledger_name)
+        return await list_topics(self._store, prefix)
 
     async def topic(self, name: str) -> TopicInspection:
         """The topic as it is now; TopicNotFound, RecordError, and what keeps its last ledger from being seen."""
@@ -415,11 +412,3 @@ def _inspection(state: _State, ledgers: LedgerList) -> CursorInspection:
 
 def _is_unconfirmed(ledger: StateLedger) -> bool:
     return isinstance(ledger, _PeekedLedger) and ledger.unconfirmed
-
-
-def _topic_name(path: str) -> TopicName | None:
-    """The topic whose record is at `path`; None for a node that cannot be one."""
-    try:
-        return TopicName.of_managed_ledger(path[len(MANAGED_LEDGERS) + 1 :])
-    except InvalidName:
-        return None

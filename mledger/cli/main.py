@@ -8,47 +8,18 @@ from collections.abc import Sequence
 
 import click
 
-from mledger.cli.shared.command_group import CommandGroup
+from mledger.cli.catalogue import NOUNS
 from mledger.cli.shared.context import session_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
+from mledger.cli.shared.late_commands import LateGroup
 from mledger.cli.shared.messages import messages
 from mledger.metastore.errors import MledgerError
 
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
 INTERRUPTED = 130
-MODULES = {
-    "bookies": "mledger.cli.bookies.commands",
-    "completion": "mledger.cli.completion",
-    "context": "mledger.cli.contexts",
-    "cursors": "mledger.cli.cursors.commands",
-    "down": "mledger.cli.local.commands",
-    "ledgers": "mledger.cli.ledgers.commands",
-    "metadata": "mledger.cli.metadata.commands",
-    "report": "mledger.cli.snapshots.report",
-    "snapshot": "mledger.cli.snapshots.commands",
-    "status": "mledger.cli.local.commands",
-    "topics": "mledger.cli.topics.commands",
-    "undo": "mledger.cli.undo",
-    "up": "mledger.cli.local.commands",
-}
 
 
-class Nouns(CommandGroup):
-    """The commands, each imported when it is used: `up` needs nothing of what reads topics."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
-        return sorted(MODULES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, None if there is none."""
-        if cmd_name not in MODULES:
-            return None
-        found: click.Command = getattr(importlib.import_module(MODULES[cmd_name]), cmd_name)
-        return found
-
-
-@click.group(cls=Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="mledger")
 @session_options
 def command() -> None:
@@ -57,6 +28,9 @@ def command() -> None:
     Commands that look change nothing and fence nothing. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found,
     4 fenced, conflict or owned elsewhere, 5 unavailable.
     """
+
+
+command.late = NOUNS
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -121,16 +121,16 @@ def _run(arguments: list[str]) -> None:
 
 
 def _import_everything() -> None:
-    import importlib
-
     import uvloop  # noqa: F401
 
     import mledger.metastore.rocksdb.store
     import mledger.metastore.zookeeper.store  # noqa: F401
-    from mledger.cli.main import MODULES
+    from mledger.cli.catalogue import NOUNS
+    from mledger.cli.shared.late_commands import LateGroup
 
-    for module in MODULES.values():
-        importlib.import_module(module)
+    for noun in NOUNS.values():
+        for command in noun.late.values() if isinstance(noun, LateGroup) else (noun,):
+            command.load()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Reads what names ledgers, and all ledgers there are: a page at a time, by types that cannot write."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from mledger.admin.topic_names import PAGE, children_of, managed_ledger_paths
 from mledger.cursors.compaction import is_compaction, names_in_state
 from mledger.ledgers.pending_records import read_kept, read_records
 from mledger.ledgers.references import (
@@ -23,18 +24,11 @@ from mledger.metastore.records.codec import decode_managed_cursor_info, decode_m
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import (
-    MANAGED_LEDGERS,
-    PERSISTENT,
-    SEGMENT,
     ledger_path,
-    managed_ledger_depth,
     managed_ledger_path,
 )
 from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.store import MetadataReader, Node
-
-PAGE = 500
-FOLDERS_AT_ONCE = 100
 
 Counted = Callable[[int], None]
 
@@ -146,46 +140,11 @@ async def read_references_of(reader: MetadataReader, managed_ledger: str) -> Ref
     return references
 
 
-async def managed_ledger_paths(reader: MetadataReader, prefix: str = "") -> AsyncIterator[list[str]]:
-    """Where the records of managed ledgers are, in pages; below `prefix`, tenant or tenant/namespace, if given.
-
-    Any name is taken, also one that no topic can have. The node `persistent` is looked for where both forms have it;
-    below `segment` are topics, and below each of them its segments.
-    """
-    level = ["/".join([MANAGED_LEDGERS, *filter(None, prefix.split("/"))])]
-    for _ in range(4):
-        below = await _children_of(reader, level)
-        folders = [path for path in below if _is_folder(path)]
-        for first in range(0, len(folders), FOLDERS_AT_ONCE):
-            names = await _children_of(reader, folders[first : first + FOLDERS_AT_ONCE])
-            names = [path for path in names if managed_ledger_depth(path.split("/")[2:]) is not None]
-            for start in range(0, len(names), PAGE):
-                yield names[start : start + PAGE]
-        level = [path for path in below if not _is_folder(path) and path.count("/") < 5]
-
-
-def _is_folder(path: str) -> bool:
-    """Whether the children of `path` are managed ledgers: those of tenant/namespace/persistent, of
-    tenant/cluster/namespace/persistent, and of tenant/namespace/segment/topic.
-
-    A namespace called `persistent` in the old form cannot be told from the folder; it is taken for one.
-    """
-    elements = path.split("/")[2:]
-    if elements[-1] == PERSISTENT and len(elements) in (3, 4):
-        return True
-    return len(elements) == 4 and elements[2] == SEGMENT
-
-
-async def _children_of(reader: MetadataReader, paths: Sequence[str]) -> list[str]:
-    listed = await reader.children_many(paths)
-    return [f"{path}/{name}" for path, names in zip(paths, listed, strict=True) for name in names or ()]
-
-
 async def _note_topics(reader: MetadataReader, paths: Sequence[str], references: References) -> None:
     """The topics at `paths` and their cursors."""
     for path, node in await _nodes(reader, paths):
         references.note(path, node.data, _in_topic)
-    cursors = await _children_of(reader, paths)
+    cursors = await children_of(reader, paths)
     for first in range(0, len(cursors), PAGE):
         for path, node in await _nodes(reader, cursors[first : first + PAGE]):
             references.note(path, node.data, partial(_in_cursor, references))
@@ -206,7 +165,7 @@ async def _note_schemas(reader: MetadataReader, references: References) -> None:
     """Schemas lie at tenant/namespace/topic; what is above has no data."""
     level = [SCHEMAS]
     while level:
-        below = await _children_of(reader, level)
+        below = await children_of(reader, level)
         for first in range(0, len(below), PAGE):
             for path, node in await _nodes(reader, below[first : first + PAGE]):
                 if node.data:

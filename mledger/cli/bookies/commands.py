@@ -3,9 +3,6 @@
 import click
 
 from mledger.bookie.client.checks.bookie_check import BookieFindings, Problem, Severity, plan_problems
-from mledger.cli.bookies.autorecovery import autorecovery, cluster, underreplicated
-from mledger.cli.bookies.cookies import cookie
-from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.output import Column, Record, Table, Value, columns, fields
@@ -21,16 +18,7 @@ CHECK_COLUMNS = (
 MIB = 1 << 20
 
 
-@click.group(cls=CommandGroup)
-def bookies() -> None:
-    """Look at the bookies and check them; change their cookies and what auto-recovery may do."""
-
-
-for each in (autorecovery, cluster, cookie, underreplicated):
-    bookies.add_command(each)
-
-
-@bookies.command("list", epilog="Example: mledger bookies list")
+@click.command("list", epilog="Example: mledger bookies list")
 @session_options
 @click.pass_obj
 def list_command(session: Session) -> None:
@@ -40,7 +28,7 @@ def list_command(session: Session) -> None:
     session.output.table(Table("bookies", columns("bookie_id", "address", "state"), rows))
 
 
-@bookies.command(epilog="Example: mledger bookies describe 127.0.0.1:3181")
+@click.command(epilog="Example: mledger bookies describe 127.0.0.1:3181")
 @click.argument("bookie_id", metavar="BOOKIE")
 @session_options
 @click.pass_obj
@@ -50,7 +38,7 @@ def describe(session: Session, bookie_id: str) -> None:
     session.output.record(_described(found, average))
 
 
-@bookies.command(epilog="Example: mledger bookies check")
+@click.command(epilog="Example: mledger bookies check")
 @click.argument("bookie_ids", metavar="[BOOKIE]...", nargs=-1)
 @session_options
 @click.pass_obj

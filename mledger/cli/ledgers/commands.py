@@ -6,10 +6,6 @@ from collections.abc import Callable
 import click
 
 from mledger.bookie.errors import NoSuchEntry
-from mledger.cli.ledgers.bookie_replacement import replace_bookie
-from mledger.cli.ledgers.changes import delete, recover
-from mledger.cli.ledgers.check import check
-from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.entries import EntryWriter, MessageWriter, StateWriter, Writer
 from mledger.cli.shared.messages import messages
@@ -23,16 +19,7 @@ READ_BATCH = 500
 LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size", "write_quorum", "ack_quorum", "of")
 
 
-@click.group(cls=CommandGroup)
-def ledgers() -> None:
-    """Look at ledgers without fencing them, check every copy of their entries; recover and delete single ones."""
-
-
-for each in (check, recover, delete, replace_bookie):
-    ledgers.add_command(each)
-
-
-@ledgers.command("list", epilog="Example: mledger ledgers list --limit 20")
+@click.command("list", epilog="Example: mledger ledgers list --limit 20")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.  [default: all]")
 @click.option("--bookie", metavar="BOOKIE", help="Only those that BOOKIE is in an ensemble of.")
 @session_options
@@ -43,7 +30,7 @@ def list_command(session: Session, limit: int | None, bookie: str | None) -> Non
     session.output.table(Table("ledgers", LIST_COLUMNS, tuple(rows)))
 
 
-@ledgers.command(epilog="Example: mledger ledgers describe 12")
+@click.command(epilog="Example: mledger ledgers describe 12")
 @click.argument("ledger_id", type=click.IntRange(0))
 @click.option("--password", default="", help="The ledger's password, to ask the bookies for its end.")
 @session_options
@@ -53,7 +40,7 @@ def describe(session: Session, ledger_id: int, password: str) -> None:
     session.output.record(session.run(_describe(session.url, ledger_id, password.encode())))
 
 
-@ledgers.command(epilog="Example: mledger ledgers read 12 --first 100")
+@click.command(epilog="Example: mledger ledgers read 12 --first 100")
 @click.argument("ledger_id", type=click.IntRange(0))
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="First entry.")
 @click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last that can be seen]")

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import click
 
-from mledger.cli.metadata.backup import backup, restore
-from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.node_text import NodeContent, decode_node
@@ -29,16 +27,7 @@ class TreeNode:
     depth: int
 
 
-@click.group(cls=CommandGroup)
-def metadata() -> None:
-    """Look at the metadata store, prepare an empty one for a cluster, back it up and restore it."""
-
-
-for each in (backup, restore):
-    metadata.add_command(each)
-
-
-@metadata.command(epilog="Example: mledger --metadata zk://127.0.0.1:2181 metadata init")
+@click.command(epilog="Example: mledger --metadata zk://127.0.0.1:2181 metadata init")
 @session_options
 @click.pass_obj
 def init(session: Session) -> None:
@@ -50,7 +39,7 @@ def init(session: Session) -> None:
     session.output.record(Record(fields(metadata=session.url, instance_id=session.run(_init(session.url)))))
 
 
-@metadata.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
+@click.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
 @click.argument("path", default="/", shell_complete=complete_paths)
 @click.option("--depth", type=click.IntRange(0), help="How many levels below PATH.  [default: all]")
 @click.option("--limit", type=click.IntRange(1), default=TREE_LIMIT, show_default=True, help="At most so many nodes.")
@@ -74,7 +63,7 @@ def tree(session: Session, path: str, depth: int | None, limit: int) -> None:
         click.echo(f"mledger: stopped after {limit} nodes: use --limit, --depth or a longer PATH", err=True)
 
 
-@metadata.command(epilog="Example: mledger metadata get /managed-ledgers/public/default/persistent/orders")
+@click.command(epilog="Example: mledger metadata get /managed-ledgers/public/default/persistent/orders")
 @click.argument("path", shell_complete=complete_paths)
 @click.option("--raw", is_flag=True, help="The node's bytes in hexadecimal, not decoded.")
 @session_options

@@ -4,20 +4,18 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
-from rich.console import Console, RenderableType
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
 
 from mledger.cli.shared.formats import FORMATS, Format
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Scalar = str | int | float | bool | None
 Value = Scalar | tuple["Value", ...] | Mapping[str, "Value"]
 _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))
-PIPE_WIDTH = 4096  # a table in a pipe is never folded
 TABLE = "table"
 OUTPUT_FORMATS = (TABLE, *FORMATS)
 TIMES = frozenset({"closed_ms", "created_ms", "modified_ms", "since_ms"})  # ms since 1970 in JSON, dates for people
@@ -87,8 +85,7 @@ class Output:
         if output_format not in OUTPUT_FORMATS:
             raise ValueError(f"{output_format!r} is no format of output: use one of {', '.join(OUTPUT_FORMATS)}")
         self._format: Format | None = FORMATS[output_format]() if output_format != TABLE else None
-        stream = stdout or sys.stdout
-        self._console = Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
+        self._stdout = stdout or sys.stdout
 
     @property
     def for_programs(self) -> bool:
@@ -98,25 +95,16 @@ class Output:
     def table(self, table: Table) -> None:
         """Show a list."""
         if self._format is None:
-            self._print_table(table)
+            self._print(table)
         else:
             self._write(self._format.rows([column.key for column in table.columns], table.as_json()))
 
     def record(self, record: Record) -> None:
         """Show one thing."""
-        if self._format is not None:
+        if self._format is None:
+            self._print(record)
+        else:
             self._write(self._format.one(record.as_json()))
-            return
-        grid = RichTable.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True, style="dim")
-        grid.add_column(overflow="fold")
-        for column, value in record.fields:
-            grid.add_row(column.title, escape(column.as_text(value)))
-        self._print(grid)
-        for table in record.tables:
-            if table.rows:
-                self._console.print(f"\n[bold]{escape(table.key.replace('_', ' '))}[/bold]")
-                self._print_table(table)
 
     def line(self, text: str) -> None:
         """Say something to a person; nothing in a format for programs."""
@@ -127,38 +115,19 @@ class Output:
         """The next of a stream of objects, whose keys are among `keys`; where a table is asked for, a line of JSON."""
         self._write((self._format or _LINES).item(keys, value))
 
-    def progress(self, what: str, unit: str) -> Progress:
+    def progress(self, what: str, unit: str) -> "Progress":
         """A progress bar on stderr, shown only to a person who watches; add one task with its total."""
-        console = Console(stderr=True)
-        return Progress(
-            TextColumn(what),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(unit),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=self.for_programs or not console.is_terminal,
-        )
+        from mledger.cli.shared.printing import progress_bar
+
+        return progress_bar(what, unit, wanted=not self.for_programs)
 
     def _write(self, text: str) -> None:
-        click.echo(text, nl=False, file=self._console.file)
+        click.echo(text, nl=False, file=self._stdout)
 
-    def _print_table(self, table: Table) -> None:
-        shown = RichTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
-        for index, column in enumerate(table.columns):
-            number = all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in table.rows)
-            shown.add_column(column.title, justify="right" if number else "left", overflow="fold")
-        for row in table.rows:
-            shown.add_row(*(escape(each.as_text(value)) for each, value in zip(table.columns, row, strict=True)))
-        self._print(shown)
+    def _print(self, shown: Table | Record) -> None:
+        from mledger.cli.shared.printing import printed
 
-    def _print(self, shown: RenderableType) -> None:
-        """Print without the spaces that fill a table's last column."""
-        with self._console.capture() as capture:
-            self._console.print(shown)
-        click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), file=self._console.file)
+        click.echo(printed(shown, self._stdout), file=self._stdout)
 
 
 _LINES = FORMATS["ndjson"]()

@@ -2,28 +2,16 @@
 
 import click
 
-from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output import Record, Table, columns, fields
-from mledger.cli.snapshots.export import export_command
-from mledger.cli.snapshots.queries import ask, diff
 from mledger.snapshot.exports.directory import find_snapshot, snapshots_in
 from mledger.snapshot.exports.manifest import iso
 from mledger.snapshot.exports.place import place_at
 from mledger.snapshot.exports.verification import verify_snapshot
 
 
-@click.group(cls=CommandGroup)
-def snapshot() -> None:
-    """Write snapshots of a cluster's metadata as tables, and look at them."""
-
-
-for each in (export_command, diff, ask):
-    snapshot.add_command(each)
-
-
-@snapshot.command("list", epilog="Example: mledger snapshot list /backup/metadata")
+@click.command("list", epilog="Example: mledger snapshot list /backup/metadata")
 @click.argument("dest")
 @session_options
 @click.pass_obj
@@ -46,7 +34,7 @@ def list_command(session: Session, dest: str) -> None:
     session.output.table(Table("snapshots", keys, rows))
 
 
-@snapshot.command(epilog="Example: mledger snapshot verify /backup/metadata")
+@click.command(epilog="Example: mledger snapshot verify /backup/metadata")
 @click.argument("snapshot_path", metavar="SNAPSHOT")
 @session_options
 @click.pass_obj

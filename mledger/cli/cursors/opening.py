@@ -1,0 +1,127 @@
+"""`mledger cursors create|recover`: what opens the topic as its owner, or tells what that would do to cursors."""
+
+import time
+
+import click
+
+from mledger.cli.cursors.commands import cursor_table, inspect_cursors, raise_first_error
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import cursor_argument, optional_cursor_argument, topic_argument
+from mledger.cli.shared.output import Output, Record, Table, Value, columns, fields
+from mledger.cli.shared.parameters import Properties, PropertyType, StartType
+from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
+from mledger.cursors.recovery import Start
+from mledger.events import Event
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import Position
+
+
+@click.command(epilog="Example: mledger cursors create orders billing --at latest")
+@topic_argument
+@cursor_argument
+@click.option(
+    "--at",
+    "start",
+    type=StartType(),
+    default="earliest",
+    show_default=True,
+    help="earliest, latest, or the mark-delete position LEDGER:ENTRY.",
+)
+@click.option(
+    "--property", "properties", type=PropertyType(), multiple=True, metavar="KEY=VALUE", help="A cursor property."
+)
+@write_options
+@session_options
+@click.pass_obj
+def create(
+    session: Session,
+    topic: str,
+    cursor: str,
+    start: Start,
+    properties: Properties,
+    options: WriteOptions,
+) -> None:
+    """Create CURSOR on TOPIC."""
+    name = str(TopicName.parse(topic))
+    position = session.run(_create(session.url, name, cursor, start, dict(properties), options))
+    if session.output.for_programs:
+        session.output.record(Record(fields(topic=name, cursor=cursor, mark_delete=str(position))))
+    else:
+        session.output.line(f"created {cursor}, mark-delete {position}")
+
+
+@click.command(epilog="Example: mledger cursors recover orders")
+@topic_argument
+@optional_cursor_argument
+@click.option("--apply", is_flag=True, help="Open the topic as its owner and carry the plan out.")
+@write_options
+@session_options
+@click.pass_obj
+def recover(session: Session, topic: str, cursor: str | None, apply: bool, options: WriteOptions) -> None:
+    """Show what opening TOPIC would do to its cursors (rules R1 to R9); with --apply do it.
+
+    Without --apply nothing is changed and nothing is fenced. What bookies hold beyond what is proven is marked
+    unconfirmed.
+    """
+    name = str(TopicName.parse(topic))
+    output = session.output
+    plan = session.run(inspect_cursors(session.url, TopicName.parse(topic), cursor))
+    if not apply:
+        output.table(cursor_table(plan, output))
+        raise_first_error(plan)
+        output.line("\nnothing was changed; --apply opens the topic as its owner and does this")
+        return
+    output.line("plan")
+    if not output.for_programs:
+        output.table(cursor_table(plan, output))
+        output.line("\nopening")
+    timeline = Timeline(output)
+    done = session.run(_apply(session.url, name, cursor, options, timeline))
+    if output.for_programs:
+        tables = (
+            cursor_table(plan, output, "plan"),
+            Table("events", columns("at_ms", "event", "text"), timeline.rows),
+            done,
+        )
+        output.record(Record(fields(topic=name), tables))
+    else:
+        output.line("\ndone")
+        output.table(done)
+
+
+class Timeline:
+    """Events as they come: printed for a person, kept for JSON."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._start = time.monotonic()
+        self._rows: list[tuple[Value, ...]] = []
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        at_ms = round((time.monotonic() - self._start) * 1000)
+        self._rows.append((at_ms, event.name, event.describe()))
+        self._output.line(f"{at_ms:6} ms  {event.describe()}")
+
+    @property
+    def rows(self) -> tuple[tuple[Value, ...], ...]:
+        """What came: ms since the start, the event's name, the event in one line."""
+        return tuple(self._rows)
+
+
+async def _create(
+    url: str, topic: str, cursor: str, start: Start, properties: dict[str, str], options: WriteOptions
+) -> Position:
+    async with opened_topic(url, topic, options) as opened:
+        created = await opened.open_cursor(cursor, initial=start, cursor_properties=properties, exclusive=True)
+        return created.mark_delete
+
+
+async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions, timeline: Timeline) -> Table:
+    async with opened_topic(url, topic, options, timeline) as opened:
+        await opened.initialized()
+        rows: list[tuple[Value, ...]] = []
+        for name in [cursor] if cursor else opened.cursors:
+            found = await opened.open_cursor(name, create=False)
+            rows.append((name, str(found.mark_delete), len(found.holes), found.backlog))
+    return Table("done", columns("cursor", "position", "holes", "backlog"), tuple(rows))

@@ -1,0 +1,76 @@
+"""`mledger topics create`."""
+
+import click
+
+from mledger.admin.partitions import (
+    PartitionsPlan,
+    check_not_partitioned,
+    create_missing_partitions,
+    create_partitioned_topic,
+)
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import topic_argument
+from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.parameters import Properties, PropertyType
+from mledger.cli.shared.topic_owner import WriteOptions, write_options
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.url import open_store
+
+MAX_PARTITIONS = 100_000
+
+
+@click.command(epilog="Example: mledger topics create persistent://public/default/orders --property team=storage")
+@topic_argument
+@click.option(
+    "--property",
+    "properties",
+    type=PropertyType(),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A property to keep with it.",
+)
+@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), help="Create a partitioned topic of so many.")
+@click.option("--missing", is_flag=True, help="Create the partitions of a partitioned topic that are not there.")
+@write_options
+@session_options
+@click.pass_obj
+def create(
+    session: Session, topic: str, properties: Properties, partitions: int | None, missing: bool, options: WriteOptions
+) -> None:
+    """Create TOPIC, persistent://tenant/namespace/topic, with a first ledger.
+
+    With --partitions TOPIC becomes a partitioned topic, as Pulsar makes it: its partitions are topics of their own,
+    TOPIC-partition-0 and on, and get their first ledger when they are first opened.
+    """
+    name = TopicName.parse(topic)
+    if missing and (partitions or properties):
+        raise click.UsageError("--missing takes what there is: leave --partitions and --property out")
+    if partitions or missing:
+        plan = session.run(_create_partitioned(session.url, str(name), partitions, dict(properties)))
+        created = [str(name.partition(index)) for index in plan.missing]
+        if session.output.for_programs:
+            session.output.record(Record(fields(topic=str(name), created=tuple(created))))
+        else:
+            session.output.line(f"created {len(created)} partitions of {name}")
+        return
+    session.run(_create(session.url, name, dict(properties), options))
+    if session.output.for_programs:
+        session.output.record(Record(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
+    else:
+        session.output.line(f"created {name}")
+
+
+async def _create(url: str, name: TopicName, properties: dict[str, str], options: WriteOptions) -> None:
+    async with options.open_cluster(url) as cluster:
+        await check_not_partitioned(cluster.metadata, name)
+        topic = await cluster.create_topic(str(name), properties=properties)
+        await topic.close()
+
+
+async def _create_partitioned(
+    url: str, name: str, partitions: int | None, properties: dict[str, str]
+) -> PartitionsPlan:
+    async with await open_store(url) as store:
+        if partitions is None:
+            return await create_missing_partitions(store, name)
+        return await create_partitioned_topic(store, name, partitions, properties)

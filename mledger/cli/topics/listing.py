@@ -1,0 +1,61 @@
+"""`mledger topics list`."""
+
+from contextlib import suppress
+
+import click
+
+from mledger.admin.namespaces import check_namespace
+from mledger.admin.partitions import (
+    list_partitioned,
+    present_partitions,
+)
+from mledger.admin.topic_names import list_topics
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.output import Table, columns, pairs
+from mledger.metastore.errors import MetadataAccessDenied
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.url import open_reader
+
+
+@click.command("list", epilog="Example: mledger topics list public/default")
+@click.argument("namespace", default="")
+@click.option("--partitioned", is_flag=True, help="Only the partitioned topics, and how many partitions they have.")
+@session_options
+@click.pass_obj
+def list_command(session: Session, namespace: str, partitioned: bool) -> None:
+    """List the topics, or those of NAMESPACE: tenant or tenant/namespace.
+
+    Each partition of a partitioned topic is a topic.
+    """
+    if partitioned:
+        session.output.table(session.run(_list_partitioned(session.url, namespace)))
+    else:
+        found = session.run(_list(session.url, namespace))
+        session.output.table(Table("topics", columns("topic", "managed_ledger", "partition_of"), tuple(found)))
+
+
+async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:
+    async with await open_reader(url) as metadata:
+        found = await list_topics(metadata, namespace)
+        if not found:
+            await check_namespace(metadata, namespace)
+        partitioned: set[TopicName] = set()
+        with suppress(MetadataAccessDenied):  # who may see topics need not see Pulsar's own nodes
+            partitioned = {topic for topic, _ in await list_partitioned(metadata, namespace)}
+    return [
+        (str(name), name.managed_ledger_name, str(name.partitioned) if name.partitioned in partitioned else None)
+        for name in found
+    ]
+
+
+async def _list_partitioned(url: str, namespace: str) -> Table:
+    async with await open_reader(url) as metadata:
+        found = await list_partitioned(metadata, namespace)
+        if not found:
+            await check_namespace(metadata, namespace)
+        present = [len(await present_partitions(metadata, topic)) for topic, _ in found]
+    rows = tuple(
+        (str(topic), record.partitions, existing, record.deleted, pairs(record.properties or ()))
+        for (topic, record), existing in zip(found, present, strict=True)
+    )
+    return Table("topics", columns("topic", "partition_count", "existing", "being_deleted", "properties"), rows)
