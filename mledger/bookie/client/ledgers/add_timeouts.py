@@ -5,10 +5,11 @@ stops by itself once nobody owes anything.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sized
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.connection import BookieConnection
+from mledger.bookie.client.plans.late_bookies import AddStanding, ProgressMark, plan_late
 from mledger.bookie.client.plans.quorum import WriteQuorum
 
 _CHECKS = 4  # how often within a time-out it is looked for
@@ -26,7 +27,7 @@ class AddProgress:
         quorum: WriteQuorum,
         config: ClientConfig,
         members: Mapping[BookieConnection, int],
-        waiting: Collection[object],
+        waiting: Sized,
         on_late: Callable[[Late], None],
     ) -> None:
         """`members` are the connections in place, with their indexes, and `waiting` the batches that are not complete.
@@ -42,11 +43,11 @@ class AddProgress:
         )
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._marks: list[tuple[int, float]] = [(0, 0.0)] * quorum.ensemble_size
+        self._marks = [ProgressMark(0, 0.0)] * quorum.ensemble_size
 
     def joined(self, index: int) -> None:
         """A bookie has taken its place at `index`: its time begins now."""
-        self._marks[index] = (self._quorum.watermark(index), self._loop.time())
+        self._marks[index] = ProgressMark(self._quorum.watermark(index), self._loop.time())
 
     def start(self) -> None:
         """Begin to look, unless that is under way: bookies may owe something from now on."""
@@ -67,26 +68,27 @@ class AddProgress:
 
     def _look(self) -> None:
         self._timer = None
-        late = self._late()
-        if any(self._owes(connection, index) for connection, index in self._members.items()):
+        now, late, owing = self._loop.time(), Late(), False
+        for connection, index in self._members.items():
+            standing = self._standing(connection, index)
+            owing = owing or standing.owes
+            if standing.starts_anew:
+                self.joined(index)
+                continue
+            limit = plan_late(standing, now, self._config.add_timeout_s, self._config.stall_timeout_s)
+            if limit is not None:
+                late[index] = limit
+        if owing:
             self._look_later()
         if late:
             self._on_late(late)
 
-    def _late(self) -> Late:
-        now, late = self._loop.time(), Late()
-        for connection, index in self._members.items():
-            watermark, since = self._marks[index]
-            if self._quorum.watermark(index) != watermark or not self._owes(connection, index):
-                self.joined(index)
-                continue
-            if not self._quorum.outstanding(index):
-                since = max(since, connection.heard_at)  # its buffer is full of other ledgers' entries
-            limit = self._config.stall_timeout_s if connection.congested else self._config.add_timeout_s
-            if now - since >= limit:
-                late[index] = limit
-        return late
-
-    def _owes(self, connection: BookieConnection, index: int) -> bool:
-        """Whether batches wait for the bookie: for its acknowledgements, or for room in its send buffer."""
-        return self._quorum.outstanding(index) or (connection.congested and bool(self._waiting))
+    def _standing(self, connection: BookieConnection, index: int) -> AddStanding:
+        return AddStanding(
+            self._marks[index],
+            self._quorum.watermark(index),
+            self._quorum.outstanding(index),
+            connection.congested,
+            bool(self._waiting),
+            connection.heard_at,
+        )

@@ -12,8 +12,9 @@ from mledger.bookie.client.connections.frames import AddFramer
 from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.client.ledgers.current_ensembles import Reread
 from mledger.bookie.client.ledgers.metadata_updater import HeldMetadata, check_still_ours
+from mledger.bookie.client.ledgers.pending_batches import failed_future
 from mledger.bookie.client.ledgers.reader import LedgerReader
-from mledger.bookie.client.ledgers.replication import Replication, failed_future
+from mledger.bookie.client.ledgers.replication import Replication
 from mledger.bookie.client.plans.placement import with_ensemble
 from mledger.bookie.client.plans.quorum import WriteQuorum
 from mledger.bookie.client.plans.recovery import plan_closed

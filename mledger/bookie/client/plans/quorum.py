@@ -72,18 +72,9 @@ class WriteQuorum:
         self._nth = write_quorum - ack_quorum  # of a write set's watermarks, rising: Aq of them are at least that one
 
     @property
-    def changing(self) -> Change | None:
-        """The change of ensemble that is being carried out."""
-        return self._changing
-
-    @property
     def down(self) -> frozenset[int]:
         """Indexes whose bookie has failed and is not replaced yet."""
         return frozenset(self._down)
-
-    def is_up(self, index: int) -> bool:
-        """Whether new entries are sent to `index`."""
-        return index not in self._down
 
     def outstanding(self, index: int) -> bool:
         """Whether the bookie at `index` owes an acknowledgement."""

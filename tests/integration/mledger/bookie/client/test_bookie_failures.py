@@ -118,7 +118,7 @@ def test_a_bookie_that_restarts_while_nothing_is_written_keeps_its_place(bookies
             await writer.append(payloads(10))
             number = member(bookies, writer)
             bookies.restart(number)
-            while writer._replication.quorum.is_up(0):
+            while 0 not in writer._replication.quorum.down:
                 await asyncio.sleep(0.01)
             await writer.append(payloads(10, 10))
             assert len(writer.metadata.segments) == 1
@@ -332,7 +332,7 @@ def test_a_silent_bookie_that_comes_in_after_a_long_change_of_ensemble_is_timed_
                 zookeeper.freeze()
                 bookies.kill(0)
                 appended = writer.append(payloads(10, 10))
-                while writer._replication.quorum.is_up(0) and writer._replication.quorum.is_up(1):
+                while not writer._replication.quorum.down:
                     await asyncio.sleep(0)
                 while writer._replication._progress._timer is not None:  # nobody owes anything
                     await asyncio.sleep(0.01)
@@ -371,7 +371,7 @@ def test_what_a_full_send_buffer_held_up_is_acknowledged_when_its_bookie_goes_aw
     async def main():
         async with client(bookies.metadata_url) as bookkeeper:
             writer = await bookkeeper.create_ledger(2, 2, 2)
-            (busy, _) = writer._replication._indexes
+            (busy, _) = writer._replication._connections.indexes
             busy.pause_writing()  # other ledgers of this client have filled it
             appended = writer.append(payloads(5))
             while writer.last_add_confirmed < 4:

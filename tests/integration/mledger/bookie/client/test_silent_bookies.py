@@ -10,7 +10,7 @@ import pytest
 
 from mledger.bookie.client.connections import quarantine
 from mledger.bookie.client.connections.pool import Lane
-from mledger.bookie.client.ledgers.replication import Replication
+from mledger.bookie.client.ledgers.ensemble_changes import EnsembleChanges
 from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies
 from mledger.metastore.records.ledger_metadata import LedgerState
 from tests.support.aio import run
@@ -33,14 +33,14 @@ def long_changes(monkeypatch):
 
     Those that were made, as the bookies after each.
     """
-    change, made = Replication._change, []
+    change, made = EnsembleChanges._change, []
 
     async def change_later(self, found):
-        await until(lambda: self._progress._timer is None)
+        await until(lambda: self._on_change.__self__._progress._timer is None)
         await change(self, found)
         made.append(self.ensemble)
 
-    monkeypatch.setattr(Replication, "_change", change_later)
+    monkeypatch.setattr(EnsembleChanges, "_change", change_later)
     return made
 
 
@@ -118,7 +118,7 @@ def test_two_silent_bookies_are_not_chosen_in_turns(bookies):
                     await writer.append(payloads(10))
                 assert {one, other} & set(writer.metadata.ensemble)
                 assert len(writer.metadata.segments) == 1
-                assert writer._replication._changes == 2
+                assert writer._replication._changes._count == 2
 
     run(main(), timeout=STANDSTILL_S)
 

@@ -83,7 +83,7 @@ def test_an_append_under_way_fails_when_the_client_is_closed_while_it_connects_t
             writer = await bookkeeper.create_ledger(1, 1, 1)
             await register(store, "deaf", *address)
             pending = writer.append([b"lost"])
-            writer._replication._connections[0].fail("the test cut it")
+            next(iter(writer._replication._connections.indexes)).fail("the test cut it")
             closing = asyncio.create_task(writer.close())
             await connecting(bookkeeper._pool)
             await bookkeeper.close()

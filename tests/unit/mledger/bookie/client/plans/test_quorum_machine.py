@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mledger.bookie.client.plans.placement import replace_members, with_ensemble
-from mledger.bookie.client.plans.quorum import WriteQuorum, entries_of, write_set
+from mledger.bookie.client.plans.quorum import Change, WriteQuorum, entries_of, write_set
 from mledger.bookie.client.plans.recovery import (
     Answer,
     Finding,
@@ -60,6 +60,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ensemble = ensemble
         self.writing = True
         self.found: dict[int, str] = {}
+        self.change: Change | None = None
         self.acknowledged = 0
         self.messages: list[tuple[str, str, int, int]] = []
         self.lac_of: dict[int, int] = {}
@@ -80,7 +81,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for entry in range(first, first + count):
             self.lac_of[entry] = self.quorum.acknowledged_below - 1
         for index in range(self.ensemble_size):
-            if self.quorum.is_up(index):
+            if index not in self.quorum.down:
                 self.send(index, entries_of(index, first, first + count - 1, self.ensemble_size, self.write_quorum))
 
     @precondition(lambda self: self.messages)
@@ -112,7 +113,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assume(index < self.ensemble_size)
         self.quorum.failed([index])
 
-    @precondition(lambda self: self.writing and self.quorum.down and self.quorum.changing is None)
+    @precondition(lambda self: self.writing and self.quorum.down and self.change is None)
     @rule(data=st.data())
     def begin_change(self, data):
         indexes = data.draw(st.sets(st.sampled_from(sorted(self.quorum.down)), min_size=1), "indexes")
@@ -121,7 +122,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assume(self.found)
         self.change = self.quorum.begin_change(self.found.keys())
 
-    @precondition(lambda self: self.writing and self.quorum.changing is not None)
+    @precondition(lambda self: self.writing and self.change is not None)
     @rule()
     def metadata_answers_the_change(self):
         if self.version != self.held_version:
@@ -130,7 +131,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ensemble = replace_members(self.ensemble, self.found)
         self.held = self.metadata = with_ensemble(self.held, self.change.first_entry, self.ensemble)
         self.version = self.held_version = self.version + 1
-        resends = self.quorum.changed()
+        self.change, resends = None, self.quorum.changed()
         self.take(self.quorum.acknowledged_below)
         for resend in resends:
             mine = entries_of(

@@ -1,0 +1,158 @@
+"""Changes of one ledger's ensemble: failed bookies are replaced, one change at a time (Q2).
+
+The metadata names the new ensemble before anything of it counts. Where there is no other bookie writing goes on while
+every write set has an ack quorum left, and a replacement is looked for again, later each time.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+
+from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.connections.pool import BookiePool, Lane
+from mledger.bookie.client.ledgers.replacement import Found, find_replacements, take_back
+from mledger.bookie.client.plans.member_failures import MemberFailures
+from mledger.bookie.client.plans.placement import replace_members
+from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
+from mledger.bookie.errors import BookieError, NotEnoughBookies
+from mledger.metastore.errors import MledgerError
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_RETRY_S = 60.0
+_MOST_CHANGES = 1000  # in one ledger
+
+Commit = Callable[[int, tuple[str, ...]], Awaitable[None]]
+"""Make an ensemble the one in force from an entry on, before it counts (Q2)."""
+ChangeSink = Callable[[Found, tuple[Resend, ...]], None]
+"""Hears of connections that take their indexes now, and what is to be sent again to them."""
+
+
+class EnsembleChanges:
+    """The ensemble of one ledger and who fails in it; owned by one `Replication`."""
+
+    def __init__(
+        self,
+        ledger_id: int,
+        ensemble: tuple[str, ...],
+        quorum: WriteQuorum,
+        commit: Commit,
+        pool: BookiePool,
+        config: ClientConfig,
+        *,
+        lane: Lane,
+        chance: random.Random,
+        on_change: ChangeSink,
+        on_failure: Callable[[MledgerError], None],
+    ) -> None:
+        """`on_failure` hears once why no ack quorum is possible any more, or the change was refused."""
+        self.ledger_id, self.ensemble = ledger_id, ensemble
+        self._quorum, self._commit = quorum, commit
+        self._pool, self._config, self._lane, self._chance = pool, config, lane, chance
+        self._on_change, self._on_failure = on_change, on_failure
+        self._loop = asyncio.get_running_loop()
+        self._failures = MemberFailures()
+        self._count = 0
+        self._stopped = False
+        self._changing: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_s = config.replace_retry_s
+
+    @property
+    def someone_away(self) -> bool:
+        """Whether `start` would look for a bookie that went away while nothing was asked of it."""
+        return self._failures.someone_away
+
+    def note_failed(self, reasons: Mapping[int, str]) -> None:
+        """The bookies at these indexes have failed: nothing more counts on them until they are replaced."""
+        self._failures.note(reasons, self._loop.time())
+        self._quorum.failed(reasons.keys())
+
+    def note_away(self, index: int, reason: str) -> None:
+        """The bookie at `index` went away and owed nothing: it is looked for when there is something to send."""
+        self.note_failed({index: reason})
+        self._failures.note_away(index)
+
+    def start(self) -> None:
+        """Begin to replace who has failed, unless that is under way."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._changing is None and not self._stopped:
+            self._changing = asyncio.create_task(self._replace_failed())
+
+    def stop(self) -> None:
+        """Change nothing more."""
+        self._stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._changing is not None and self._changing is not asyncio.current_task():
+            self._changing.cancel()
+
+    async def settled(self) -> None:
+        """Return when no failed bookie is about to be replaced."""
+        while self._changing is not None and not self._stopped:
+            await asyncio.shield(self._changing)
+
+    async def _replace_failed(self) -> None:
+        """Replace the failed bookies, as many as there are others for; see later about the rest (Q2)."""
+        quorum = self._quorum
+        try:
+            while quorum.down:
+                found = await self._find()
+                if not found:
+                    break
+                await self._change(found)
+            lacking = quorum.lacking()
+            if lacking is not None:
+                raise NotEnoughBookies(
+                    self._failures.not_enough(self.ledger_id, lacking.needed, self.ensemble, quorum.down)
+                )
+        except MledgerError as error:
+            self._on_failure(error)
+            return
+        except Exception as error:
+            what = f"ledger {self.ledger_id}: replacing a bookie failed: {error!r}; write to a new one"
+            self._on_failure(BookieError(what))
+            raise
+        self._changing = None
+        if quorum.down:
+            self._retry = self._loop.call_later(self._retry_s, self.start)
+            self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+        else:
+            self._retry_s = self._config.replace_retry_s
+
+    async def _change(self, found: Found) -> None:
+        """Make the bookies `found` part of the ensemble, then have them put in place (Q2)."""
+        self._count += 1
+        if self._count > _MOST_CHANGES:
+            raise NotEnoughBookies(f"ledger {self.ledger_id}: bookies failed {_MOST_CHANGES} times; see their logs")
+        change = self._quorum.begin_change(found.keys())
+        ensemble = replace_members(self.ensemble, {index: got.bookie_id for index, got in found.items()})
+        if ensemble != self.ensemble:
+            await self._commit(change.first_entry, ensemble)
+            self.ensemble = ensemble
+            members = ",".join(ensemble)
+            logger.info("ensemble_changed ledger=%d first=%d bookies=%s", self.ledger_id, change.first_entry, members)
+        self._on_change(found, self._quorum.changed())
+
+    async def _find(self) -> Found:
+        """Connections for failed indexes: first to bookies that only went away while nothing was asked of them."""
+        down = self._quorum.down
+        if self._failures.someone_away:
+            back = {index: self.ensemble[index] for index in self._failures.take_away(down)}
+            returned = await take_back(back, self._pool, self._lane)
+            if returned:
+                return returned
+            down = self._quorum.down
+        since = self._loop.time() - self._config.replace_retry_s
+        return await find_replacements(
+            self.ensemble,
+            down,
+            self._failures.may_return(down, since),
+            self._pool,
+            self._lane,
+            self._chance,
+            write_quorum=self._quorum.write_quorum,
+        )

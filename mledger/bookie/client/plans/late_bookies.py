@@ -1,0 +1,53 @@
+"""Whether a bookie is late with its acknowledgements: decisions only, no I/O (Q11).
+
+A bookie's time runs while it owes something and makes no progress. It owes acknowledgements, or room in its send buffer
+while batches wait for that.
+"""
+
+from typing import NamedTuple
+
+
+class ProgressMark(NamedTuple):
+    """How far a bookie was, and since when it has been there (event loop's clock, s)."""
+
+    watermark: int
+    since: float
+
+
+class AddStanding(NamedTuple):
+    """What is known of one bookie's adds when it is looked at."""
+
+    mark: ProgressMark
+    watermark: int
+    outstanding: bool
+    """It owes acknowledgements."""
+    congested: bool
+    """Its send buffer is full."""
+    batches_wait: bool
+    """Batches of this ledger are not complete."""
+    heard_at: float
+    """When anything last came from it."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether batches wait for the bookie."""
+        return self.outstanding or (self.congested and self.batches_wait)
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether its time begins now: it has made progress, or owes nothing."""
+        return self.watermark != self.mark.watermark or not self.owes
+
+
+def plan_late(standing: AddStanding, now: float, add_timeout_s: float, stall_timeout_s: float) -> float | None:
+    """The time-out that has passed for a bookie, in seconds; None while it is in time.
+
+    `stall_timeout_s` holds for one whose send buffer is full, `add_timeout_s` for the others.
+    """
+    if standing.starts_anew:
+        return None
+    since = standing.mark.since
+    if not standing.outstanding:
+        since = max(since, standing.heard_at)  # its buffer is full of other ledgers' entries
+    limit = stall_timeout_s if standing.congested else add_timeout_s
+    return limit if now - since >= limit else None

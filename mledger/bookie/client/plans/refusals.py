@@ -1,0 +1,21 @@
+"""What follows from a bookie's error answer to an add: decisions only, no I/O."""
+
+from mledger.bookie.errors import Code, LedgerFenced, NoSuchLedger, Unauthorized
+from mledger.metastore.errors import MledgerError
+
+
+def plan_refusal(ledger_id: int, entry: int, bookie_id: str, code: int) -> MledgerError | None:
+    """What ends the writing of the ledger; None where only the bookie is to be replaced (Q2).
+
+    A fence, a wrong password and a deleted ledger are the ledger's: another bookie would answer the same.
+    """
+    where = f"ledger {ledger_id}, entry {entry}, bookie {bookie_id}"
+    match code:
+        case Code.FENCED:
+            return LedgerFenced(f"{where}: fenced, another client has opened the ledger; stop writing it")
+        case Code.UNAUTHORIZED:
+            return Unauthorized(f"{where}: the password is not the ledger's")
+        case Code.NO_LEDGER:
+            return NoSuchLedger(f"{where}: the ledger was deleted")
+        case _:
+            return None
