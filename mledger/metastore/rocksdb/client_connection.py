@@ -120,8 +120,13 @@ class ClientConnection:
         """Connect; StoreUnavailable after `timeout` seconds, MetadataError when the server refuses this client."""
         self._keeping = asyncio.create_task(self._keep_connected())
         connected = asyncio.create_task(self.session.wait_for(SessionState.CONNECTED))
-        await asyncio.wait([connected, self._keeping], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        connected.cancel()
+        try:
+            await asyncio.wait([connected, self._keeping], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # nobody else would end what was begun
+            await self.close()
+            raise
+        finally:
+            connected.cancel()
         if self.session.state is SessionState.CONNECTED:
             return
         await self.close()

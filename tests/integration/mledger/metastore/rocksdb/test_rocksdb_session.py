@@ -278,3 +278,19 @@ def test_a_frozen_server_is_as_good_as_nobody(metadata_process):
             await open_store(metadata_process.url, timeout=0.3)
 
     run(main())
+
+
+def test_an_opening_that_is_given_up_leaves_nothing_behind_that_goes_on_connecting(tmp_path):
+    async def main():
+        before = asyncio.all_tasks()
+        opening = asyncio.create_task(open_store(f"rocksdb:{tmp_path}"))
+        while len(asyncio.all_tasks() - before) < 2:  # it connects
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        assert opening.cancelled()
+        async with asyncio.timeout(HANG_S):
+            while asyncio.all_tasks() != before:
+                await asyncio.sleep(0)
+
+    run(main())
