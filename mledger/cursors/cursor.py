@@ -331,10 +331,10 @@ class Cursor:
     async def close(self) -> None:
         """The clean close (C3): whatever was acknowledged is durable on return.
 
-        A second call waits for the first. Who gives up waiting does not end the close.
+        A second call waits for the first, and raises what that did. Who gives up waiting does not end the close.
         """
         if self._stopped is not None:
-            await self.closed()
+            await self._persistence.close_again()
             return
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is closed")
         try:

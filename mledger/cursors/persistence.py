@@ -154,6 +154,12 @@ class CursorPersistence:
         if self._closing is not None:
             await asyncio.wait([self._closing])
 
+    async def close_again(self) -> None:
+        """The same for who comes second: raises what the clean close raised."""
+        await self.closed()
+        if self._closing is not None and not self._closing.cancelled():
+            self._closing.result()
+
     async def remove(self, why: MledgerError, attached: Sequence[int] = ()) -> None:
         """Delete the cursor's record, its ledger and those `attached`; `why` for those who wait for a write."""
         self._end()

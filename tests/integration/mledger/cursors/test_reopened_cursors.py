@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
+from mledger.metastore.errors import StoreUnavailable
 from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill
 
@@ -60,6 +61,35 @@ def test_opening_waits_for_a_close_under_way(topic_url, topic):
             again = await opened.open_cursor("sub")
             assert again.mark_delete == positions[2]
             await asyncio.gather(acknowledged, closing)
+
+    run(main())
+
+
+def test_a_close_that_failed_is_no_success_for_who_closes_again(topic_url, topic, monkeypatch):
+    async def main():
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 4)
+            cursor = await opened.open_cursor("sub")
+            multi = cluster.metadata.multi
+
+            async def away(operations):
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(cluster.metadata, "multi", away)
+            acknowledged = cursor.acknowledge(positions[:2])
+            with pytest.raises(StoreUnavailable):
+                await cursor.close()
+            with pytest.raises(StoreUnavailable):
+                await acknowledged
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
+            with pytest.raises(StoreUnavailable):
+                await cursor.close()
+            with pytest.raises(StoreUnavailable):
+                await opened.close()
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            assert (await (await cluster.open_topic(topic)).open_cursor("sub")).backlog == 4
 
     run(main())
 
