@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 import mledger
+from mledger.cli.main import command as mledger_command
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -43,3 +45,12 @@ def test_the_speed_that_readme_tells_is_a_row_of_the_benchmarks() -> None:
     times = re.findall(r"([\d,]+) ms", speed)
     assert len(times) == 2
     assert re.search(rf"all cursors recovered \| {times[0]}\.\d \| ms \|[^|]+\| {times[1]} \|", measured)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_that_a_document_names_are_there(document) -> None:
+    if document.name == "CHANGELOG.md":
+        return
+    nouns = {name: found for name, found in mledger_command.commands.items() if isinstance(found, click.Group)}
+    named = re.findall(rf"`mledger ({'|'.join(nouns)}) ([a-z-]+)", document.read_text())
+    assert [(noun, verb) for noun, verb in named if verb not in nouns[noun].commands] == []
