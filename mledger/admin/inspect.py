@@ -12,7 +12,6 @@ from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.ledgers.peek import Peek
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.errors import NoSuchLedger
-from mledger.cursors.container import cursor_name
 from mledger.cursors.ledger_state import CursorLedgerFinding
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.cursors.state_reader import StateLedger, find_state
@@ -26,7 +25,7 @@ from mledger.ledgers.shadow_topics import shadow_source, source_record
 from mledger.metastore.errors import MledgerError, NodeNotFound
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
-from mledger.metastore.records.paths import MANAGED_LEDGERS, TopicName, encode_name, managed_ledger_path
+from mledger.metastore.records.paths import MANAGED_LEDGERS, TopicName, cursor_name, encode_name, managed_ledger_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
 from mledger.metastore.store import MetadataReader, Node

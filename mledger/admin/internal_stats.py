@@ -12,14 +12,13 @@ from mledger.admin.inspect import CursorInspection, Inspector, TopicInspection
 from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.compaction import COMPACTION
-from mledger.cursors.container import cursor_name
 from mledger.ledgers.references import COMPACTED_LEDGER, SCHEMAS, references_in_schema
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import MledgerError, NodeNotFound
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
-from mledger.metastore.records.paths import TopicName, encode_name
+from mledger.metastore.records.paths import TopicName, cursor_name, encode_name
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.protobuf import parse_binary
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedLedgerInfo

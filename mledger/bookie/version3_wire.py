@@ -14,7 +14,7 @@ import numpy
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from mledger.bookie import wire
+from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code
 from mledger.bookie.version3_layout import Add, AddLayout, find, layout_of, varint
 from mledger.bookie.version3_reads import OPERATION as READ_OPERATION
@@ -54,11 +54,11 @@ _SMALLEST = wire.LENGTH.size
 _WORD_AT, _KEY_AT = wire.LENGTH.size, wire.HEAD.size
 
 Numbers = NDArray[numpy.int64]
-Request = wire.AddRun | wire.OtherFrame | ReadRun
+Request = request_frames.AddRun | request_frames.OtherFrame | ReadRun
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionRun(wire.AddRun):
+class TransactionRun(request_frames.AddRun):
     """Neighbouring adds of version 3 that share ledger, master key and flags, as version 2 frames in `frames`."""
 
     frames: bytes
@@ -66,7 +66,7 @@ class TransactionRun(wire.AddRun):
 
     def part(self, first: int, last: int) -> "TransactionRun":
         """The requests number `first` to `last` - 1."""
-        cut = wire.AddRun.part(self, first, last)
+        cut = request_frames.AddRun.part(self, first, last)
         return _transaction_run(cut, self.frames, self.transactions[first:last])
 
     def responses(self, error: int = Code.OK) -> bytes:
@@ -74,7 +74,7 @@ class TransactionRun(wire.AddRun):
         return add_responses(self.ledger, self.transactions, self.entries, STATUS[Code(error)])
 
 
-def _transaction_run(run: wire.AddRun, frames: bytes, transactions: Numbers) -> TransactionRun:
+def _transaction_run(run: request_frames.AddRun, frames: bytes, transactions: Numbers) -> TransactionRun:
     shared = run.version, run.flags, run.master_key, run.ledger
     return TransactionRun(*shared, run.starts, run.entries, run.rising, frames, transactions)
 
@@ -137,7 +137,7 @@ def is_add(buffer: bytes | bytearray, at: int) -> bool:
 
 def scan(
     buffer: bytes | bytearray, start: int, filled: int, max_frame: int = wire.MAX_FRAME, *, adds: bool = True
-) -> wire.Scan[Request]:
+) -> request_frames.Scan[Request]:
     """Find the version 3 frames that are whole between `start` and `filled`, to the first of another version.
 
     Without `adds` it is one frame at most, and taken for no add.
@@ -148,7 +148,7 @@ def scan(
         (length,) = unpack(buffer, at)
         end = at + first_byte + length
         if end > filled or length > max_frame or length < _SMALLEST:
-            error = "" if _SMALLEST <= length <= max_frame else wire.bad_length(length, max_frame)
+            error = "" if _SMALLEST <= length <= max_frame else request_frames.bad_length(length, max_frame)
             next_frame = end - at
             break
         append(end)
@@ -156,8 +156,8 @@ def scan(
         if not adds:
             break
     if adds or at == start:
-        return wire.Scan(_requests(buffer, starts), at, error, next_frame)
-    return wire.Scan([wire.OtherFrame(start, at)], at, error, next_frame)
+        return request_frames.Scan(_requests(buffer, starts), at, error, next_frame)
+    return request_frames.Scan([request_frames.OtherFrame(start, at)], at, error, next_frame)
 
 
 def _requests(buffer: bytes | bytearray, starts: list[int]) -> list[Request]:
@@ -202,7 +202,7 @@ def _others(buffer: bytes | bytearray, starts: list[int]) -> list[Request]:
     if reads:
         return [*reads]
     if len(starts) == 2:
-        return [wire.OtherFrame(*starts)]
+        return [request_frames.OtherFrame(*starts)]
     return [request for frame in itertools.pairwise(starts) for request in _others(buffer, [*frame])]
 
 
@@ -212,8 +212,8 @@ def run_of(adds: Sequence[Add]) -> TransactionRun:
     starts = numpy.fromiter(itertools.accumulate(map(len, frames), initial=0), numpy.int64, len(frames) + 1)
     entries = numpy.array([add.entry for add in adds], numpy.int64)
     transactions = numpy.array([add.transaction for add in adds], numpy.uint64).view(numpy.int64)
-    run = wire.AddRun(
-        wire.VERSION, first.flags, first.master_key, first.ledger, starts, entries, wire.is_rising(entries)
+    run = request_frames.AddRun(
+        wire.VERSION, first.flags, first.master_key, first.ledger, starts, entries, request_frames.is_rising(entries)
     )
     return _transaction_run(run, b"".join(frames), transactions)
 
@@ -316,8 +316,14 @@ class _Block:
         starts = numpy.zeros(last - first + 1, numpy.int64)
         numpy.cumsum(sizes + wire.ENTRY_AT, out=starts[1:])
         entries = self._entries[rows]
-        run = wire.AddRun(
-            wire.VERSION, flags, key.tobytes(), int(self._ledgers[first]), starts, entries, wire.is_rising(entries)
+        run = request_frames.AddRun(
+            wire.VERSION,
+            flags,
+            key.tobytes(),
+            int(self._ledgers[first]),
+            starts,
+            entries,
+            request_frames.is_rising(entries),
         )
         heads = numpy.empty((last - first, wire.ENTRY_AT), numpy.uint8)
         heads[:, :_WORD_AT] = (

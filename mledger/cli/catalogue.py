@@ -145,7 +145,7 @@ TOPICS = {
         "topics.listing:list_command", "List the topics, or those of NAMESPACE: tenant or tenant/namespace."
     ),
     "produce": LateCommand(
-        "topics.entries:produce",
+        "topics.publishing:produce",
         "Publish Pulsar messages to TOPIC: a line each, or --count made ones; returns when all are acknowledged.",
     ),
     "read": LateCommand(

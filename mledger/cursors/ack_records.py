@@ -6,9 +6,7 @@ indexes, in a small record.
 """
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE
 from mledger.cursors.acks import AckState
@@ -17,6 +15,9 @@ from mledger.errors import AckStateTooLarge, InvalidProperties
 from mledger.metastore.records.codec import encode_managed_cursor_info
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
+
+if TYPE_CHECKING:
+    import numpy as np  # imported where states have holes: a command that looks starts sooner without it
 
 Properties = tuple[tuple[str, int], ...]
 
@@ -96,6 +97,8 @@ def words_size(acks: AckState) -> int:
 
 
 def _ranges_size(edges: EdgeArrays) -> int:
+    import numpy as np
+
     ledger = 2 + varint_size(edges.ledger_id)  # both tags and the ledger id of a position
     lower = np.where(edges.firsts == 0, 10, _varint_sizes(np.maximum(edges.firsts.astype(np.int64) - 1, 0)))
     upper = _varint_sizes(edges.lasts)
@@ -104,6 +107,8 @@ def _ranges_size(edges: EdgeArrays) -> int:
 
 
 def _words_size(words: WordArrays) -> int:
+    import numpy as np
+
     zeros = words.length - len(words.values)
     body = 1 + varint_size(words.ledger_id) + 2 * zeros + len(words.values) + int(np.sum(_varint_sizes(words.values)))
     return 1 + varint_size(body) + body
@@ -134,6 +139,8 @@ def varint_size(value: int) -> int:
 
 
 def _varint_sizes(values: "np.ndarray[Any, Any]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    import numpy as np
+
     numbers = values.astype(np.uint64)
     sizes = np.ones(len(numbers), dtype=np.int64)
     for bits in range(7, 64, 7):

@@ -28,9 +28,9 @@ from mledger.events import (
     SubscriptionOpened,
 )
 from mledger.ledgers.background import Background, log
-from mledger.metastore.errors import InvalidName, MledgerError, NodeNotFound, RecordError
+from mledger.metastore.errors import MledgerError, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
-from mledger.metastore.records.paths import decode_name, deletion_path
+from mledger.metastore.records.paths import cursor_name, deletion_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.metastore.store import Node
@@ -375,11 +375,3 @@ class CursorSet:
         await self._creations.stop()
         for cursor in self.open.values():
             await cursor.abandon()
-
-
-def cursor_name(node: str) -> str:
-    """The plain name of the cursor whose node is called `node`; one that nobody encoded stands for itself."""
-    try:
-        return decode_name(node)
-    except InvalidName:
-        return node

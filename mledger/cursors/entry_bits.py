@@ -3,20 +3,22 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from pyroaring import BitMap
 
 from mledger.metastore.records.position import Position, PositionRange
+
+if TYPE_CHECKING:
+    import numpy as np  # imported where there are holes: a command that looks starts sooner without it
+
+    EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
 
 BITS_PER_WORD = 64
 MAX_ENTRY = 2**32 - 1  # entry ids above do not fit a portable RoaringBitmap; no ledger comes near
 
 _POSITION: Callable[[tuple[int, int]], Position] = partial(tuple.__new__, Position)
 _RANGE: Callable[[tuple[Position, Position]], PositionRange] = partial(tuple.__new__, PositionRange)
-
-EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
 
 
 class EntryRun(NamedTuple):
@@ -30,8 +32,8 @@ class EdgeArrays(NamedTuple):
     """First and last entries of all runs of deleted entries of one ledger."""
 
     ledger_id: int
-    firsts: EntryArray
-    lasts: EntryArray
+    firsts: "EntryArray"
+    lasts: "EntryArray"
 
 
 class WordArrays(NamedTuple):
@@ -39,11 +41,13 @@ class WordArrays(NamedTuple):
 
     ledger_id: int
     length: int
-    indexes: EntryArray
+    indexes: "EntryArray"
     values: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
 
     def all_words(self) -> tuple[int, ...]:
         """All words as signed numbers."""
+        import numpy as np
+
         words = np.zeros(self.length, dtype=np.uint64)
         words[self.indexes] = self.values
         return tuple(words.view(np.int64).tolist())
@@ -74,6 +78,8 @@ def run_end(bits: BitMap, start: int) -> int:
 
 def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
     """The edges of all runs of `bits`, of which there is one at least."""
+    import numpy as np
+
     entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
     breaks = np.flatnonzero(np.diff(entries) != 1)
     firsts = entries[np.concatenate(([0], breaks + 1))]
@@ -82,6 +88,8 @@ def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
 
 def ranges_of(edges: EdgeArrays) -> Iterator[PositionRange]:
     """The runs as ranges, open below, closed above, in order."""
+    import numpy as np
+
     ledger_id = repeat(edges.ledger_id)
     # made by the million: this skips the named tuples' own constructors
     lower = map(_POSITION, zip(ledger_id, (edges.firsts.astype(np.int64) - 1).tolist(), strict=False))
@@ -99,6 +107,8 @@ def runs(bits: BitMap) -> Iterator[EntryRun]:
 
 def words_of(ledger_id: int, bits: BitMap) -> WordArrays:
     """The bit-set words of `bits`, of which there is one at least."""
+    import numpy as np
+
     entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
     indexes, starts = np.unique(entries // BITS_PER_WORD, return_index=True)
     flags = np.uint64(1) << (entries % BITS_PER_WORD).astype(np.uint64)
@@ -107,6 +117,8 @@ def words_of(ledger_id: int, bits: BitMap) -> WordArrays:
 
 def bits_of_words(words: Sequence[int]) -> BitMap:
     """Set bits of signed 64-bit words; those past what a bitmap takes are an error."""
+    import numpy as np
+
     packed = np.array([word & (2**64 - 1) for word in words], dtype="<u8")
     entries = np.flatnonzero(np.unpackbits(packed.view(np.uint8), bitorder="little"))
     return BitMap(entries.astype(np.uint32))

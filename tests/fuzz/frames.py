@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import logging
 
-from mledger.bookie import version3_wire, wire
+from mledger.bookie import request_frames, version3_wire, wire
 from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.client.connections.frames import open_batch, open_entry
 from mledger.bookie.digest import make_digest
@@ -28,10 +28,10 @@ Spans = list[tuple[int, int]]
 def scan(data: bytes) -> None:
     """A bookie's receive buffer: every frame is found, and answered as far as that needs no store."""
     buffer = bytearray(data)
-    found = wire.scan(buffer, 0, len(buffer), _MOST_FRAME)
+    found = request_frames.scan(buffer, 0, len(buffer), _MOST_FRAME)
     spans: Spans = []
     for request in found.requests:
-        if isinstance(request, wire.AddRun):
+        if isinstance(request, request_frames.AddRun):
             starts = request.starts.tolist()
             spans += itertools.pairwise(starts)
             _check_run(data, request)
@@ -41,11 +41,11 @@ def scan(data: bytes) -> None:
     if spans != expected or found.end != end or bool(found.error) != error:
         raise Disagreement(f"found {spans} to {found.end} ({found.error!r}), there are {expected} to {end}")
     for request in found.requests:
-        if isinstance(request, wire.OtherFrame):
+        if isinstance(request, request_frames.OtherFrame):
             _answer(data[request.start : request.end])
 
 
-def _check_run(data: bytes, run: wire.AddRun) -> None:
+def _check_run(data: bytes, run: request_frames.AddRun) -> None:
     shared = run.version, run.flags, run.master_key, run.ledger
     for start, entry in zip(run.starts.tolist(), run.entries.tolist(), strict=False):
         _, header, key, ledger, number = wire.ADD_HEAD.unpack_from(data, start)
@@ -118,7 +118,7 @@ def scan_version_3(data: bytes) -> None:
     if seen != expected or found.end != at:
         raise Disagreement(f"found {seen} to {found.end}, there are {expected} to {at}")
     for request in found.requests:
-        if isinstance(request, wire.OtherFrame):
+        if isinstance(request, request_frames.OtherFrame):
             _answer_version_3(version3.open_request(data[request.start + 4 : request.end]))
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
 from mledger.bookie.client.client import BookKeeper, BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
-from mledger.cursors.container import cursor_name
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import ShadowTopic
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
@@ -37,7 +36,7 @@ from mledger.metastore.records.codec import (
 )
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerState
-from mledger.metastore.records.paths import deletion_path, ledger_path, managed_ledger_path
+from mledger.metastore.records.paths import cursor_name, deletion_path, ledger_path, managed_ledger_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, Decoded, ManagedLedgerInfo
 from mledger.metastore.store import Check, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own

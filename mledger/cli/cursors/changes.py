@@ -32,7 +32,6 @@ from mledger.cli.shared.read_only import Looking
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cursors.acks import AckState
 from mledger.cursors.compaction import COMPACTION
-from mledger.cursors.container import cursor_name
 from mledger.cursors.entry_time import find_by_time
 from mledger.cursors.plans import (
     CursorMovePlan,
@@ -46,7 +45,7 @@ from mledger.cursors.positions import backlog, next_valid
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import InvalidPosition
 from mledger.ledgers.ledger_list import LedgerList
-from mledger.metastore.records.paths import TopicName, cursor_path
+from mledger.metastore.records.paths import TopicName, cursor_name, cursor_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 

@@ -11,10 +11,9 @@ from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.change_command import read_before
 from mledger.cli.shared.read_only import Looking
-from mledger.cursors.container import cursor_name
 from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
-from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.paths import TopicName, cursor_name
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 
 

@@ -65,6 +65,14 @@ def decode_name(text: str) -> str:
         raise InvalidName(f"{text!r} is not an encoded name: its bytes are not UTF-8") from None
 
 
+def cursor_name(node: str) -> str:
+    """The plain name of the cursor whose node is called `node`; one that nobody encoded stands for itself."""
+    try:
+        return decode_name(node)
+    except InvalidName:
+        return node
+
+
 def topic_of_element(element: str) -> str:
     """The local name of the topic whose node is called `element`; InvalidName if none is. Without a TopicName: fast."""
     if _PLAIN.fullmatch(element):

@@ -6,16 +6,18 @@ repeated here.
 """
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
-
-import numpy
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mledger.bookie import wire
 from mledger.bookie.client.connections.quarantine import Quarantine
 from mledger.bookie.errors import BookieUnavailable
+
+if TYPE_CHECKING:
+    import numpy  # imported where many answers come at once: a command that looks starts sooner without it
 
 logger = logging.getLogger(__name__)
 
@@ -211,7 +213,9 @@ class BookieConnection(asyncio.Protocol):
             _, _, error, ledger, entry = wire.RESPONSE.unpack_from(data, at)
             self._add_answered(ledger, error, entry, entry)
             return at + wire.RESPONSE.size
-        answers = numpy.frombuffer(data, wire.RESPONSE_DTYPE, count, at)
+        import numpy
+
+        answers = numpy.frombuffer(data, _answer_type(), count, at)
         adds = (answers["length"] == wire.RESPONSE.size - 4) & (answers["header"] == _ADD_HEADER)
         if not adds.all():
             count = int(numpy.argmin(adds))
@@ -360,3 +364,11 @@ class BookieConnection(asyncio.Protocol):
 
     def _unavailable(self, reason: str) -> BookieUnavailable:
         return BookieUnavailable(f"bookie {self.bookie_id}: {reason}; see whether it runs, and try again")
+
+
+@functools.cache
+def _answer_type() -> "numpy.dtype[numpy.void]":
+    """An answer to an add, as an array's element."""
+    import numpy
+
+    return numpy.dtype([("length", ">u4"), ("header", ">u4"), ("error", ">u4"), ("ledger", ">i8"), ("entry", ">i8")])

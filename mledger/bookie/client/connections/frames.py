@@ -6,12 +6,14 @@ from a batch read is checked in one pass where the entries are of one size, entr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy
+from typing import TYPE_CHECKING
 
 from mledger.bookie import wire
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import BookieRefused
+
+if TYPE_CHECKING:
+    import numpy  # imported where there are many entries: a command that looks starts sooner without it
 
 _FEW = 6  # below this many entries a loop is faster than arrays
 _HEADER_AT = wire.ENTRY_AT
@@ -23,6 +25,8 @@ class AddFramer:
     """Frames the adds of one ledger, with its digest and master key."""
 
     def __init__(self, ledger_id: int, digest: Digest, master_key: bytes) -> None:
+        import numpy
+
         self._ledger_id, self._digest, self._key = ledger_id, digest, master_key
         self._header = wire.header_word(wire.Op.ADD)
         self.head_size = wire.ADD_HEAD.size + 16 + digest.size
@@ -54,6 +58,8 @@ class AddFramer:
         count = len(payloads)
         if count < _FEW:
             return self._few(payloads, first, last_add_confirmed, length)
+        import numpy
+
         sizes = numpy.fromiter(map(len, payloads), numpy.int64, count)
         heads = self._template.repeat(count)
         heads["frame"] = sizes + (self.head_size - wire.LENGTH.size)
@@ -135,6 +141,8 @@ def _open_equal(body: bytes, ledger_id: int, first: int, digest: Digest) -> list
     head = wire.LENGTH.size + wire.ENTRY_HEAD.size
     if rest or count < _FEW or size <= wire.ENTRY_HEAD.size + digest.size:
         return None
+    import numpy
+
     rows = numpy.frombuffer(body, numpy.uint8).reshape(count, -1)
     sizes = numpy.ascontiguousarray(rows[:, : wire.LENGTH.size]).view(">u4")
     if (sizes != size).any():
@@ -165,7 +173,9 @@ def _open_one_by_one(body: bytes, ledger_id: int, first: int, digest: Digest) ->
     return payloads
 
 
-def _rows(block: numpy.ndarray[tuple[int, int], numpy.dtype[numpy.uint8]]) -> list[bytes]:
+def _rows(block: "numpy.ndarray[tuple[int, int], numpy.dtype[numpy.uint8]]") -> list[bytes]:
     """The rows of a block of bytes, each as `bytes`."""
+    import numpy
+
     rows: list[bytes] = numpy.ascontiguousarray(block).view(f"V{block.shape[1]}").ravel().tolist()
     return rows

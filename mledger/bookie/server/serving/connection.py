@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from mledger.bookie import version3_wire, wire
+from mledger.bookie import request_frames, version3_wire, wire
 from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3
@@ -176,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 continue
             request = self._requests[self._next]
-            if isinstance(request, wire.AddRun):
+            if isinstance(request, request_frames.AddRun):
                 if self._authenticated and self._turns.busy:
                     self._wait()
                     return
@@ -220,14 +220,14 @@ class Connection(asyncio.BufferedProtocol):
             return False
         place = self._buffer, self._start, self._filled, self._max_frame
         if self._filled - self._start >= wire.HEAD.size and self._is_version_3():
-            scan: wire.Scan[version3_wire.Request] = version3_wire.scan(*place, adds=self._authenticated)
+            scan: request_frames.Scan[version3_wire.Request] = version3_wire.scan(*place, adds=self._authenticated)
         else:
-            scan = wire.scan(*place)
+            scan = request_frames.scan(*place)
         self._requests, self._next = scan.requests, 0
         self._start, self._next_frame, self._error = scan.end, scan.next_frame, scan.error
         return bool(scan.requests or scan.error)
 
-    def _add(self, run: wire.AddRun) -> None:
+    def _add(self, run: request_frames.AddRun) -> None:
         if isinstance(run, version3_wire.TransactionRun):  # found on authenticated connections only
             self._turns.add(self, run.frames, run)
             return

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mledger.bookie import wire
+from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code, DiskFull
 from mledger.bookie.server.serving.cold_reads import ColdReads
 from mledger.bookie.server.serving.counters import Counters
@@ -135,7 +135,7 @@ class Turns:
         """Have `client.take()` called when adds are taken again."""
         self._waiting.append(client)
 
-    def add(self, client: Client, buffer: bytes | bytearray, run: wire.AddRun) -> None:
+    def add(self, client: Client, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
         """Take the adds of a run from a receive buffer, or refuse them."""
         if run.lowest < 0:
             self._add_one_by_one(client, buffer, run)
@@ -152,7 +152,7 @@ class Turns:
         if state.confirmed is not None or self.long_polls:
             self.confirm(state, run.last_confirmed(buffer))
 
-    def _add_one_by_one(self, client: Client, buffer: bytes | bytearray, run: wire.AddRun) -> None:
+    def _add_one_by_one(self, client: Client, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
         """Refuse negative entry ids, take the others."""
         for number in range(len(run)):
             single = run.part(number, number + 1)
@@ -161,12 +161,12 @@ class Turns:
             else:
                 self.add(client, buffer, single)
 
-    def _refuse(self, client: Client, run: wire.AddRun, code: Code) -> None:
+    def _refuse(self, client: Client, run: request_frames.AddRun, code: Code) -> None:
         self.counters.adds_refused += len(run)
         log.warning("event=add_refused ledger=%d entry=%d count=%d code=%d", run.ledger, run.entries[0], len(run), code)
         client.send([run.responses(code)])
 
-    def _accept(self, state: LedgerState, buffer: bytes | bytearray, run: wire.AddRun) -> None:
+    def _accept(self, state: LedgerState, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
         turn, view = self._open, memoryview(buffer)
         if state.record is None:
             state.record = state.begin(run.master_key)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy
 
-from mledger.bookie import wire
+from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code
 from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
@@ -94,7 +94,7 @@ class Span:
     repeated: bool
 
 
-def check_add(state: LedgerState, run: wire.AddRun, *, read_only: bool = False) -> Code:
+def check_add(state: LedgerState, run: request_frames.AddRun, *, read_only: bool = False) -> Code:
     """Whether the ledger takes the adds of a run, all of which share version, flags and master key."""
     if run.version > wire.VERSION:
         return Code.BAD_VERSION
@@ -138,7 +138,7 @@ def explicit_lac_of(ledger: int, packet: bytes) -> bool:
     return _LAC.size <= len(packet) <= _LAC.size + _LARGEST_DIGEST and _LAC.unpack_from(packet)[0] == ledger
 
 
-def plan_spans(highest: int, run: wire.AddRun) -> Iterator[Span]:
+def plan_spans(highest: int, run: request_frames.AddRun) -> Iterator[Span]:
     """Cut a run into new entries, each span of at most LARGEST_RUN bytes, and repeated ones, one by one."""
     entries = run.entries
     if run.rising and entries[0] > highest:
@@ -158,7 +158,7 @@ def plan_spans(highest: int, run: wire.AddRun) -> Iterator[Span]:
         first = last
 
 
-def _pieces(run: wire.AddRun, first: int, last: int) -> Iterator[Span]:
+def _pieces(run: request_frames.AddRun, first: int, last: int) -> Iterator[Span]:
     starts = run.starts
     while starts[last] - starts[first] > LARGEST_RUN:
         cut = int(numpy.searchsorted(starts, starts[first] + LARGEST_RUN, side="right")) - 1

@@ -8,7 +8,7 @@ as a row names it.
 import struct
 from dataclasses import replace
 
-from mledger.bookie import wire
+from mledger.bookie import request_frames, wire
 from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
 from mledger.bookie.server.storage.journal import OLD_FRAMES, Place, Record
 from mledger.bookie.server.storage.journal_changes import Change, Kind
@@ -36,14 +36,14 @@ class OldRecords:
         """Ledger, lowest and highest entry of everything that a record has entries of."""
         if record.kind == OLD_FRAMES:
             payload = record.payload
-            runs = wire.scan(payload, 0, len(payload), len(payload)).requests
-            return [(run.ledger, run.lowest, run.highest) for run in runs if isinstance(run, wire.AddRun)]
+            runs = request_frames.scan(payload, 0, len(payload), len(payload)).requests
+            return [(run.ledger, run.lowest, run.highest) for run in runs if isinstance(run, request_frames.AddRun)]
         return [(ledger, first, last) for _, ledger, first, last, _, _ in _moved_rows(record.payload)]
 
     def _frames(self, frames: bytes) -> list[Change]:
         changes: list[Change] = []
-        for request in wire.scan(frames, 0, len(frames), len(frames)).requests:
-            if isinstance(request, wire.AddRun):
+        for request in request_frames.scan(frames, 0, len(frames), len(frames)).requests:
+            if isinstance(request, request_frames.AddRun):
                 changes += self._adds(request)
             else:
                 read = wire.decode_read(frames[request.start : request.end])
@@ -52,7 +52,7 @@ class OldRecords:
                 changes.append(Change(Kind.LEDGER, read.ledger, 0, 0, 0, 0, state.record))
         return changes
 
-    def _adds(self, run: wire.AddRun) -> list[Change]:
+    def _adds(self, run: request_frames.AddRun) -> list[Change]:
         state, changes = self._ledgers.get(run.ledger), []
         if state.record is None:
             state.record = state.begin(run.master_key)

@@ -61,6 +61,13 @@ def cluster(request, tmp_path_factory):
 
 LOOKING = [
     ("topics", "list"),
+    ("topics", "describe", "orders"),
+    ("topics", "stats-internal", "orders"),
+    ("topics", "read", "orders"),
+    ("cursors", "list", "orders"),
+    ("cursors", "describe", "orders", "billing"),
+    ("ledgers", "list"),
+    ("bookies", "list"),
     ("metadata", "tree"),
 ]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mledger.bookie import version3_wire, wire
+from mledger.bookie import request_frames, version3_wire, wire
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.version3_layout import varint
 from mledger.bookie.version3_reads import ReadRun, find_reads
@@ -100,7 +100,7 @@ def test_a_read_that_asks_for_more_is_left_to_the_parser(more, at):
     assert find_reads(data, places(frames)) == []
     scan = version3_wire.scan(data, 0, len(data))
     other = places(frames)[at : at + 2]
-    assert [found for found in scan.requests if not isinstance(found, ReadRun)] == [wire.OtherFrame(*other)]
+    assert [found for found in scan.requests if not isinstance(found, ReadRun)] == [request_frames.OtherFrame(*other)]
     assert sum(len(found) for found in scan.requests if isinstance(found, ReadRun)) == 6
 
 
@@ -162,5 +162,5 @@ def test_reads_between_adds_and_others_keep_their_places(data):
         if isinstance(asked, ReadRun):
             found += ["read"] * len(asked)
         else:
-            found += ["add"] * len(asked) if isinstance(asked, wire.AddRun) else ["other"]
+            found += ["add"] * len(asked) if isinstance(asked, request_frames.AddRun) else ["other"]
     assert found == [kind if kind in ("read", "add") else "other" for kind in chosen]

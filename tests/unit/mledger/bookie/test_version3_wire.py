@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mledger.bookie import version3_wire, wire
+from mledger.bookie import request_frames, version3_wire, wire
 from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.version3_reads import ReadRun
@@ -142,4 +142,4 @@ def test_a_length_that_no_frame_has_is_an_error(length):
 def test_an_add_that_cannot_be_stored_is_none(frame, times):
     data = frame * times
     scan = version3_wire.scan(data, 0, len(data))
-    assert scan.requests == [wire.OtherFrame(at * len(frame), (at + 1) * len(frame)) for at in range(times)]
+    assert scan.requests == [request_frames.OtherFrame(at * len(frame), (at + 1) * len(frame)) for at in range(times)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.bookie import wire
+from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.process.cookie_check import default_port, plan_identity
 from mledger.bookie.server.process.garbage import Compaction, plan_absent, plan_due, plan_emptying, plan_freeing
@@ -28,7 +28,7 @@ def run_of(numbers, size=0):
     """A run of adds to ledger 1."""
     frames = [wire.encode_add(KEY, wire.ENTRY_HEAD.pack(1, number, -1, 0) + bytes(size)) for number in numbers]
     data = bytearray(b"".join(frames))
-    (run,) = wire.scan(data, 0, len(data)).requests
+    (run,) = request_frames.scan(data, 0, len(data)).requests
     return run
 
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 import threading
 
-from mledger.bookie import wire
+from mledger.bookie import request_frames, wire
 from mledger.bookie.client.connections.frames import recovery_parts
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.process.bookie import BookieConfig
@@ -31,7 +31,7 @@ class Nobody:
 def add(bookie, ledger, numbers, payload=b"payload"):
     """Give a bookie adds as one receive buffer would, without waiting; more in the same turn follow."""
     buffer = bytearray(b"".join(wire.encode_add(KEY, entry(ledger, number, payload)) for number in numbers))
-    for adds in wire.scan(buffer, 0, len(buffer)).requests:
+    for adds in request_frames.scan(buffer, 0, len(buffer)).requests:
         bookie.turns.add(Nobody(), buffer, adds)
 
 
@@ -285,7 +285,7 @@ def test_a_fence_set_before_the_first_add_to_a_ledger_begun_anew_outlives_a_kill
             fence(bookie, 1)
             await bookie.turns.drain()
             buffer = bytearray(recovery_parts([entry(1, 0, b"back")], KEY)[0] + entry(1, 0, b"back"))
-            (adds,) = wire.scan(buffer, 0, len(buffer)).requests
+            (adds,) = request_frames.scan(buffer, 0, len(buffer)).requests
             bookie.turns.add(Nobody(), buffer, adds)
             await bookie.turns.drain()
             copy_as_killed(tmp_path / "bookie", tmp_path / "killed")

@@ -1,0 +1,159 @@
+"""`mledger topics produce`: Pulsar's messages published to a topic, or entries as they are."""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import click
+
+import mledger
+from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.names import topic_argument
+from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.parameters import Properties, PropertyType
+from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
+from mledger.cli.topics import payloads
+from mledger.messages.pulsar_message import decode_entry
+from mledger.messages.pulsar_producer import INDEX_PROPERTY, EntryEncoder, PublishedEntry, next_index
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.compression import CompressionType
+from mledger.metastore.records.paths import TopicName
+
+WINDOW_BATCHES = 8
+
+
+@dataclass(slots=True)
+class Publication:
+    """What is to be published: messages to encode, or with `raw` entries as they are; `total` where it is known."""
+
+    lines: Iterator[bytes]
+    total: int | None
+    raw: bool
+    encoder: EntryEncoder
+    shape: payloads.MessageShape
+
+    async def entries_for(self, topic: mledger.ManagedLedger) -> Iterator[PublishedEntry]:
+        """The entries to append to the opened topic."""
+        if self.raw:
+            return (PublishedEntry(payload, 1) for payload in self.lines)
+        last = None
+        if topic.last_confirmed.entry_id >= 0:
+            try:
+                last = decode_entry((await topic.read_entry(topic.last_confirmed)).payload)
+            except RecordError:  # no message: it has no number
+                last = None
+        self.encoder.next_index = next_index(topic.properties.items(), last)
+        return self.encoder.entries(payloads.messages(self.lines, self.shape))
+
+
+@click.command(epilog="Example: seq 1000 | mledger topics produce orders --key all --property source=seq")
+@topic_argument
+@click.option("--file", "source", type=click.File("rb"), default="-", help="Lines to publish.  [default: stdin]")
+@click.option("--count", type=click.IntRange(1), help="Publish so many made messages instead of lines.")
+@click.option("--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a made message.")
+@click.option("--whole", is_flag=True, help="Publish the whole file as one message.")
+@click.option("--key", help="The key of every message.")
+@click.option("--key-separator", metavar="TEXT", help="Lines are KEY TEXT VALUE: the key ends where TEXT begins.")
+@click.option(
+    "--property", "properties", type=PropertyType(), multiple=True, metavar="KEY=VALUE", help="One of every message."
+)
+@click.option("--producer-name", help="The producer's name.  [default: mledger- and random letters]")
+@click.option("--sequence-id", type=click.IntRange(0), help="Of the first message; it rises by one.  [default: 0]")
+@click.option("--batch", type=click.IntRange(1), help="Up to so many messages in an entry.  [default: one, no batch]")
+@click.option(
+    "--compression",
+    type=click.Choice([kind.name for kind in CompressionType], case_sensitive=False),
+    help="Of each entry's payload.  [default: NONE]",
+)
+@click.option("--raw", is_flag=True, help="Entries as they are, not Pulsar messages: no Pulsar client can read them.")
+@write_options
+@session_options
+@click.pass_obj
+def produce(
+    session: Session,
+    topic: str,
+    source: BinaryIO,
+    count: int | None,
+    size: int,
+    whole: bool,
+    key: str | None,
+    key_separator: str | None,
+    properties: Properties,
+    producer_name: str | None,
+    sequence_id: int | None,
+    batch: int | None,
+    compression: str | None,
+    raw: bool,
+    options: WriteOptions,
+) -> None:
+    """Publish Pulsar messages to TOPIC: a line each, or --count made ones; returns when all are acknowledged.
+
+    They have no schema: what a schema would check or encode is the publisher's to see to.
+    """
+    given = (key, key_separator, producer_name, sequence_id, batch, compression)
+    if raw and (properties or any(each is not None for each in given)):
+        raise click.UsageError("--raw publishes entries as they are: leave out what belongs to messages")
+    if key is not None and key_separator is not None:
+        raise click.UsageError("--key and --key-separator cannot go together")
+    if key_separator == "" or (key_separator is not None and (whole or count is not None)):
+        raise click.UsageError("--key-separator splits lines: give some text, and lines to split")
+    name = str(TopicName.parse(topic))
+    made = payloads.made(count, size) if count is not None else None
+    lines = made or (iter([source.read()]) if whole else payloads.lines(source))
+    shape = payloads.MessageShape(key, key_separator, dict(properties), sequence_id or 0)
+    encoder = EntryEncoder(
+        producer_name or f"mledger-{secrets.token_hex(4)}",
+        compression=CompressionType[(compression or "NONE").upper()],
+        batch_size=batch,
+    )
+    published = session.run(_produce(session, name, Publication(lines, count, raw, encoder, shape), options))
+    ranges = published.ranges
+    first = f"{ranges[0].ledger_id}:{ranges[0].first_entry}" if ranges else None
+    last = f"{ranges[-1].ledger_id}:{ranges[-1].last_entry}" if ranges else None
+    if session.output.for_programs:
+        facts = fields(topic=name, published=published.messages, first=first, last=last, entries=published.entries)
+        session.output.record(Record(facts))
+        return
+    what = "entries" if raw else "messages"
+    within = f" in {published.entries:,} entries" if published.entries != published.messages else ""
+    session.output.line(f"published {published.messages:,} {what}{within}" + (f", {first} to {last}" if ranges else ""))
+
+
+@dataclass(slots=True)
+class Published:
+    """What was published, in order."""
+
+    ranges: list[mledger.AppendedRange]
+    messages: int = 0
+
+    @property
+    def entries(self) -> int:
+        """How many entries it took."""
+        return sum(each.last_entry - each.first_entry + 1 for each in self.ranges)
+
+
+async def _produce(session: Session, name: str, publication: Publication, options: WriteOptions) -> Published:
+    done = Published([])
+    waiting: deque[tuple[int, asyncio.Future[tuple[mledger.AppendedRange, ...]]]] = deque()
+    with session.output.progress("publishing", "messages") as progress:
+        task = progress.add_task("", total=publication.total)
+
+        async def settle(most: int) -> None:
+            while len(waiting) > most:
+                count, appended = waiting.popleft()
+                done.ranges.extend(await appended)
+                done.messages += count
+                progress.advance(task, count)
+
+        async with opened_topic(session.url, name, options) as topic:
+            for batch in payloads.batches(await publication.entries_for(topic)):
+                waiting.append((sum(each.messages for each in batch), topic.append([each.payload for each in batch])))
+                await settle(WINDOW_BATCHES)
+            await settle(0)
+            index = publication.encoder.next_index
+            if index is not None and INDEX_PROPERTY in topic.properties:
+                await topic.set_properties({**topic.properties, INDEX_PROPERTY: str(index - 1)})
+    return done
