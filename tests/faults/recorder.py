@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.faults.history import Books, Owner
 from tests.faults.owner import RECOVERING, UNDER_WAY, Load
+from tests.support.forked_python import ForkedPython
 
 ROOT = Path(__file__).resolve().parents[2]
 _DEADLINE_S = 300.0
@@ -43,7 +44,7 @@ class OwnerProcess:
         self._rest = b""
         arguments = [url, str(self.owner.epoch), pause_at, (load or Load()).encode()]
         with log.open("wb") as errors:
-            self.process = subprocess.Popen(
+            self.process = ForkedPython(
                 [sys.executable, "-m", "tests.faults.owner", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

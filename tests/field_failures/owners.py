@@ -9,10 +9,12 @@ import os
 import signal
 import sys
 from dataclasses import replace
+from subprocess import PIPE
 from typing import Any
 
 import mledger
 from tests.support.bookies import ROOT
+from tests.support.forked_python import ForkedPython
 from tests.support.topics import KEEP, fill
 
 HOLES = 1_000_000
@@ -97,16 +99,8 @@ SCENES = {
 
 async def until_death(module: str, *arguments: str) -> dict[str, list[Any]]:
     """Run an owner until it has died by SIGKILL; what it said, by name."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        module,
-        *arguments,
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
+    process = ForkedPython([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=PIPE, stderr=PIPE)
+    out, err = await asyncio.to_thread(process.communicate)
     assert process.returncode == -signal.SIGKILL, err.decode()
     said: dict[str, list[Any]] = {}
     for line in out.splitlines():

@@ -22,6 +22,7 @@ from tests.interop.topics import (
     write_ours,
 )
 from tests.support.aio import run
+from tests.support.forked_python import ForkedPython
 from tests.support.java import OriginalError
 
 pytestmark = pytest.mark.interop
@@ -48,7 +49,7 @@ def with_cluster(side, work):
 def own_and_kill(side, topic):
     """Have a process of ours write the topic and kill it with -9."""
     command = [sys.executable, "-m", "tests.interop.topics", side.url, topic]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+    with ForkedPython(command, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout.readline() == "written\n"
         owner.kill()
 

@@ -18,6 +18,7 @@ from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.runtime.child_processes import start_child
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
+from tests.support.forked_python import ForkedPython
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--session-timeout", "60")
@@ -73,7 +74,8 @@ class BookieProcess:
         self.log_file = self.log_path.open("a")
         command = [*self.command, "--metadata", self.metadata_url, "--dir", str(self.directory), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **self.environment}
-        self.process = start_child(
+        start = ForkedPython if command[:2] == [sys.executable, "-m"] else start_child
+        self.process = start(
             command, stdout=subprocess.PIPE, stderr=self.log_file, text=True, cwd=ROOT, env=environment
         )
 

@@ -1,16 +1,17 @@
 """The `mledger` command as its users run it, with its exit code and what it printed."""
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 from click.testing import CliRunner
 
 from mledger.cli.main import run
 from tests.support.aio import HANG_S
+from tests.support.forked_python import ForkedPython
 from tests.support.ports import environment_of_commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,8 +51,12 @@ def mledger_process(*arguments: object, url: str | None = None, stdin: str = "",
     if url is not None:
         environment["MLEDGER_METADATA"] = url
     command = [sys.executable, "-m", "mledger.cli.main", *map(str, arguments)]
-    done = subprocess.run(command, input=stdin.encode(), env=environment, capture_output=True, timeout=timeout)
-    return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode())
+    with ForkedPython(command, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        try:
+            out, err = process.communicate(stdin.encode(), timeout)
+        finally:
+            process.kill()
+    return Done(process.returncode, out.decode(errors="replace"), err.decode())
 
 
 def ok(*arguments: object, url: str | None = None, stdin: str = "") -> Done:

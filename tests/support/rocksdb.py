@@ -16,6 +16,7 @@ import uvloop
 from mledger.metastore.rocksdb.server import Server
 from mledger.metastore.runtime.child_processes import start_child
 from tests.support.aio import HANG_S
+from tests.support.forked_python import ForkedPython
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,9 +83,8 @@ class MetadataProcess:
         command = [*self.command, "--dir", str(self.directory), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self.log_path.open("a") as log:
-            self.process = start_child(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=ROOT
-            )
+            start = ForkedPython if command[:2] == [sys.executable, "-m"] else start_child
+            self.process = start(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=ROOT)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import sys
+from subprocess import PIPE
 
 import pytest
 
 import mledger
 from tests.support.aio import run
 from tests.support.bookies import ROOT
+from tests.support.forked_python import ForkedPython
 from tests.support.owner import ACKED_ALONE, APPENDS, BATCH, OWNER_CONFIG
 from tests.support.topics import assert_nothing_orphaned, everything, payloads, recount
 
@@ -42,19 +44,9 @@ POINTS = [
 
 async def owner_until_death(url, topic, step, nth):
     """What the owner said before it died by SIGKILL."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.owner",
-        url,
-        topic,
-        step,
-        str(nth),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
+    command = [sys.executable, "-m", "tests.support.owner", url, topic, step, str(nth)]
+    process = ForkedPython(command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
+    out, err = await asyncio.to_thread(process.communicate)
     assert process.returncode == -9, err.decode()
     known = [json.loads(line) for line in out.splitlines()]
     return {key: [each[key] for each in known if key in each] for key in {key for each in known for key in each}}

@@ -1,6 +1,5 @@
 """A changing command killed by -9 at each step: nothing was changed, or an undo file says what may have been."""
 
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ from mledger.cli.shared import undo_files
 from mledger.metastore.url import open_store
 from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT, mledger, ok
+from tests.support.forked_python import ForkedPython
 
 STEPS = ["look again", "write undo file", "act", "complete undo file", "undo file completed"]
 
@@ -37,7 +37,7 @@ def path(request, metadata_url):
 def test_killed_at_any_step_it_can_be_undone(metadata_url, tmp_path, step, path) -> None:
     file = tmp_path / "undo.json"
     command = [sys.executable, "-m", "tests.support.undo_steps", metadata_url, str(file), step, path, "after"]
-    assert subprocess.run(command, cwd=ROOT, timeout=HANG_S).returncode == -9
+    assert ForkedPython(command, cwd=ROOT).wait(HANG_S) == -9
     now = run(_state(metadata_url, path))
     if step in {"look again", "write undo file"}:
         assert now == NodeState(b"before", 0)
