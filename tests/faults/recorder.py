@@ -14,7 +14,6 @@ from pathlib import Path
 
 from tests.faults.history import Books, Owner
 from tests.faults.owner import RECOVERING, UNDER_WAY, Load
-from tests.support.forked_python import ForkedPython
 
 ROOT = Path(__file__).resolve().parents[2]
 _DEADLINE_S = 300.0
@@ -44,7 +43,7 @@ class OwnerProcess:
         self._rest = b""
         arguments = [url, str(self.owner.epoch), pause_at, (load or Load()).encode()]
         with log.open("wb") as errors:
-            self.process = ForkedPython(
+            self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.owner", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

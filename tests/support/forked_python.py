@@ -28,14 +28,14 @@ ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = (
     "uvloop",
     "mledger.bookie.server.process.main",
+    "mledger.cli.catalogue",
+    "mledger.cli.shared.context",
     "mledger.metastore.rocksdb.server",
     "mledger.metastore.rocksdb.store",
     "mledger.metastore.zookeeper.store",
     "mledger.topics.managed_ledger",
 )
-"""What those that are started import, beside the commands, so far as it is costly."""
-WITH_THREADS = ("mledger.cli.snapshots.commands", "mledger.cli.snapshots.report")
-"""Commands whose imports start a thread: a process that has one is not to be forked."""
+"""What those that are started import, so far as it is costly and starts no thread, for that is not to be forked."""
 _MOST_BYTES = 1 << 17
 _MOST_FILES = 1024
 _STATUS_BYTES = 4
@@ -119,11 +119,8 @@ def _server() -> _Server:
 
 def serve() -> None:
     """Serve requests on stdin, a socket, until its other end is closed."""
-    from mledger.cli.main import MODULES
-
-    for module in (*IMPORTED, *MODULES.values()):
-        if module not in WITH_THREADS:
-            importlib.import_module(module)
+    for module in IMPORTED:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
     requests = socket.socket(fileno=os.dup(0))

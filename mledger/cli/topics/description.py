@@ -1,7 +1,7 @@
 """What `mledger topics describe` shows of a topic and of a partitioned one."""
 
 from mledger.admin.inspect import PartitionedInspection, TopicInspection
-from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
+from mledger.cli.shared.output import Record, Table, Value, columns, fields, pairs
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import RetentionInForce, RetentionOrigin, retention_warnings
 
@@ -11,9 +11,7 @@ PARTITION_COLUMNS = columns(
 )
 
 
-def described_topic(
-    topic: str, found: TopicInspection, retention: RetentionInForce | PoliciesUnavailable
-) -> OutputRecord:
+def described_topic(topic: str, found: TopicInspection, retention: RetentionInForce | PoliciesUnavailable) -> Record:
     """A topic's facts, the retention in force and its ledgers; `topic` as it was asked for."""
     ledgers = tuple(
         (each.ledger_id, each.entries, each.size, _ledger_state(each.closed, each.unconfirmed), each.timestamp or None)
@@ -33,7 +31,7 @@ def described_topic(
         metadata_version=found.version,
         warnings=tuple(found.warnings) + _retention_warnings(retention),
     )
-    return OutputRecord(facts, (OutputTable("ledgers", LEDGER_COLUMNS, ledgers),))
+    return Record(facts, (Table("ledgers", LEDGER_COLUMNS, ledgers),))
 
 
 def _retention(found: RetentionInForce | PoliciesUnavailable) -> dict[str, Value]:
@@ -53,7 +51,7 @@ def _retention_warnings(found: RetentionInForce | PoliciesUnavailable) -> tuple[
     return (str(found),) if isinstance(found, PoliciesUnavailable) else retention_warnings(found)
 
 
-def described_partitions(topic: str, found: PartitionedInspection) -> OutputRecord:
+def described_partitions(topic: str, found: PartitionedInspection) -> Record:
     """A partitioned topic's facts and its partitions; one without a managed ledger is there with nothing known."""
     rows = tuple(_partition(index, each) for index, each in enumerate(found.partitions))
     there = [each for each in found.partitions if each is not None]
@@ -79,7 +77,7 @@ def described_partitions(topic: str, found: PartitionedInspection) -> OutputReco
         metadata_version=found.version,
         warnings=tuple(warnings),
     )
-    return OutputRecord(facts, (OutputTable("partitions", PARTITION_COLUMNS, rows),))
+    return Record(facts, (Table("partitions", PARTITION_COLUMNS, rows),))
 
 
 def _partition(index: int, found: TopicInspection | None) -> tuple[int | str | None, ...]:
