@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mledger.counters import NamespaceCounters, namespace_of
 from mledger.metastore.runtime.exposition import Families, expose
-from mledger.metastore.runtime.http import Answer, Asked, HttpServer, Route
+from mledger.metastore.runtime.http import HttpRequest, HttpResponse, HttpServer, Route
 from mledger.metastore.store import SessionState
 from mledger.metrics_options import MetricsOptions
 from mledger.topics.managed_ledger import ManagedLedger
@@ -60,14 +60,14 @@ class OwnerMetrics:
         """The paths that are served."""
         return {"/metrics": self.metrics, "/health": self.health, "/heartbeat": self.heartbeat}
 
-    async def metrics(self, asked: Asked) -> Answer:
+    async def metrics(self, asked: HttpRequest) -> HttpResponse:
         """Everything that is counted."""
         figures = [each async for each in self._look()]
         counters = dict(self._cluster.counters.namespaces)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, self._expose, figures, counters, asked)
 
-    async def health(self, _: Asked) -> Answer:
+    async def health(self, _: HttpRequest) -> HttpResponse:
         """200 while the session with the metadata store stands; 503 when what is owned may be lost."""
         session = self._cluster.metadata.session_state
         states = [topic.state for topic in self._cluster.opened.values()]
@@ -79,11 +79,11 @@ class OwnerMetrics:
             "fenced": states.count(TopicState.FENCED),
         }
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
-        return Answer(json.dumps(said).encode() + b"\n", "application/json", status)
+        return HttpResponse(json.dumps(said).encode() + b"\n", "application/json", status)
 
-    async def heartbeat(self, _: Asked) -> Answer:
+    async def heartbeat(self, _: HttpRequest) -> HttpResponse:
         """That the process answers."""
-        return Answer(b"OK\n")
+        return HttpResponse(b"OK\n")
 
     async def _look(self) -> AsyncIterator[_TopicFigures]:
         topics = list(self._cluster.opened.values())
@@ -92,7 +92,9 @@ class OwnerMetrics:
             if number % TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _expose(self, figures: Sequence[_TopicFigures], counters: dict[str, NamespaceCounters], asked: Asked) -> Answer:
+    def _expose(
+        self, figures: Sequence[_TopicFigures], counters: dict[str, NamespaceCounters], asked: HttpRequest
+    ) -> HttpResponse:
         families = Families()
         cluster = {"cluster": self._options.cluster_name}
         families.gauge("pulsar_ml_count", "Managed ledgers open here", len(figures), cluster)

@@ -5,7 +5,7 @@ import click
 from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.context_file import ContextError, path_of_contexts, read_contexts, write_contexts
-from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.url import parse_url
 
 
@@ -59,7 +59,7 @@ def remove(session: Session, name: str) -> None:
     contexts = read_contexts(path)
     write_contexts(path, contexts.removed(name))
     if session.output.for_programs:
-        session.output.record(Record(fields(removed=name, metadata=contexts.url(name))))
+        session.output.record(OutputRecord(fields(removed=name, metadata=contexts.url(name))))
     else:
         session.output.line(f"removed {name}")
 
@@ -71,8 +71,8 @@ def list_command(session: Session) -> None:
     """List the names, and which of them is the current one."""
     contexts = read_contexts(path_of_contexts())
     rows = tuple((name, url, name == contexts.current) for name, url in sorted(contexts.metadata.items()))
-    session.output.table(Table("contexts", columns("name", "metadata", "current"), rows))
+    session.output.table(OutputTable("contexts", columns("name", "metadata", "current"), rows))
 
 
 def _show(session: Session, name: str, url: str, current: bool) -> None:
-    session.output.record(Record(fields(name=name, metadata=url, current=current)))
+    session.output.record(OutputRecord(fields(name=name, metadata=url, current=current)))

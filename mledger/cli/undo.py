@@ -12,8 +12,8 @@ from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
 from mledger.cli.shared import change_command, undo_files
 from mledger.cli.shared.change_command import (
-    Change,
     ChangeOptions,
+    CommandChange,
     Facts,
     change_options,
     read_before,
@@ -21,7 +21,7 @@ from mledger.cli.shared.change_command import (
     save_cursors,
 )
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import Looking, tell_waiting
 from mledger.cli.shared.topic_owner import WriteOptions, write_options
 from mledger.metastore.records.paths import cursor_name_from_path
@@ -58,11 +58,11 @@ def undo(
     undone = undo_files.load(file)
     plans: list[UndoPlan] = []
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         before = await read_before(cluster.metadata, undone.paths)
         found = await plan_undo_of(cluster.metadata, undone, incomplete=incomplete, accept_loss=accept_loss)
         plans.append(found)
-        return Change(
+        return CommandChange(
             command="undo",
             subject=undone.subject,
             plan=_shown(undone, found),
@@ -73,7 +73,7 @@ def undo(
             pending=bool(found.changes),
         )
 
-    async def act(_: Change) -> Facts:
+    async def act(_: CommandChange) -> Facts:
         async with await open_store(session.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = tell_waiting()
@@ -93,9 +93,11 @@ def undo(
     run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
-def _shown(undone: UndoFile, plan: UndoPlan) -> Record:
+def _shown(undone: UndoFile, plan: UndoPlan) -> OutputRecord:
     rows = tuple((each.path, each.action.value, each.version, each.note) for each in plan.restorations)
-    return Record(fields(undoes=undone.command, cluster=undone.cluster), (Table("records", PLAN_COLUMNS, rows),))
+    return OutputRecord(
+        fields(undoes=undone.command, cluster=undone.cluster), (OutputTable("records", PLAN_COLUMNS, rows),)
+    )
 
 
 async def _cursors(cluster: Looking, plan: UndoPlan) -> tuple[SavedCursor, ...]:

@@ -14,11 +14,11 @@ from mledger.metastore.errors import MetadataError, NodeNotFound, StoreUnavailab
 from mledger.metastore.split_store import JoinedStore
 from mledger.metastore.store import (
     ANY_VERSION,
-    Change,
     Create,
     Delete,
     MetadataStore,
     Node,
+    NodeChange,
     Operation,
     Put,
     Result,
@@ -151,7 +151,7 @@ class GatheredStore(MetadataStore):
         """The access control list of each of `paths`."""
         return await self._inner.acl_many(paths)
 
-    def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+    def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[NodeChange]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         return self._inner.watch(path, children=children)
 

@@ -3,7 +3,7 @@
 - A read under way is sent again in the new session. A write under way raises StoreUnavailable: it may have been carried
   out, to be read back like after a lost connection (M7). The server refuses what the old session sends from its end on.
 - Ephemeral nodes are gone with the session; who has some is told, to make them again.
-- A watch goes on in the new session, beginning with Change.UNKNOWN.
+- A watch goes on in the new session, beginning with NodeChange.UNKNOWN.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 from mledger.metastore.errors import SessionExpired, StoreClosed, StoreUnavailable
-from mledger.metastore.store import ANY_VERSION, Change, MetadataStore, Node, Operation, Result, SessionState, Stat
+from mledger.metastore.store import ANY_VERSION, MetadataStore, Node, NodeChange, Operation, Result, SessionState, Stat
 
 T = TypeVar("T")
 
@@ -102,14 +102,14 @@ class RenewedStore(MetadataStore):
         return await self._read(lambda store: store.acl_many(paths))
 
     @asynccontextmanager
-    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[Change]]:
+    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
         """Changes, as `MetadataReader.watch`, over the end of sessions."""
         async with AsyncExitStack() as stack:
 
-            async def arm() -> AsyncIterator[Change]:
+            async def arm() -> AsyncIterator[NodeChange]:
                 return await self._read(lambda store: stack.enter_async_context(store.watch(path, children=children)))
 
-            async def follow(changes: AsyncIterator[Change]) -> AsyncGenerator[Change, None]:
+            async def follow(changes: AsyncIterator[NodeChange]) -> AsyncGenerator[NodeChange, None]:
                 while True:
                     try:
                         async for change in changes:
@@ -121,7 +121,7 @@ class RenewedStore(MetadataStore):
                         with contextlib.suppress(StoreUnavailable):
                             changes = await arm()
                             break
-                    yield Change.UNKNOWN
+                    yield NodeChange.UNKNOWN
 
             yield follow(await arm())
 

@@ -21,11 +21,11 @@ from mledger.metastore.records.node_path import check_path
 from mledger.metastore.records.paths import LEDGERS
 from mledger.metastore.store import (
     ANY_VERSION,
-    Change,
     Create,
     MetadataReader,
     MetadataStore,
     Node,
+    NodeChange,
     Operation,
     Result,
     SessionState,
@@ -125,12 +125,12 @@ class JoinedReader(MetadataReader, Generic[R]):
             found = await asyncio.gather(self._topics.acl_many(topics), self._ledgers.acl_many(ledgers))
         return _merged(places, *found)
 
-    def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+    def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[NodeChange]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         return self._watch(path, children)
 
     @asynccontextmanager
-    async def _watch(self, path: str, children: bool) -> AsyncIterator[AsyncIterator[Change]]:
+    async def _watch(self, path: str, children: bool) -> AsyncIterator[AsyncIterator[NodeChange]]:
         store, there = self._place(path)
         async with store.watch(there, children=children) as changes:
             yield changes

@@ -24,7 +24,7 @@ class SessionState(enum.Enum):
     CLOSED = "closed"  # ended by this program
 
 
-class Change(enum.Enum):
+class NodeChange(enum.Enum):
     """What a watch saw."""
 
     CREATED = "created"
@@ -151,11 +151,11 @@ class MetadataReader(ABC):
         return [()] * len(paths)
 
     @abstractmethod
-    def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+    def watch(self, path: str, *, children: bool = False) -> AbstractAsyncContextManager[AsyncIterator[NodeChange]]:
         """Changes of the node at `path` (of its list of children with `children`), from entering the context on.
 
         Entering returns once the watch is set; the node need not exist. Several changes may come as one, and what
-        cancels out (a node created and deleted) not at all; after a lost connection comes Change.UNKNOWN. Ends with
+        cancels out (a node created and deleted) not at all; after a lost connection comes NodeChange.UNKNOWN. Ends with
         SessionExpired or StoreClosed.
         """
 

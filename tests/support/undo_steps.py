@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, read_before, run_change, save_cursors
+from mledger.cli.shared.change_command import ChangeOptions, CommandChange, read_before, run_change, save_cursors
 from mledger.cli.shared.context import Session
-from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.output import OutputRecord, fields
 from mledger.metastore.store import Operation
 from mledger.metastore.url import open_store
 
@@ -30,19 +30,19 @@ def change_records(
 ) -> None:
     """Carry out `operations` as a changing command; the states of `cursors` go into its undo file."""
 
-    async def plan(cluster) -> Change:
+    async def plan(cluster) -> CommandChange:
         before = await read_before(cluster.metadata, [operation.path for operation in operations])
-        return Change(
+        return CommandChange(
             "test change",
             "records",
-            Record(fields(changes=len(operations))),
+            OutputRecord(fields(changes=len(operations))),
             before,
             (managed_ledger,) if managed_ledger else (),
             await save_cursors(cluster, managed_ledger, cursors) if cursors else (),
             tuple(lost),
         )
 
-    async def act(_: Change):
+    async def act(_: CommandChange):
         async with await open_store(url) as store:
             await store.multi(operations)
         return fields(done=True)

@@ -11,13 +11,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mledger.admin.undo.undo_plan import Action, Restoration, UndoPlan
+from mledger.admin.undo.undo_plan import Restoration, UndoAction, UndoPlan
 from mledger.ledgers.pending_records import deletion_record, listed, listed_again
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Check, Create, Delete, Operation, Put
 
-_ORDER = (Action.CREATE, Action.SET, Action.DELETE)
+_ORDER = (UndoAction.CREATE, UndoAction.SET, UndoAction.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ def plan_pieces(plan: UndoPlan) -> list[Piece]:
     guards = {check.path: check for check in plan.checks}
     of_topics = [each for each in changes if each.path in topics]
     guards |= {each.path: Check(each.path, _version_meanwhile(each)) for each in of_topics}
-    created = [each for each in of_topics if each.action is Action.CREATE]
+    created = [each for each in of_topics if each.action is UndoAction.CREATE]
     return [
         *_cut(map(_begun, created), {}),
         *_cut((each for each in changes if each.path not in topics), guards, plan.topics),
         *_taking_back(of_topics, guards),
-        *_cut((_filled(each) for each in of_topics if each.action is not Action.CREATE or _is_filled(each)), {}),
+        *_cut((_filled(each) for each in of_topics if each.action is not UndoAction.CREATE or _is_filled(each)), {}),
     ]
 
 
@@ -88,7 +88,7 @@ def _is_filled(topic: Restoration) -> bool:
 
 def _filled(topic: Restoration) -> Restoration:
     filled = replace(topic, recorded=())
-    return replace(filled, action=Action.SET, version=0) if topic.action is Action.CREATE else filled
+    return replace(filled, action=UndoAction.SET, version=0) if topic.action is UndoAction.CREATE else filled
 
 
 def _taking_back(topics: Iterable[Restoration], guards: Mapping[str, Check]) -> Iterator[Piece]:

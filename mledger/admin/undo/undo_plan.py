@@ -54,7 +54,7 @@ from mledger.metastore.store import Check, Create, Delete, Operation, Put
 MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_store
 
 
-class Action(enum.Enum):
+class UndoAction(enum.Enum):
     """What is done to a record."""
 
     SET = "set"
@@ -82,7 +82,7 @@ class Restoration:
     """
 
     path: str
-    action: Action
+    action: UndoAction
     data: bytes = b""
     version: int | None = None
     cursor_ledger: CursorLedger | None = None
@@ -99,11 +99,13 @@ class Restoration:
         if self.cursor_ledger is not None and cursor_ledger is not None:
             naming = replace(self.cursor_ledger.record, cursors_ledger_id=cursor_ledger)
             data = encode_managed_cursor_info(naming, compression=self.cursor_ledger.compression)
-        if self.action is Action.CREATE:
+        if self.action is UndoAction.CREATE:
             return Create(self.path, data)
-        if self.version is None or self.action is Action.LEAVE:
+        if self.version is None or self.action is UndoAction.LEAVE:
             return None
-        return Delete(self.path, self.version) if self.action is Action.DELETE else Put(self.path, data, self.version)
+        return (
+            Delete(self.path, self.version) if self.action is UndoAction.DELETE else Put(self.path, data, self.version)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class UndoPlan:
     @property
     def changes(self) -> tuple[Restoration, ...]:
         """Those that write something."""
-        return tuple(each for each in self.restorations if each.action is not Action.LEAVE)
+        return tuple(each for each in self.restorations if each.action is not UndoAction.LEAVE)
 
 
 def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
@@ -190,7 +192,7 @@ def plan_undo(
             f"nothing was written: lost are {'; '.join(file.lost)}; of {'; of '.join(planner.hollow)}; --accept-loss "
             "puts the records back all the same"
         )
-    written = {each.path for each in restorations if each.action is not Action.LEAVE}
+    written = {each.path for each in restorations if each.action is not UndoAction.LEAVE}
     checks = tuple(planner.checks(written)) if written else ()
     return UndoPlan(restorations, checks, file.lost, file.managed_ledgers, planner.in_pieces)
 
@@ -280,21 +282,21 @@ class _Planner:
         """What becomes of one record."""
         path, before, now = record.path, record.before, self._current[record.path]
         if now == before:
-            return Restoration(path, Action.LEAVE, note="as it was before")
+            return Restoration(path, UndoAction.LEAVE, note="as it was before")
         topic = _topic_of_cursor(self._file, path)
         drops = self._cursor_ledger(path, now) if topic else None
         if before is None:
             version = None if now is None else now.version
-            return Restoration(path, Action.DELETE, version=version, drops=drops, managed_ledger=topic)
+            return Restoration(path, UndoAction.DELETE, version=version, drops=drops, managed_ledger=topic)
         if path in self._put_back:
-            return Restoration(path, Action.LEAVE, note="was put back already")
+            return Restoration(path, UndoAction.LEAVE, note="was put back already")
         found = self._naming(self._restored(path, before, now), now)
         if now is None:
             note = "; ".join(filter(None, ["starts again at version 0", found.note]))
             begins_as = _without_ledgers(before, path) if self.in_pieces and self._is_topic(path) else None
-            return replace(found, action=Action.CREATE, note=note, begins_as=begins_as)
+            return replace(found, action=UndoAction.CREATE, note=note, begins_as=begins_as)
         if found.cursor_ledger is None and found.data == now.data:
-            return Restoration(path, Action.LEAVE, note=found.note or "holds that already")
+            return Restoration(path, UndoAction.LEAVE, note=found.note or "holds that already")
         named = None if found.cursor_ledger is not None else self._cursor_ledger(path, NodeState(found.data, 0))
         return replace(found, version=now.version, drops=drops if topic and drops != named else None)
 
@@ -319,10 +321,10 @@ class _Planner:
             return self._cursor(path, before, topic)
         if self._is_topic(path):
             return self._topic(path, before, now)
-        return Restoration(path, Action.SET, before.data)
+        return Restoration(path, UndoAction.SET, before.data)
 
     def _cursor(self, path: str, before: NodeState, topic: str) -> Restoration:
-        found = Restoration(path, Action.SET, before.data, managed_ledger=topic)
+        found = Restoration(path, UndoAction.SET, before.data, managed_ledger=topic)
         try:
             decoded = decode_managed_cursor_info(before.data, path)
         except RecordError:
@@ -384,14 +386,14 @@ class _Planner:
         if added:  # one whose entries were never recorded may not stand before another (M4)
             kept = [ledger for ledger in kept if ledger.timestamp]
         if not added and len(kept) == len(old.ledgers):
-            return Restoration(path, Action.SET, before.data)
+            return Restoration(path, UndoAction.SET, before.data)
         ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}
         gone = [ledger for ledger in old.ledgers if ledger.ledger_id not in ledgers]
         if now is None and gone and self._file.lost:
             self.hollow.append(f"{path} {_numbers(gone)} are gone or being deleted")
         merged = replace(old, ledgers=tuple(ledgers[ledger_id] for ledger_id in sorted(ledgers)))
         data = encode_managed_ledger_info(merged, compression=stored.compression)
-        return Restoration(path, Action.SET, data, note=_ledgers_note(gone, added))
+        return Restoration(path, UndoAction.SET, data, note=_ledgers_note(gone, added))
 
     def _cursor_ledger(self, path: str, state: NodeState | None) -> int | None:
         """The cursor ledger that a cursor's record names."""

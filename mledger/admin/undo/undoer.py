@@ -10,7 +10,14 @@ from mledger.admin.policies.quorums import with_cluster_quorums
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.undo.undo_file import NodeState, UndoFile
 from mledger.admin.undo.undo_pieces import Piece, plan_pieces
-from mledger.admin.undo.undo_plan import Action, Restoration, UndoPlan, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.admin.undo.undo_plan import (
+    Restoration,
+    UndoAction,
+    UndoPlan,
+    ledgers_to_look_for,
+    paths_to_read,
+    plan_undo,
+)
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
@@ -158,7 +165,9 @@ async def _put_back(
 async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> Sequence[LedgerInfo]:
     """The ledgers of the topic: as they are to be, else as they are."""
     path = managed_ledger_path(managed_ledger)
-    data = next((each.data for each in plan.changes if each.path == path and each.action is not Action.DELETE), None)
+    data = next(
+        (each.data for each in plan.changes if each.path == path and each.action is not UndoAction.DELETE), None
+    )
     if data is None:
         data = (await store.get(path)).data
     return decode_managed_ledger_info(data, path).value.ledgers
@@ -166,7 +175,7 @@ async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> 
 
 async def _ensure_parents(store: MetadataStore, plan: UndoPlan) -> None:
     """Create the folders that nodes to create again had; ones that stand empty do no harm."""
-    created = {each.path for each in plan.changes if each.action is Action.CREATE}
+    created = {each.path for each in plan.changes if each.action is UndoAction.CREATE}
     parents = {path.rpartition("/")[0] for path in created} - created - {""}
     for path in sorted(parents):
         if await store.exists(path) is None:

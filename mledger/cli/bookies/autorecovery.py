@@ -4,9 +4,16 @@ import click
 
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    CommandChange,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+)
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Record, Table, Value, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, looking
 from mledger.metastore.cluster.autorecovery import disable_path, list_marks, lost_bookie_delay_path, read_recovery_state
 from mledger.metastore.cluster.layout import instance_id
@@ -38,7 +45,7 @@ def underreplicated(session: Session, missing: str | None, not_missing: str | No
     Auditors of BookKeeper set the marks; `ledgers check` looks at the copies themselves.
     """
     rows = session.run(_marks(session.url, missing, not_missing))
-    session.output.table(Table("ledgers", MARK_COLUMNS, tuple(rows)))
+    session.output.table(OutputTable("ledgers", MARK_COLUMNS, tuple(rows)))
 
 
 @click.command(epilog="Example: mledger bookies autorecovery --disable --dry-run")
@@ -58,16 +65,16 @@ def autorecovery(session: Session, enabled: bool | None, delay: int | None, chan
     if enabled is None and delay is None:
         raise click.UsageError("nothing to set: give --enable, --disable or --lost-bookie-delay SECONDS")
 
-    async def plan(found: Looking) -> Change:
+    async def plan(found: Looking) -> CommandChange:
         wanted = [disable_path()] if enabled is not None else []
         wanted += [lost_bookie_delay_path()] if delay is not None else []
         before = await read_before(found.metadata, wanted)
         state = await read_recovery_state(found.metadata)
         after = state.enabled if enabled is None else enabled
-        return Change(
+        return CommandChange(
             command="bookies autorecovery",
             subject="autorecovery",
-            plan=Record(
+            plan=OutputRecord(
                 fields(
                     enabled_before=state.enabled,
                     enabled_after=after,
@@ -79,7 +86,7 @@ def autorecovery(session: Session, enabled: bool | None, delay: int | None, chan
             pending=bool(_operations(before, enabled, delay)),
         )
 
-    async def act(planned: Change) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
         async with await open_store(session.url) as store:
             change_command.on_step("set autorecovery")
             parent = f"{LEDGERS}/underreplication"
@@ -111,7 +118,7 @@ def _operations(before: tuple[ChangedRecord, ...], enabled: bool | None, delay: 
     return found
 
 
-async def _cluster(url: str) -> Record:
+async def _cluster(url: str) -> OutputRecord:
     async with looking(url) as found:
         instance = await instance_id(found.metadata)
         state = await read_recovery_state(found.metadata)
@@ -120,7 +127,7 @@ async def _cluster(url: str) -> Record:
         (cookies,) = await found.metadata.children_many([f"{LEDGERS}/cookies"])
     away = sorted(set(cookies or ()) - {each.bookie_id for each in registered})
     read_only = sum(each.read_only for each in registered)
-    return Record(
+    return OutputRecord(
         fields(
             instance_id=instance,
             bookies=len(registered) + len(away),

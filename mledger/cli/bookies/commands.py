@@ -5,15 +5,15 @@ import click
 from mledger.bookie.client.checks.bookie_check import BookieFindings, Problem, Severity, plan_problems
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
-from mledger.cli.shared.output import Column, Record, Table, Value, columns, fields
+from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import looking
 from mledger.metastore.cluster.bookies import BookieRegistration
 
 CHECK_COLUMNS = (
     *columns("bookie_id", "address", "state"),
-    Column("ledgers"),
-    Column("free_bytes", "free MiB"),
-    Column("problems"),
+    OutputColumn("ledgers"),
+    OutputColumn("free_bytes", "free MiB"),
+    OutputColumn("problems"),
 )
 MIB = 1 << 20
 
@@ -25,7 +25,7 @@ def list_command(session: Session) -> None:
     """List the bookies that are registered now."""
     found = session.run(_list(session.url))
     rows = tuple((each.bookie_id, f"{each.host}:{each.port}", _state(each)) for each in found)
-    session.output.table(Table("bookies", columns("bookie_id", "address", "state"), rows))
+    session.output.table(OutputTable("bookies", columns("bookie_id", "address", "state"), rows))
 
 
 @click.command(epilog="Example: mledger bookies describe 127.0.0.1:3181")
@@ -52,7 +52,7 @@ def check(context: click.Context, session: Session, bookie_ids: tuple[str, ...])
     found, _ = session.run(_look(session.url, bookie_ids))
     checked = [(each, plan_problems(each)) for each in found]
     rows = tuple(_row(each, problems, json=session.output.for_programs) for each, problems in checked)
-    session.output.table(Table("bookies", CHECK_COLUMNS, rows))
+    session.output.table(OutputTable("bookies", CHECK_COLUMNS, rows))
     worst = {problem.severity for _, problems in checked for problem in problems}
     context.exit(UNAVAILABLE if Severity.AWAY in worst else FAILED if Severity.ERROR in worst else OK)
 
@@ -74,7 +74,7 @@ def _row(found: BookieFindings, problems: tuple[Problem, ...], *, json: bool) ->
     return found.bookie_id, _address(found), _state(found.registration), found.held.count, shown, said
 
 
-def _described(found: BookieFindings, average: float) -> Record:
+def _described(found: BookieFindings, average: float) -> OutputRecord:
     registration, cookie, info = found.registration, found.cookie, found.info
     facts = fields(
         bookie_id=found.bookie_id,
@@ -94,7 +94,7 @@ def _described(found: BookieFindings, average: float) -> Record:
         clock_off_seconds=None if found.clock_off_s is None else round(found.clock_off_s),
         problems=tuple(f"{problem.severity.value}: {problem.what}" for problem in plan_problems(found)),
     )
-    return Record(facts)
+    return OutputRecord(facts)
 
 
 async def _list(url: str) -> list[BookieRegistration]:

@@ -6,10 +6,17 @@ import click
 
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    CommandChange,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+)
 from mledger.cli.shared.command_group import CommandGroup
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.read_only import Looking, looking
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.cookies import Cookie, decode_cookie, delete_cookie, encode_cookie
@@ -39,7 +46,7 @@ def show(session: Session, bookie_id: str, raw: bool) -> None:
     if raw:
         click.echo(data, nl=False)
         return
-    session.output.record(Record(fields(**_facts(found), metadata_version=version)))
+    session.output.record(OutputRecord(fields(**_facts(found), metadata_version=version)))
 
 
 @cookie.command(
@@ -80,14 +87,14 @@ def write(
 
     made: list[Cookie] = []
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         wanted = await make(cluster)
         if wanted.bookie_id != bookie_id:
             raise click.UsageError(f"{source} is the cookie of {wanted.bookie_id}, not of {bookie_id}")
         made.append(wanted)
         return await _planned(cluster, "bookies cookie write", bookie_id, force, wanted)
 
-    async def act(planned: Change) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
         record, data = planned.before[0], encode_cookie(made[-1])
         async with await open_store(session.url) as store:
             change_command.on_step("write cookie")
@@ -110,11 +117,11 @@ def delete(session: Session, bookie_id: str, force: bool, change: ChangeOptions)
     """Delete the cookie of BOOKIE, which is gone for good, or is to start with empty directories."""
     check_bookie_id(bookie_id)
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         await _cookie(cluster, bookie_id)
         return await _planned(cluster, "bookies cookie delete", bookie_id, force, None)
 
-    async def act(planned: Change) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
         before = planned.before[0].before
         assert before is not None
         async with await open_store(session.url) as store:
@@ -125,7 +132,7 @@ def delete(session: Session, bookie_id: str, force: bool, change: ChangeOptions)
     run_change(session, change, plan, act)
 
 
-async def _planned(cluster: Looking, command: str, bookie_id: str, force: bool, wanted: Cookie | None) -> Change:
+async def _planned(cluster: Looking, command: str, bookie_id: str, force: bool, wanted: Cookie | None) -> CommandChange:
     before = await read_before(cluster.metadata, [cookie_path(bookie_id)])
     registered = any(each.bookie_id == bookie_id for each in await list_bookies(cluster.metadata))
     if registered and not force:
@@ -147,7 +154,7 @@ async def _planned(cluster: Looking, command: str, bookie_id: str, force: bool, 
         warnings=tuple(warnings),
     )
     same = wanted is not None and before[0].before is not None and before[0].before.data == encode_cookie(wanted)
-    return Change(command=command, subject=bookie_id, plan=Record(shown), before=before, pending=not same)
+    return CommandChange(command=command, subject=bookie_id, plan=OutputRecord(shown), before=before, pending=not same)
 
 
 def _decoded(record: ChangedRecord) -> Cookie:

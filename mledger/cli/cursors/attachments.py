@@ -15,7 +15,7 @@ from mledger.cli.ledgers.deletion_table import (
     ledgers_to_lose,
     lost_attached,
 )
-from mledger.cli.shared.output import Table
+from mledger.cli.shared.output import OutputTable
 from mledger.cli.shared.read_only import Looking
 from mledger.cli.shared.topic_targets import Targets, records_of, states_kept_and_lost
 from mledger.metastore.records.paths import TopicName
@@ -33,9 +33,9 @@ class AttachedToCursor:
     lost: tuple[str, ...] = ()
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[OutputTable, ...]:
         """The ledgers that go."""
-        return (Table("ledgers", NAMED_COLUMNS, self.rows),)
+        return (OutputTable("ledgers", NAMED_COLUMNS, self.rows),)
 
 
 async def find_attached_to(

@@ -23,10 +23,17 @@ from mledger.cli.cursors.unreadable_records import (
     make_anew,
 )
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    CommandChange,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+)
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
-from mledger.cli.shared.output import Record, fields, pairs
+from mledger.cli.shared.output import OutputRecord, fields, pairs
 from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time
 from mledger.cli.shared.read_only import Looking
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
@@ -249,7 +256,7 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
     target = Target(session, "cursors delete", TopicName.parse(topic), cursor, options, change)
     attachments: list[AttachedToCursor] = []
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         path = await _path(cluster, target)
         before = await read_before(cluster.metadata, [path])
         inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
@@ -262,10 +269,10 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
             cluster, inspector, options.config.password, target.topic, inspected.name, path
         )
         attachments[:] = [attached]
-        return Change(
+        return CommandChange(
             command=target.command,
             subject=f"{target.topic} {inspected.name}",
-            plan=Record(
+            plan=OutputRecord(
                 fields(
                     topic=str(target.topic),
                     cursor=inspected.name,
@@ -283,7 +290,7 @@ def delete(session: Session, topic: str, cursor: str, options: WriteOptions, cha
             lost=(*((unreadable,) if unreadable and in_ledger else ()), *attached.lost),
         )
 
-    async def act(planned: Change) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
         (attached,) = attachments
         async with options.open_cluster(session.url) as cluster:
             for each in attached.topics:
@@ -305,7 +312,7 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
     managed_ledger = target.topic.managed_ledger_name
     anew: list[Anew] = []
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         path = await _path(cluster, target)
         before = await read_before(cluster.metadata, [path])
         inspector = Inspector(cluster.metadata, cluster.bookies, target.options.config.password)
@@ -319,10 +326,10 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
         facts, pending = await decide(view, found)
         in_ledger = inspected.record is not None and inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
         unconfirmed = ("the state that was read is not confirmed yet",) if found.unconfirmed else ()
-        return Change(
+        return CommandChange(
             command=target.command,
             subject=f"{target.topic} {inspected.name}",
-            plan=Record(
+            plan=OutputRecord(
                 fields(topic=str(target.topic), cursor=inspected.name)
                 + facts
                 + fields(warnings=(*found.warnings, *unconfirmed))
@@ -333,7 +340,7 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
             pending=pending,
         )
 
-    async def act(_: Change) -> Facts:
+    async def act(_: CommandChange) -> Facts:
         url, topic = target.session.url, str(target.topic)
         if anew:
             mark_delete = await make_anew(url, anew[0].cursor, anew[0].ledgers, anew[0].to)
@@ -359,13 +366,13 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
     )
 
 
-def _made_anew(target: Target, cursor: str, before: tuple[ChangedRecord, ...], anew: Anew) -> Change:
+def _made_anew(target: Target, cursor: str, before: tuple[ChangedRecord, ...], anew: Anew) -> CommandChange:
     record = plan_new_record(anew.ledgers, anew.to, 0)
     assert record.mark_delete is not None
-    return Change(
+    return CommandChange(
         command=target.command,
         subject=f"{target.topic} {cursor}",
-        plan=Record(
+        plan=OutputRecord(
             fields(topic=str(target.topic), cursor=cursor)
             + anew.cursor.facts
             + fields(

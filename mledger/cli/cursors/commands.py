@@ -8,7 +8,18 @@ import click
 from mledger.admin.inspect import CursorInspection, Inspector
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
-from mledger.cli.shared.output import Column, Output, Record, Table, Value, columns, fields, pairs, shorten, texts
+from mledger.cli.shared.output import (
+    Output,
+    OutputColumn,
+    OutputRecord,
+    OutputTable,
+    Value,
+    columns,
+    fields,
+    pairs,
+    shorten,
+    texts,
+)
 from mledger.cli.shared.read_only import looking
 from mledger.cli.shared.topic_targets import find_targets
 from mledger.cursors.entry_bits import bits_of_words
@@ -70,7 +81,7 @@ def raise_first_error(found: Sequence[FoundCursor]) -> None:
             raise each.cursor.error
 
 
-def cursor_table(found: Sequence[FoundCursor], output: Output, key: str = "cursors") -> Table:
+def cursor_table(found: Sequence[FoundCursor], output: Output, key: str = "cursors") -> OutputTable:
     """A row a cursor; for people, columns that say something."""
     partitioned = any(each.topic.partition_index is not None for each in found)
     shown = PARTITION_COLUMNS if output.for_programs or partitioned else LIST_COLUMNS
@@ -81,7 +92,7 @@ def cursor_table(found: Sequence[FoundCursor], output: Output, key: str = "curso
     if output.for_programs or any(batches):
         shown = (*shown, *columns("partial_batches"))
         rows = [(*row, count) for row, count in zip(rows, batches, strict=True)]
-    return Table(key, shown, tuple(rows))
+    return OutputTable(key, shown, tuple(rows))
 
 
 def _batch_count(found: CursorInspection) -> int | None:
@@ -104,7 +115,7 @@ def _row(found: CursorInspection) -> tuple[Value, ...]:
     )
 
 
-def _describe_whole(topic: str, cursor: str, found: Sequence[FoundCursor], output: Output) -> Record:
+def _describe_whole(topic: str, cursor: str, found: Sequence[FoundCursor], output: Output) -> OutputRecord:
     """A subscription of a partitioned topic: its sums, and its cursor on every partition that has one."""
     plans = [each.cursor.plan for each in found if each.cursor.plan is not None]
     facts = fields(
@@ -115,19 +126,19 @@ def _describe_whole(topic: str, cursor: str, found: Sequence[FoundCursor], outpu
         holes=sum(plan.acks.range_count for plan in plans),
         partial_batches=sum(len(plan.acks.batch_deletions()) for plan in plans),
     )
-    return Record(facts, (cursor_table(found, output, "partition_cursors"),))
+    return OutputRecord(facts, (cursor_table(found, output, "partition_cursors"),))
 
 
-def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
+def _describe(topic: str, found: CursorInspection, output: Output) -> OutputRecord:
     facts = fields(topic=topic, cursor=found.name, metadata_version=found.version)
     if found.record is not None:
         facts += fields(cursor_ledger=found.record.cursors_ledger_id, snapshot=_text(found.record.mark_delete))
     plan = found.plan
     if plan is None:
-        return Record(facts)
+        return OutputRecord(facts)
     holes = texts(plan.acks.ranges())
     shown: Value = holes if output.for_programs else shorten(holes, HOLES_SHOWN)
-    return Record(
+    return OutputRecord(
         (
             *facts,
             *fields(
@@ -148,7 +159,7 @@ def _describe(topic: str, found: CursorInspection, output: Output) -> Record:
     )
 
 
-def _partial_batches(plan: CursorRecoveryPlan, output: Output) -> tuple[tuple[Column, Value], ...]:
+def _partial_batches(plan: CursorRecoveryPlan, output: Output) -> tuple[tuple[OutputColumn, Value], ...]:
     """Batches acknowledged in part, with the indexes not acknowledged yet; for people only where there are any."""
     batches = [(str(each.position), tuple(map(int, bits_of_words(each.words)))) for each in plan.acks.batch_deletions()]
     if output.for_programs:

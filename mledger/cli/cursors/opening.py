@@ -7,7 +7,7 @@ import click
 from mledger.cli.cursors.commands import cursor_table, inspect_cursors, raise_first_error
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import cursor_argument, optional_cursor_argument, topic_argument
-from mledger.cli.shared.output import Output, Record, Table, Value, columns, fields
+from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.parameters import Properties, PropertyType, StartType
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cursors.recovery import Start
@@ -45,7 +45,7 @@ def create(
     name = str(TopicName.parse(topic))
     position = session.run(_create(session.url, name, cursor, start, dict(properties), options))
     if session.output.for_programs:
-        session.output.record(Record(fields(topic=name, cursor=cursor, mark_delete=str(position))))
+        session.output.record(OutputRecord(fields(topic=name, cursor=cursor, mark_delete=str(position))))
     else:
         session.output.line(f"created {cursor}, mark-delete {position}")
 
@@ -80,10 +80,10 @@ def recover(session: Session, topic: str, cursor: str | None, apply: bool, optio
     if output.for_programs:
         tables = (
             cursor_table(plan, output, "plan"),
-            Table("events", columns("at_ms", "event", "text"), timeline.rows),
+            OutputTable("events", columns("at_ms", "event", "text"), timeline.rows),
             done,
         )
-        output.record(Record(fields(topic=name), tables))
+        output.record(OutputRecord(fields(topic=name), tables))
     else:
         output.line("\ndone")
         output.table(done)
@@ -117,11 +117,11 @@ async def _create(
         return created.mark_delete
 
 
-async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions, timeline: Timeline) -> Table:
+async def _apply(url: str, topic: str, cursor: str | None, options: WriteOptions, timeline: Timeline) -> OutputTable:
     async with opened_topic(url, topic, options, timeline) as opened:
         await opened.initialized()
         rows: list[tuple[Value, ...]] = []
         for name in [cursor] if cursor else opened.cursors:
             found = await opened.open_cursor(name, create=False)
             rows.append((name, str(found.mark_delete), len(found.holes), found.backlog))
-    return Table("done", columns("cursor", "position", "holes", "backlog"), tuple(rows))
+    return OutputTable("done", columns("cursor", "position", "holes", "backlog"), tuple(rows))

@@ -5,9 +5,16 @@ from dataclasses import dataclass, replace
 import click
 
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    CommandChange,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+)
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import Looking
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.bookies import list_bookies
@@ -45,25 +52,25 @@ def replace_bookie(
     No entry is copied. Ledgers that are not closed are left: their writers hold their metadata.
     """
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         if not force:
             await _check_known(cluster, source, target)
         found = await _find(cluster, source, target)
         chosen = found.change[:limit]
         before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in chosen])
         left = [*found.left, *((ledger_id, "past the limit") for ledger_id in found.change[len(chosen) :])]
-        return Change(
+        return CommandChange(
             command="ledgers replace-bookie",
             subject=f"{source} {target}",
-            plan=Record(
+            plan=OutputRecord(
                 fields(bookie=source, other=target, ledgers=chosen, ledgers_to_change=len(chosen)),
-                (Table("left", columns("ledger_id", "reason"), tuple(left)),),
+                (OutputTable("left", columns("ledger_id", "reason"), tuple(left)),),
             ),
             before=before,
             pending=bool(chosen),
         )
 
-    async def act(planned: Change) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
         writes: list[Operation] = []
         for record in planned.before:
             assert record.before is not None

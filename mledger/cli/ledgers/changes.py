@@ -9,9 +9,16 @@ from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.errors import NoSuchLedger
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    CommandChange,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+)
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Record, Table, Value, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, tell_waiting
 from mledger.errors import LedgerNamed
 from mledger.ledgers.references import LedgerOrigin, Reference, origin_of
@@ -39,7 +46,7 @@ def recover(session: Session, ledger_id: int, take_over: bool, change: ChangeOpt
     Opening a topic does that to the ledgers that it has to write on; this is for those that no opening reaches.
     """
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         before, metadata, origin = await _read(cluster, ledger_id)
         owners, notes = _owners(origin)
         facts = fields(ledger_id=ledger_id, of=origin.managed_ledger, cursor=origin.cursor, state=metadata.state.name)
@@ -51,17 +58,17 @@ def recover(session: Session, ledger_id: int, take_over: bool, change: ChangeOpt
                 last_entry_seen=peek.last_entry,
                 warnings=(*notes, *peek.warnings),
             )
-        return Change(
+        return CommandChange(
             command="ledgers recover",
             subject=str(ledger_id),
-            plan=Record(facts),
+            plan=OutputRecord(facts),
             before=(before,),
             managed_ledgers=owners,
             lost=("the writer's right to go on: the ledger stays fenced on its bookies",) if pending else (),
             pending=pending,
         )
 
-    async def act(planned: Change) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
         password = _metadata(ledger_id, planned.before[0]).password or b""
         async with await open_store(session.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
@@ -86,7 +93,7 @@ def recover(session: Session, ledger_id: int, take_over: bool, change: ChangeOpt
 def delete(session: Session, ledger_id: int, force: bool, take_over: bool, change: ChangeOptions) -> None:
     """Delete a ledger that nothing names; with --force any. Its entries are lost: undoing restores its record only."""
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         before, metadata, origin = await _read(cluster, ledger_id)
         named, why_not = await _why_not(cluster, origin)
         if why_not and not force:
@@ -105,10 +112,10 @@ def delete(session: Session, ledger_id: int, force: bool, take_over: bool, chang
             warnings=(*((why_not,) if why_not else ()), *notes),
         )
         rows: list[tuple[Value, ...]] = [(each.naming.value, each.path) for each in named]
-        return Change(
+        return CommandChange(
             command="ledgers delete",
             subject=str(ledger_id),
-            plan=Record(facts, (Table("named_by", columns("named_as", "by"), tuple(rows)),)),
+            plan=OutputRecord(facts, (OutputTable("named_by", columns("named_as", "by"), tuple(rows)),)),
             before=(before,),
             managed_ledgers=owners,
             lost=(
@@ -116,7 +123,7 @@ def delete(session: Session, ledger_id: int, force: bool, take_over: bool, chang
             ),
         )
 
-    async def act(planned: Change) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
         state = planned.before[0].before
         assert state is not None
         async with await open_store(session.url) as store:

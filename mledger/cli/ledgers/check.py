@@ -15,7 +15,7 @@ from mledger.bookie.client.plans.replicas import CopyRun, EntryRun, LedgerCheck
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchLedger
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.errors import FAILED, OK, UNAVAILABLE
-from mledger.cli.shared.output import Column, Output, Record, Table, Value, columns, fields
+from mledger.cli.shared.output import Output, OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, looking
 from mledger.cli.shared.topic_targets import find_targets
 from mledger.ledgers.references import Reference, find_dangling
@@ -195,7 +195,7 @@ def _show(output: Output, findings: Findings) -> None:
         references_read=findings.references_read,
         found=findings.exit_code == FAILED,
     )
-    output.record(Record(facts, (*_entry_tables(findings), *_reference_tables(findings, output.for_programs))))
+    output.record(OutputRecord(facts, (*_entry_tables(findings), *_reference_tables(findings, output.for_programs))))
     output.line("\n" + _verdict(findings))
 
 
@@ -205,17 +205,17 @@ def _verdict(findings: Findings) -> str:
     return "nothing is wrong" + (", as far as could be seen" if findings.exit_code == UNAVAILABLE else "")
 
 
-def _entry_tables(findings: Findings) -> tuple[Table, ...]:
-    def copies(key: str, runs: list[tuple[int, CopyRun]]) -> Table:
+def _entry_tables(findings: Findings) -> tuple[OutputTable, ...]:
+    def copies(key: str, runs: list[tuple[int, CopyRun]]) -> OutputTable:
         rows = [
             (ledger, findings.of.get(ledger, ""), run.bookie_id, run.first, run.last, run.count, run.reason)
             for ledger, run in runs
         ]
-        return Table(key, COPY_COLUMNS, tuple(rows))
+        return OutputTable(key, COPY_COLUMNS, tuple(rows))
 
-    def entries(key: str, runs: list[tuple[int, EntryRun]]) -> Table:
+    def entries(key: str, runs: list[tuple[int, EntryRun]]) -> OutputTable:
         rows = [(ledger, findings.of.get(ledger, ""), str(run), len(run)) for ledger, run in runs]
-        return Table(key, ENTRY_COLUMNS, tuple(rows))
+        return OutputTable(key, ENTRY_COLUMNS, tuple(rows))
 
     checks = findings.checks
     open_rows = [
@@ -234,12 +234,12 @@ def _entry_tables(findings: Findings) -> tuple[Table, ...]:
         copies("bad_copies", [(check.ledger_id, run) for check in checks for run in check.bad]),
         entries("unreachable", [(check.ledger_id, run) for check in checks for run in check.unreachable]),
         copies("away", [(check.ledger_id, run) for check in checks for run in check.away]),
-        Table(
+        OutputTable(
             "not_checked",
             columns("ledger_id", "of", "away", "reason"),
             tuple((ledger, findings.of.get(ledger, ""), away, reason) for ledger, reason, away in findings.failed),
         ),
-        Table(
+        OutputTable(
             "open_ledgers",
             columns("ledger_id", "of", "state", "last_add_confirmed", "copies_behind"),
             tuple(open_rows),
@@ -247,7 +247,7 @@ def _entry_tables(findings: Findings) -> tuple[Table, ...]:
     )
 
 
-def _reference_tables(findings: Findings, as_json: bool) -> tuple[Table, ...]:
+def _reference_tables(findings: Findings, as_json: bool) -> tuple[OutputTable, ...]:
     audit = findings.audit
     unnamed: list[tuple[Value, ...]] = []
     for state, origins in (("orphan", audit.orphans), ("young", audit.young)):
@@ -264,16 +264,18 @@ def _reference_tables(findings: Findings, as_json: bool) -> tuple[Table, ...]:
         other_columns = columns("ledger_id", "component")
         others = tuple((each.ledger_id, each.component) for each in audit.other)
     else:
-        other_columns = (Column("component"), Column("ledgers"))
+        other_columns = (OutputColumn("component"), OutputColumn("ledgers"))
         counts = Counter(each.component or "unknown" for each in audit.other)
         others = tuple(sorted(counts.items()))
     return (
-        Table("unnamed", ORIGIN_COLUMNS, tuple(unnamed)),
-        Table(
+        OutputTable("unnamed", ORIGIN_COLUMNS, tuple(unnamed)),
+        OutputTable(
             "dangling",
             columns("ledger_id", "named_as", "by"),
             tuple((each.ledger_id, each.naming.value, each.path) for each in audit.dangling),
         ),
-        Table("unreadable", columns("path", "reason"), tuple((each.path, each.reason) for each in audit.unreadable)),
-        Table("other_ledgers", other_columns, others),
+        OutputTable(
+            "unreadable", columns("path", "reason"), tuple((each.path, each.reason) for each in audit.unreadable)
+        ),
+        OutputTable("other_ledgers", other_columns, others),
     )

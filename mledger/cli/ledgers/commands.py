@@ -9,7 +9,7 @@ from mledger.bookie.errors import NoSuchEntry
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.entries import EntryWriter, MessageWriter, StateWriter, Writer
 from mledger.cli.shared.messages import messages
-from mledger.cli.shared.output import Output, Record, Table, Value, columns, fields, pairs, readable
+from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields, pairs, readable
 from mledger.cli.shared.read_only import looking
 from mledger.ledgers.references import COMPACTED, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
@@ -27,7 +27,7 @@ LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size
 def list_command(session: Session, limit: int | None, bookie: str | None) -> None:
     """List the ledgers, by rising id."""
     rows = session.run(_list(session.url, limit, bookie))
-    session.output.table(Table("ledgers", LIST_COLUMNS, tuple(rows)))
+    session.output.table(OutputTable("ledgers", LIST_COLUMNS, tuple(rows)))
 
 
 @click.command(epilog="Example: mledger ledgers describe 12")
@@ -105,7 +105,7 @@ def _owner(metadata: LedgerMetadata) -> str:
     return origin_of(0, metadata, 0).of
 
 
-async def _describe(url: str, ledger_id: int, password: bytes) -> Record:
+async def _describe(url: str, ledger_id: int, password: bytes) -> OutputRecord:
     async with looking(url) as cluster:
         metadata = await cluster.bookies.metadata(ledger_id)
         peek = await cluster.bookies.peek(ledger_id, password)
@@ -128,7 +128,7 @@ async def _describe(url: str, ledger_id: int, password: bytes) -> Record:
         warnings=tuple(peek.warnings),
     )
     rows = tuple((segment.first_entry, segment.bookies) for segment in metadata.segments)
-    return Record(facts, (Table("ensembles", columns("first_entry", "bookies"), rows),))
+    return OutputRecord(facts, (OutputTable("ensembles", columns("first_entry", "bookies"), rows),))
 
 
 def _decoder(output: Output, metadata: LedgerMetadata) -> Writer:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mledger.cli.shared.context import MeantCluster
-from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.read_only import looking
 from mledger.ledgers.bundles import LIVE_BROKERS
 
@@ -36,9 +36,9 @@ async def read_cluster_status(url: str) -> ClusterStatus:
     return ClusterStatus(writable, len(bookies) - writable, tuple(sorted(brokers or ())))
 
 
-def described_cluster(meant: MeantCluster, found: ClusterStatus) -> Record:
+def described_cluster(meant: MeantCluster, found: ClusterStatus) -> OutputRecord:
     """The status as it is shown, with what said that this cluster is meant."""
-    return Record(
+    return OutputRecord(
         fields(
             metadata=meant.url,
             said_by=meant.said_by,

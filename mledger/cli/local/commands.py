@@ -10,7 +10,7 @@ from mledger.cli.local.processes import ClusterState, LocalCluster, plan_bookie_
 from mledger.cli.shared.context import METADATA_VARIABLE, Session, session_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.messages import messages
-from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.cluster import layout
 from mledger.metastore.runtime.settings import read_settings
 from mledger.metastore.url import open_store
@@ -93,7 +93,7 @@ def down(session: Session, directory: Path) -> None:
     with cluster.locked():
         stopped = cluster.stop(state)
     if session.output.for_programs:
-        session.output.record(Record(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
+        session.output.record(OutputRecord(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
     else:
         session.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
 
@@ -130,7 +130,7 @@ def status(context: click.Context, session: Session, directory: Path, url: bool)
     context.exit(OK if all(part.process is not None for part in state.parts) else UNAVAILABLE)
 
 
-def _describe(state: ClusterState, directory: Path, *, json: bool) -> Record:
+def _describe(state: ClusterState, directory: Path, *, json: bool) -> OutputRecord:
     """The cluster and its processes; where metrics are served only if some are, or for programs."""
     shown: tuple[str, ...] = ("name", "address", "state", "pid", "metrics")
     if not json and not any(part.metrics for part in state.parts):
@@ -141,7 +141,7 @@ def _describe(state: ClusterState, directory: Path, *, json: bool) -> Record:
         state_now, pid = ("running", process.pid) if process else ("stopped", None)
         rows.append((part.name, part.address, state_now, pid, part.metrics or None)[: len(shown)])
     facts = fields(metadata=state.url, directory=str(directory.absolute()))
-    return Record(facts, (Table("processes", columns(*shown), tuple(rows)),))
+    return OutputRecord(facts, (OutputTable("processes", columns(*shown), tuple(rows)),))
 
 
 class ClusterNotFound(click.ClickException):

@@ -8,14 +8,21 @@ from pathlib import Path
 import click
 
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    CommandChange,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+)
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import complete_paths
-from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import Looking
 from mledger.errors import OwnedElsewhere
 from mledger.metastore.backup.backup_file import BackupHead, BackupNode, BackupWriter, check_backup, create, read_backup
-from mledger.metastore.backup.restore import Action, RestorePlan, find_live, plan_restore
+from mledger.metastore.backup.restore import RestoreAction, RestorePlan, find_live, plan_restore
 from mledger.metastore.backup.restore import restore as put_back
 from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.errors import NodeNotFound
@@ -48,7 +55,7 @@ def backup(session: Session, file: Path, path: str) -> None:
             "nobody in: back up as who may administer the nodes",
             err=True,
         )
-    session.output.record(Record(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
+    session.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
 
 
 @click.command(epilog="Example: mledger metadata restore metadata.json --path /managed-ledgers --dry-run")
@@ -70,7 +77,7 @@ def restore(session: Session, file: Path, path: str, remove: bool, change: Chang
     if not change.dry_run:
         session.run(_create_chroot(session.url))
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         with session.output.progress("comparing", "nodes") as progress:
             task = progress.add_task("", total=None)
             found = await plan_restore(
@@ -81,7 +88,7 @@ def restore(session: Session, file: Path, path: str, remove: bool, change: Chang
                 count=lambda count: progress.advance(task, count),
             )
         plans.append(found)
-        touched = found.paths(Action.CREATE, Action.CHANGE, Action.REMOVE)
+        touched = found.paths(RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.REMOVE)
         live = await find_live(cluster.metadata, touched)
         if live and not change.dry_run:
             raise OwnedElsewhere(
@@ -89,8 +96,8 @@ def restore(session: Session, file: Path, path: str, remove: bool, change: Chang
                 + (f", and {len(live) - 1} more" if len(live) > 1 else "")
                 + ": stop them, or restore into an empty chroot"
             )
-        before = await read_before(cluster.metadata, found.paths(Action.CHANGE, Action.REMOVE))
-        return Change(
+        before = await read_before(cluster.metadata, found.paths(RestoreAction.CHANGE, RestoreAction.REMOVE))
+        return CommandChange(
             command="metadata restore",
             subject=file.name,
             plan=_shown(head, nodes, start, found, tuple(map(str, live[:5]))),
@@ -99,10 +106,12 @@ def restore(session: Session, file: Path, path: str, remove: bool, change: Chang
             pending=found.pending,
         )
 
-    async def act(_: Change) -> Facts:
+    async def act(_: CommandChange) -> Facts:
         found = plans[0]
         with session.output.progress("restoring", "nodes") as progress:
-            task = progress.add_task("", total=len(found.paths(Action.CREATE, Action.CHANGE, Action.REMOVE)))
+            task = progress.add_task(
+                "", total=len(found.paths(RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.REMOVE))
+            )
             async with await open_store(session.url) as store:
                 change_command.on_step("restore")
                 await put_back(store, found, lambda: read_backup(file), lambda count: progress.advance(task, count))
@@ -153,27 +162,27 @@ async def _create_chroot(url: str) -> None:
         pass
 
 
-def _shown(head: BackupHead, nodes: int, start: str, plan: RestorePlan, live: tuple[str, ...]) -> Record:
+def _shown(head: BackupHead, nodes: int, start: str, plan: RestorePlan, live: tuple[str, ...]) -> OutputRecord:
     rows = tuple((step.path, step.action.value, step.version) for step in plan.steps[:ROWS])
-    counts = {action: len(plan.paths(action)) for action in Action}
+    counts = {action: len(plan.paths(action)) for action in RestoreAction}
     facts = fields(
         made_at=head.made_at,
         backup_of=head.cluster,
         path=start,
         nodes_in_backup=nodes,
-        create=counts[Action.CREATE],
-        change=counts[Action.CHANGE],
-        remove=counts[Action.REMOVE],
-        keep=counts[Action.KEEP],
+        create=counts[RestoreAction.CREATE],
+        change=counts[RestoreAction.CHANGE],
+        remove=counts[RestoreAction.REMOVE],
+        keep=counts[RestoreAction.KEEP],
         same=plan.same,
         skipped=plan.skipped,
         ledger_ids_above=plan.ids_above,
         live=live,
         nodes_shown=len(rows),
     )
-    return Record(facts, (Table("nodes", columns("path", "action", "version"), rows),))
+    return OutputRecord(facts, (OutputTable("nodes", columns("path", "action", "version"), rows),))
 
 
 def _lost(plan: RestorePlan) -> tuple[str, ...]:
-    created = len(plan.paths(Action.CREATE))
+    created = len(plan.paths(RestoreAction.CREATE))
     return (f"undoing leaves the {created:,} nodes that are created where they are",) if created else ()

@@ -9,7 +9,7 @@ import click
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.node_text import NodeContent, decode_node
-from mledger.cli.shared.output import Record, Table, Value, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.store import MetadataReader, Node
@@ -36,7 +36,7 @@ def init(session: Session) -> None:
     The chroot that the URL names is made too. An initialised cluster is left as it is. BookKeeper's `initnewcluster`
     makes the same nodes.
     """
-    session.output.record(Record(fields(metadata=session.url, instance_id=session.run(_init(session.url)))))
+    session.output.record(OutputRecord(fields(metadata=session.url, instance_id=session.run(_init(session.url)))))
 
 
 @click.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
@@ -55,7 +55,7 @@ def tree(session: Session, path: str, depth: int | None, limit: int) -> None:
             for each in nodes
             for stat in (each.node.stat,)
         )
-        output.table(Table("nodes", columns("path", "version", "size", "children", "ephemeral"), rows))
+        output.table(OutputTable("nodes", columns("path", "version", "size", "children", "ephemeral"), rows))
     else:
         for each in nodes:
             output.line(_tree_line(each, path))
@@ -85,9 +85,9 @@ def get(session: Session, path: str, raw: bool) -> None:
     )
     output = session.output
     if output.for_programs:
-        output.record(Record((*facts, *fields(value=content.value))))
+        output.record(OutputRecord((*facts, *fields(value=content.value))))
     else:
-        output.record(Record(facts))
+        output.record(OutputRecord(facts))
         output.line("\n" + _indented(content.value))
 
 

@@ -24,7 +24,7 @@ from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.cli.shared import undo_files
 from mledger.cli.shared.context import Session
 from mledger.cli.shared.messages import messages
-from mledger.cli.shared.output import Output, Record, Value, fields
+from mledger.cli.shared.output import Output, OutputRecord, Value, fields
 from mledger.cli.shared.read_only import Looking, looking
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
@@ -53,7 +53,7 @@ class ChangeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CommandChange:
     """What a command is about to do: `plan` as shown, `before` the nodes it may change, as read before planning.
 
     `managed_ledgers` are those whose owners matter and whose versions undoing checks, `cursors` the states in cursor
@@ -62,7 +62,7 @@ class Change:
 
     command: str
     subject: str
-    plan: Record
+    plan: OutputRecord
     before: tuple[ChangedRecord, ...]
     managed_ledgers: tuple[str, ...] = ()
     cursors: tuple[SavedCursor, ...] = ()
@@ -70,8 +70,8 @@ class Change:
     pending: bool = True
 
 
-Plan = Callable[[Looking], Awaitable[Change]]
-Act = Callable[[Change], Awaitable[Facts]]
+Plan = Callable[[Looking], Awaitable[CommandChange]]
+Act = Callable[[CommandChange], Awaitable[Facts]]
 
 
 def change_options(command: Command) -> Command:
@@ -133,10 +133,10 @@ def run_change(
     result = session.run(_carry_out(session.url, change, path, made_at_ms, act))
     facts = fields(undo_file=str(path)) + result
     if session.output.for_programs:
-        session.output.record(Record((*_plan_facts(change), *fields(dry_run=False), *facts), change.plan.tables))
+        session.output.record(OutputRecord((*_plan_facts(change), *fields(dry_run=False), *facts), change.plan.tables))
     else:
         session.output.line("")
-        session.output.record(Record(facts))
+        session.output.record(OutputRecord(facts))
 
 
 async def read_before(reader: MetadataReader, paths: Sequence[str]) -> tuple[ChangedRecord, ...]:
@@ -164,7 +164,7 @@ async def save_cursors(
     return tuple(saved)
 
 
-async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | None) -> Change:
+async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | None) -> CommandChange:
     """The plan; owners are waited for so long, or with None not looked for."""
     async with looking(url) as cluster:
         change = await plan(cluster)
@@ -175,7 +175,7 @@ async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | No
     return change
 
 
-async def _carry_out(url: str, change: Change, path: Path, made_at_ms: int, act: Act) -> Facts:
+async def _carry_out(url: str, change: CommandChange, path: Path, made_at_ms: int, act: Act) -> Facts:
     async with await open_reader(url) as reader:
         on_step("look again")
         await _check_unchanged(reader, change)
@@ -204,7 +204,7 @@ async def _carry_out(url: str, change: Change, path: Path, made_at_ms: int, act:
         return result
 
 
-async def _check_unchanged(reader: MetadataReader, change: Change) -> None:
+async def _check_unchanged(reader: MetadataReader, change: CommandChange) -> None:
     now = await read_before(reader, [record.path for record in change.before])
     for record, found in zip(change.before, now, strict=True):
         if record != found:
@@ -232,7 +232,7 @@ async def _completed(reader: MetadataReader, file: UndoFile, outcome: Outcome) -
     return replace(file, outcome=outcome, records=records)
 
 
-def _plan_facts(change: Change) -> Facts:
+def _plan_facts(change: CommandChange) -> Facts:
     return (
         *fields(command=change.command, subject=change.subject),
         *change.plan.fields,
@@ -240,16 +240,16 @@ def _plan_facts(change: Change) -> Facts:
     )
 
 
-def _show_plan(output: Output, change: Change) -> None:
+def _show_plan(output: Output, change: CommandChange) -> None:
     if not output.for_programs:
         _show(output, change, _plan_facts(change))
 
 
-def _show(output: Output, change: Change, facts: Facts) -> None:
-    output.record(Record(facts, change.plan.tables))
+def _show(output: Output, change: CommandChange, facts: Facts) -> None:
+    output.record(OutputRecord(facts, change.plan.tables))
 
 
-def _ask(output: Output, change: Change) -> None:
+def _ask(output: Output, change: CommandChange) -> None:
     """Show the plan and have the user agree; click.UsageError where nobody can be asked, click.Abort on no."""
     if not sys.stdin.isatty():
         raise click.UsageError("this changes the cluster: say --yes, or --dry-run to see the plan")

@@ -22,7 +22,7 @@ TIMES = frozenset({"closed_ms", "created_ms", "modified_ms", "since_ms"})  # ms 
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class OutputColumn:
     """A column or field: its JSON key, and its heading, by default the key in words."""
 
     key: str
@@ -42,11 +42,11 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class OutputTable:
     """Rows of one kind; in JSON an array of objects."""
 
     key: str
-    columns: tuple[Column, ...]
+    columns: tuple[OutputColumn, ...]
     rows: tuple[tuple[Value, ...], ...]
 
     def as_json(self) -> list[dict[str, Value]]:
@@ -55,11 +55,11 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class OutputRecord:
     """One thing described: its fields, then tables of what belongs to it; in JSON one object."""
 
-    fields: tuple[tuple[Column, Value], ...]
-    tables: tuple[Table, ...] = ()
+    fields: tuple[tuple[OutputColumn, Value], ...]
+    tables: tuple[OutputTable, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """The fields and tables as one JSON object."""
@@ -67,14 +67,14 @@ class Record:
         return found | {table.key: table.as_json() for table in self.tables}
 
 
-def columns(*keys: str) -> tuple[Column, ...]:
+def columns(*keys: str) -> tuple[OutputColumn, ...]:
     """Columns whose headings are their keys in words."""
-    return tuple(Column(key) for key in keys)
+    return tuple(OutputColumn(key) for key in keys)
 
 
-def fields(**values: Value) -> tuple[tuple[Column, Value], ...]:
+def fields(**values: Value) -> tuple[tuple[OutputColumn, Value], ...]:
     """Fields whose headings are their keys in words."""
-    return tuple((Column(key), value) for key, value in values.items())
+    return tuple((OutputColumn(key), value) for key, value in values.items())
 
 
 class Output:
@@ -92,14 +92,14 @@ class Output:
         """Whether a program reads it: then every field is shown, and no words are between them."""
         return self._format is not None
 
-    def table(self, table: Table) -> None:
+    def table(self, table: OutputTable) -> None:
         """Show a list."""
         if self._format is None:
             self._print(table)
         else:
             self._write(self._format.rows([column.key for column in table.columns], table.as_json()))
 
-    def record(self, record: Record) -> None:
+    def record(self, record: OutputRecord) -> None:
         """Show one thing."""
         if self._format is None:
             self._print(record)
@@ -124,7 +124,7 @@ class Output:
     def _write(self, text: str) -> None:
         click.echo(text, nl=False, file=self._stdout)
 
-    def _print(self, shown: Table | Record) -> None:
+    def _print(self, shown: OutputTable | OutputRecord) -> None:
         from mledger.cli.shared.printing import printed
 
         click.echo(printed(shown, self._stdout), file=self._stdout)

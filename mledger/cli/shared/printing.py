@@ -7,15 +7,15 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from mledger.cli.shared.output import Record, Table
+from mledger.cli.shared.output import OutputRecord, OutputTable
 
 PIPE_WIDTH = 4096  # a table in a pipe is never folded
 
 
-def printed(shown: Table | Record, stream: TextIO) -> str:
+def printed(shown: OutputTable | OutputRecord, stream: TextIO) -> str:
     """A table, or a record with its tables, as it is to stand on `stream`."""
     console = Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
-    if isinstance(shown, Table):
+    if isinstance(shown, OutputTable):
         return _rendered(console, _table(shown))
     parts = [_rendered(console, _grid(shown))]
     for table in shown.tables:
@@ -41,7 +41,7 @@ def progress_bar(what: str, unit: str, *, wanted: bool) -> Progress:
     )
 
 
-def _grid(record: Record) -> RichTable:
+def _grid(record: OutputRecord) -> RichTable:
     grid = RichTable.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
@@ -50,7 +50,7 @@ def _grid(record: Record) -> RichTable:
     return grid
 
 
-def _table(table: Table) -> RichTable:
+def _table(table: OutputTable) -> RichTable:
     shown = RichTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for index, column in enumerate(table.columns):
         number = all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in table.rows)

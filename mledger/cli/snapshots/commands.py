@@ -4,7 +4,7 @@ import click
 
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.errors import FAILED, OK
-from mledger.cli.shared.output import Record, Table, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.snapshot.exports.directory import find_snapshot, snapshots_in
 from mledger.snapshot.exports.manifest import iso
 from mledger.snapshot.exports.place import place_at
@@ -31,7 +31,7 @@ def list_command(session: Session, dest: str) -> None:
         for each in snapshots_in(place_at(dest))
     )
     keys = columns("name", "time", "zxid", "source", "engine", "format", "rows", "bytes")
-    session.output.table(Table("snapshots", keys, rows))
+    session.output.table(OutputTable("snapshots", keys, rows))
 
 
 @click.command(epilog="Example: mledger snapshot verify /backup/metadata")
@@ -50,9 +50,9 @@ def verify(session: Session, snapshot_path: str) -> int:
         problems = verify_snapshot(place, manifest, lambda: shown.advance(task))
     rows = tuple((each.path, each.reason) for each in problems)
     session.output.record(
-        Record(
+        OutputRecord(
             fields(snapshot=str(place), name=manifest.name, files=total, rows=manifest.rows, whole=not problems),
-            (Table("problems", columns("path", "reason"), rows),),
+            (OutputTable("problems", columns("path", "reason"), rows),),
         )
     )
     return FAILED if problems else OK

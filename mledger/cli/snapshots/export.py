@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Output, Record, Table, columns, fields
+from mledger.cli.shared.output import Output, OutputRecord, OutputTable, columns, fields
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import SnapshotNotFound
-from mledger.snapshot.exports.exporter import PARQUET, PYARROW, Asked, Exported, export
+from mledger.snapshot.exports.exporter import PARQUET, PYARROW, Exported, ExportRequest, export
 from mledger.snapshot.exports.manifest import Manifest, iso, plan_retention
 from mledger.snapshot.exports.remote import snapshot_directory
 from mledger.snapshot.exports.session import DELTA, check_format
@@ -64,7 +64,7 @@ def export_command(
     """
     engine = SPARK if with_spark or file_format == DELTA else PYARROW
     check_format(file_format)
-    asked = Asked({**_options(pairs), "metadata": session.url}, name, engine, file_format, workers)
+    asked = ExportRequest({**_options(pairs), "metadata": session.url}, name, engine, file_format, workers)
     asked.read_options()
     to = snapshot_directory(dest, stage)
     removing = _to_remove(to, keep, name)
@@ -90,7 +90,7 @@ def _options(pairs: Sequence[str]) -> Mapping[str, str]:
     return found
 
 
-def _run(output: Output, asked: Asked, to: SnapshotDirectory) -> Exported:
+def _run(output: Output, asked: ExportRequest, to: SnapshotDirectory) -> Exported:
     with output.progress("exporting", "steps") as shown:
         task = shown.add_task("", total=None)
 
@@ -129,7 +129,7 @@ def _ask(removing: Sequence[Manifest]) -> None:
     click.confirm(f"Remove {len(removing)} older snapshots after the export?", abort=True, err=True)
 
 
-def _show_plan(output: Output, asked: Asked, to: SnapshotDirectory, removing: Sequence[Manifest]) -> None:
+def _show_plan(output: Output, asked: ExportRequest, to: SnapshotDirectory, removing: Sequence[Manifest]) -> None:
     request = asked.request()
     facts = fields(
         destination=to.where,
@@ -139,7 +139,7 @@ def _show_plan(output: Output, asked: Asked, to: SnapshotDirectory, removing: Se
         format=request.file_format,
         dry_run=True,
     )
-    output.record(Record(facts, (_removed(removing),)))
+    output.record(OutputRecord(facts, (_removed(removing),)))
     output.line("\nnothing was written or removed")
 
 
@@ -161,9 +161,11 @@ def _show_done(
         dry_run=False,
     )
     rows = tuple((name, table.rows, table.bytes) for name, table in manifest.tables.items())
-    output.record(Record(facts, (Table("tables", columns("table", "rows", "bytes"), rows), _removed(removed))))
+    output.record(
+        OutputRecord(facts, (OutputTable("tables", columns("table", "rows", "bytes"), rows), _removed(removed)))
+    )
 
 
-def _removed(removed: Sequence[Manifest]) -> Table:
+def _removed(removed: Sequence[Manifest]) -> OutputTable:
     rows = tuple((each.name, iso(each.time_ms), each.rows, each.bytes) for each in removed)
-    return Table("removed", columns("name", "time", "rows", "bytes"), rows)
+    return OutputTable("removed", columns("name", "time", "rows", "bytes"), rows)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Column, Record, Table, Value, columns, fields
+from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.snapshot.exports.manifest import iso
 from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, open_snapshots, question_named
 
@@ -39,11 +39,11 @@ def diff(session: Session, a: str, b: str, limit: int) -> None:
             b_time=iso(snapshots.manifest.time_ms),
         )
     if output.for_programs:
-        output.record(Record(facts, tuple(tables)))
+        output.record(OutputRecord(facts, tuple(tables)))
         return
-    counts = tuple((Column(table.key), len(table.rows)) for table in tables)
-    shown = tuple(Table(table.key, table.columns, table.rows[:limit]) for table in tables)
-    output.record(Record(facts + counts, shown))
+    counts = tuple((OutputColumn(table.key), len(table.rows)) for table in tables)
+    shown = tuple(OutputTable(table.key, table.columns, table.rows[:limit]) for table in tables)
+    output.record(OutputRecord(facts + counts, shown))
     more = [table.key for table in tables if len(table.rows) > limit]
     if more:
         output.line(f"\nonly the first {limit} rows are shown of {', '.join(more)}: use --limit, or --output json")
@@ -66,7 +66,7 @@ def ask(
     """
     if question is None:
         rows = tuple((name, each.title, each.compares) for name, each in QUESTIONS.items())
-        session.output.table(Table("questions", columns("question", "asks", "compares"), rows))
+        session.output.table(OutputTable("questions", columns("question", "asks", "compares"), rows))
         return
     asked = question_named(question)
     if sql:
@@ -77,11 +77,11 @@ def ask(
     session.output.table(as_table(question, found if limit is None else found.slice(0, limit)))
 
 
-def as_table(name: str, found: Any) -> Table:
+def as_table(name: str, found: Any) -> OutputTable:
     """An Arrow table as commands show it."""
     values = [tuple(map(_value, column.to_pylist())) for column in found.columns]
     rows = tuple(zip(*values, strict=True)) if values else ()
-    return Table(name, columns(*found.column_names), rows)
+    return OutputTable(name, columns(*found.column_names), rows)
 
 
 def _value(value: Any) -> Value:

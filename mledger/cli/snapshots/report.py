@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.output import OutputRecord, fields
 from mledger.snapshot.exports.directory import write_file
 from mledger.snapshot.report.page import write_report
 from mledger.snapshot.sql.queries import open_snapshots
@@ -36,4 +36,4 @@ def report(session: Session, snapshot_path: str, to: Path, before: str | None, l
         page = write_report(snapshots, limit).encode()
         name = snapshots.manifest.name
     write_file(to, page)
-    session.output.record(Record(fields(report=os.fspath(to), snapshot=name, bytes=len(page))))
+    session.output.record(OutputRecord(fields(report=os.fspath(to), snapshot=name, bytes=len(page))))

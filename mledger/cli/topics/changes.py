@@ -26,10 +26,10 @@ from mledger.cli.ledgers.deletion_table import (
     lost_attached,
 )
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, run_change
+from mledger.cli.shared.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import Record, Table, Value, columns, fields, pairs
+from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.cli.shared.parameters import Properties, PropertyType
 from mledger.cli.shared.read_only import Looking
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
@@ -108,7 +108,7 @@ def terminate(session: Session, topic: str, options: WriteOptions, change: Chang
     """Let TOPIC take no more entries, for good: its readers end after the last one (rule M8)."""
     subject = Subject(session, "topics terminate", TopicName.parse(topic), options, change)
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
         before = await records_of(cluster, targets)
         rows: list[tuple[str, int, str, str | None]] = []
@@ -118,11 +118,11 @@ def terminate(session: Session, topic: str, options: WriteOptions, change: Chang
             cursors += saved_states(each, view.cursors, before)
             plan = plan_topic_terminate(view)
             rows.append((str(each), plan.entries, str(plan.last_entry), str(plan.already) if plan.already else None))
-        shown = Record((), (Table("topics", TOPIC_COLUMNS, tuple(rows)),))
+        shown = OutputRecord((), (OutputTable("topics", TOPIC_COLUMNS, tuple(rows)),))
         pending = any(terminated is None for *_, terminated in rows)
         return _change(subject, targets, shown, before, cursors, pending=pending)
 
-    async def act(change: Change) -> Facts:
+    async def act(change: CommandChange) -> Facts:
         ends = {}
         for each in change.managed_ledgers:
             name = str(TopicName.of_managed_ledger(each))
@@ -148,7 +148,7 @@ def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOp
     subject = Subject(session, "topics delete", TopicName.parse(topic), options, change)
     found: list[Targets] = []
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         targets = await with_pending_acks(cluster, await find_targets(cluster, subject.topic))
         found.append(targets)
         before = await records_of(cluster, targets)
@@ -173,10 +173,10 @@ def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOp
             entries_deleted=_total(rows, 2),
             bytes_deleted=_total(rows, 3),
         )
-        shown = Record(facts, (Table("ledgers", NAMED_COLUMNS, (*rows, *beside)),))
+        shown = OutputRecord(facts, (OutputTable("ledgers", NAMED_COLUMNS, (*rows, *beside)),))
         return _change(subject, targets, shown, before, cursors, lost)
 
-    async def act(_: Change) -> Facts:
+    async def act(_: CommandChange) -> Facts:
         await _delete(session.url, found[-1], options)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
@@ -212,7 +212,7 @@ def set_properties(
     subject = Subject(session, "topics set-properties", TopicName.parse(topic), options, change)
     wanted: dict[str, str] = {}
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
         whole = targets.partitioned
         path = subject.topic.partitioned_topic_path if whole else subject.topic.managed_ledger_path
@@ -220,9 +220,9 @@ def set_properties(
         current = (whole.properties or ()) if whole else info_of(before).properties
         wanted.update(plan_properties(current, dict(properties), removed))
         facts = fields(properties_before=pairs(current), properties_after=pairs(wanted.items()))
-        return _change(subject, targets, Record(facts), (before,), (), pending=wanted != dict(current))
+        return _change(subject, targets, OutputRecord(facts), (before,), (), pending=wanted != dict(current))
 
-    async def act(change: Change) -> Facts:
+    async def act(change: CommandChange) -> Facts:
         state = change.before[0].before
         assert state is not None
         async with await open_store(session.url) as store:
@@ -238,7 +238,7 @@ def _shorten(subject: Subject, *, truncate: bool) -> None:
     """Trim or truncate, a topic after the other."""
     options = subject.options
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
         before = await records_of(cluster, targets)
         found = KEEP_ALL
@@ -258,7 +258,7 @@ def _shorten(subject: Subject, *, truncate: bool) -> None:
         pending = any(_changes(view, plan, truncate=truncate) for _, view, plan in planned)
         return _change(subject, targets, _shown(planned, found, truncate), before, cursors, lost, pending=pending)
 
-    async def act(change: Change) -> Facts:
+    async def act(change: CommandChange) -> Facts:
         removed: list[RemovingLedger] = []
 
         def note(event: Event) -> None:
@@ -283,7 +283,7 @@ def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:
 
 def _shown(
     planned: Sequence[tuple[TopicName, OpeningView, TrimPlan]], retention: RetentionInForce, truncate: bool
-) -> Record:
+) -> OutputRecord:
     ledgers = tuple(row for topic, _, plan in planned for row in ledger_rows(topic, plan.deletions))
     moves = tuple(row for topic, view, plan in planned for row in _move_rows(topic, view, plan, truncate))
     kept = tuple(plan.kept_because.replace(*_new_name(view)) for _, view, plan in planned)
@@ -301,7 +301,9 @@ def _shown(
             retention_mb=retention.retention_size_in_mb,
             retention_origin=retention.origin.value,
         )
-    return Record(facts, (Table("ledgers", LEDGER_COLUMNS, ledgers), Table("cursors", MOVE_COLUMNS, moves)))
+    return OutputRecord(
+        facts, (OutputTable("ledgers", LEDGER_COLUMNS, ledgers), OutputTable("cursors", MOVE_COLUMNS, moves))
+    )
 
 
 def _new_name(view: OpeningView) -> tuple[str, str]:
@@ -332,17 +334,17 @@ def _total(rows: Sequence[tuple[Value, ...]], column: int) -> int:
 def _change(
     subject: Subject,
     targets: Targets,
-    shown: Record,
+    shown: OutputRecord,
     before: Sequence[ChangedRecord],
     cursors: Sequence[SavedCursor],
     lost: Sequence[str] = (),
     *,
     pending: bool = True,
-) -> Change:
-    return Change(
+) -> CommandChange:
+    return CommandChange(
         command=subject.command,
         subject=str(subject.topic),
-        plan=Record(fields(topic=str(subject.topic)) + shown.fields, shown.tables),
+        plan=OutputRecord(fields(topic=str(subject.topic)) + shown.fields, shown.tables),
         before=tuple(before),
         managed_ledgers=targets.managed_ledgers,
         cursors=tuple(cursors),

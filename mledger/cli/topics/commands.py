@@ -9,7 +9,7 @@ from mledger.admin.partitions import (
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import Record
+from mledger.cli.shared.output import OutputRecord
 from mledger.cli.shared.read_only import looking
 from mledger.cli.topics.description import described_partitions, described_topic
 from mledger.config import ManagedLedgerConfig
@@ -30,7 +30,7 @@ def describe(session: Session, topic: str) -> None:
     session.output.record(session.run(_describe(session.url, topic)))
 
 
-async def _describe(url: str, topic: str) -> Record:
+async def _describe(url: str, topic: str) -> OutputRecord:
     name = TopicName.parse(topic)
     async with looking(url) as cluster:
         inspector = Inspector(cluster.metadata, cluster.bookies)

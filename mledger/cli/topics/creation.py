@@ -10,7 +10,7 @@ from mledger.admin.partitions import (
 )
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
 from mledger.cli.shared.topic_owner import WriteOptions, write_options
 from mledger.metastore.records.paths import TopicName
@@ -49,13 +49,13 @@ def create(
         plan = session.run(_create_partitioned(session.url, str(name), partitions, dict(properties)))
         created = [str(name.partition(index)) for index in plan.missing]
         if session.output.for_programs:
-            session.output.record(Record(fields(topic=str(name), created=tuple(created))))
+            session.output.record(OutputRecord(fields(topic=str(name), created=tuple(created))))
         else:
             session.output.line(f"created {len(created)} partitions of {name}")
         return
     session.run(_create(session.url, name, dict(properties), options))
     if session.output.for_programs:
-        session.output.record(Record(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
+        session.output.record(OutputRecord(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
     else:
         session.output.line(f"created {name}")
 

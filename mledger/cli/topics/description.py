@@ -1,7 +1,7 @@
 """What `mledger topics describe` shows of a topic and of a partitioned one."""
 
 from mledger.admin.inspect import PartitionedInspection, TopicInspection
-from mledger.cli.shared.output import Record, Table, Value, columns, fields, pairs
+from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import RetentionInForce, RetentionOrigin, retention_warnings
 
@@ -11,7 +11,9 @@ PARTITION_COLUMNS = columns(
 )
 
 
-def described_topic(topic: str, found: TopicInspection, retention: RetentionInForce | PoliciesUnavailable) -> Record:
+def described_topic(
+    topic: str, found: TopicInspection, retention: RetentionInForce | PoliciesUnavailable
+) -> OutputRecord:
     """A topic's facts, the retention in force and its ledgers; `topic` as it was asked for."""
     ledgers = tuple(
         (each.ledger_id, each.entries, each.size, _ledger_state(each.closed, each.unconfirmed), each.timestamp or None)
@@ -31,7 +33,7 @@ def described_topic(topic: str, found: TopicInspection, retention: RetentionInFo
         metadata_version=found.version,
         warnings=tuple(found.warnings) + _retention_warnings(retention),
     )
-    return Record(facts, (Table("ledgers", LEDGER_COLUMNS, ledgers),))
+    return OutputRecord(facts, (OutputTable("ledgers", LEDGER_COLUMNS, ledgers),))
 
 
 def _retention(found: RetentionInForce | PoliciesUnavailable) -> dict[str, Value]:
@@ -51,7 +53,7 @@ def _retention_warnings(found: RetentionInForce | PoliciesUnavailable) -> tuple[
     return (str(found),) if isinstance(found, PoliciesUnavailable) else retention_warnings(found)
 
 
-def described_partitions(topic: str, found: PartitionedInspection) -> Record:
+def described_partitions(topic: str, found: PartitionedInspection) -> OutputRecord:
     """A partitioned topic's facts and its partitions; one without a managed ledger is there with nothing known."""
     rows = tuple(_partition(index, each) for index, each in enumerate(found.partitions))
     there = [each for each in found.partitions if each is not None]
@@ -77,7 +79,7 @@ def described_partitions(topic: str, found: PartitionedInspection) -> Record:
         metadata_version=found.version,
         warnings=tuple(warnings),
     )
-    return Record(facts, (Table("partitions", PARTITION_COLUMNS, rows),))
+    return OutputRecord(facts, (OutputTable("partitions", PARTITION_COLUMNS, rows),))
 
 
 def _partition(index: int, found: TopicInspection | None) -> tuple[int | str | None, ...]:

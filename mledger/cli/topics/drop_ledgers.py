@@ -9,10 +9,17 @@ from mledger.admin.inspect import CursorInspection, Inspector
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.cli.ledgers.changes import take_over_option
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    CommandChange,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+)
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import Record, Table, Value, columns, fields
+from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking
 from mledger.cli.shared.topic_targets import find_targets
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
@@ -43,7 +50,7 @@ def drop_ledgers(
     name = TopicName.parse(topic)
     dropped = frozenset(ledger_ids)
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         targets = await find_targets(cluster, name)
         if targets.partitioned is not None:
             raise click.UsageError(f"{name} is partitioned: name one of its partitions, {name.partition(0)} and on")
@@ -57,16 +64,16 @@ def drop_ledgers(
             not_listed=tuple(sorted(dropped - listed)),
             warnings=_warnings(info, dropped),
         )
-        return Change(
+        return CommandChange(
             command="topics drop-ledgers",
             subject=str(name),
-            plan=Record(facts, (Table("ledgers", LEDGER_COLUMNS, _rows(info, dropped, cursors)),)),
+            plan=OutputRecord(facts, (OutputTable("ledgers", LEDGER_COLUMNS, _rows(info, dropped, cursors)),)),
             before=before,
             managed_ledgers=(name.managed_ledger_name,),
             pending=bool(dropped & listed),
         )
 
-    async def act(planned: Change) -> Facts:
+    async def act(planned: CommandChange) -> Facts:
         record = planned.before[0]
         assert record.before is not None
         decoded = _decoded(record)

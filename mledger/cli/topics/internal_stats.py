@@ -12,7 +12,7 @@ from mledger.admin.internal_stats import CursorInternals, ListedLedger, OtherLed
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.node_text import plain
-from mledger.cli.shared.output import Column, Record, Table, Value, columns, fields, pairs
+from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.cli.shared.read_only import looking
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import TopicName
@@ -40,11 +40,11 @@ def info_internal(session: Session, topic: str) -> None:
     found = session.run(_read(session.url, topic))
     shown = info_json(found)
     if session.output.for_programs:
-        session.output.record(Record(fields(**shown)))
+        session.output.record(OutputRecord(fields(**shown)))
         return
     facts = {key: value for key, value in shown.items() if key not in ("ledgers", "cursors")}
     session.output.record(
-        Record(
+        OutputRecord(
             fields(**facts),
             (
                 _rows("ledgers", INFO_LEDGERS, shown["ledgers"]),
@@ -67,12 +67,12 @@ def stats_internal(session: Session, topic: str, with_metadata: bool) -> None:
     found = session.run(_read(session.url, topic))
     shown = stats_json(found, with_metadata=with_metadata)
     if session.output.for_programs:
-        session.output.record(Record(fields(**shown)))
+        session.output.record(OutputRecord(fields(**shown)))
         return
     tables = ("ledgers", "cursors", "schemaLedgers")
     ledger_columns = (*STATS_LEDGERS, *(columns("metadata") if with_metadata else ()))
     session.output.record(
-        Record(
+        OutputRecord(
             fields(**{key: value for key, value in shown.items() if key not in tables}),
             (
                 _rows("ledgers", ledger_columns, shown["ledgers"]),
@@ -217,13 +217,13 @@ def _position(position: Position | None) -> dict[str, Value] | None:
     return None if position is None else {"ledgerId": position.ledger_id, "entryId": position.entry_id}
 
 
-def _rows(key: str, shown: tuple[Column, ...], values: Value) -> Table:
+def _rows(key: str, shown: tuple[OutputColumn, ...], values: Value) -> OutputTable:
     assert isinstance(values, tuple)
     keys = [column.key for column in shown]
-    return Table(key, shown, tuple(tuple(_get(value, name) for name in keys) for value in values))
+    return OutputTable(key, shown, tuple(tuple(_get(value, name) for name in keys) for value in values))
 
 
-def _named_rows(key: str, shown: tuple[Column, ...], values: Value) -> Table:
+def _named_rows(key: str, shown: tuple[OutputColumn, ...], values: Value) -> OutputTable:
     assert isinstance(values, Mapping)
     named = tuple({"cursor": name, **value} for name, value in values.items() if isinstance(value, Mapping))
     return _rows(key, shown, named)

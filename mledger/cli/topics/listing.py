@@ -11,7 +11,7 @@ from mledger.admin.partitions import (
 )
 from mledger.admin.topic_names import list_topics
 from mledger.cli.shared.context import Session, session_options
-from mledger.cli.shared.output import Table, columns, pairs
+from mledger.cli.shared.output import OutputTable, columns, pairs
 from mledger.metastore.errors import MetadataAccessDenied
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_reader
@@ -31,7 +31,7 @@ def list_command(session: Session, namespace: str, partitioned: bool) -> None:
         session.output.table(session.run(_list_partitioned(session.url, namespace)))
     else:
         found = session.run(_list(session.url, namespace))
-        session.output.table(Table("topics", columns("topic", "managed_ledger", "partition_of"), tuple(found)))
+        session.output.table(OutputTable("topics", columns("topic", "managed_ledger", "partition_of"), tuple(found)))
 
 
 async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:
@@ -48,7 +48,7 @@ async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:
     ]
 
 
-async def _list_partitioned(url: str, namespace: str) -> Table:
+async def _list_partitioned(url: str, namespace: str) -> OutputTable:
     async with await open_reader(url) as metadata:
         found = await list_partitioned(metadata, namespace)
         if not found:
@@ -58,4 +58,4 @@ async def _list_partitioned(url: str, namespace: str) -> Table:
         (str(topic), record.partitions, existing, record.deleted, pairs(record.properties or ()))
         for (topic, record), existing in zip(found, present, strict=True)
     )
-    return Table("topics", columns("topic", "partition_count", "existing", "being_deleted", "properties"), rows)
+    return OutputTable("topics", columns("topic", "partition_count", "existing", "being_deleted", "properties"), rows)

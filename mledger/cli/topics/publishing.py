@@ -12,7 +12,7 @@ import click
 import mledger
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import Record, fields
+from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.topics import payloads
@@ -115,7 +115,7 @@ def produce(
     last = f"{ranges[-1].ledger_id}:{ranges[-1].last_entry}" if ranges else None
     if session.output.for_programs:
         facts = fields(topic=name, published=published.messages, first=first, last=last, entries=published.entries)
-        session.output.record(Record(facts))
+        session.output.record(OutputRecord(facts))
         return
     what = "entries" if raw else "messages"
     within = f" in {published.entries:,} entries" if published.entries != published.messages else ""

@@ -19,10 +19,17 @@ from mledger.bookie.client.config import ClientConfig
 from mledger.cli.ledgers.changes import take_over_option
 from mledger.cli.ledgers.check import min_age_option
 from mledger.cli.shared import change_command
-from mledger.cli.shared.change_command import Change, ChangeOptions, Facts, change_options, read_before, run_change
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    CommandChange,
+    Facts,
+    change_options,
+    read_before,
+    run_change,
+)
 from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import optional_topic_argument
-from mledger.cli.shared.output import Output, Record, Table, Value, columns, fields
+from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, tell_waiting
 from mledger.cli.shared.topic_targets import find_targets
 from mledger.errors import InvalidLedgerList
@@ -88,12 +95,12 @@ def repair(
     scope = Scope(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
     found: list[Planned] = []
 
-    async def plan(cluster: Looking) -> Change:
+    async def plan(cluster: Looking) -> CommandChange:
         planned = await _plan(session.output, cluster, scope, min_age * 1000)
         found.append(planned)
         return await _change(cluster, scope, planned)
 
-    async def act(_: Change) -> Facts:
+    async def act(_: CommandChange) -> Facts:
         async with await open_store(session.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = tell_waiting()
@@ -162,12 +169,12 @@ def _is_gone(scope: Scope, managed_ledger: str) -> bool:
     return not scope.namespace or managed_ledger.startswith(f"{scope.namespace}/")
 
 
-async def _change(cluster: Looking, scope: Scope, planned: Planned) -> Change:
+async def _change(cluster: Looking, scope: Scope, planned: Planned) -> CommandChange:
     pending = planned.pending
     before = await read_before(cluster.metadata, [path for plan in pending for path in _paths(plan)])
     _check_versions(before, pending)
     recovered = [ledger_id for plan in pending for ledger_id, _ in plan.recover]
-    return Change(
+    return CommandChange(
         command="topics repair",
         subject=str(scope),
         plan=_shown(planned),
@@ -208,7 +215,7 @@ def _check_versions(before: tuple[ChangedRecord, ...], plans: tuple[RepairPlan, 
             raise BadVersion(f"{record.path} was changed while it was looked at: run the command again", record.path)
 
 
-def _shown(planned: Planned) -> Record:
+def _shown(planned: Planned) -> OutputRecord:
     mended: list[tuple[Value, ...]] = []
     left: list[tuple[Value, ...]] = []
     for plan in planned.plans:
@@ -216,12 +223,12 @@ def _shown(planned: Planned) -> Record:
             row = (_topic(plan.managed_ledger), mend.wrong.value, mend.ledger_id, mend.cursor, mend.text)
             (mended if mend.mended else left).append(row)
     failed = tuple((_topic(name), reason) for name, reason in planned.failed)
-    return Record(
+    return OutputRecord(
         fields(topics=len(planned.plans), topics_to_repair=len(planned.pending)),
         (
-            Table("mends", MEND_COLUMNS, tuple(mended)),
-            Table("left", MEND_COLUMNS, tuple(left)),
-            Table("not_looked_at", columns("topic", "reason"), failed),
+            OutputTable("mends", MEND_COLUMNS, tuple(mended)),
+            OutputTable("left", MEND_COLUMNS, tuple(left)),
+            OutputTable("not_looked_at", columns("topic", "reason"), failed),
         ),
     )
 

@@ -38,7 +38,7 @@ _LIVE = (
 )
 
 
-class Action(enum.Enum):
+class RestoreAction(enum.Enum):
     """What restoring does with a node."""
 
     CREATE = "create"
@@ -54,7 +54,7 @@ class Step:
     """What happens to the node at `path`, which is at `version` now (None: not there)."""
 
     path: str
-    action: Action
+    action: RestoreAction
     version: int | None = None
 
 
@@ -70,14 +70,14 @@ class RestorePlan:
     skipped: int
     ids_above: int | None
 
-    def paths(self, *actions: Action) -> list[str]:
+    def paths(self, *actions: RestoreAction) -> list[str]:
         """The nodes of these actions."""
         return [step.path for step in self.steps if step.action in actions]
 
     @property
     def pending(self) -> bool:
         """Whether anything is to be written."""
-        return any(step.action is not Action.KEEP for step in self.steps)
+        return any(step.action is not RestoreAction.KEEP for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ class Live:
         return f"a live {self.what} ({self.path})"
 
 
-def plan_node(node: BackupNode, now: Node | None) -> Action:
+def plan_node(node: BackupNode, now: Node | None) -> RestoreAction:
     """What is done with a node of the backup that is `now` in the tree."""
     if node.ephemeral or (now is not None and now.stat.ephemeral_owner) or is_below(node.path, ZOOKEEPERS_OWN):
-        return Action.SKIP
+        return RestoreAction.SKIP
     if now is None:
-        return Action.CREATE
-    return Action.SAME if now.data == node.data else Action.CHANGE
+        return RestoreAction.CREATE
+    return RestoreAction.SAME if now.data == node.data else RestoreAction.CHANGE
 
 
 def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[Step]:
@@ -110,7 +110,7 @@ def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[Step]:
         if node.ephemeral or node.path in stay or is_counter(node.path):
             stay |= {node.path, node.path.rpartition("/")[0]}
     return [
-        Step(node.path, Action.REMOVE if remove and node.path not in stay else Action.KEEP, node.version)
+        Step(node.path, RestoreAction.REMOVE if remove and node.path not in stay else RestoreAction.KEEP, node.version)
         for node in others
         if not node.ephemeral
     ]
@@ -143,8 +143,8 @@ async def plan_restore(
         for node, there in zip(page, now, strict=True):
             wanted.add(node.path)
             action = plan_node(node, there)
-            same, skipped = same + (action is Action.SAME), skipped + (action is Action.SKIP)
-            if action in (Action.CREATE, Action.CHANGE):
+            same, skipped = same + (action is RestoreAction.SAME), skipped + (action is RestoreAction.SKIP)
+            if action in (RestoreAction.CREATE, RestoreAction.CHANGE):
                 steps.append(Step(node.path, action, None if there is None else there.version))
         count(len(page))
     others: list[BackupNode] = []
@@ -152,7 +152,7 @@ async def plan_restore(
         others += [node for node in found if node.path not in wanted and node.path != "/"]
         count(len(found))
     steps += plan_others(sorted(others, key=lambda node: node.path), remove=remove)
-    created = [step.path for step in steps if step.action is Action.CREATE]
+    created = [step.path for step in steps if step.action is RestoreAction.CREATE]
     restored = any(_highest_id(path) >= 0 for path in created)
     ids = [_highest_id(path) for path in (*wanted, *(node.path for node in others))]
     return RestorePlan(tuple(steps), same, skipped, max(ids) + ID_MARGIN if restored else None)
@@ -182,7 +182,9 @@ async def restore(
     written some at a time, parents first, and removed last. Cut off in between, the same restore goes on from there.
     Raises BadVersion, NodeExists: somebody else writes to the tree.
     """
-    versions = {step.path: step.version for step in plan.steps if step.action in (Action.CREATE, Action.CHANGE)}
+    versions = {
+        step.path: step.version for step in plan.steps if step.action in (RestoreAction.CREATE, RestoreAction.CHANGE)
+    }
     await _ensure_parents(store, versions)
     counters = {path: version for path, version in versions.items() if path == LEDGERS or is_counter(path)}
     if counters:
@@ -195,7 +197,7 @@ async def restore(
     removals = [
         Delete(step.path, step.version)
         for step in reversed(plan.steps)
-        if step.action is Action.REMOVE and step.version is not None
+        if step.action is RestoreAction.REMOVE and step.version is not None
     ]
     for start in range(0, len(removals), BATCH_OPERATIONS):
         await _write(store, removals[start : start + BATCH_OPERATIONS], count)

@@ -11,11 +11,11 @@ from mledger.metastore.records.node_path import ancestors_of, check_path
 from mledger.metastore.session import ENDED, Session, SessionReader
 from mledger.metastore.store import (
     ANY_VERSION,
-    Change,
     Create,
     Delete,
     MetadataStore,
     Node,
+    NodeChange,
     Operation,
     Put,
     Result,
@@ -72,10 +72,10 @@ class MemoryReader(SessionReader):
         return [self._tree.children(path) for path in paths]
 
     @asynccontextmanager
-    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[Change]]:
+    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         self._session.check()
-        changes: asyncio.Queue[Change | None] = asyncio.Queue()
+        changes: asyncio.Queue[NodeChange | None] = asyncio.Queue()
 
         def session_changed(state: SessionState) -> None:
             if state in ENDED:
@@ -89,7 +89,7 @@ class MemoryReader(SessionReader):
             self._tree.unwatch(path, children, changes.put_nowait)
             self._session.unlisten(session_changed)
 
-    async def _changes(self, changes: asyncio.Queue[Change | None]) -> AsyncIterator[Change]:
+    async def _changes(self, changes: asyncio.Queue[NodeChange | None]) -> AsyncIterator[NodeChange]:
         while (change := await changes.get()) is not None:
             yield change
         self._session.check()

@@ -16,21 +16,21 @@ from mledger.metastore.errors import (
 from mledger.metastore.records.node_path import check_path, check_request, parent_of
 from mledger.metastore.store import (
     ANY_VERSION,
-    Change,
     Check,
     Create,
     Delete,
     Node,
+    NodeChange,
     Operation,
     Put,
     Result,
     Stat,
 )
 
-Watcher = Callable[[Change], None]
-Event = tuple[str, Change]
+Watcher = Callable[[NodeChange], None]
+Event = tuple[str, NodeChange]
 Undo = Callable[[], None]
-Listener = Callable[[str, Change], None]
+Listener = Callable[[str, NodeChange], None]
 
 _NO_CHILDREN: AbstractSet[str] = frozenset()  # shared: most nodes have none, and an empty set takes 216 bytes
 
@@ -177,7 +177,7 @@ class MemoryTree:
         self._own(path, entry)
         parent.add_child(name)
         parent.children_created += 1
-        events += [(path, Change.CREATED), (parent_path, Change.CHILDREN)]
+        events += [(path, NodeChange.CREATED), (parent_path, NodeChange.CHILDREN)]
 
         def undo() -> None:
             del self._entries[path]
@@ -192,7 +192,7 @@ class MemoryTree:
         entry = self._at_version(put.path, put.version)
         before = entry.data, entry.version, entry.modified_ms
         entry.data, entry.version, entry.modified_ms = put.data, entry.version + 1, _now_ms()
-        events.append((put.path, Change.CHANGED))
+        events.append((put.path, NodeChange.CHANGED))
 
         def undo() -> None:
             entry.data, entry.version, entry.modified_ms = before
@@ -210,7 +210,7 @@ class MemoryTree:
         del self._entries[path]
         self._disown(path, entry)
         parent.remove_child(name)
-        events += [(path, Change.DELETED), (parent_path, Change.CHILDREN)]
+        events += [(path, NodeChange.DELETED), (parent_path, NodeChange.CHILDREN)]
 
         def undo() -> None:
             self._entries[path] = entry
@@ -247,9 +247,9 @@ class MemoryTree:
             if self._listener is not None:
                 self._listener(path, change)
         for path, change in events:
-            for watcher in list(self._watchers.get((path, change is Change.CHILDREN), ())):
+            for watcher in list(self._watchers.get((path, change is NodeChange.CHILDREN), ())):
                 watcher(change)
-            if change in (Change.CREATED, Change.DELETED):
+            if change in (NodeChange.CREATED, NodeChange.DELETED):
                 for watcher in list(self._watchers.get((path, True), ())):
                     watcher(change)
 

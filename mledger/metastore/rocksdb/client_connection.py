@@ -18,7 +18,7 @@ from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.directory import connect
 from mledger.metastore.session import ENDED, Session
-from mledger.metastore.store import Change, SessionState
+from mledger.metastore.store import NodeChange, SessionState
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Subscription:
     watch_id: int
     path: str
     children: bool
-    tell: Callable[[Change], None]
+    tell: Callable[[NodeChange], None]
     armed: bool = False
 
     def request(self) -> pb.Request:
@@ -143,7 +143,7 @@ class ClientConnection:
         """
         return await self._ask(_Asked(request, asyncio.get_running_loop().create_future(), again))
 
-    async def watch(self, path: str, children: bool, tell: Callable[[Change], None]) -> Subscription:
+    async def watch(self, path: str, children: bool, tell: Callable[[NodeChange], None]) -> Subscription:
         """Set a watch that calls `tell` until `unwatch`."""
         subscription = Subscription(next(self._numbers), path, children, tell)
         self._watches[subscription.watch_id] = subscription
@@ -289,7 +289,7 @@ class ClientConnection:
 
         def is_set(done: "asyncio.Future[pb.Answer]") -> None:
             if not done.cancelled() and done.exception() is None:
-                subscription.tell(Change.UNKNOWN)
+                subscription.tell(NodeChange.UNKNOWN)
 
         answer.add_done_callback(is_set)
         self._send(_Asked(subscription.request(), answer, again=False))

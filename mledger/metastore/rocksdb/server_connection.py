@@ -11,7 +11,7 @@ from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb.peer import Process, process_of
 from mledger.metastore.rocksdb.sessions import ServerSession
 from mledger.metastore.rocksdb.wire import MAX_ANSWER, Frames, WireError
-from mledger.metastore.store import Change
+from mledger.metastore.store import NodeChange
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ServerConnection(asyncio.Protocol):
         self.process: Process | None = None
         self.greeted = False
         self.session: ServerSession | None = None
-        self.watches: dict[int, tuple[str, bool, Callable[[Change], None]]] = {}
+        self.watches: dict[int, tuple[str, bool, Callable[[NodeChange], None]]] = {}
         self.ending = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

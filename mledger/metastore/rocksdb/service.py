@@ -21,7 +21,7 @@ from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.server_connection import ServerConnection
 from mledger.metastore.rocksdb.sessions import ServerSession, Sessions
 from mledger.metastore.rocksdb.wire import WireError
-from mledger.metastore.store import Change, Create, Operation
+from mledger.metastore.store import Create, NodeChange, Operation
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +143,8 @@ class Service:
         self._changed.clear()
         self._counted.clear()
 
-    def _note(self, path: str, change: Change) -> None:
-        (self._counted if change is Change.CHILDREN else self._changed).add(path)
+    def _note(self, path: str, change: NodeChange) -> None:
+        (self._counted if change is NodeChange.CHILDREN else self._changed).add(path)
 
     # Requests.
 
@@ -225,7 +225,7 @@ class Service:
         if watch_id in connection.watches:
             raise WireError(f"watch {watch_id} is set already")
 
-        def tell(change: Change) -> None:
+        def tell(change: NodeChange) -> None:
             connection.put(wire.event_of(watch_id, change))
 
         self._tree.watch(watch.path, watch.children, tell)

@@ -13,11 +13,11 @@ from mledger.metastore.rocksdb.client_connection import ClientConnection, Connec
 from mledger.metastore.session import ENDED, SessionReader
 from mledger.metastore.store import (
     ANY_VERSION,
-    Change,
     Create,
     Delete,
     MetadataStore,
     Node,
+    NodeChange,
     Operation,
     Put,
     Result,
@@ -78,10 +78,10 @@ class RocksDbReader(SessionReader):
         return [list(each.children) if each.HasField("stat") else None for each in found]
 
     @asynccontextmanager
-    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[Change]]:
+    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         self._session.check()
-        changes: asyncio.Queue[Change | None] = asyncio.Queue()
+        changes: asyncio.Queue[NodeChange | None] = asyncio.Queue()
 
         def session_changed(state: SessionState) -> None:
             if state in ENDED:
@@ -97,7 +97,7 @@ class RocksDbReader(SessionReader):
             self._session.unlisten(session_changed)
             self._connection.unwatch(subscription)
 
-    async def _changes(self, changes: asyncio.Queue[Change | None]) -> AsyncIterator[Change]:
+    async def _changes(self, changes: asyncio.Queue[NodeChange | None]) -> AsyncIterator[NodeChange]:
         while (change := await changes.get()) is not None:
             yield change
         self._session.check()

@@ -22,7 +22,7 @@ from mledger.metastore.errors import (
     NodeTooLarge,
 )
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
-from mledger.metastore.store import Change, Check, Create, Delete, Operation, Put, Result, Stat
+from mledger.metastore.store import Check, Create, Delete, NodeChange, Operation, Put, Result, Stat
 
 PROTOCOL = 1
 MAX_FRAME = 16 << 20
@@ -35,10 +35,10 @@ _LENGTH = struct.Struct(">I")
 M = TypeVar("M", bound=Message)
 
 _CHANGES = {
-    Change.CREATED: pb.Event.CREATED,
-    Change.CHANGED: pb.Event.CHANGED,
-    Change.DELETED: pb.Event.DELETED,
-    Change.CHILDREN: pb.Event.CHILDREN,
+    NodeChange.CREATED: pb.Event.CREATED,
+    NodeChange.CHANGED: pb.Event.CHANGED,
+    NodeChange.DELETED: pb.Event.DELETED,
+    NodeChange.CHILDREN: pb.Event.CHILDREN,
 }
 _CHANGES_BACK = {code: change for change, code in _CHANGES.items()}
 
@@ -180,11 +180,11 @@ def error_of(refused: pb.Refused) -> MetadataError:
     return _ERRORS_BACK.get(refused.why, MetadataError)(refused.message, refused.path)
 
 
-def event_of(watch_id: int, change: Change) -> bytes:
+def event_of(watch_id: int, change: NodeChange) -> bytes:
     """The frame that tells a watch of a change."""
     return frame(pb.Answer(event=pb.Event(watch_id=watch_id, change=_CHANGES[change])))
 
 
-def change_of(event: pb.Event) -> Change:
+def change_of(event: pb.Event) -> NodeChange:
     """The change that an event tells of; UNKNOWN, look again, for one that this program does not know."""
-    return _CHANGES_BACK.get(event.change, Change.UNKNOWN)
+    return _CHANGES_BACK.get(event.change, NodeChange.UNKNOWN)

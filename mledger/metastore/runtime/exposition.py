@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
 )
 
 from mledger.metastore.runtime.durations import Durations
-from mledger.metastore.runtime.http import Answer, Asked
+from mledger.metastore.runtime.http import HttpRequest, HttpResponse
 
 Labels = Mapping[str, str]
 NO_LABELS: Labels = {}
@@ -76,11 +76,11 @@ class _Given:
         return iter(self._families)
 
 
-def expose(families: Families, asked: Asked, *, process: bool = True) -> Answer:
+def expose(families: Families, asked: HttpRequest, *, process: bool = True) -> HttpResponse:
     """The answer to who asks for metrics: `families`, and with `process` what the system knows of this process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(families))
     if process:
         ProcessCollector(registry=registry)
     encode, content_type = choose_encoder(asked.headers.get("accept", ""))
-    return Answer(encode(registry), content_type)
+    return HttpResponse(encode(registry), content_type)

@@ -18,7 +18,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What a path answers."""
 
     body: bytes
@@ -27,13 +27,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HttpRequest:
     """A request: its headers by lower-case name."""
 
     headers: Mapping[str, str]
 
 
-Route = Callable[[Asked], Awaitable[Answer]]
+Route = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class HttpServer:
@@ -76,7 +76,7 @@ class HttpServer:
             self._handlers.discard(handler)
             writer.close()
 
-    async def _answer(self, head: bytes) -> tuple[str, Answer]:
+    async def _answer(self, head: bytes) -> tuple[str, HttpResponse]:
         line, *lines = head.decode("iso-8859-1").split("\r\n")
         method, _, rest = line.partition(" ")
         target, _, version = rest.rpartition(" ")
@@ -89,17 +89,17 @@ class HttpServer:
             return method, _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
         headers = {name.strip().lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
         try:
-            return method, await route(Asked(headers))
+            return method, await route(HttpRequest(headers))
         except Exception:
             log.exception("event=http_request_failed target=%r", target)
             return method, _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def _refusal(status: HTTPStatus, hint: str = "") -> Answer:
-    return Answer(f"{status.phrase}{': ' if hint else ''}{hint}\n".encode(), status=status)
+def _refusal(status: HTTPStatus, hint: str = "") -> HttpResponse:
+    return HttpResponse(f"{status.phrase}{': ' if hint else ''}{hint}\n".encode(), status=status)
 
 
-def _encode(answer: Answer, *, with_body: bool) -> bytes:
+def _encode(answer: HttpResponse, *, with_body: bool) -> bytes:
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
         f"Content-Length: {len(answer.body)}\r\nDate: {formatdate(usegmt=True)}\r\nConnection: close\r\n\r\n"

@@ -57,12 +57,12 @@ from mledger.metastore.session import SessionReader
 from mledger.metastore.store import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
-    Change,
     Check,
     Create,
     Delete,
     MetadataStore,
     Node,
+    NodeChange,
     Operation,
     Put,
     Result,
@@ -208,7 +208,7 @@ class ZooKeeperReader(SessionReader):
         return found
 
     @asynccontextmanager
-    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[Change]]:
+    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
         """Changes of a node or of its list of children, as `MetadataReader.watch`."""
         watch = Watch(self._connection, self._full(path), children, lambda request: self._read(request, path))
         try:

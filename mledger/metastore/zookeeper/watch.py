@@ -13,21 +13,21 @@ from kazoo.protocol.states import EventType
 
 from mledger.metastore.errors import NodeNotFound, StoreUnavailable
 from mledger.metastore.session import ENDED
-from mledger.metastore.store import Change, SessionState
+from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.zookeeper.connection import ZooKeeperConnection
 
 Mark = tuple[int, int] | None  # transactions of the node's creation and of its last change; None: no node
 
 
-def plan_changes(before: Mark, after: Mark, changed: Change) -> list[Change]:
+def plan_changes(before: Mark, after: Mark, changed: NodeChange) -> list[NodeChange]:
     """What happened to a node between two looks at it; `changed` is what a later transaction means."""
     if before == after:
         return []
     if before is None:
-        return [Change.CREATED]
+        return [NodeChange.CREATED]
     if after is None:
-        return [Change.DELETED]
-    return [changed] if before[0] == after[0] else [Change.DELETED, Change.CREATED]
+        return [NodeChange.DELETED]
+    return [changed] if before[0] == after[0] else [NodeChange.DELETED, NodeChange.CREATED]
 
 
 class Watch:
@@ -66,7 +66,7 @@ class Watch:
                 self._mark = None if stat is None else (stat.czxid, stat.mzxid)
                 return
 
-    async def changes(self) -> AsyncIterator[Change]:
+    async def changes(self) -> AsyncIterator[NodeChange]:
         """The changes since `arm`; ends with SessionExpired or StoreClosed."""
         while True:
             await self._woken.wait()
@@ -78,7 +78,7 @@ class Watch:
             for change in await self._look_again():
                 yield change
 
-    async def _look_again(self) -> list[Change]:
+    async def _look_again(self) -> list[NodeChange]:
         lost, before = self._lost, self._mark
         self._lost = False
         try:
@@ -89,8 +89,8 @@ class Watch:
             self._woken.set()
             return []
         if lost:
-            return [Change.UNKNOWN]
-        return plan_changes(before, self._mark, Change.CHILDREN if self._children else Change.CHANGED)
+            return [NodeChange.UNKNOWN]
+        return plan_changes(before, self._mark, NodeChange.CHILDREN if self._children else NodeChange.CHANGED)
 
     def cancel(self) -> None:
         """Hear no more."""

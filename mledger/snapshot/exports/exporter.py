@@ -47,7 +47,7 @@ def ignore_progress(done: int, total: int, rows: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExportRequest:
     """An export as asked for: the reading's options as texts, the snapshot's name (None: by what it stands for).
 
     `workers` None: by size.
@@ -91,7 +91,7 @@ class Begun:
     files: TablePlan | None
 
 
-def export(asked: Asked, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
+def export(asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
     """Write a snapshot of all tables; the caller holds `to.writing()`. Not to be called where a loop runs.
 
     Raises:
@@ -126,7 +126,7 @@ def shares_of(begun: Begun) -> list[tuple[int, Share]]:
 
 
 def begin(
-    asked: Asked,
+    asked: ExportRequest,
     options: ReadOptions,
     to: SnapshotDirectory,
     steps_of: Callable[[TablePlan], Iterable[dict[str, Any]]],
@@ -169,17 +169,17 @@ def steps_of_shares(read: TablePlan) -> list[dict[str, Any]]:
     return [step_of(share) for share in sorted(read.shares, key=lambda share: not isinstance(share, LedgerShare))]
 
 
-def _goes_on(plan: ExportPlan, print_of: str, asked: Asked, files: TablePlan | None, started: int) -> bool:
+def _goes_on(plan: ExportPlan, print_of: str, asked: ExportRequest, files: TablePlan | None, started: int) -> bool:
     same = may_resume(plan, print_of, live=files is None, now_ms=started, resume_within_ms=asked.resume_within_ms)
     return same and (files is None or plan.zxid == files.zxid)
 
 
-def _plan_files(asked: Asked, options: ReadOptions) -> TablePlan:
+def _plan_files(asked: ExportRequest, options: ReadOptions) -> TablePlan:
     """The reading of ZooKeeper's files: as many shares as workers, unless the options say how many."""
     return plan_tables(replace(options, partitions=options.partitions or asked.workers or FILE_WORKERS), list(TABLES))
 
 
-def _already_there(there: Manifest, asked: Asked, files: TablePlan | None, to: SnapshotDirectory) -> Exported:
+def _already_there(there: Manifest, asked: ExportRequest, files: TablePlan | None, to: SnapshotDirectory) -> Exported:
     """The snapshot of the name asked for, if it is of the same; SnapshotExists."""
     same = there.request == asked.request() and (files is None or files.zxid == there.zxid)
     if not same:
@@ -198,7 +198,12 @@ def kept_steps(plan: ExportPlan, steps: Steps) -> dict[int, Done]:
 
 
 def finish(
-    asked: Asked, to: SnapshotDirectory, plan: ExportPlan, steps: Steps, finished: Mapping[int, Done], resumed: int
+    asked: ExportRequest,
+    to: SnapshotDirectory,
+    plan: ExportPlan,
+    steps: Steps,
+    finished: Mapping[int, Done],
+    resumed: int,
 ) -> Exported:
     """Publish what all steps wrote."""
     files = [each for index in sorted(finished) for each in finished[index]]

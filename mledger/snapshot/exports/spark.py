@@ -17,9 +17,9 @@ from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import ExportError
 from mledger.snapshot.exports.exporter import (
     PARQUET,
-    Asked,
     Begun,
     Exported,
+    ExportRequest,
     Progress,
     begin,
     finish,
@@ -41,7 +41,7 @@ FIRST = ("ledgers", "ensembles")
 """Read before what names them."""
 
 
-def export_with_spark(asked: Asked, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
+def export_with_spark(asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
     """As `exporting.export`, with Spark: the session that is there, or one on this machine."""
     options = asked.read_options()
     check_format(asked.file_format)

@@ -12,7 +12,7 @@ from mledger.snapshot.exports.files import problem_of
 from mledger.snapshot.exports.manifest import FileRecord
 from mledger.snapshot.exports.place import local_place
 from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Share, TopicRange, TopicShare
-from mledger.snapshot.tables.node_kinds import Kind
+from mledger.snapshot.tables.node_kinds import NodeKind
 
 Done = list[tuple[str, FileRecord]]
 """The files that a step wrote, with their tables."""
@@ -72,7 +72,7 @@ def share_of(step: Mapping[str, Any], files: FileShare | None) -> Share:
     if "ledgers" in step:
         return LedgerShare(tuple(step["ledgers"]))
     if "kinds" in step:
-        return KindShare(frozenset(map(Kind, step["kinds"])))
+        return KindShare(frozenset(map(NodeKind, step["kinds"])))
     assert files is not None
     return FileShare(files.files, files.plan, *step["files"])
 

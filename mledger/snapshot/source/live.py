@@ -22,8 +22,8 @@ from mledger.snapshot.source.splits import (
     split_kinds,
     split_topics,
 )
-from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, DOMAINS, FLAT_LEDGER, RACKS, Kind
-from mledger.snapshot.tables.records import Found
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, DOMAINS, FLAT_LEDGER, RACKS, NodeKind
+from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.scope import Scope
 
 NODES_AT_ONCE = 4_000
@@ -32,7 +32,7 @@ BYTES_AT_ONCE = 32 << 20
 TOPICS_AT_ONCE = 1_000
 BURSTS_A_SECOND = 50
 TOGETHER = 64  # topics whose cursors are looked at with them
-TOPIC_KINDS = frozenset({Kind.TOPIC, Kind.CURSOR})
+TOPIC_KINDS = frozenset({NodeKind.TOPIC, NodeKind.CURSOR})
 
 _FOLDER = re.compile(r"\d{4}", re.ASCII)
 _HEX_FOLDER = re.compile(r"[0-9a-f]{4}", re.ASCII)
@@ -40,7 +40,7 @@ _MARK = re.compile(r"urL.*", re.DOTALL)
 
 T = TypeVar("T")
 
-Nodes = list[tuple[Kind, Found]]
+Nodes = list[tuple[NodeKind, FoundNode]]
 
 
 class Pace:
@@ -77,18 +77,18 @@ class LiveNodes:
         self._scope = scope
         self._root = ledgers_root
         self._pace = Pace(rate)
-        self._steps: dict[Kind, int] = {}
+        self._steps: dict[NodeKind, int] = {}
 
-    async def plan(self, kinds: frozenset[Kind], partitions: int | None, rate: float | None) -> list[Share]:
+    async def plan(self, kinds: frozenset[NodeKind], partitions: int | None, rate: float | None) -> list[Share]:
         """The shares in which to read nodes of these kinds. NodeNotFound where there is no cluster's tree at all."""
         await self._check_cluster()
         count = partitions or (SHARES_WITH_RATE if rate is not None else None)
         shares: list[Share] = []
         if kinds & TOPIC_KINDS:
             shares += split_topics(await self.topic_folders(), count)
-        if Kind.LEDGER in kinds:
+        if NodeKind.LEDGER in kinds:
             shares += split_folders(await self.ledger_folders(), count)
-        return shares + list(split_kinds(kinds - TOPIC_KINDS - {Kind.LEDGER}, BOOKIE_KINDS))
+        return shares + list(split_kinds(kinds - TOPIC_KINDS - {NodeKind.LEDGER}, BOOKIE_KINDS))
 
     async def topic_folders(self) -> list[tuple[str, list[str]]]:
         """The folders of topics, and the sorted names of the nodes wanted in each."""
@@ -122,7 +122,7 @@ class LiveNodes:
             names = await self._children(folder)
             if folder == self._root:
                 names = [name for name in names if FLAT_LEDGER.fullmatch(name)]
-            async for nodes in self._read(Kind.LEDGER, [f"{folder}/{name}" for name in names]):
+            async for nodes in self._read(NodeKind.LEDGER, [f"{folder}/{name}" for name in names]):
                 yield nodes
 
     async def topics(
@@ -141,12 +141,12 @@ class LiveNodes:
 
     async def _topics_at(self, paths: Sequence[str], topics: bool, cursors: bool) -> AsyncGenerator[Nodes, None]:
         if topics:
-            async for nodes in self._read(Kind.TOPIC, paths):
+            async for nodes in self._read(NodeKind.TOPIC, paths):
                 yield nodes
         if cursors:
             listed = await self._children_many(paths)
             below = [f"{path}/{name}" for path, names in zip(paths, listed, strict=True) for name in names or ()]
-            async for nodes in self._read(Kind.CURSOR, below):
+            async for nodes in self._read(NodeKind.CURSOR, below):
                 yield nodes
 
     async def kinds(self, share: KindShare) -> AsyncGenerator[Nodes, None]:
@@ -170,20 +170,20 @@ class LiveNodes:
             if part.first <= name <= part.last and self._scope.admits_node(below, name)
         ]
 
-    async def _paths_of(self, kind: Kind) -> list[str]:
+    async def _paths_of(self, kind: NodeKind) -> list[str]:
         match kind:
-            case Kind.RACKS:
+            case NodeKind.RACKS:
                 return [RACKS]
-            case Kind.BOOKIE:
+            case NodeKind.BOOKIE:
                 return await self._names_in(f"{self._root}/available", without=("readonly",))
-            case Kind.READ_ONLY_BOOKIE:
+            case NodeKind.READ_ONLY_BOOKIE:
                 return await self._names_in(f"{self._root}/available/readonly")
-            case Kind.COOKIE:
+            case NodeKind.COOKIE:
                 return await self._names_in(f"{self._root}/cookies")
-            case Kind.PARTITIONED_TOPIC:
+            case NodeKind.PARTITIONED_TOPIC:
                 folders = await self._namespaces(PARTITIONED_TOPICS, DOMAINS)
                 return [path for folder in folders for path in await self._names_in(folder)]
-            case Kind.UNDERREPLICATED:
+            case NodeKind.UNDERREPLICATED:
                 level = [f"{self._root}/underreplication/ledgers"]
                 for _ in range(4):
                     level = await self._below(level, _HEX_FOLDER)
@@ -221,7 +221,7 @@ class LiveNodes:
     async def _children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         return await self._in_steps(self._store.children_many, paths)
 
-    async def _read(self, kind: Kind, paths: Sequence[str]) -> AsyncGenerator[Nodes, None]:
+    async def _read(self, kind: NodeKind, paths: Sequence[str]) -> AsyncGenerator[Nodes, None]:
         start = 0
         while start < len(paths):
             step = min(self._steps.get(kind, FIRST_NODES), self._pace.at_once())
@@ -230,10 +230,10 @@ class LiveNodes:
             start += step
             self._steps[kind] = next_step(nodes)
 
-    async def _get(self, kind: Kind, paths: Sequence[str]) -> Nodes:
+    async def _get(self, kind: NodeKind, paths: Sequence[str]) -> Nodes:
         """The nodes that are still there."""
         nodes: list[Node | None] = await self._in_steps(self._store.get_many, paths)
-        return [(kind, Found.of(path, node)) for path, node in zip(paths, nodes, strict=True) if node is not None]
+        return [(kind, FoundNode.of(path, node)) for path, node in zip(paths, nodes, strict=True) if node is not None]
 
     async def _in_steps(self, read: Callable[[Sequence[str]], Awaitable[list[T]]], paths: Sequence[str]) -> list[T]:
         found: list[T] = []

@@ -16,8 +16,8 @@ from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.store import MetadataReader, Node, Stat
 from mledger.snapshot.source.live import Nodes
 from mledger.snapshot.tables.decoder import Item, decode
-from mledger.snapshot.tables.node_kinds import Kind
-from mledger.snapshot.tables.records import Cursor, Found, Topic, Unreadable
+from mledger.snapshot.tables.node_kinds import NodeKind
+from mledger.snapshot.tables.records import CursorNode, FoundNode, Topic, UnreadableNode
 
 TOPICS_AT_ONCE = 32
 GIVE_UP_AFTER = 20
@@ -47,12 +47,12 @@ class Recovering:
         finally:
             await bookkeeper.close()
 
-    async def items(self, nodes: Nodes) -> list[Item | Unreadable]:
+    async def items(self, nodes: Nodes) -> list[Item | UnreadableNode]:
         """The records in `nodes` (topics, and all their cursors) with what was found of them."""
-        decoded = [decode(kind, node, self._root) for kind, node in nodes if kind in (Kind.TOPIC, Kind.CURSOR)]
-        cursors: dict[str, list[Cursor]] = {}
+        decoded = [decode(kind, node, self._root) for kind, node in nodes if kind in (NodeKind.TOPIC, NodeKind.CURSOR)]
+        cursors: dict[str, list[CursorNode]] = {}
         for item in decoded:
-            if isinstance(item, Cursor):
+            if isinstance(item, CursorNode):
                 cursors.setdefault(item.key.managed_ledger, []).append(item)
         at_once = asyncio.Semaphore(TOPICS_AT_ONCE)
 
@@ -61,11 +61,11 @@ class Recovering:
                 return await self._look(topic, cursors.get(topic.key.managed_ledger, []))
 
         topics = [item for item in decoded if isinstance(item, Topic)]
-        found: list[Item | Unreadable] = [
+        found: list[Item | UnreadableNode] = [
             item for looked in await asyncio.gather(*map(look, topics)) for item in looked
         ]
         seen = {topic.key.managed_ledger for topic in topics}
-        found += [item for item in decoded if isinstance(item, Unreadable)]
+        found += [item for item in decoded if isinstance(item, UnreadableNode)]
         return found + [
             cursor._replace(problem="its topic's record cannot be read: see the table errors")
             for managed_ledger, theirs in cursors.items()
@@ -73,7 +73,7 @@ class Recovering:
             for cursor in theirs
         ]
 
-    async def _look(self, topic: Topic, cursors: list[Cursor]) -> list[Item]:
+    async def _look(self, topic: Topic, cursors: list[CursorNode]) -> list[Item]:
         if self._failures >= GIVE_UP_AFTER:
             return _failed(topic, cursors, f"not asked: no bookie answered for {GIVE_UP_AFTER} topics before it")
         try:
@@ -90,7 +90,7 @@ class Recovering:
         return _with(topic, cursors, looked)
 
 
-def _with(topic: Topic, cursors: list[Cursor], looked: TopicLook) -> list[Item]:
+def _with(topic: Topic, cursors: list[CursorNode], looked: TopicLook) -> list[Item]:
     asked = set(ledgers_to_recover(topic.record.value))
     seen = {ledger.ledger_id: ledger for ledger in looked.ledgers if ledger.ledger_id in asked}
     return [
@@ -99,11 +99,11 @@ def _with(topic: Topic, cursors: list[Cursor], looked: TopicLook) -> list[Item]:
     ]
 
 
-def _failed(topic: Topic, cursors: list[Cursor], problem: str) -> list[Item]:
+def _failed(topic: Topic, cursors: list[CursorNode], problem: str) -> list[Item]:
     return [topic._replace(problem=problem), *(cursor._replace(problem=problem) for cursor in cursors)]
 
 
-def _as_node(found: Found) -> Node:
+def _as_node(found: FoundNode) -> Node:
     return Node(found.data, Stat(found.version, found.created_ms, found.modified_ms, found.num_children, 0))
 
 

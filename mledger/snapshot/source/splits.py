@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from mledger.snapshot.tables.node_kinds import Kind
+from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.zookeeper_files.data_directory import ReadPlan
 from mledger.snapshot.zookeeper_files.files import DataFiles
 
@@ -40,7 +40,7 @@ class LedgerShare:
 class KindShare:
     """All nodes of some kinds, of which there are few."""
 
-    kinds: frozenset[Kind]
+    kinds: frozenset[NodeKind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def split_folders(folders: Sequence[str], count: int | None) -> list[LedgerShare
     return [LedgerShare(tuple(folders[at::count])) for at in range(count)]
 
 
-def split_kinds(kinds: Collection[Kind], together: frozenset[Kind]) -> list[KindShare]:
+def split_kinds(kinds: Collection[NodeKind], together: frozenset[NodeKind]) -> list[KindShare]:
     """The kinds of `together` in one share, each other one in its own."""
     others = [KindShare(frozenset([kind])) for kind in sorted(set(kinds) - together)]
     found = together & set(kinds)

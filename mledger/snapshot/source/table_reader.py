@@ -17,8 +17,8 @@ from mledger.snapshot.source.live import TOPIC_KINDS, LiveNodes, Nodes, read_ahe
 from mledger.snapshot.source.options import ReadOptions
 from mledger.snapshot.source.recovery import Recovering
 from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Share, TablePlan, TopicShare
-from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, Kind, kind_of
-from mledger.snapshot.tables.records import Found
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind, kind_of
+from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import Assembly, Batch, Wanted, kinds_of
 from mledger.snapshot.zookeeper_files.arrow_files import data_files
 from mledger.snapshot.zookeeper_files.data_directory import DataDirectory
@@ -57,7 +57,7 @@ def read_share(options: ReadOptions, share: Share, wanted: Wanted, rate: float |
             yield from _stepwise(lambda: _read_live(options, share, wanted, rate))
 
 
-def read_nodes(options: ReadOptions, kinds: frozenset[Kind]) -> Iterator[tuple[Kind, Found]]:
+def read_nodes(options: ReadOptions, kinds: frozenset[NodeKind]) -> Iterator[tuple[NodeKind, FoundNode]]:
     """The nodes of these kinds in ZooKeeper's files, as they are read for tables; proven at the end."""
     with _rare_collections():
         share = _plan_files(options, 1).shares[0]
@@ -79,7 +79,7 @@ def _plan_files(options: ReadOptions, count: int) -> TablePlan:
     return TablePlan(shares, plan.zxid, plan.time_ms, None, plan.warnings)
 
 
-async def _plan_live(options: ReadOptions, kinds: frozenset[Kind]) -> TablePlan:
+async def _plan_live(options: ReadOptions, kinds: frozenset[NodeKind]) -> TablePlan:
     async with await open_reader(options.metadata) as store:
         nodes = LiveNodes(store, options.scope, options.ledgers_root, options.rate)
         shares = await nodes.plan(kinds, options.partitions, options.rate)
@@ -95,7 +95,7 @@ async def _read_live(
         nodes = LiveNodes(store, options.scope, options.ledgers_root, rate)
         if isinstance(share, TopicShare) and options.state == "recovered":
             async with Recovering.open(store, options.ledgers_root, options.password) as recovering:
-                cursors = Kind.CURSOR in kinds_of(wanted)
+                cursors = NodeKind.CURSOR in kinds_of(wanted)
                 async for found in nodes.topics(share, topics=True, cursors=cursors, together=True):
                     for item in await recovering.items(found):
                         assembly.add_item(item)
@@ -114,7 +114,7 @@ def _nodes(
 ) -> AsyncGenerator[Nodes, None]:
     if isinstance(share, TopicShare):
         kinds = kinds_of(wanted) & TOPIC_KINDS
-        return nodes.topics(share, topics=Kind.TOPIC in kinds, cursors=Kind.CURSOR in kinds)
+        return nodes.topics(share, topics=NodeKind.TOPIC in kinds, cursors=NodeKind.CURSOR in kinds)
     return nodes.ledgers(share) if isinstance(share, LedgerShare) else nodes.kinds(share)
 
 
@@ -127,7 +127,9 @@ def _read_files(options: ReadOptions, share: FileShare, wanted: Wanted) -> Itera
     yield from assembly.rest()
 
 
-def _nodes_in_files(options: ReadOptions, share: FileShare, kinds: frozenset[Kind]) -> Iterator[tuple[Kind, Found]]:
+def _nodes_in_files(
+    options: ReadOptions, share: FileShare, kinds: frozenset[NodeKind]
+) -> Iterator[tuple[NodeKind, FoundNode]]:
     """The nodes of a share. ChrootNotFound at the end if the cluster's own nodes were not there."""
     root, index, count, number = options.ledgers_root, share.index, share.count, 0
     missing = {"", MANAGED_LEDGERS, root}
@@ -141,7 +143,7 @@ def _nodes_in_files(options: ReadOptions, share: FileShare, kinds: frozenset[Kin
             number += kind not in BOOKIE_KINDS
             if index if kind in BOOKIE_KINDS else number % count != index:
                 continue
-            yield kind, Found(path, node.data or b"", node.version, node.ctime, node.mtime, node.num_children)
+            yield kind, FoundNode(path, node.data or b"", node.version, node.ctime, node.mtime, node.num_children)
     _check_tops(missing, options, share)
 
 

@@ -3,20 +3,20 @@
 from operator import attrgetter
 
 from mledger.snapshot.tables.columns import BYTES, FLAG, INT, LONG, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
-from mledger.snapshot.tables.records import Bookie, PartitionedTopic, Underreplicated, Unreadable
+from mledger.snapshot.tables.records import BookieNode, PartitionedTopicNode, Underreplicated, UnreadableNode
 from mledger.snapshot.tables.topics import node_columns
 
 DATA_SHOWN = 1024
 """Bytes of a node that does not decode that are shown."""
 
 
-def _bookie_state(row: Bookie) -> str:
+def _bookie_state(row: BookieNode) -> str:
     if row.registration is None:
         return "away"
     return "read-only" if row.registration.read_only else "writable"
 
 
-BOOKIES: Table[Bookie] = Table(
+BOOKIES: Table[BookieNode] = Table(
     "bookies",
     "a bookie that is registered, or has a cookie",
     (
@@ -35,7 +35,7 @@ BOOKIES: Table[Bookie] = Table(
     ),
 )
 
-PARTITIONED_TOPICS: Table[PartitionedTopic] = Table(
+PARTITIONED_TOPICS: Table[PartitionedTopicNode] = Table(
     "partitioned_topics",
     "a partitioned topic",
     (
@@ -60,7 +60,7 @@ UNDERREPLICATED: Table[Underreplicated] = Table(
     ),
 )
 
-ERRORS: Table[Unreadable] = Table(
+ERRORS: Table[UnreadableNode] = Table(
     "errors",
     "a znode that is not what its place says it is",
     (

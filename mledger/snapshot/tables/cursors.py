@@ -13,7 +13,7 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from mledger.snapshot.tables.columns import FLAG, INT, LONG, LONG_MAP, LONGS, TEXT, TEXT_MAP, TEXTS, TIME, Column, Table
-from mledger.snapshot.tables.records import Cursor
+from mledger.snapshot.tables.records import CursorNode
 from mledger.snapshot.tables.topics import key_columns, node_columns
 
 IN_ZNODE = "znode"
@@ -28,7 +28,7 @@ STATE_DOC = (
 )
 
 
-def state_of(cursor: Cursor) -> str:
+def state_of(cursor: CursorNode) -> str:
     """What the row of a cursor was taken from."""
     if plan_of(cursor) is not None:
         return RECOVERED
@@ -37,12 +37,12 @@ def state_of(cursor: Cursor) -> str:
     return IN_ZNODE if cursor.record.cursors_ledger_id == NO_CURSOR_LEDGER else SNAPSHOT
 
 
-def plan_of(cursor: Cursor) -> CursorRecoveryPlan | None:
+def plan_of(cursor: CursorNode) -> CursorRecoveryPlan | None:
     """What recovery would find, if it was looked for and found."""
     return None if cursor.recovered is None else cursor.recovered.plan
 
 
-def error_of(cursor: Cursor) -> str | None:
+def error_of(cursor: CursorNode) -> str | None:
     """Why it could not be found."""
     if cursor.problem is not None:
         return cursor.problem
@@ -50,7 +50,7 @@ def error_of(cursor: Cursor) -> str | None:
     return None if error is None else " ".join(str(error).split())
 
 
-def _stands_at(cursor: Cursor) -> Position | None:
+def _stands_at(cursor: CursorNode) -> Position | None:
     plan = plan_of(cursor)
     return cursor.record.mark_delete if plan is None else plan.mark_delete
 
@@ -63,27 +63,27 @@ def _entry(position: Position | None) -> int | None:
     return None if position is None else position.entry_id
 
 
-def _holes(cursor: Cursor) -> int:
+def _holes(cursor: CursorNode) -> int:
     plan = plan_of(cursor)
     return len(cursor.record.ranges) if plan is None else plan.acks.range_count
 
 
-def _partial_batches(cursor: Cursor) -> int:
+def _partial_batches(cursor: CursorNode) -> int:
     plan = plan_of(cursor)
     return len(cursor.record.batch_deletions if plan is None else plan.acks.batch_deletions())
 
 
-def _properties(cursor: Cursor) -> dict[str, int]:
+def _properties(cursor: CursorNode) -> dict[str, int]:
     plan = plan_of(cursor)
     return dict(cursor.record.properties if plan is None else plan.properties)
 
 
-def _planned(name: str, kind: DataType, doc: str, of: Callable[[CursorRecoveryPlan], Any]) -> Column[Cursor]:
+def _planned(name: str, kind: DataType, doc: str, of: Callable[[CursorRecoveryPlan], Any]) -> Column[CursorNode]:
     """A column of the recovery plan, null where there is none."""
     return Column(name, kind, doc, lambda row: of(row.recovered.plan), plan_of)
 
 
-CURSORS: Table[Cursor] = Table(
+CURSORS: Table[CursorNode] = Table(
     "cursors",
     "a cursor (subscription) of a topic",
     (
@@ -135,14 +135,14 @@ CURSORS: Table[Cursor] = Table(
 class Hole(NamedTuple):
     """Something acknowledged above mark-delete: a range of entries, or some batch indexes of one entry."""
 
-    cursor: Cursor
+    cursor: CursorNode
     place: int
     lower: Position
     upper: Position
     words: tuple[int, ...] | None
 
 
-def holes_of(cursor: Cursor) -> list[Hole]:
+def holes_of(cursor: CursorNode) -> list[Hole]:
     """The rows of `cursor_holes` that a cursor has: its ranges in order, then its partial batches."""
     plan = plan_of(cursor)
     ranges = cursor.record.ranges if plan is None else plan.acks.ranges()

@@ -1,4 +1,4 @@
-"""Records of nodes as the values that rows are made of; pure. What does not decode becomes `Unreadable`."""
+"""Records of nodes as the values that rows are made of; pure. What does not decode becomes `UnreadableNode`."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,7 +13,7 @@ from mledger.metastore.records.partitioned_topic import decode_partitioned_topic
 from mledger.metastore.records.paths import check_bookie_id, ledger_id_from_path, underreplicated_path
 from mledger.snapshot.tables.node_kinds import (
     BOOKIE_KINDS,
-    Kind,
+    NodeKind,
     TopicKey,
     cursor_of,
     key_of_managed_ledger,
@@ -21,52 +21,52 @@ from mledger.snapshot.tables.node_kinds import (
     topic_key,
 )
 from mledger.snapshot.tables.records import (
-    Bookie,
-    Cursor,
-    Found,
+    BookieNode,
+    CursorNode,
+    FoundNode,
     Ledger,
-    PartitionedTopic,
+    PartitionedTopicNode,
     Topic,
     Underreplicated,
-    Unreadable,
+    UnreadableNode,
 )
 
-Item = Topic | Cursor | Ledger | PartitionedTopic | Underreplicated
+Item = Topic | CursorNode | Ledger | PartitionedTopicNode | Underreplicated
 
 MANAGED_LEDGER = "pulsar/managed-ledger"
 CURSOR = "pulsar/cursor"
 NO_RACK = "/default-rack"
 
 
-def decode(kind: Kind, node: Found, ledgers_root: str) -> Item | Unreadable:
+def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | UnreadableNode:
     """What `node` says, as its place says it is to be read. Bookies' nodes go to `Bookies`, not here."""
     try:
         return _DECODERS[kind](node, ledgers_root)
     except (RecordError, InvalidName) as error:
-        return Unreadable(kind, _key_at(kind, node.path), node, str(error))
+        return UnreadableNode(kind, _key_at(kind, node.path), node, str(error))
 
 
-def _key_at(kind: Kind, path: str) -> TopicKey | None:
+def _key_at(kind: NodeKind, path: str) -> TopicKey | None:
     """Whose record it is, where that can be told by the path."""
     try:
-        if kind is Kind.TOPIC:
+        if kind is NodeKind.TOPIC:
             return topic_key(path)
-        return topic_key(path.rpartition("/")[0]) if kind is Kind.CURSOR else None
+        return topic_key(path.rpartition("/")[0]) if kind is NodeKind.CURSOR else None
     except InvalidName:
         return None
 
 
-def _topic(node: Found, _: str) -> Topic:
+def _topic(node: FoundNode, _: str) -> Topic:
     return Topic(topic_key(node.path), node, decode_managed_ledger_info(node.data, node.path))
 
 
-def _cursor(node: Found, _: str) -> Cursor:
+def _cursor(node: FoundNode, _: str) -> CursorNode:
     path = node.path
     key = topic_key(path.rpartition("/")[0])
-    return Cursor(key, cursor_of(path), node, decode_managed_cursor_info(node.data, path).value)
+    return CursorNode(key, cursor_of(path), node, decode_managed_cursor_info(node.data, path).value)
 
 
-def _ledger(node: Found, ledgers_root: str) -> Ledger:
+def _ledger(node: FoundNode, ledgers_root: str) -> Ledger:
     ledger_id = ledger_id_from_path(node.path, ledgers_root)
     metadata = decode_ledger_metadata(node.data, node.path)
     custom = {key: str(value, "utf-8", "replace") for key, value in metadata.custom_metadata}
@@ -83,12 +83,12 @@ def owner_of(managed_ledger: str | None) -> TopicKey | None:
         return None
 
 
-def _partitioned_topic(node: Found, _: str) -> PartitionedTopic:
+def _partitioned_topic(node: FoundNode, _: str) -> PartitionedTopicNode:
     tenant, namespace, topic = partitioned_topic_at(node.path)
-    return PartitionedTopic(tenant, namespace, topic, node, decode_partitioned_topic(node.data, node.path))
+    return PartitionedTopicNode(tenant, namespace, topic, node, decode_partitioned_topic(node.data, node.path))
 
 
-def _underreplicated(node: Found, ledgers_root: str) -> Underreplicated:
+def _underreplicated(node: FoundNode, ledgers_root: str) -> Underreplicated:
     digits = node.path.rpartition("/urL")[2]
     if not (digits.isascii() and digits.isdigit()) or underreplicated_path(int(digits), ledgers_root) != node.path:
         raise InvalidName(f"{node.path!r} is not the path of an under-replication mark", node.path)
@@ -96,12 +96,12 @@ def _underreplicated(node: Found, ledgers_root: str) -> Underreplicated:
     return Underreplicated(int(digits), node, mark.replicas, None if mark.ctime == NOT_KEPT else mark.ctime)
 
 
-_DECODERS: Mapping[Kind, Callable[[Found, str], Item]] = {
-    Kind.TOPIC: _topic,
-    Kind.CURSOR: _cursor,
-    Kind.LEDGER: _ledger,
-    Kind.PARTITIONED_TOPIC: _partitioned_topic,
-    Kind.UNDERREPLICATED: _underreplicated,
+_DECODERS: Mapping[NodeKind, Callable[[FoundNode, str], Item]] = {
+    NodeKind.TOPIC: _topic,
+    NodeKind.CURSOR: _cursor,
+    NodeKind.LEDGER: _ledger,
+    NodeKind.PARTITIONED_TOPIC: _partitioned_topic,
+    NodeKind.UNDERREPLICATED: _underreplicated,
 }
 
 
@@ -109,44 +109,44 @@ class Bookies:
     """Gathers the nodes that speak of bookies: registrations, cookies, racks."""
 
     def __init__(self) -> None:
-        self._nodes: list[tuple[Kind, Found]] = []
+        self._nodes: list[tuple[NodeKind, FoundNode]] = []
 
-    def add(self, kind: Kind, node: Found) -> None:
+    def add(self, kind: NodeKind, node: FoundNode) -> None:
         """Take one of BOOKIE_KINDS."""
         if kind not in BOOKIE_KINDS:
             raise ValueError(f"a {kind} says nothing of a bookie")
         self._nodes.append((kind, node))
 
-    def finish(self) -> tuple[list[Bookie], list[Unreadable]]:
+    def finish(self) -> tuple[list[BookieNode], list[UnreadableNode]]:
         """The bookies by id, and what did not decode (a bookie of which nothing decodes is in the second list only)."""
-        found: dict[str, Bookie] = {}
-        unreadable: list[Unreadable] = []
+        found: dict[str, BookieNode] = {}
+        unreadable: list[UnreadableNode] = []
         racks: dict[str, str] = {}
         # Read-only registrations first: a bookie on its way back may have both, and then takes entries.
-        order = (Kind.RACKS, Kind.COOKIE, Kind.READ_ONLY_BOOKIE, Kind.BOOKIE)
+        order = (NodeKind.RACKS, NodeKind.COOKIE, NodeKind.READ_ONLY_BOOKIE, NodeKind.BOOKIE)
         for kind, node in sorted(self._nodes, key=lambda each: (order.index(each[0]), each[1].path)):
             try:
-                if kind is Kind.RACKS:
+                if kind is NodeKind.RACKS:
                     racks = _racks(node)
                     continue
                 bookie_id = check_bookie_id(node.path.rpartition("/")[2])
-                known = found.get(bookie_id, Bookie(bookie_id, None, None, None, racks.get(bookie_id)))
+                known = found.get(bookie_id, BookieNode(bookie_id, None, None, None, racks.get(bookie_id)))
                 found[bookie_id] = _with(known, kind, node)
             except (RecordError, InvalidName) as error:
-                unreadable.append(Unreadable(kind, None, node, str(error)))
+                unreadable.append(UnreadableNode(kind, None, node, str(error)))
         return [found[bookie_id] for bookie_id in sorted(found)], unreadable
 
 
-def _with(bookie: Bookie, kind: Kind, node: Found) -> Bookie:
-    if kind is Kind.COOKIE:
+def _with(bookie: BookieNode, kind: NodeKind, node: FoundNode) -> BookieNode:
+    if kind is NodeKind.COOKIE:
         cookie: Cookie = decode_cookie(node.data, node.path)
         return bookie._replace(cookie=cookie)
-    read_only = kind is Kind.READ_ONLY_BOOKIE
+    read_only = kind is NodeKind.READ_ONLY_BOOKIE
     registration = decode_registration(bookie.bookie_id, node.data, read_only=read_only, path=node.path)
     return bookie._replace(registration=registration, registered=node)
 
 
-def _racks(node: Found) -> dict[str, str]:
+def _racks(node: FoundNode) -> dict[str, str]:
     """The rack of each bookie in `/bookies`."""
     groups = decode_racks(node.data, node.path)
     return {bookie_id: rack or NO_RACK for group in groups.values() for bookie_id, rack in group.items()}

@@ -32,7 +32,7 @@ _LEAF = re.compile(r"(?:\d{2}/\d{4}|\d{3}/\d{4}/\d{4}/\d{4})/[^/]+", re.ASCII)
 _MARK = re.compile(r"(?:[0-9a-f]{4}/){4}urL[^/]*", re.ASCII)
 
 
-class Kind(enum.StrEnum):
+class NodeKind(enum.StrEnum):
     """What a node's record is."""
 
     TOPIC = "topic"
@@ -48,7 +48,7 @@ class Kind(enum.StrEnum):
     __hash__ = str.__hash__  # an enum's own takes several times as long
 
 
-BOOKIE_KINDS = frozenset({Kind.BOOKIE, Kind.READ_ONLY_BOOKIE, Kind.COOKIE, Kind.RACKS})
+BOOKIE_KINDS = frozenset({NodeKind.BOOKIE, NodeKind.READ_ONLY_BOOKIE, NodeKind.COOKIE, NodeKind.RACKS})
 
 
 class TopicKey(NamedTuple):
@@ -62,7 +62,7 @@ class TopicKey(NamedTuple):
     partition: int | None
 
 
-def kind_of(path: str, ledgers_root: str) -> Kind | None:
+def kind_of(path: str, ledgers_root: str) -> NodeKind | None:
     """What is at `path` if the tables have use for it."""
     if path.startswith(ledgers_root) and path[len(ledgers_root) : len(ledgers_root) + 1] == "/":
         return _kind_below_ledgers(path[len(ledgers_root) + 1 :])
@@ -70,31 +70,31 @@ def kind_of(path: str, ledgers_root: str) -> Kind | None:
     if parts[1] == "managed-ledgers":
         depth = len(parts)
         if depth > 5 and parts[4] == PERSISTENT:
-            return Kind.TOPIC if depth == 6 else Kind.CURSOR if depth == 7 else None
+            return NodeKind.TOPIC if depth == 6 else NodeKind.CURSOR if depth == 7 else None
         if depth > 6 and (parts[5] == PERSISTENT or managed_ledger_depth(parts[2:]) == 5):
-            return Kind.TOPIC if depth == 7 else Kind.CURSOR if depth == 8 else None
+            return NodeKind.TOPIC if depth == 7 else NodeKind.CURSOR if depth == 8 else None
         return None
     if parts[1:3] == ["admin", "partitioned-topics"]:
         new_form = len(parts) == 7 and parts[5] in DOMAINS
         old_form = len(parts) == 8 and parts[6] in DOMAINS and parts[5] not in DOMAINS
-        return Kind.PARTITIONED_TOPIC if new_form or old_form else None
-    return Kind.RACKS if path == RACKS else None
+        return NodeKind.PARTITIONED_TOPIC if new_form or old_form else None
+    return NodeKind.RACKS if path == RACKS else None
 
 
-def _kind_below_ledgers(below: str) -> Kind | None:
+def _kind_below_ledgers(below: str) -> NodeKind | None:
     if below[:2].isdigit():
-        return Kind.LEDGER if _LEAF.fullmatch(below) else None
+        return NodeKind.LEDGER if _LEAF.fullmatch(below) else None
     folder, _, name = below.partition("/")
     if not name:
-        return Kind.LEDGER if FLAT_LEDGER.fullmatch(folder) else None
+        return NodeKind.LEDGER if FLAT_LEDGER.fullmatch(folder) else None
     if folder == "cookies" and "/" not in name:
-        return Kind.COOKIE
+        return NodeKind.COOKIE
     if folder == "available" and name != "readonly":
         if "/" not in name:
-            return Kind.BOOKIE
-        return Kind.READ_ONLY_BOOKIE if name.startswith("readonly/") and name.count("/") == 1 else None
+            return NodeKind.BOOKIE
+        return NodeKind.READ_ONLY_BOOKIE if name.startswith("readonly/") and name.count("/") == 1 else None
     if folder == "underreplication" and name.startswith("ledgers/") and _MARK.fullmatch(name[8:]):
-        return Kind.UNDERREPLICATED
+        return NodeKind.UNDERREPLICATED
     return None
 
 

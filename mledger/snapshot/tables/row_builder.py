@@ -10,8 +10,16 @@ from mledger.snapshot.tables.columns import Table, tables_by_name
 from mledger.snapshot.tables.cursors import CURSOR_HOLES, CURSORS, holes_of
 from mledger.snapshot.tables.decoder import Bookies, Item, decode
 from mledger.snapshot.tables.ledgers import ENSEMBLES, LEDGERS, members_of
-from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, Kind
-from mledger.snapshot.tables.records import Cursor, Found, Ledger, PartitionedTopic, Topic, Underreplicated, Unreadable
+from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, NodeKind
+from mledger.snapshot.tables.records import (
+    CursorNode,
+    FoundNode,
+    Ledger,
+    PartitionedTopicNode,
+    Topic,
+    Underreplicated,
+    UnreadableNode,
+)
 from mledger.snapshot.tables.scope import Scope
 from mledger.snapshot.tables.topics import TOPIC_LEDGERS, TOPICS, topic_ledgers_of
 from mledger.snapshot.zookeeper_files.errors import UnknownTable
@@ -33,17 +41,17 @@ TABLES: Mapping[str, Table[Any]] = tables_by_name(
 BATCH_ROWS = 8192
 """Rows that a batch has at most, but for the last rows of one record."""
 
-_KINDS: Mapping[str, frozenset[Kind]] = {
-    "topics": frozenset({Kind.TOPIC}),
-    "topic_ledgers": frozenset({Kind.TOPIC}),
-    "cursors": frozenset({Kind.CURSOR}),
-    "cursor_holes": frozenset({Kind.CURSOR}),
-    "ledgers": frozenset({Kind.LEDGER}),
-    "ensembles": frozenset({Kind.LEDGER}),
+_KINDS: Mapping[str, frozenset[NodeKind]] = {
+    "topics": frozenset({NodeKind.TOPIC}),
+    "topic_ledgers": frozenset({NodeKind.TOPIC}),
+    "cursors": frozenset({NodeKind.CURSOR}),
+    "cursor_holes": frozenset({NodeKind.CURSOR}),
+    "ledgers": frozenset({NodeKind.LEDGER}),
+    "ensembles": frozenset({NodeKind.LEDGER}),
     "bookies": BOOKIE_KINDS,
-    "partitioned_topics": frozenset({Kind.PARTITIONED_TOPIC}),
-    "underreplicated": frozenset({Kind.UNDERREPLICATED}),
-    "errors": frozenset(Kind),
+    "partitioned_topics": frozenset({NodeKind.PARTITIONED_TOPIC}),
+    "underreplicated": frozenset({NodeKind.UNDERREPLICATED}),
+    "errors": frozenset(NodeKind),
 }
 
 
@@ -53,11 +61,11 @@ def _itself(item: Any) -> tuple[Any]:
 
 _ROWS: Mapping[type, tuple[tuple[str, Callable[[Any], Iterable[Any]]], ...]] = {
     Topic: (("topics", _itself), ("topic_ledgers", topic_ledgers_of)),
-    Cursor: (("cursors", _itself), ("cursor_holes", holes_of)),
+    CursorNode: (("cursors", _itself), ("cursor_holes", holes_of)),
     Ledger: (("ledgers", _itself), ("ensembles", members_of)),
-    PartitionedTopic: (("partitioned_topics", _itself),),
+    PartitionedTopicNode: (("partitioned_topics", _itself),),
     Underreplicated: (("underreplicated", _itself),),
-    Unreadable: (("errors", _itself),),
+    UnreadableNode: (("errors", _itself),),
 }
 """The rows that a decoded record gives each table."""
 
@@ -75,7 +83,7 @@ def table_named(name: str) -> Table[Any]:
     return TABLES[name]
 
 
-def kinds_of(tables: Collection[str]) -> frozenset[Kind]:
+def kinds_of(tables: Collection[str]) -> frozenset[NodeKind]:
     """Which nodes have to be read for these tables; UnknownTable."""
     return frozenset().union(*(_KINDS[table_named(name).name] for name in tables))
 
@@ -98,14 +106,14 @@ class Assembly:
         }
         self._bookies = Bookies()
 
-    def add(self, kind: Kind, node: Found) -> None:
+    def add(self, kind: NodeKind, node: FoundNode) -> None:
         """Take a node; what it is not of use for is dropped."""
         if kind in BOOKIE_KINDS:
             self._bookies.add(kind, node)
         else:
             self.add_item(decode(kind, node, self._root))
 
-    def add_item(self, item: Item | Unreadable) -> None:
+    def add_item(self, item: Item | UnreadableNode) -> None:
         """Take a decoded record."""
         if not self._everything and not isinstance(item, Underreplicated) and not self._scope.admits(item):
             return

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.paths import TopicName
 from mledger.snapshot.tables.node_kinds import TopicKey, partitioned_of
-from mledger.snapshot.tables.records import Cursor, Ledger, PartitionedTopic, Topic, Unreadable
+from mledger.snapshot.tables.records import CursorNode, Ledger, PartitionedTopicNode, Topic, UnreadableNode
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
 
 Names = frozenset[str] | None
@@ -36,11 +36,11 @@ class Scope:
         """Whether a topic is wanted, by its full name or by that of the partitioned topic it is a part of."""
         return self.topics is None or topic in self.topics or partitioned_topic in self.topics
 
-    def admits(self, item: Topic | Cursor | Ledger | PartitionedTopic | Unreadable) -> bool:
+    def admits(self, item: Topic | CursorNode | Ledger | PartitionedTopicNode | UnreadableNode) -> bool:
         """Whether a row is wanted; what belongs to no topic is not, unless everything is."""
         if self.everything:
             return True
-        if isinstance(item, PartitionedTopic):
+        if isinstance(item, PartitionedTopicNode):
             return self._admits(item.tenant, item.namespace, item.topic, None)
         return item.key is not None and self.admits_key(item.key)
 

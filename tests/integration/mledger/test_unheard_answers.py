@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import mledger
-from mledger.admin.undo.undo_plan import Action, CursorLedger, Restoration, UndoPlan
+from mledger.admin.undo.undo_plan import CursorLedger, Restoration, UndoAction, UndoPlan
 from mledger.admin.undo.undoer import undo
 from mledger.bookie.client import BookKeeper
 from mledger.metastore.records.codec import decode_managed_cursor_info, encode_position_info
@@ -142,7 +142,7 @@ def test_an_undoing_cut_off_keeps_the_cursor_ledger_that_a_record_names_again(he
         async with await open_store(held.url) as store:
             version = (await store.get(path)).version
             named = CursorLedger(ManagedCursorInfo(mark_delete=positions[1]), state)
-            change = Restoration(path, Action.SET, version=version, cursor_ledger=named, managed_ledger=name)
+            change = Restoration(path, UndoAction.SET, version=version, cursor_ledger=named, managed_ledger=name)
             bookkeeper = BookKeeper(store)
             undoing = undo(UndoPlan((change,), ()), store, bookkeeper, KEEP, held.on_step)
             await held.carried_out_unheard(undoing, path, "undo")

@@ -10,7 +10,7 @@ from mledger.bookie.client.connections.frames import StoredEntry, open_entry
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
 from mledger.bookie.client.plans.quorum import write_set
-from mledger.bookie.client.plans.recovery import Answer, Finding, Reported, answer_of, covered, plan_finding
+from mledger.bookie.client.plans.recovery import Finding, RecoveryRead, Reported, answer_of, covered, plan_finding
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import BookieUnavailable, Code, Unauthorized
 from mledger.bookie.wire import LAST_ENTRY
@@ -21,7 +21,7 @@ from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata
 class Ends:
     """What an ensemble's members say of their last entries; an answer for each index, None while it is awaited."""
 
-    answers: list[Answer | None]
+    answers: list[RecoveryRead | None]
     reports: list[Reported] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class EndReader:
     async def entry(self, metadata: LedgerMetadata, entry: int) -> tuple[Finding, StoredEntry | None, list[str]]:
         """Ask the write set of `entry`, one by one, until it is found or provably not there; also what went wrong."""
         bookies = metadata.segment_at(entry).bookies
-        answers: list[Answer] = []
+        answers: list[RecoveryRead] = []
         troubles: list[str] = []
         members = [bookies[index] for index in write_set(entry, len(bookies), metadata.write_quorum)]
         asking = SpeculativeRead(
@@ -92,7 +92,7 @@ class EndReader:
                     code, stored = answer.result()
                 except BookieUnavailable as error:
                     self._pool.quarantine.note_failure(bookie, str(error))
-                    answers.append(Answer.UNKNOWN)
+                    answers.append(RecoveryRead.UNKNOWN)
                     troubles.append(str(error))
                 else:
                     if code == Code.UNAUTHORIZED:
@@ -100,7 +100,7 @@ class EndReader:
                     opened = self._open(bookie, entry, code, stored, troubles)
                     if opened is not None:
                         return Finding.FOUND, opened, troubles
-                    answers.append(Answer.UNKNOWN if code == Code.OK else answer_of(code))
+                    answers.append(RecoveryRead.UNKNOWN if code == Code.OK else answer_of(code))
                 finding = plan_finding(answers, metadata.write_quorum, metadata.ack_quorum)
                 if finding is not Finding.ASK_ON:
                     return finding, None, troubles
@@ -133,14 +133,14 @@ class EndReader:
         if code == Code.OK:
             opened = self._open(bookie, None, code, stored, found.troubles)
             if opened is None:
-                found.answers[index] = Answer.UNKNOWN
+                found.answers[index] = RecoveryRead.UNKNOWN
             else:
                 found.reports.append(Reported(opened.entry, opened.last_add_confirmed, opened.length))
-        elif found.answers[index] is Answer.UNKNOWN:
+        elif found.answers[index] is RecoveryRead.UNKNOWN:
             found.troubles.append(f"bookie {bookie}: error {code} to the read of the last entry")
 
     def _note_error(self, found: Ends, index: int, error: BookieUnavailable) -> None:
-        found.answers[index] = Answer.UNKNOWN
+        found.answers[index] = RecoveryRead.UNKNOWN
         found.troubles.append(str(error))
 
     def _unauthorized(self, bookie: str) -> Unauthorized:
@@ -150,7 +150,7 @@ class EndReader:
         self, bookie: str, entry: int | None, code: int, stored: bytes, troubles: list[str]
     ) -> StoredEntry | None:
         if code != Code.OK:
-            if answer_of(code) is Answer.UNKNOWN:
+            if answer_of(code) is RecoveryRead.UNKNOWN:
                 troubles.append(f"bookie {bookie}: error {code} to the read of entry {entry}")
             return None
         opened = open_entry(stored, self.ledger_id, entry, self._digest)

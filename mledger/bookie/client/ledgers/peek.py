@@ -8,8 +8,8 @@ from mledger.bookie.client.ledgers.last_confirmed import EndReader, Ends, troubl
 from mledger.bookie.client.ledgers.reader import Bounds, LedgerReader
 from mledger.bookie.client.plans.recovery import (
     READ_AHEAD_BYTES,
-    Answer,
     Finding,
+    RecoveryRead,
     first_entry_to_read,
     known_length,
     read_ahead,
@@ -102,7 +102,7 @@ async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> P
 
 async def _ends(metadata: LedgerMetadata, reader: EndReader) -> Ends:
     ends = await reader.ends(metadata, 0, wait_for_all=True)
-    if all(answer is Answer.UNKNOWN for answer in ends.answers):
+    if all(answer is RecoveryRead.UNKNOWN for answer in ends.answers):
         raise BookieUnavailable(
             f"ledger {reader.ledger_id}: no bookie of {', '.join(metadata.ensemble)} answers: "
             f"{troubles_text(ends.troubles)}"
@@ -125,7 +125,7 @@ async def _confirmed_end(metadata: LedgerMetadata, reader: EndReader, ends: Ends
 
 def _last_to_look_for(metadata: LedgerMetadata, ends: Ends) -> int | None:
     """The highest entry that the bookies told of; None where those that did not answer may hold an acknowledged one."""
-    silent = sum(answer is Answer.UNKNOWN for answer in ends.answers)
+    silent = sum(answer is RecoveryRead.UNKNOWN for answer in ends.answers)
     if silent >= metadata.ack_quorum:
         return None
     return max((report.entry for report in ends.reports), default=-1)

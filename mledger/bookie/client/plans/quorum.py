@@ -30,7 +30,7 @@ def belongs(entry: int, index: int, ensemble_size: int, write_quorum: int) -> bo
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EnsembleChange:
     """New bookies are to be in place at `indexes` from `first_entry` on; nothing is acknowledged meanwhile (Q2)."""
 
     indexes: tuple[int, ...]
@@ -68,7 +68,7 @@ class WriteQuorum:
         self._watermarks = [first_entry] * ensemble_size
         self._early: list[set[int]] = [set() for _ in range(ensemble_size)]
         self._down: set[int] = set()  # failed, not replaced
-        self._changing: Change | None = None
+        self._changing: EnsembleChange | None = None
         self._nth = write_quorum - ack_quorum  # of a write set's watermarks, rising: Aq of them are at least that one
 
     @property
@@ -128,11 +128,11 @@ class WriteQuorum:
                 return Lacking(left, self.ack_quorum)
         return None
 
-    def begin_change(self, indexes: Collection[int]) -> Change:
+    def begin_change(self, indexes: Collection[int]) -> EnsembleChange:
         """Bookies are found to take the failed ones' places at `indexes`: what the metadata is to say first (Q2)."""
         if self._changing is not None or not self._down.issuperset(indexes):
             raise ValueError(f"indexes {sorted(indexes)} cannot be changed: {sorted(self._down)} have failed")
-        self._changing = Change(tuple(sorted(indexes)), self.acknowledged_below)
+        self._changing = EnsembleChange(tuple(sorted(indexes)), self.acknowledged_below)
         return self._changing
 
     def changed(self) -> tuple[Resend, ...]:

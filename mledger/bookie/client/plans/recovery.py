@@ -19,7 +19,7 @@ from mledger.bookie.errors import Code
 from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata, LedgerState, Segment
 
 
-class Answer(enum.Enum):
+class RecoveryRead(enum.Enum):
     """What a bookie's answer to the read of an entry proves."""
 
     FOUND = "found"
@@ -36,34 +36,35 @@ class Finding(enum.Enum):
     ASK_ON = "ask on"
 
 
-def answer_of(code: int) -> Answer:
+def answer_of(code: int) -> RecoveryRead:
     """What a response with this error code proves; an OK still has to pass its digest."""
     if code == Code.OK:
-        return Answer.FOUND
+        return RecoveryRead.FOUND
     if code in (Code.NO_ENTRY, Code.NO_LEDGER):
-        return Answer.MISSING
-    return Answer.UNKNOWN
+        return RecoveryRead.MISSING
+    return RecoveryRead.UNKNOWN
 
 
-def plan_finding(answers: Sequence[Answer], write_quorum: int, ack_quorum: int) -> Finding:
+def plan_finding(answers: Sequence[RecoveryRead], write_quorum: int, ack_quorum: int) -> Finding:
     """What the answers of an entry's write set, so far, say about it."""
-    if Answer.FOUND in answers:
+    if RecoveryRead.FOUND in answers:
         return Finding.FOUND
-    if answers.count(Answer.MISSING) > write_quorum - ack_quorum:
+    if answers.count(RecoveryRead.MISSING) > write_quorum - ack_quorum:
         return Finding.END
     if len(answers) == write_quorum:
         return Finding.UNDECIDED
     return Finding.ASK_ON
 
 
-def covered(answers: Sequence[Answer | None], write_quorum: int, ack_quorum: int) -> bool:
+def covered(answers: Sequence[RecoveryRead | None], write_quorum: int, ack_quorum: int) -> bool:
     """Whether in no write set an ack quorum can form among members that have not answered (None, UNKNOWN).
 
     `answers` holds one for each ensemble index.
     """
     size = len(answers)
     return all(
-        sum(answers[index] in (None, Answer.UNKNOWN) for index in write_set(entry, size, write_quorum)) < ack_quorum
+        sum(answers[index] in (None, RecoveryRead.UNKNOWN) for index in write_set(entry, size, write_quorum))
+        < ack_quorum
         for entry in range(size)
     )
 

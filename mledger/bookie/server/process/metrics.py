@@ -14,7 +14,7 @@ from mledger.bookie.server.storage.disk import Disk, fullest
 from mledger.bookie.server.storage.journal import file_numbers, file_path
 from mledger.metastore.runtime.durations import Durations
 from mledger.metastore.runtime.exposition import Families, expose
-from mledger.metastore.runtime.http import Answer, Asked, Route
+from mledger.metastore.runtime.http import HttpRequest, HttpResponse, Route
 
 _JOURNAL = {"journalIndex": "0"}
 _OK = {"success": "true"}
@@ -64,12 +64,12 @@ class BookieMetrics:
             "/api/v1/bookie/state": self.state,
         }
 
-    async def metrics(self, asked: Asked) -> Answer:
+    async def metrics(self, asked: HttpRequest) -> HttpResponse:
         """Everything that is counted."""
         files = await asyncio.get_running_loop().run_in_executor(None, self._look)
         return expose(self._gather(files), asked)
 
-    async def health(self, _: Asked) -> Answer:
+    async def health(self, _: HttpRequest) -> HttpResponse:
         """200 while clients find the bookie, read-only or not; 503 otherwise."""
         state = self._state()
         said = {
@@ -80,17 +80,17 @@ class BookieMetrics:
         }
         return _json(said, HTTPStatus.OK if state.ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def heartbeat(self, _: Asked) -> Answer:
+    async def heartbeat(self, _: HttpRequest) -> HttpResponse:
         """That the process answers."""
-        return Answer(b"OK\n")
+        return HttpResponse(b"OK\n")
 
-    async def is_ready(self, _: Asked) -> Answer:
+    async def is_ready(self, _: HttpRequest) -> HttpResponse:
         """As BookKeeper's: 200 or 503."""
         if self._state().ready:
-            return Answer(b"OK")
-        return Answer(b"Bookie is not ready", status=HTTPStatus.SERVICE_UNAVAILABLE)
+            return HttpResponse(b"OK")
+        return HttpResponse(b"Bookie is not ready", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def state(self, _: Asked) -> Answer:
+    async def state(self, _: HttpRequest) -> HttpResponse:
         """As BookKeeper's."""
         state = self._state()
         return _json(
@@ -191,5 +191,5 @@ def _counted(count: int) -> Durations:
     return times
 
 
-def _json(said: Mapping[str, object], status: HTTPStatus = HTTPStatus.OK) -> Answer:
-    return Answer(json.dumps(said).encode() + b"\n", "application/json", status)
+def _json(said: Mapping[str, object], status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
+    return HttpResponse(json.dumps(said).encode() + b"\n", "application/json", status)

@@ -18,8 +18,8 @@ from mledger.bookie.server.serving.cold_reads import ColdReads
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.long_polls import LongPolls
 from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
-from mledger.bookie.server.storage.journal import BLOCK, MOVED, Journal, Place
-from mledger.bookie.server.storage.journal_changes import Kind, enter
+from mledger.bookie.server.storage.journal import BLOCK, MOVED, Journal, JournalPosition
+from mledger.bookie.server.storage.journal_changes import ChangeKind, enter
 from mledger.bookie.server.storage.journal_record import Client, Turn
 from mledger.bookie.server.storage.journal_thread import JournalThread, end_process
 from mledger.bookie.server.storage.ledgers import (
@@ -174,7 +174,7 @@ class Turns:
         for span in plan_spans(state.highest, run):
             frames = bytes(view[run.starts[span.first] : run.starts[span.last]])
             first, last = int(run.entries[span.first]), int(run.entries[span.last - 1])
-            turn.keep(Kind.REPEAT if span.repeated else Kind.RUN, run.ledger, first, last, frames)
+            turn.keep(ChangeKind.REPEAT if span.repeated else ChangeKind.RUN, run.ledger, first, last, frames)
             turn.add_bytes += len(frames)
             state.pending.append(PendingRun(first, last, frames, span.repeated))
             turn.states.append(state)
@@ -285,7 +285,7 @@ class Turns:
             raise DiskFull("there is no room for another journal file: make room")
         turn = Turn(MOVED, done=self._loop.create_future())
         for repeated, row, frames in runs:
-            kind, source = Kind.REPEAT if repeated else Kind.RUN, Place(row.file, row.offset)
+            kind, source = ChangeKind.REPEAT if repeated else ChangeKind.RUN, JournalPosition(row.file, row.offset)
             turn.keep(kind, row.ledger, row.first, row.last, frames, source=source)
         self._moves.append(turn)
         self._schedule()
@@ -345,11 +345,11 @@ class Turns:
         except BaseException as error:
             end_process("turn_failed", error)
 
-    def _wake(self, place: Place) -> None:
+    def _wake(self, place: JournalPosition) -> None:
         """On the journal's thread: the turn under way is synced, its payload is at `place`."""
         self._loop.call_soon_threadsafe(self._done, place)
 
-    def _done(self, place: Place) -> None:
+    def _done(self, place: JournalPosition) -> None:
         """The turn under way is durable. An error from here on leaves memory, index and journal apart: it ends all."""
         try:
             self._finish(place)
@@ -357,7 +357,7 @@ class Turns:
         except BaseException as error:
             end_process("turn_failed", error)
 
-    def _finish(self, place: Place) -> None:
+    def _finish(self, place: JournalPosition) -> None:
         """Answer the turn under way and enter it in the index.
 
         Until it is in the index, which is before anything else happens on this loop, its entries are read from memory.

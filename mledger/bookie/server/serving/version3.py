@@ -26,7 +26,7 @@ FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Version3Response:
     """What to send back, and what became of the connection."""
 
     frame: bytes
@@ -50,17 +50,19 @@ def is_handshake(request: pb.Request) -> bool:
     return request.header.operation == pb.AUTH and request.HasField("authRequest")
 
 
-def handshake(request: pb.Request, auth: AuthProvider | None) -> Answer:
+def handshake(request: pb.Request, auth: AuthProvider | None) -> Version3Response:
     """The answer to an auth request of a connection that is not authenticated, or has no need to."""
     if auth is None:
-        return Answer(_with_message(request, pb.AuthMessage(authPluginName=DISABLED_PLUGIN, payload=b"")), True)
+        return Version3Response(
+            _with_message(request, pb.AuthMessage(authPluginName=DISABLED_PLUGIN, payload=b"")), True
+        )
     if request.authRequest.authPluginName != auth.plugin:
-        return Answer(refusal(request, Code.UNAUTHORIZED), False)
+        return Version3Response(refusal(request, Code.UNAUTHORIZED), False)
     step = auth.process(request.authRequest.payload)
     if step.answer is None:
-        return Answer(refusal(request, Code.UNAUTHORIZED), False, close=True)
+        return Version3Response(refusal(request, Code.UNAUTHORIZED), False, close=True)
     message = pb.AuthMessage(authPluginName=auth.plugin, payload=step.answer)
-    return Answer(_with_message(request, message), step.authenticated)
+    return Version3Response(_with_message(request, message), step.authenticated)
 
 
 def refusal(request: pb.Request, code: Code) -> bytes:
@@ -116,7 +118,7 @@ def data(field: int, value: bytes) -> tuple[bytes, bytes]:
     return bytes((field << 3 | 2,)) + varint(len(value)), value
 
 
-def answer_version_2(frame: bytes, auth: AuthProvider | None, authenticated: bool) -> Answer:
+def answer_version_2(frame: bytes, auth: AuthProvider | None, authenticated: bool) -> Version3Response:
     """The answer to a version 2 auth request. MalformedFrame when it holds no AuthMessage.
 
     A refusal has no frame: version 2 has no way to say so but to close.
@@ -129,12 +131,12 @@ def answer_version_2(frame: bytes, auth: AuthProvider | None, authenticated: boo
         raise wire.MalformedFrame(f"no auth message: {error}") from None
     if auth is None or authenticated:
         disabled = pb.AuthMessage(authPluginName=DISABLED_PLUGIN, payload=b"")
-        return Answer(wire.encode_auth(disabled.SerializeToString(), version), True)
+        return Version3Response(wire.encode_auth(disabled.SerializeToString(), version), True)
     step = auth.process(message.payload) if message.authPluginName == auth.plugin else None
     if step is None or step.answer is None:
-        return Answer(b"", False, close=True)
+        return Version3Response(b"", False, close=True)
     reply = pb.AuthMessage(authPluginName=auth.plugin, payload=step.answer)
-    return Answer(wire.encode_auth(reply.SerializeToString(), version), step.authenticated)
+    return Version3Response(wire.encode_auth(reply.SerializeToString(), version), step.authenticated)
 
 
 def entry_read(request: pb.Request) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mledger.bookie.server.storage.index import Index, Row
-from mledger.bookie.server.storage.journal import MOVED, RECORD, Record, padded, read_records
+from mledger.bookie.server.storage.journal import MOVED, RECORD, JournalRecord, padded, read_records
 from mledger.bookie.server.storage.journal_changes import COUNT, MOVED_ROW_BYTES
 from mledger.bookie.server.storage.replay import ledger_spans
 
@@ -51,7 +51,7 @@ def read_contents(index: Index, directory: str, number: int, salt: bytes) -> Fil
     return FileContents(rows, written, end)
 
 
-def _written(record: Record) -> int:
+def _written(record: JournalRecord) -> int:
     """What `FileContents.written` counts of one record: a moved one's payload is its rows' bytes, table and count."""
     if record.kind == MOVED:
         return len(record.payload) - COUNT.size

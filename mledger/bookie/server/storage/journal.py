@@ -50,7 +50,7 @@ _NAME = re.compile(r"[0-9]{8}\.journal")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JournalPosition:
     """Where a record's payload begins."""
 
     file: int
@@ -58,12 +58,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """One record as it is found in a file."""
 
     sequence: int
     kind: int
-    place: Place
+    place: JournalPosition
     payload: bytes
 
 
@@ -178,7 +178,7 @@ def scan_file(directory: str, number: int, salt: bytes) -> FileScan:
         return FileScan(number, first, last, tuple(_stray(file, salt, end, last)), end)
 
 
-def read_records(directory: str, number: int, salt: bytes) -> Iterator[Record]:
+def read_records(directory: str, number: int, salt: bytes) -> Iterator[JournalRecord]:
     """The consecutive records from the start of a file. OSError when it cannot be read."""
     with _opened(directory, number) as file:
         yield from _chain(file, salt)
@@ -222,7 +222,7 @@ def _opened(directory: str, number: int) -> Iterator[_File]:
         os.close(descriptor)
 
 
-def _record(file: _File, salt: bytes, at: int) -> Record | None:
+def _record(file: _File, salt: bytes, at: int) -> JournalRecord | None:
     """The record at `at`, None if there is no valid one."""
     if at + RECORD.size > file.size:
         return None
@@ -233,10 +233,10 @@ def _record(file: _File, salt: bytes, at: int) -> Record | None:
     payload = file.read(start, length)
     if checksum(salt, sequence, word, (payload,)) != crc:
         return None
-    return Record(sequence, word >> _KIND_SHIFT, Place(file.number, start), payload)
+    return JournalRecord(sequence, word >> _KIND_SHIFT, JournalPosition(file.number, start), payload)
 
 
-def _chain(file: _File, salt: bytes) -> Iterator[Record]:
+def _chain(file: _File, salt: bytes) -> Iterator[JournalRecord]:
     at, expected = 0, 0
     while (record := _record(file, salt, at)) is not None and expected in (0, record.sequence):
         yield record
@@ -301,7 +301,7 @@ class Journal:
             self._file, self._at, self._size = os.open(path, os.O_RDWR), last.end, size
             log.error("event=journal_file_continued file=%d at=%d: the disk is full, make room", last.file, last.end)
 
-    def append(self, sequence: int, kind: int, chunks: list[bytes]) -> Place:
+    def append(self, sequence: int, kind: int, chunks: list[bytes]) -> JournalPosition:
         """Write one record and sync it. OSError: nothing is known of this record and the process must end."""
         length = sum(map(len, chunks))
         size = RECORD.size + length
@@ -321,7 +321,7 @@ class Journal:
         at = time.perf_counter()
         os.fdatasync(self._file)
         self.write_s, self.sync_s = at - began, time.perf_counter() - at
-        place = Place(self._number, self._at + RECORD.size)
+        place = JournalPosition(self._number, self._at + RECORD.size)
         self._at += room
         if self._at * 2 > self._size:
             self._files.prepare()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
-from mledger.bookie.server.storage.journal import Place
+from mledger.bookie.server.storage.journal import JournalPosition
 
 COUNT = struct.Struct(">I")
 _ROW = struct.Struct(">BQqqI")
@@ -21,7 +21,7 @@ MOVED_ROW_BYTES = _MOVE.size
 """What a moved row takes beside its bytes."""
 
 
-class Kind(enum.IntEnum):
+class ChangeKind(enum.IntEnum):
     """What a change is about."""
 
     RUN = 0
@@ -33,27 +33,27 @@ class Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class JournalChange:
     """One change: its bytes are `length` bytes at `at` in the payload.
 
     `record` is a ledger's (kind LEDGER). `source` is where the bytes were before: the change moves a row from there.
     """
 
-    kind: Kind
+    kind: ChangeKind
     ledger: int
     first: int
     last: int
     at: int
     length: int
     record: LedgerRecord | None = None
-    source: Place | None = None
+    source: JournalPosition | None = None
 
-    def row(self, payload: Place) -> Row:
+    def row(self, payload: JournalPosition) -> Row:
         """The index's row for the change in a record whose payload is at `payload`."""
         return Row(self.ledger, self.first, self.last, payload.file, payload.offset + self.at, self.length)
 
 
-def encode_changes(changes: Sequence[Change], *, moved: bool) -> bytes:
+def encode_changes(changes: Sequence[JournalChange], *, moved: bool) -> bytes:
     """The table and the count that end a record. The changes' bytes precede it in their order, without gaps."""
     if moved:
         rows = [_MOVE.pack(*_fields(change), *_source(change)) for change in changes]
@@ -62,16 +62,16 @@ def encode_changes(changes: Sequence[Change], *, moved: bool) -> bytes:
     return b"".join((*rows, COUNT.pack(len(changes))))
 
 
-def _fields(change: Change) -> tuple[int, int, int, int, int]:
+def _fields(change: JournalChange) -> tuple[int, int, int, int, int]:
     return change.kind, change.ledger, change.first, change.last, change.length
 
 
-def _source(change: Change) -> tuple[int, int]:
+def _source(change: JournalChange) -> tuple[int, int]:
     assert change.source is not None, "a moved row has a source"
     return change.source.file, change.source.offset
 
 
-def decode_changes(payload: bytes, *, moved: bool) -> list[Change]:
+def decode_changes(payload: bytes, *, moved: bool) -> list[JournalChange]:
     """What `encode_changes` wrote behind the changes' bytes. ValueError when the payload does not end in it."""
     shape = _MOVE if moved else _ROW
     end = len(payload) - COUNT.size
@@ -84,17 +84,19 @@ def decode_changes(payload: bytes, *, moved: bool) -> list[Change]:
     return list(_decoded(payload, start, shape))
 
 
-def _decoded(payload: bytes, start: int, shape: struct.Struct) -> Iterator[Change]:
+def _decoded(payload: bytes, start: int, shape: struct.Struct) -> Iterator[JournalChange]:
     at = 0
     for kind, ledger, first, last, length, *source in shape.iter_unpack(payload[start : len(payload) - COUNT.size]):
-        record = LedgerRecord.decode(payload[at : at + length]) if kind == Kind.LEDGER else None
-        yield Change(Kind(kind), ledger, first, last, at, length, record, Place(*source) if source else None)
+        record = LedgerRecord.decode(payload[at : at + length]) if kind == ChangeKind.LEDGER else None
+        yield JournalChange(
+            ChangeKind(kind), ledger, first, last, at, length, record, JournalPosition(*source) if source else None
+        )
         at += length
     if at != start:
         raise ValueError(f"{at} bytes of changes where {start} are")
 
 
-def enter(index: Index, changes: Iterable[Change], payload: Place) -> None:
+def enter(index: Index, changes: Iterable[JournalChange], payload: JournalPosition) -> None:
     """Put a record's changes, all that it has, into the index's open batch; `payload` is where its payload begins.
 
     A row that was moved is entered only where the index still has the very row that was read: same entries, place and
@@ -105,7 +107,7 @@ def enter(index: Index, changes: Iterable[Change], payload: Place) -> None:
         if change.record is not None:
             index.put_ledger(change.ledger, change.record)
         elif change.source is None:
-            if change.kind == Kind.REPEAT:
+            if change.kind == ChangeKind.REPEAT:
                 index.put_repeat(row)
             else:
                 index.put_run(row)
@@ -113,8 +115,8 @@ def enter(index: Index, changes: Iterable[Change], payload: Place) -> None:
             _enter_moved(index, change, change.source, row)
 
 
-def _enter_moved(index: Index, change: Change, source: Place, row: Row) -> None:
-    repeated = change.kind == Kind.REPEAT
+def _enter_moved(index: Index, change: JournalChange, source: JournalPosition, row: Row) -> None:
+    repeated = change.kind == ChangeKind.REPEAT
     old = Row(change.ledger, change.first, change.last, source.file, source.offset, change.length)
     if index.found(change.ledger, change.first, repeated=repeated) == old:
         index.move(old, row, repeated=repeated)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mledger.bookie.server.storage.index import LedgerRecord
-from mledger.bookie.server.storage.journal import FRAMES, MOVED, Place
-from mledger.bookie.server.storage.journal_changes import Change, Kind, encode_changes
+from mledger.bookie.server.storage.journal import FRAMES, MOVED, JournalPosition
+from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange, encode_changes
 from mledger.bookie.server.storage.ledgers import LedgerState
 from mledger.bookie.server.storage.reads import Parts
 
@@ -33,7 +33,7 @@ class Turn:
     size: int = 0
     answers: dict[Client, Parts] = field(default_factory=dict)
     owed: dict[Client, int] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[JournalChange] = field(default_factory=list)
     states: list[LedgerState] = field(default_factory=list)
     changed: dict[int, LedgerState] = field(default_factory=dict)
     done: "asyncio.Future[None] | None" = None
@@ -64,17 +64,17 @@ class Turn:
 
     def keep(
         self,
-        kind: Kind,
+        kind: ChangeKind,
         ledger: int,
         first: int,
         last: int,
         chunk: bytes,
         *,
         record: LedgerRecord | None = None,
-        source: Place | None = None,
+        source: JournalPosition | None = None,
     ) -> None:
         """Have the bytes of a change written."""
-        self.changes.append(Change(kind, ledger, first, last, self.size, len(chunk), record, source))
+        self.changes.append(JournalChange(kind, ledger, first, last, self.size, len(chunk), record, source))
         self.chunks.append(chunk)
         self.size += len(chunk)
 
@@ -82,6 +82,6 @@ class Turn:
         """Nothing more comes: keep the ledgers' records as they are now, and what the record's changes are."""
         for ledger, state in self.changed.items():
             if state.record is not None:
-                self.keep(Kind.LEDGER, ledger, 0, 0, state.record.encode(), record=state.record)
+                self.keep(ChangeKind.LEDGER, ledger, 0, 0, state.record.encode(), record=state.record)
         self.chunks.append(encode_changes(self.changes, moved=self.kind == MOVED))
         self.size += len(self.chunks[-1])

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NoReturn, Protocol
 
 from mledger.bookie.server.storage.disk import says_full
-from mledger.bookie.server.storage.journal import Journal, Place
+from mledger.bookie.server.storage.journal import Journal, JournalPosition
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Written(Protocol):
 class JournalThread(threading.Thread):
     """Writes turns, one after the other. A failed write or sync ends the process: what is durable is not known then."""
 
-    def __init__(self, journal: Journal, synced: Callable[[Place], None]) -> None:
+    def __init__(self, journal: Journal, synced: Callable[[JournalPosition], None]) -> None:
         super().__init__(name="journal", daemon=True)
         self._journal, self._synced = journal, synced
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
-from mledger.bookie.server.storage.journal import OLD_FRAMES, Place, Record
-from mledger.bookie.server.storage.journal_changes import Change, Kind
+from mledger.bookie.server.storage.journal import OLD_FRAMES, JournalPosition, JournalRecord
+from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange
 from mledger.bookie.server.storage.ledgers import Ledgers, plan_spans
 from mledger.bookie.server.storage.reads import JournalReader
 
@@ -27,12 +27,12 @@ class OldRecords:
         self._index, self._directory = index, directory
         self._ledgers = Ledgers(index)
 
-    def changes(self, record: Record) -> list[Change]:
+    def changes(self, record: JournalRecord) -> list[JournalChange]:
         """What a record of an old kind changes."""
         return self._frames(record.payload) if record.kind == OLD_FRAMES else self._moves(record)
 
     @staticmethod
-    def ledger_spans(record: Record) -> list[tuple[int, int, int]]:
+    def ledger_spans(record: JournalRecord) -> list[tuple[int, int, int]]:
         """Ledger, lowest and highest entry of everything that a record has entries of."""
         if record.kind == OLD_FRAMES:
             payload = record.payload
@@ -40,8 +40,8 @@ class OldRecords:
             return [(run.ledger, run.lowest, run.highest) for run in runs if isinstance(run, request_frames.AddRun)]
         return [(ledger, first, last) for _, ledger, first, last, _, _ in _moved_rows(record.payload)]
 
-    def _frames(self, frames: bytes) -> list[Change]:
-        changes: list[Change] = []
+    def _frames(self, frames: bytes) -> list[JournalChange]:
+        changes: list[JournalChange] = []
         for request in request_frames.scan(frames, 0, len(frames), len(frames)).requests:
             if isinstance(request, request_frames.AddRun):
                 changes += self._adds(request)
@@ -49,32 +49,32 @@ class OldRecords:
                 read = wire.decode_read(frames[request.start : request.end])
                 state = self._ledgers.get(read.ledger)
                 state.record = replace(state.record or LedgerRecord(read.master_key), fenced=True)
-                changes.append(Change(Kind.LEDGER, read.ledger, 0, 0, 0, 0, state.record))
+                changes.append(JournalChange(ChangeKind.LEDGER, read.ledger, 0, 0, 0, 0, state.record))
         return changes
 
-    def _adds(self, run: request_frames.AddRun) -> list[Change]:
+    def _adds(self, run: request_frames.AddRun) -> list[JournalChange]:
         state, changes = self._ledgers.get(run.ledger), []
         if state.record is None:
             state.record = state.begin(run.master_key)
-            changes.append(Change(Kind.LEDGER, run.ledger, 0, 0, 0, 0, state.record))
+            changes.append(JournalChange(ChangeKind.LEDGER, run.ledger, 0, 0, 0, 0, state.record))
         for span in plan_spans(state.highest, run):
             first, last = int(run.entries[span.first]), int(run.entries[span.last - 1])
             start, end = int(run.starts[span.first]), int(run.starts[span.last])
-            kind = Kind.REPEAT if span.repeated else Kind.RUN
-            changes.append(Change(kind, run.ledger, first, last, start, end - start))
+            kind = ChangeKind.REPEAT if span.repeated else ChangeKind.RUN
+            changes.append(JournalChange(kind, run.ledger, first, last, start, end - start))
         state.highest = max(state.highest, run.highest)
         return changes
 
-    def _moves(self, record: Record) -> list[Change]:
+    def _moves(self, record: JournalRecord) -> list[JournalChange]:
         changes = []
         for repeated, ledger, first, last, at, length in _moved_rows(record.payload):
             row = self._index.found(ledger, first, repeated=repeated)
             if row is None or (row.first, row.last, row.length) != (first, last, length):
                 continue
             if self._same_bytes(row, record.payload[at : at + length]):
-                kind = Kind.REPEAT if repeated else Kind.RUN
-                source = Place(row.file, row.offset)
-                changes.append(Change(kind, ledger, first, last, at, length, source=source))
+                kind = ChangeKind.REPEAT if repeated else ChangeKind.RUN
+                source = JournalPosition(row.file, row.offset)
+                changes.append(JournalChange(kind, ledger, first, last, at, length, source=source))
         return changes
 
     def _same_bytes(self, row: Row, moved: bytes) -> bool:

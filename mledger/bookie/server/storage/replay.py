@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from mledger.bookie.errors import CorruptJournal
 from mledger.bookie.server.storage.index import Index
-from mledger.bookie.server.storage.journal import FRAMES, MOVED, Record, ReplayPlan, read_records
-from mledger.bookie.server.storage.journal_changes import Change, Kind, decode_changes, enter
+from mledger.bookie.server.storage.journal import FRAMES, MOVED, JournalRecord, ReplayPlan, read_records
+from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange, decode_changes, enter
 from mledger.bookie.server.storage.ledgers import NO_ENTRY
 from mledger.bookie.server.storage.old_records import OldRecords
 
@@ -48,11 +48,11 @@ class _Runs:
     def __init__(self, index: Index) -> None:
         self._index, self._highest = index, dict[int, int]()
 
-    def begun_anew(self, changes: Iterable[Change]) -> set[int]:
+    def begun_anew(self, changes: Iterable[JournalChange]) -> set[int]:
         """The ledgers that were deleted before a record of these changes, and that the index has rows of."""
         found = set[int]()
         for change in changes:
-            if change.kind != Kind.RUN:
+            if change.kind != ChangeKind.RUN:
                 continue
             highest = self._highest.get(change.ledger)
             if highest is None:
@@ -72,7 +72,7 @@ def _delete(index: Index, ledgers: Iterable[int], sequence: int, file: int) -> N
     index.commit(sequence, file)
 
 
-def _changes(old: OldRecords, record: Record) -> list[Change]:
+def _changes(old: OldRecords, record: JournalRecord) -> list[JournalChange]:
     if record.kind in (FRAMES, MOVED):
         try:
             return decode_changes(record.payload, moved=record.kind == MOVED)
@@ -83,7 +83,7 @@ def _changes(old: OldRecords, record: Record) -> list[Change]:
     return old.changes(record)
 
 
-def ledger_spans(record: Record) -> list[tuple[int, int, int]]:
+def ledger_spans(record: JournalRecord) -> list[tuple[int, int, int]]:
     """Ledger, lowest and highest entry of everything that a record has entries of."""
     if record.kind not in (FRAMES, MOVED):
         return OldRecords.ledger_spans(record)

@@ -8,7 +8,7 @@ import pytest
 
 from mledger.metastore.errors import StoreClosed, StoreUnavailable
 from mledger.metastore.renewed_store import RenewedStore
-from mledger.metastore.store import Change, SessionState
+from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.held_answers import held_answers
@@ -102,10 +102,12 @@ def test_a_watch_goes_on_in_the_next_session(held):
             await store.create("/here")
             async with store.watch("/here") as changes:
                 await held.lose_session("/mine")
-                while await anext(changes) is not Change.UNKNOWN or store.session_state is not SessionState.CONNECTED:
+                while (
+                    await anext(changes) is not NodeChange.UNKNOWN or store.session_state is not SessionState.CONNECTED
+                ):
                     continue
                 await direct.put("/here", b"1", 0)
-                while await anext(changes) is not Change.CHANGED:
+                while await anext(changes) is not NodeChange.CHANGED:
                     continue
 
     run(main())

@@ -7,7 +7,7 @@ import pytest
 from mledger import ManagedLedgerConfig, open_cluster
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
-from mledger.metastore.store import Change, Check, Create, Delete, MetadataStore, Put, SessionState
+from mledger.metastore.store import Check, Create, Delete, MetadataStore, NodeChange, Put, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
 from tests.support.bookies import SMALL, BookieProcesses
@@ -92,9 +92,9 @@ async def test_errors_name_the_paths_that_were_asked_for(store, one, other):
 async def test_watches_follow_either(store, one, other):
     async with store.watch("/ledgers/dir", children=True) as ledgers, store.watch("/topic") as topic:
         await other.create(f"{ROOT}/dir/L1")
-        assert await anext(ledgers) is Change.CHILDREN
+        assert await anext(ledgers) is NodeChange.CHILDREN
         await one.create("/topic")
-        assert await anext(topic) is Change.CREATED
+        assert await anext(topic) is NodeChange.CREATED
 
 
 @with_stores

@@ -1,7 +1,7 @@
 """A tree copied and put back, over every kind of store; ledger ids only go on."""
 
 from mledger.metastore.backup.backup_file import BackupNode
-from mledger.metastore.backup.restore import Action, find_live, plan_restore, raise_ledger_ids, restore
+from mledger.metastore.backup.restore import RestoreAction, find_live, plan_restore, raise_ledger_ids, restore
 from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -55,16 +55,16 @@ async def test_a_restore_brings_back_what_was_changed_and_removed_and_only_that(
     await store.delete("/managed-ledgers/t/n/persistent/x")
     await store.create("/new", b"")
     plan = await plan_restore(store, nodes)
-    assert plan.paths(Action.CHANGE) == ["/admin"]
-    assert plan.paths(Action.CREATE) == ["/managed-ledgers/t/n/persistent/x"]
-    assert plan.paths(Action.KEEP) == ["/new"]
+    assert plan.paths(RestoreAction.CHANGE) == ["/admin"]
+    assert plan.paths(RestoreAction.CREATE) == ["/managed-ledgers/t/n/persistent/x"]
+    assert plan.paths(RestoreAction.KEEP) == ["/new"]
     await restore(store, plan, lambda: nodes)
     after = await read_tree(store)
     assert {path: data for path, (_, data) in after.items()} == {path: data for path, (_, data) in before.items()} | {
         "/new": b""
     }
     again = await plan_restore(store, nodes, remove=True)
-    assert [(step.path, step.action) for step in again.steps] == [("/new", Action.REMOVE)]
+    assert [(step.path, step.action) for step in again.steps] == [("/new", RestoreAction.REMOVE)]
     await restore(store, again, lambda: nodes)
     assert not (await plan_restore(store, nodes, remove=True)).pending
 
@@ -75,9 +75,9 @@ async def test_ephemeral_nodes_and_counters_are_left_alone(store):
     nodes = [BackupNode("/managed-ledgers/dead", b"", 0, ephemeral=True)]
     plan = await plan_restore(store, nodes, remove=True)
     assert plan.skipped == 1
-    assert "/managed-ledgers" in plan.paths(Action.KEEP)  # a live node lies in it
-    assert "/ledgers/idgen" in plan.paths(Action.KEEP)
-    assert "/admin" in plan.paths(Action.REMOVE)
+    assert "/managed-ledgers" in plan.paths(RestoreAction.KEEP)  # a live node lies in it
+    assert "/ledgers/idgen" in plan.paths(RestoreAction.KEEP)
+    assert "/admin" in plan.paths(RestoreAction.REMOVE)
 
 
 @with_store

@@ -10,7 +10,7 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from mledger.metastore.errors import StoreClosed, StoreUnavailable
-from mledger.metastore.store import Change, SessionState
+from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
 from tests.support.rocksdb import MetadataProcess
@@ -100,18 +100,18 @@ def test_a_session_outlives_kill_and_restart_of_the_server(metadata_process):
     async def main():
         async with await open_store(metadata_process.url) as store, store.watch("/data") as changes:
             await store.create("/data", b"kept")
-            assert await anext(changes) is Change.CREATED
+            assert await anext(changes) is NodeChange.CREATED
             await store.create("/mine", ephemeral=True)
             session = store.session_id
             metadata_process.kill()
             await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
             await asyncio.to_thread(metadata_process.start)
             await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
-            assert await anext(changes) is Change.UNKNOWN
+            assert await anext(changes) is NodeChange.UNKNOWN
             assert (await store.get("/data")).data == b"kept"
             assert (await store.get("/mine")).stat.ephemeral_owner == session == store.session_id
             await store.put("/data", b"changed", 0)
-            assert await anext(changes) is Change.CHANGED
+            assert await anext(changes) is NodeChange.CHANGED
             async with await open_store(metadata_process.url) as other:
                 assert other.session_id != session
 
@@ -171,7 +171,7 @@ def test_a_watch_set_while_the_server_is_away_is_set_when_it_is_back(metadata_pr
             async with store.watch("/node") as changes:
                 await restarting
                 await store.create("/node")
-                assert await anext(changes) is Change.CREATED
+                assert await anext(changes) is NodeChange.CREATED
 
     run(main())
 

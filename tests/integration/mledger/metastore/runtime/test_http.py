@@ -1,12 +1,12 @@
 import asyncio
 import contextlib
 
-from mledger.metastore.runtime.http import MOST_CONNECTIONS, Answer, HttpServer
+from mledger.metastore.runtime.http import MOST_CONNECTIONS, HttpResponse, HttpServer
 from tests.support.aio import run
 
 
 async def hello(asked):
-    return Answer(b"hello " + asked.headers.get("x-name", "you").encode())
+    return HttpResponse(b"hello " + asked.headers.get("x-name", "you").encode())
 
 
 async def broken(asked):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from mledger.metastore.errors import NodeNotFound, StoreClosed, StoreUnavailable
-from mledger.metastore.store import Change, SessionState
+from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_reader, open_store
 from tests.support.aio import HANG_S, run
 from tests.support.old_server import copy
@@ -25,9 +25,9 @@ def test_a_client_frozen_past_its_session_loses_its_ephemeral_nodes_and_learns_o
             )
             try:
                 assert await client.stdout.readline() == b"ready\n"
-                assert await anext(changes) is Change.CREATED
+                assert await anext(changes) is NodeChange.CREATED
                 os.kill(client.pid, signal.SIGSTOP)
-                assert await anext(changes) is Change.DELETED
+                assert await anext(changes) is NodeChange.DELETED
                 os.kill(client.pid, signal.SIGCONT)
                 said, _ = await client.communicate()
                 assert said.decode().splitlines() == [
@@ -49,18 +49,18 @@ def test_a_session_outlives_kill_and_restart_of_the_server(zookeeper_server):
     async def main():
         async with await open_store(zookeeper_server.url) as store, store.watch("/data") as changes:
             await store.create("/data", b"kept")
-            assert await anext(changes) is Change.CREATED
+            assert await anext(changes) is NodeChange.CREATED
             await store.create("/mine", ephemeral=True)
             session = store.session_id
             zookeeper_server.kill()
             await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
             await asyncio.to_thread(zookeeper_server.restart)
             await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
-            assert await anext(changes) is Change.UNKNOWN
+            assert await anext(changes) is NodeChange.UNKNOWN
             assert (await store.get("/data")).data == b"kept"
             assert (await store.get("/mine")).stat.ephemeral_owner == session == store.session_id
             await store.put("/data", b"changed", 0)
-            assert await anext(changes) is Change.CHANGED
+            assert await anext(changes) is NodeChange.CHANGED
 
     run(main())
 
@@ -77,7 +77,7 @@ def test_a_watch_on_a_node_deleted_while_the_connection_was_away_says_look_again
                 await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
                 closing = asyncio.ensure_future(other.close())
                 await asyncio.to_thread(zookeeper_server.restart)
-                while await anext(changes) is not Change.UNKNOWN:
+                while await anext(changes) is not NodeChange.UNKNOWN:
                     continue
                 await closing
                 while "theirs" in await store.children("/"):
@@ -244,6 +244,6 @@ def test_ephemeral_nodes_go_at_once_with_a_closed_session(metadata_url):
             await store.create("/mine", ephemeral=True)
         async with await open_reader(metadata_url) as reader, reader.watch("/mine") as changes:
             while await reader.exists("/mine") is not None:
-                assert await anext(changes) is Change.DELETED
+                assert await anext(changes) is NodeChange.DELETED
 
     run(main(), timeout=100)  # by then the session would not have ended by itself

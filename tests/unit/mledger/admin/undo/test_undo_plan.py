@@ -6,7 +6,7 @@ import pytest
 
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_pieces import plan_pieces
-from mledger.admin.undo.undo_plan import Action, ledgers_to_look_for, paths_to_read, plan_undo
+from mledger.admin.undo.undo_plan import UndoAction, ledgers_to_look_for, paths_to_read, plan_undo
 from mledger.errors import ShadowTopic, UndoConflict
 from mledger.metastore.records.codec import (
     decode_managed_cursor_info,
@@ -255,7 +255,7 @@ def test_a_dropped_ledger_whose_entries_are_unknown_is_not_put_before_another() 
 
 def test_a_topic_of_which_nothing_can_be_brought_back_is_left() -> None:
     found = plan(file_of(ChangedRecord(TOPIC, topic_at(1, A, B), topic_at(2, B))), {2}, topic_at(2, B))
-    assert [each.action for each in found.restorations] == [Action.LEAVE]
+    assert [each.action for each in found.restorations] == [UndoAction.LEAVE]
     assert "gone" in found.restorations[0].note
 
 

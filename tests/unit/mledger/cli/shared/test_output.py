@@ -7,9 +7,9 @@ import json
 import pytest
 import yaml
 
-from mledger.cli.shared.output import Output, Record, Table, as_text, columns, fields, shorten
+from mledger.cli.shared.output import Output, OutputRecord, OutputTable, as_text, columns, fields, shorten
 
-TOPICS = Table("topics", columns("topic", "entries"), (("a", 3), ("b [red]", None)))
+TOPICS = OutputTable("topics", columns("topic", "entries"), (("a", 3), ("b [red]", None)))
 
 
 def test_a_list_is_an_array_of_objects_in_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,12 +19,12 @@ def test_a_list_is_an_array_of_objects_in_json(capsys: pytest.CaptureFixture[str
 
 def test_a_table_in_a_pipe_is_neither_folded_nor_read_as_markup() -> None:
     stream = io.StringIO()
-    Output("table", stream).table(Table("topics", columns("topic"), (("[red]" + "x" * 300,),)))
+    Output("table", stream).table(OutputTable("topics", columns("topic"), (("[red]" + "x" * 300,),)))
     assert "[red]" + "x" * 300 in stream.getvalue()
 
 
 def test_a_record_is_one_object_with_its_tables_in_json(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("json").record(Record(fields(name="é", properties={"k": 1}), (TOPICS,)))
+    Output("json").record(OutputRecord(fields(name="é", properties={"k": 1}), (TOPICS,)))
     shown = json.loads(capsys.readouterr().out)
     assert shown == {"name": "é", "properties": {"k": 1}, "topics": TOPICS.as_json()}
 
@@ -39,7 +39,7 @@ def test_words_for_people_are_left_out_of_formats_for_programs(
 
 HOSTILE = {"name": 'a,"b"\n\u2028é: - #', "known": None, "whole": True, "of": ("x", "1"), "pairs": {"k": "yes"}}
 KEYS = tuple(HOSTILE)
-ROWS = Table("rows", columns(*KEYS), (tuple(HOSTILE.values()), tuple(HOSTILE.values())))
+ROWS = OutputTable("rows", columns(*KEYS), (tuple(HOSTILE.values()), tuple(HOSTILE.values())))
 AS_JSON = json.loads(json.dumps(HOSTILE))
 AS_CELLS = {
     "name": HOSTILE["name"],
@@ -56,7 +56,7 @@ def test_ndjson_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_ndjson_of_a_record_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("ndjson").record(Record(fields(name="a"), (TOPICS,)))
+    Output("ndjson").record(OutputRecord(fields(name="a"), (TOPICS,)))
     assert json.loads(capsys.readouterr().out) == {"name": "a", "topics": TOPICS.as_json()}
 
 
@@ -67,12 +67,12 @@ def test_csv_has_a_header_and_gives_every_value_back(capsys: pytest.CaptureFixtu
 
 
 def test_csv_of_an_empty_list_is_its_header(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("csv").table(Table("topics", columns("topic", "entries"), ()))
+    Output("csv").table(OutputTable("topics", columns("topic", "entries"), ()))
     assert capsys.readouterr().out == "topic,entries\n"
 
 
 def test_csv_of_a_record_holds_its_tables_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("csv").record(Record(fields(name="a"), (TOPICS,)))
+    Output("csv").record(OutputRecord(fields(name="a"), (TOPICS,)))
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert row["name"] == "a"
     assert json.loads(row["topics"]) == TOPICS.as_json()
@@ -123,7 +123,7 @@ def test_long_lists_say_how_many_more_there_are() -> None:
 
 
 def test_times_are_dates_for_people_and_milliseconds_in_json(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table("ledgers", columns("ledger_id", "closed_ms"), ((7, 1_700_000_000_123), (8, None)))
+    table = OutputTable("ledgers", columns("ledger_id", "closed_ms"), ((7, 1_700_000_000_123), (8, None)))
     Output("table").table(table)
     assert capsys.readouterr().out.split() == ["ledger", "id", "closed", "7", "2023-11-14", "22:13:20Z", "8", "-"]
     assert table.as_json()[0]["closed_ms"] == 1_700_000_000_123

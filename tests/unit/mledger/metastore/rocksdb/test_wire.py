@@ -8,7 +8,7 @@ from mledger.metastore import errors
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.wire import Frames, WireError, frame
-from mledger.metastore.store import ANY_VERSION, Change, Check, Create, Delete, Put
+from mledger.metastore.store import ANY_VERSION, Check, Create, Delete, NodeChange, Put
 
 OPERATIONS = st.one_of(
     st.builds(Create, st.text(), st.binary(), st.booleans(), st.booleans()),
@@ -79,11 +79,11 @@ def test_errors_keep_their_class_words_and_path(kind):
     assert (type(error), str(error), error.path) == (kind, "what happened", "/path")
 
 
-@pytest.mark.parametrize("change", [change for change in Change if change is not Change.UNKNOWN])
+@pytest.mark.parametrize("change", [change for change in NodeChange if change is not NodeChange.UNKNOWN])
 def test_a_watch_hears_of_each_change(change):
     (answer,) = Frames(pb.Answer).feed(wire.event_of(7, change))
     assert (answer.event.watch_id, wire.change_of(answer.event)) == (7, change)
 
 
 def test_what_a_later_server_may_say_means_look_again():
-    assert wire.change_of(pb.Event(change=99)) is Change.UNKNOWN
+    assert wire.change_of(pb.Event(change=99)) is NodeChange.UNKNOWN

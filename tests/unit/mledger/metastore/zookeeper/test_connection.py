@@ -9,7 +9,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from mledger.metastore.errors import SessionExpired, StoreClosed
 from mledger.metastore.session import Session
-from mledger.metastore.store import Change, SessionState
+from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.zookeeper.connection import Inbox, Withdrawable
 from mledger.metastore.zookeeper.watch import plan_changes
 from tests.support.aio import run
@@ -64,14 +64,14 @@ def test_a_write_withdrawn_while_it_is_sent_stays_what_it_is():
     [
         (None, None, []),
         ((1, 1), (1, 1), []),
-        (None, (1, 1), [Change.CREATED]),
-        ((1, 1), None, [Change.DELETED]),
-        ((1, 1), (1, 2), [Change.CHANGED]),
-        ((1, 1), (3, 3), [Change.DELETED, Change.CREATED]),
+        (None, (1, 1), [NodeChange.CREATED]),
+        ((1, 1), None, [NodeChange.DELETED]),
+        ((1, 1), (1, 2), [NodeChange.CHANGED]),
+        ((1, 1), (3, 3), [NodeChange.DELETED, NodeChange.CREATED]),
     ],
 )
 def test_two_looks_at_a_node_tell_what_happened(before, after, changes):
-    assert plan_changes(before, after, Change.CHANGED) == changes
+    assert plan_changes(before, after, NodeChange.CHANGED) == changes
 
 
 @pytest.mark.parametrize(

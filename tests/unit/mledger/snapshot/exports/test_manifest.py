@@ -22,7 +22,7 @@ from mledger.snapshot.exports.manifest import (
 )
 from mledger.snapshot.exports.steps import ExportPlan, decode_plan, may_resume, share_of, step_of
 from mledger.snapshot.source.splits import KindShare, LedgerShare, TopicRange, TopicShare
-from mledger.snapshot.tables.node_kinds import Kind
+from mledger.snapshot.tables.node_kinds import NodeKind
 
 REQUEST = request_of({"metadata": "zk://h:1/c", "tenant": "t"}, "pyarrow", "parquet")
 MANIFEST = Manifest(
@@ -104,7 +104,7 @@ def test_as_many_stay_as_were_asked_for(times, keep):
     [
         TopicShare((TopicRange("/managed-ledgers/t/n/persistent", "a", "b"),)),
         LedgerShare(("/ledgers/00/0001",)),
-        KindShare(frozenset({Kind.BOOKIE, Kind.COOKIE})),
+        KindShare(frozenset({NodeKind.BOOKIE, NodeKind.COOKIE})),
     ],
 )
 def test_a_step_is_the_share_it_was_made_of(share):

@@ -12,8 +12,8 @@ from mledger.snapshot.source.live import BYTES_AT_ONCE, NODES_AT_ONCE, Pace, nex
 from mledger.snapshot.source.options import OPTIONS, parse_options
 from mledger.snapshot.source.splits import split_folders, split_topics
 from mledger.snapshot.tables.ledgers import entries_held
-from mledger.snapshot.tables.node_kinds import Kind, kind_of
-from mledger.snapshot.tables.records import Found
+from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
+from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import TABLES, Assembly, kinds_of
 from mledger.snapshot.tables.scope import Scope, parse_scope
 from mledger.snapshot.zookeeper_files.errors import InvalidOption, UnknownColumn, UnknownTable
@@ -25,32 +25,32 @@ FILES = {"metadata": "file:///backup"}
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/managed-ledgers/t/n/persistent/topic", Kind.TOPIC),
-        ("/managed-ledgers/t/c/n/persistent/topic", Kind.TOPIC),
-        ("/managed-ledgers/t/n/persistent/topic/cursor", Kind.CURSOR),
-        ("/managed-ledgers/t/c/n/persistent/topic/cursor", Kind.CURSOR),
-        ("/managed-ledgers/t/n/persistent/persistent/topic", Kind.CURSOR),
+        ("/managed-ledgers/t/n/persistent/topic", NodeKind.TOPIC),
+        ("/managed-ledgers/t/c/n/persistent/topic", NodeKind.TOPIC),
+        ("/managed-ledgers/t/n/persistent/topic/cursor", NodeKind.CURSOR),
+        ("/managed-ledgers/t/c/n/persistent/topic/cursor", NodeKind.CURSOR),
+        ("/managed-ledgers/t/n/persistent/persistent/topic", NodeKind.CURSOR),
         ("/managed-ledgers/t/n/persistent", None),
         ("/managed-ledgers/t/n/persistent/topic/cursor/below", None),
         ("/managed-ledgers/t/n/non-persistent/topic", None),
         ("/managed-ledgers", None),
-        ("/ledgers/00/0000/L0001", Kind.LEDGER),
-        ("/ledgers/000/0000/0042/9496/L7296", Kind.LEDGER),
-        ("/ledgers/00/0000/stray", Kind.LEDGER),
-        ("/ledgers/L1", Kind.LEDGER),
+        ("/ledgers/00/0000/L0001", NodeKind.LEDGER),
+        ("/ledgers/000/0000/0042/9496/L7296", NodeKind.LEDGER),
+        ("/ledgers/00/0000/stray", NodeKind.LEDGER),
+        ("/ledgers/L1", NodeKind.LEDGER),
         ("/ledgers/00/0000", None),
         ("/ledgers/idgen/ID-0000000001", None),
-        ("/ledgers/cookies/b:1", Kind.COOKIE),
-        ("/ledgers/available/b:1", Kind.BOOKIE),
+        ("/ledgers/cookies/b:1", NodeKind.COOKIE),
+        ("/ledgers/available/b:1", NodeKind.BOOKIE),
         ("/ledgers/available/readonly", None),
-        ("/ledgers/available/readonly/b:1", Kind.READ_ONLY_BOOKIE),
-        ("/ledgers/underreplication/ledgers/0000/0000/0000/0001/urL0000000001", Kind.UNDERREPLICATED),
+        ("/ledgers/available/readonly/b:1", NodeKind.READ_ONLY_BOOKIE),
+        ("/ledgers/underreplication/ledgers/0000/0000/0000/0001/urL0000000001", NodeKind.UNDERREPLICATED),
         ("/ledgers/underreplication/locks/urL0000000001", None),
         ("/ledgersother/00/0000/L0001", None),
-        ("/admin/partitioned-topics/t/n/persistent/topic", Kind.PARTITIONED_TOPIC),
-        ("/admin/partitioned-topics/t/c/n/non-persistent/topic", Kind.PARTITIONED_TOPIC),
+        ("/admin/partitioned-topics/t/n/persistent/topic", NodeKind.PARTITIONED_TOPIC),
+        ("/admin/partitioned-topics/t/c/n/non-persistent/topic", NodeKind.PARTITIONED_TOPIC),
         ("/admin/policies/t/n", None),
-        ("/bookies", Kind.RACKS),
+        ("/bookies", NodeKind.RACKS),
         ("/", None),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_pace_lets_through_so_many_a_second():
 
 def test_requests_grow_and_shrink_with_the_nodes_that_come():
     def some(count, size):
-        return [(Kind.CURSOR, Found("/c", bytes(size), 0, 0, 0, 0))] * count
+        return [(NodeKind.CURSOR, FoundNode("/c", bytes(size), 0, 0, 0, 0))] * count
 
     assert next_step([]) == NODES_AT_ONCE
     assert next_step(some(256, 100)) == NODES_AT_ONCE

@@ -9,8 +9,8 @@ from mledger.snapshot.tables.cursors import CURSOR_HOLES, CURSORS, holes_of
 from mledger.snapshot.tables.decoder import decode
 from mledger.snapshot.tables.ledgers import ENSEMBLES, members_of
 from mledger.snapshot.tables.ledgers import LEDGERS as LEDGERS_TABLE
-from mledger.snapshot.tables.node_kinds import Kind, kind_of
-from mledger.snapshot.tables.records import Found, Unreadable
+from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
+from mledger.snapshot.tables.records import FoundNode, UnreadableNode
 from mledger.snapshot.tables.topics import TOPIC_LEDGERS, TOPICS, topic_ledgers_of
 from tests.support import golden
 
@@ -25,9 +25,9 @@ def items(kind):
         if node.decoded is None or kind_of(node.path, LEDGERS) is not kind or (node.path, node.data) in seen:
             continue
         seen.add((node.path, node.data))
-        found = Found(node.path, node.data, node.version, 1, 2, node.num_children)
+        found = FoundNode(node.path, node.data, node.version, 1, 2, node.num_children)
         item = decode(kind, found, LEDGERS)
-        if not isinstance(item, Unreadable):
+        if not isinstance(item, UnreadableNode):
             yield item, node.decoded, str(node)
 
 
@@ -41,7 +41,7 @@ def microseconds(value):
 
 def test_topics_are_as_the_original_reads_them():
     count = 0
-    for item, decoded, where in items(Kind.TOPIC):
+    for item, decoded, where in items(NodeKind.TOPIC):
         (row,) = rows(TOPICS, [item])
         infos = decoded["ledgerInfo"]
         assert row["ledgers"] == len(infos), where
@@ -55,7 +55,7 @@ def test_topics_are_as_the_original_reads_them():
 
 
 def test_topic_ledgers_are_as_the_original_reads_them():
-    for item, decoded, where in items(Kind.TOPIC):
+    for item, decoded, where in items(NodeKind.TOPIC):
         for row, info in zip(rows(TOPIC_LEDGERS, topic_ledgers_of(item)), decoded["ledgerInfo"], strict=True):
             assert row["ledger_id"] == info["ledgerId"], where
             assert (row["entries"], row["size"]) == (info.get("entries", 0), info.get("size", 0)), where
@@ -66,7 +66,7 @@ def test_topic_ledgers_are_as_the_original_reads_them():
 
 def test_cursors_are_as_the_original_reads_them():
     count = 0
-    for item, decoded, where in items(Kind.CURSOR):
+    for item, decoded, where in items(NodeKind.CURSOR):
         (row,) = rows(CURSORS, [item])
         assert row["cursor_ledger_id"] == decoded["cursorsLedgerId"], where
         assert row["mark_delete_ledger_id"] == decoded.get("markDeleteLedgerId"), where
@@ -81,7 +81,7 @@ def test_cursors_are_as_the_original_reads_them():
 
 
 def test_holes_are_as_the_original_reads_them():
-    for item, decoded, where in items(Kind.CURSOR):
+    for item, decoded, where in items(NodeKind.CURSOR):
         found = rows(CURSOR_HOLES, holes_of(item))
         ranges = [row for row in found if row["ack_set"] is None]
         assert [
@@ -100,7 +100,7 @@ def test_holes_are_as_the_original_reads_them():
 
 def test_ledgers_are_as_the_original_reads_them():
     count = 0
-    for item, decoded, where in items(Kind.LEDGER):
+    for item, decoded, where in items(NodeKind.LEDGER):
         (row,) = rows(LEDGERS_TABLE, [item])
         closed = decoded["state"] == "CLOSED"
         assert row["state"] == decoded["state"], where
@@ -116,7 +116,7 @@ def test_ledgers_are_as_the_original_reads_them():
 
 
 def test_ensembles_are_as_the_original_reads_them():
-    for item, decoded, where in items(Kind.LEDGER):
+    for item, decoded, where in items(NodeKind.LEDGER):
         members = {}
         for row in rows(ENSEMBLES, members_of(item)):
             members.setdefault(row["first_entry"], []).append(row["bookie_id"])
@@ -124,7 +124,7 @@ def test_ensembles_are_as_the_original_reads_them():
 
 
 def test_no_password_is_in_any_row():
-    for item, decoded, where in items(Kind.LEDGER):
+    for item, decoded, where in items(NodeKind.LEDGER):
         if secret := bytes.fromhex(decoded.get("password_hex", "")):
             (row,) = rows(LEDGERS_TABLE, [item])
             assert secret.decode() not in repr(row), where

@@ -8,7 +8,7 @@ from mledger.bookie.server.process.bookie import BookieConfig
 from mledger.bookie.server.serving.group_commit import Turn
 from mledger.bookie.server.storage import journal as journal_module
 from mledger.bookie.server.storage.journal import BLOCK, RECORD, checksum, file_path
-from mledger.bookie.server.storage.journal_changes import Kind
+from mledger.bookie.server.storage.journal_changes import ChangeKind
 from tests.support.aio import run
 from tests.support.bookie_copies import copy_as_killed
 from tests.support.local_bookie import serving
@@ -23,7 +23,7 @@ def write_unsynced(path, salt, place, sequence, numbers):
     """Write adds of ledger 1 as a record behind all others, as a process does that is killed before its sync."""
     turn = Turn()
     frames = b"".join(wire.encode_add(KEY, entry(1, number, b"x")) for number in numbers)
-    turn.keep(Kind.RUN, 1, numbers[0], numbers[-1], frames)
+    turn.keep(ChangeKind.RUN, 1, numbers[0], numbers[-1], frames)
     turn.seal()
     word = turn.kind << 30 | turn.size
     head = RECORD.pack(sequence, word, checksum(salt, sequence, word, turn.chunks))

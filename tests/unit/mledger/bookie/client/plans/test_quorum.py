@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.bookie.client.plans.quorum import Change, Lacking, Resend, WriteQuorum, entries_of, write_set
+from mledger.bookie.client.plans.quorum import EnsembleChange, Lacking, Resend, WriteQuorum, entries_of, write_set
 from mledger.bookie.errors import InvalidQuorum
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_acknowledged_while_the_ensemble_changes():
     for index in (0, 1):
         tracker.acknowledged_run(index, 0, 3)
     tracker.failed([2])
-    assert tracker.begin_change([2]) == Change((2,), first_entry=4)
+    assert tracker.begin_change([2]) == EnsembleChange((2,), first_entry=4)
     tracker.acknowledged_run(0, 4, 9)
     assert tracker.acknowledged_run(1, 4, 9) == 4
     assert tracker.changed() == (Resend(2, 4, 9),)
@@ -99,7 +99,7 @@ def test_a_bookie_that_fails_during_a_change_is_the_next_one_to_replace():
     tracker.acknowledged_run(2, 0, 9)
     tracker.changed()
     assert tracker.down == {1}
-    assert tracker.begin_change([1]) == Change((1,), first_entry=0)
+    assert tracker.begin_change([1]) == EnsembleChange((1,), first_entry=0)
     assert tracker.changed() == (Resend(1, 0, 9),)
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mledger.bookie.client.plans.placement import replace_members, with_ensemble
-from mledger.bookie.client.plans.quorum import Change, WriteQuorum, entries_of, write_set
+from mledger.bookie.client.plans.quorum import EnsembleChange, WriteQuorum, entries_of, write_set
 from mledger.bookie.client.plans.recovery import (
-    Answer,
     Finding,
+    RecoveryRead,
     Reported,
     covered,
     first_entry_to_read,
@@ -38,7 +38,7 @@ class Bookie:
 class Recovery:
     metadata: LedgerMetadata
     version: int
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, RecoveryRead] = field(default_factory=dict)
     reports: list[Reported] = field(default_factory=list)
     entry: int | None = None
     written: int = -1
@@ -60,7 +60,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ensemble = ensemble
         self.writing = True
         self.found: dict[int, str] = {}
-        self.change: Change | None = None
+        self.change: EnsembleChange | None = None
         self.acknowledged = 0
         self.messages: list[tuple[str, str, int, int]] = []
         self.lac_of: dict[int, int] = {}
@@ -172,10 +172,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def fence(self, recovery, index):
         bookie = self.bookies[recovery.metadata.ensemble[index]]
         if not bookie.alive:
-            recovery.answers[index] = Answer.UNKNOWN
+            recovery.answers[index] = RecoveryRead.UNKNOWN
             return
         bookie.fenced = True
-        recovery.answers[index] = Answer.FOUND if bookie.stored else Answer.MISSING
+        recovery.answers[index] = RecoveryRead.FOUND if bookie.stored else RecoveryRead.MISSING
         if bookie.stored:
             last = max(bookie.stored)
             recovery.reports.append(Reported(last, bookie.stored[last]))
@@ -211,10 +211,10 @@ class LedgerMachine(RuleBasedStateMachine):
         for index in write_set(entry, self.ensemble_size, self.write_quorum):
             bookie = self.bookies[bookies[index]]
             if not bookie.alive:
-                answers.append(Answer.UNKNOWN)
+                answers.append(RecoveryRead.UNKNOWN)
             else:
                 bookie.fenced = True
-                answers.append(Answer.FOUND if entry in bookie.stored else Answer.MISSING)
+                answers.append(RecoveryRead.FOUND if entry in bookie.stored else RecoveryRead.MISSING)
             finding = plan_finding(answers, self.write_quorum, self.ack_quorum)
             if finding is not Finding.ASK_ON:
                 return finding

@@ -6,8 +6,8 @@ import pytest
 
 from mledger.bookie.client.plans.quorum import write_set
 from mledger.bookie.client.plans.recovery import (
-    Answer,
     Finding,
+    RecoveryRead,
     Reported,
     answer_of,
     covered,
@@ -22,7 +22,7 @@ from mledger.bookie.client.plans.recovery import (
 from mledger.bookie.errors import Code
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 
-FOUND, MISSING, UNKNOWN = Answer.FOUND, Answer.MISSING, Answer.UNKNOWN
+FOUND, MISSING, UNKNOWN = RecoveryRead.FOUND, RecoveryRead.MISSING, RecoveryRead.UNKNOWN
 
 
 def metadata(*firsts, **changes):

@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
-from mledger.bookie.server.storage.journal import Place
-from mledger.bookie.server.storage.journal_changes import Change, Kind, decode_changes, encode_changes, enter
+from mledger.bookie.server.storage.journal import JournalPosition
+from mledger.bookie.server.storage.journal_changes import (
+    ChangeKind,
+    JournalChange,
+    decode_changes,
+    encode_changes,
+    enter,
+)
 
 RECORD = LedgerRecord(b"k" * 20, fenced=True)
 
@@ -26,19 +32,21 @@ def commit(index, *changes, payload):
 
 
 ids = st.integers(0, (1 << 63) - 1)
-rows = st.tuples(st.sampled_from([Kind.RUN, Kind.REPEAT]), ids, ids, ids, st.binary(max_size=40))
+rows = st.tuples(st.sampled_from([ChangeKind.RUN, ChangeKind.REPEAT]), ids, ids, ids, st.binary(max_size=40))
 
 
 @given(st.lists(rows, max_size=8), st.booleans(), st.booleans())
 def test_changes_come_back_as_they_were_written(found, moved, fenced):
     changes, chunks, at = [], [], 0
     for kind, ledger, first, last, chunk in found:
-        changes.append(Change(kind, ledger, first, last, at, len(chunk), source=Place(3, at) if moved else None))
+        changes.append(
+            JournalChange(kind, ledger, first, last, at, len(chunk), source=JournalPosition(3, at) if moved else None)
+        )
         chunks.append(chunk)
         at += len(chunk)
     if fenced and not moved:
         value = RECORD.encode()
-        changes.append(Change(Kind.LEDGER, 7, 0, 0, at, len(value), RECORD))
+        changes.append(JournalChange(ChangeKind.LEDGER, 7, 0, 0, at, len(value), RECORD))
         chunks.append(value)
     payload = b"".join((*chunks, encode_changes(changes, moved=moved)))
     assert decode_changes(payload, moved=moved) == changes
@@ -51,8 +59,12 @@ def test_a_payload_that_does_not_end_in_its_changes_is_refused(payload):
 
 
 def test_a_moved_row_is_entered_where_the_index_has_that_very_row(index):
-    commit(index, Change(Kind.RUN, 1, 0, 9, 0, 100), payload=Place(1, 16))
-    commit(index, Change(Kind.RUN, 1, 0, 9, 8, 100, source=Place(1, 16)), payload=Place(2, 4112))
+    commit(index, JournalChange(ChangeKind.RUN, 1, 0, 9, 0, 100), payload=JournalPosition(1, 16))
+    commit(
+        index,
+        JournalChange(ChangeKind.RUN, 1, 0, 9, 8, 100, source=JournalPosition(1, 16)),
+        payload=JournalPosition(2, 4112),
+    )
     assert list(index.runs(1)) == [Row(1, 0, 9, 2, 4120, 100)]
     assert index.live == {1: 0, 2: 100}
 
@@ -60,23 +72,23 @@ def test_a_moved_row_is_entered_where_the_index_has_that_very_row(index):
 @pytest.mark.parametrize(
     "moved",
     [
-        Change(Kind.RUN, 1, 0, 4, 0, 50, source=Place(1, 16)),
-        Change(Kind.RUN, 1, 0, 9, 0, 100, source=Place(1, 4112)),
-        Change(Kind.RUN, 1, 1, 9, 0, 90, source=Place(1, 26)),
-        Change(Kind.REPEAT, 1, 0, 0, 0, 10, source=Place(1, 16)),
-        Change(Kind.RUN, 2, 0, 9, 0, 100, source=Place(1, 16)),
+        JournalChange(ChangeKind.RUN, 1, 0, 4, 0, 50, source=JournalPosition(1, 16)),
+        JournalChange(ChangeKind.RUN, 1, 0, 9, 0, 100, source=JournalPosition(1, 4112)),
+        JournalChange(ChangeKind.RUN, 1, 1, 9, 0, 90, source=JournalPosition(1, 26)),
+        JournalChange(ChangeKind.REPEAT, 1, 0, 0, 0, 10, source=JournalPosition(1, 16)),
+        JournalChange(ChangeKind.RUN, 2, 0, 9, 0, 100, source=JournalPosition(1, 16)),
     ],
 )
 def test_a_moved_row_that_the_index_does_not_have_so_changes_nothing(index, moved):
-    commit(index, Change(Kind.RUN, 1, 0, 9, 0, 100), payload=Place(1, 16))
-    commit(index, moved, payload=Place(2, 4112))
+    commit(index, JournalChange(ChangeKind.RUN, 1, 0, 9, 0, 100), payload=JournalPosition(1, 16))
+    commit(index, moved, payload=JournalPosition(2, 4112))
     assert list(index.runs(1)) == [Row(1, 0, 9, 1, 16, 100)]
     assert index.live == {1: 100}
 
 
 def test_a_repeat_takes_the_place_and_the_bytes_of_the_one_before_also_within_one_record(index):
-    first, second = Change(Kind.REPEAT, 1, 5, 5, 0, 70), Change(Kind.REPEAT, 1, 5, 5, 70, 80)
-    commit(index, first, second, payload=Place(1, 16))
-    commit(index, Change(Kind.REPEAT, 1, 5, 5, 0, 90), payload=Place(2, 16))
+    first, second = JournalChange(ChangeKind.REPEAT, 1, 5, 5, 0, 70), JournalChange(ChangeKind.REPEAT, 1, 5, 5, 70, 80)
+    commit(index, first, second, payload=JournalPosition(1, 16))
+    commit(index, JournalChange(ChangeKind.REPEAT, 1, 5, 5, 0, 90), payload=JournalPosition(2, 16))
     assert list(index.repeats(1)) == [Row(1, 5, 5, 2, 16, 90)]
     assert index.live == {1: 0, 2: 90}
