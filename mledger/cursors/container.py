@@ -27,14 +27,17 @@ from mledger.events import (
     RecoveringFromLedger,
     SubscriptionOpened,
 )
-from mledger.ledgers.background import Background, log
+from mledger.ledgers.background import Background
 from mledger.metastore.errors import MledgerError, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.paths import cursor_name, deletion_path
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import Node
 from mledger.metastore.write_verification import is_there
+
+log = get_logger(__name__)
 
 AT_ONCE = 200
 RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0)
@@ -149,14 +152,14 @@ class CursorSet:
         self._host.emit(CursorRecoveryDelayed(self._host.name, name, str(error)))
         if name in self._unreadable:
             log.error(
-                "%s: the record of cursor %s does not parse; nothing is trimmed until `mledger cursors repair` has "
-                "mended or deleted it: %s",
-                self._host.name,
-                name,
-                error,
+                "cursor_record_unreadable",
+                topic=self._host.name,
+                cursor=name,
+                error=error,
+                hint="nothing is trimmed until `mledger cursors repair` has mended or deleted it",
             )
         else:
-            log.warning("%s: cursor %s is not recovered yet: %s", self._host.name, name, error)
+            log.warning("cursor_not_recovered", topic=self._host.name, cursor=name, error=error)
 
     def _is_going(self, name: str) -> bool:
         """Whether the cursor is being deleted, or was."""
@@ -225,7 +228,7 @@ class CursorSet:
         store = CursorStore(name, found.path, self._context, record, found.node.version, keep_ledger=keep)
         cursor = Cursor(self._host, store, plan)
         if plan.rule == "R4":
-            log.warning("%s: cursor %s: %s", topic, name, plan.warnings[0])
+            log.warning("cursor_ledger_lost", topic=topic, cursor=name, reason=plan.warnings[0])
         if MOVED_BY.intersection(plan.rules):
             await cursor.persist_recovered()
         self._host.emit(CursorRecovered(topic, name, plan.mark_delete, plan.rule, plan.backlog, plan.warnings))

@@ -13,9 +13,12 @@ from mledger.cursors.host import CursorHost
 from mledger.cursors.recovery import CursorRecoveryPlan, Start, plan_cursor_recovery
 from mledger.cursors.store import CursorContext, CursorState, CursorStore
 from mledger.errors import ManagedLedgerFenced
-from mledger.ledgers.background import Background, log
+from mledger.ledgers.background import Background
 from mledger.metastore.errors import MledgerError, StoreUnavailable
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 ASK_FIRST_S = 0.5
 ASK_LAST_S = 30.0
@@ -117,5 +120,5 @@ class CursorCreations:
             except ManagedLedgerFenced:
                 return
             except MledgerError as error:
-                log.warning("%s: whether cursor %s was made is not known yet: %s", self._host.name, name, error)
+                log.warning("cursor_creation_unknown", topic=self._host.name, cursor=name, error=error)
             delay = min(ASK_LAST_S, 2 * delay)

@@ -33,12 +33,14 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.cursors.store import CursorState, CursorStore
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import LostEntriesSkipped, ResetSinceConsumed, Rewound
-from mledger.ledgers.background import log
 from mledger.ledgers.entry_reader import Entry
 from mledger.ledgers.trim_plan import CursorMove, next_ledger_if_consumed
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import BatchDeletion
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 
 class CursorStatus(enum.Enum):
@@ -321,7 +323,15 @@ class Cursor:
     def lose(self, ledger_id: int, first: int, last: int, reason: str) -> None:
         """Acknowledge entries `first` to `last` of a ledger, which are lost, unread."""
         host = self._host
-        log.warning("%s: cursor %s skips %d:%d to %d: %s", host.name, self.name, ledger_id, first, last, reason)
+        log.warning(
+            "lost_entries_skipped",
+            topic=host.name,
+            cursor=self.name,
+            ledger=ledger_id,
+            first=first,
+            last=last,
+            reason=reason,
+        )
         places = (Position(ledger_id, first), Position(ledger_id, last))
         self._after_change(bool(self._acks.acknowledge_run(ledger_id, first, last, host.ledger_list)))
         host.emit(LostEntriesSkipped(host.name, self.name, *places, reason))

@@ -16,8 +16,10 @@ from mledger.cursors.host import CursorHost
 from mledger.cursors.store import CursorState, CursorStore
 from mledger.errors import AckStateTooLarge, ManagedLedgerFenced
 from mledger.events import CursorStateNotPersisted
-from mledger.ledgers.background import log
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 RETRY_FIRST_S = 1.0
 RETRY_LAST_S = 60.0
@@ -139,7 +141,7 @@ class CursorPersistence:
         except ManagedLedgerFenced:
             raise
         except MledgerError as error:
-            log.info("%s: where cursor %s moved to is not durable yet: %s", self._host.name, self._store.name, error)
+            log.info("cursor_move_not_durable", topic=self._host.name, cursor=self._store.name, error=error)
 
     # -- ending
 
@@ -271,11 +273,12 @@ class CursorPersistence:
         if self._loop.time() - self._logged_at >= LOG_EVERY_S:
             self._logged_at = self._loop.time()
             log.error(
-                "%s: the state of cursor %s is not durable and is tried again (%d times so far): %s",
-                self._host.name,
-                self._store.name,
-                self._failures + 1,
-                error,
+                "cursor_state_not_durable",
+                topic=self._host.name,
+                cursor=self._store.name,
+                failures=self._failures + 1,
+                error=error,
+                hint="it is tried again",
             )
         self._failures += 1
         if self._retry is None and not self._ended:

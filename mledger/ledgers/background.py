@@ -1,15 +1,16 @@
 """Work that nobody waits for: kept, named, and reported when it fails."""
 
 import asyncio
-import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import get_logger
 
 T = TypeVar("T")
 
-log = logging.getLogger("mledger")
+log = get_logger(__name__)
 
 
 class Background:
@@ -29,17 +30,17 @@ class Background:
         self._tasks.add(task)
         if endless:
             self._endless.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(partial(self._done, what))
         return task
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
+    def _done(self, what: str, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         self._endless.discard(task)
         if task.cancelled():
             return
         error = task.exception()
         if isinstance(error, MledgerError):
-            log.warning("%s failed: %s", task.get_name(), error)
+            log.warning("task_failed", topic=self._topic, task=what, error=error)
         elif error is not None:
             loop = task.get_loop()
             loop.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})

@@ -13,12 +13,14 @@ import uuid
 from urllib.parse import urlsplit
 
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
-from mledger.ledgers.background import log
 from mledger.ledgers.bundles import LIVE_BROKERS, Owner, bundle_folders, live, serving, unseen
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, owner_path
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation
+
+log = get_logger(__name__)
 
 CLAIM_ATTEMPTS = 5
 POLL_S = 0.2
@@ -78,7 +80,7 @@ class Ownership:
             try:
                 return await self._reclaim(record)
             except StoreUnavailable as error:
-                log.warning("%s: its owner node is not there again yet: %s", record.name, error)
+                log.warning("owner_node_not_back", topic=record.name, error=error)
                 await asyncio.sleep(delay)
                 delay = min(RECLAIM_LAST_S, 2 * delay)
 

@@ -16,7 +16,6 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mledger.ledgers.background import log
 from mledger.metastore.batched_store import MOST_OPERATIONS, NODE_BYTES, plan_multis
 from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info
@@ -30,6 +29,7 @@ from mledger.metastore.records.paths import (
     managed_ledger_path,
     pending_path,
 )
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import (
     MAX_REQUEST_BYTES,
     Check,
@@ -41,6 +41,8 @@ from mledger.metastore.store import (
     Operation,
 )
 from mledger.metastore.write_verification import multi_own, put_own
+
+log = get_logger(__name__)
 
 RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
 ONE_WRITE_BYTES = MAX_REQUEST_BYTES * 3 // 4
@@ -175,7 +177,9 @@ def _managed_ledger_in(path: str, data: bytes) -> str:
         name = data.decode()
         managed_ledger_path(name)
     except (UnicodeDecodeError, InvalidName) as error:
-        log.warning("%s names no managed ledger: it is kept, and the ledger that it is for: %s", path, error)
+        log.warning(
+            "pending_record_unreadable", path=path, error=error, hint="it is kept, and the ledger that it is for"
+        )
         return ""
     return name
 

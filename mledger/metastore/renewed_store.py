@@ -8,12 +8,12 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 from mledger.metastore.errors import SessionExpired, StoreClosed, StoreUnavailable
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import ANY_VERSION, MetadataStore, Node, NodeChange, Operation, Result, SessionState, Stat
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ REOPEN_FIRST_S = 0.1
 REOPEN_LAST_S = 5.0
 LOOK_EVERY_S = 0.5
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class RenewedStore(MetadataStore):
@@ -193,18 +193,18 @@ class RenewedStore(MetadataStore):
             self._renewing = asyncio.get_running_loop().create_task(self._open_another(ended))
 
     async def _open_another(self, ended: MetadataStore) -> None:
-        logger.warning("session_ended url=%s", self.url)
+        log.warning("session_ended", url=self.url)
         delay = REOPEN_FIRST_S
         while True:
             try:
                 self._store = await self._reopen()
                 break
             except Exception as error:  # the system's too: nobody else would try again
-                logger.warning("session_not_renewed url=%s reason=%s", self.url, error)
+                log.warning("session_not_renewed", url=self.url, error=error)
                 await asyncio.sleep(delay)
                 delay = min(REOPEN_LAST_S, 2 * delay)
         self._renewing = None
-        logger.warning("session_renewed url=%s", self.url)
+        log.warning("session_renewed", url=self.url)
         for listener in self._listeners:
             listener()
         await ended.close()

@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mledger.ledgers.background import log
 from mledger.ledgers.bundles import Owner, bundle_folders, came_to_serve, serving
 from mledger.metastore.errors import MetadataError, StoreClosed, StoreUnavailable
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataReader, Node
+
+log = get_logger(__name__)
 
 Yield = Callable[[Owner], object]
 RETRY_S = 1.0
@@ -85,7 +87,7 @@ class BrokerWatch:
                     namespace.seen.set()
                     await asyncio.sleep(RETRY_S)
         except MetadataError as error:
-            log.warning("brokers that come to serve %s are not seen: %s", folder, error)
+            log.warning("brokers_not_watched", path=folder, error=error)
         finally:
             namespace.seen.set()
 

@@ -14,7 +14,7 @@ from mledger.cursors.recovery import Start
 from mledger.cursors.store import CursorContext
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
 from mledger.events import Closed, Event, Fenced, Initialized, LedgerClosed, Terminated
-from mledger.ledgers.background import Background, log
+from mledger.ledgers.background import Background
 from mledger.ledgers.bundles import Owner
 from mledger.ledgers.entry_reader import Entry, EntryReader
 from mledger.ledgers.ledger_list import LedgerList
@@ -25,10 +25,13 @@ from mledger.ledgers.trim_plan import TrimPlan, next_ledger_if_consumed
 from mledger.metastore.errors import MetadataError, MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import Appender
 from mledger.topics.state import OpenedTopic, TopicState
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers
 from mledger.topics.trimmer import Trimmer
+
+log = get_logger(__name__)
 
 
 class ManagedLedger:
@@ -92,7 +95,7 @@ class ManagedLedger:
         try:
             await self._replayer.replay(Claimant(self._record, self._factory.in_hand, self._factory.on_step))
         except MledgerError as error:
-            log.warning("%s: what a crash left is not finished yet: %s", self.name, error)
+            log.warning("replay_unfinished", topic=self.name, error=error)
         await self._trimmer.read_retention()
         if self.can_trim:
             await self._trimmer.try_trim()
@@ -389,7 +392,7 @@ class ManagedLedger:
         try:
             await self._ownership.release()
         except MetadataError as error:  # it goes with the session
-            log.warning("%s: owner node not released: %s", self.name, error)
+            log.warning("owner_node_not_released", topic=self.name, error=error)
 
     def _current_ledger(self) -> OpenLedger | None:
         return None if self._appender is None else self._appender.current

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.errors import TopicTerminated
 from mledger.events import Event, LedgerClosed, LedgerCreated
-from mledger.ledgers.background import log
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, plan_rollover
 from mledger.ledgers.open_ledger import OpenLedger
@@ -15,7 +14,10 @@ from mledger.ledgers.topic_record import RecordChange, TopicRecord
 from mledger.metastore.errors import MledgerError, SessionExpired
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedLedgerInfo
+from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import EndedLedger
+
+log = get_logger(__name__)
 
 NOTHING = LedgerEnd(0, 0)
 
@@ -96,7 +98,7 @@ class TopicLedgers:
 
     def switch_failed(self, reason: MledgerError) -> None:
         """No other ledger could be made, or the current one not be ended; the next append tries again."""
-        log.warning("%s: no switch to another ledger: %s", self._record.name, reason)
+        log.warning("ledger_switch_failed", topic=self._record.name, error=reason)
 
     async def drop(self, gone: Sequence[int]) -> None:
         """Take ledgers off the list in one update, each recorded for deletion (R10)."""

@@ -16,7 +16,7 @@ from mledger.bookie.errors import BookieError
 from mledger.cursors.cursor import Cursor
 from mledger.errors import CursorNotFound, ManagedLedgerClosed
 from mledger.events import Event
-from mledger.ledgers.background import Background, log
+from mledger.ledgers.background import Background
 from mledger.ledgers.entry_reader import EntryReader
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
@@ -24,8 +24,11 @@ from mledger.ledgers.retention import KEEP_NOTHING, RetentionLimits
 from mledger.ledgers.trim_plan import TrimPlan, plan_moves, plan_no_trim, plan_trim
 from mledger.metastore.errors import MetadataError, MledgerError
 from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.maintenance import Upkeep
 from mledger.topics.topic_ledgers import TopicLedgers
+
+log = get_logger(__name__)
 
 RETRY_MS = 60_000
 SOONEST_MS = 500
@@ -105,7 +108,7 @@ class Trimmer:
         try:
             await self._policy.retention(RECENT_S)
         except MledgerError as error:
-            log.warning("%s: %s", self._topic.name, error)
+            log.warning("retention_unknown", topic=self._topic.name, error=error)
 
     async def trim(self, *, through: Position | None = None, asked: bool = True) -> TrimPlan:
         """Move cursors off consumed ledgers and delete what may go, and finish earlier deletions that failed.
@@ -141,7 +144,7 @@ class Trimmer:
         try:
             await self.trim(asked=False)
         except MledgerError as error:
-            log.warning("%s: trim failed: %s", self._topic.name, error)
+            log.warning("trim_failed", topic=self._topic.name, error=error)
             if self._topic.can_trim:
                 self._later.set(self._now_ms() + RETRY_MS)
 
@@ -226,9 +229,7 @@ class Trimmer:
                 try:
                     await self._factory.delete(ledger_id)
                 except (BookieError, MetadataError) as error:
-                    log.warning(
-                        "%s: ledger %d is off the list, not deleted yet: %s", self._topic.name, ledger_id, error
-                    )
+                    log.warning("ledger_not_deleted", topic=self._topic.name, ledger=ledger_id, error=error)
                 else:
                     del self._undeleted[ledger_id]
 

@@ -11,11 +11,13 @@ from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import PoliciesUnavailable
-from mledger.ledgers.background import log
 from mledger.ledgers.retention import persistence_in_force
 from mledger.metastore.cluster.policies import Persistence
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.values import LedgerInfo
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 LOOKED_AT = 3  # of a topic's last ledgers
 RECENT_S = 60.0  # old enough for policies are what was read so long ago
@@ -52,7 +54,9 @@ async def with_cluster_quorums(
     try:
         policy = persistence_in_force(await policies.policies(managed_ledger, max_age_s=RECENT_S))
     except PoliciesUnavailable as error:
-        log.warning("%s: quorums are taken from its last ledger: %s", managed_ledger, error)
+        log.warning(
+            "policies_unknown", topic=managed_ledger, error=error, hint="quorums are taken from its last ledger"
+        )
     last = None if policy is not None else await _last(bookkeeper, ledgers)
     return plan_quorums(config, policy, last)
 

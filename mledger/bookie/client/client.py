@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -45,10 +44,11 @@ from mledger.metastore.cluster.ledgers import LedgerStore, LedgerStoreReader
 from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import ledger_path
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataReader, MetadataStore, Operation
 from mledger.metastore.write_verification import is_there
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _MOST_IDS = 1000  # drawn for one ledger
 _MOST_ENSEMBLES = 10  # tried for one ledger
@@ -331,13 +331,13 @@ class BookKeeper(BookKeeperReader):
         for _ in range(_MOST_IDS):
             ledger_id = await self._store.next_id()
             if above is not None and ledger_id <= above:
-                logger.warning("ledger_id_passed_over ledger=%d above=%d", ledger_id, above)
+                log.warning("ledger_id_passed_over", ledger=ledger_id, above=above)
                 continue
             try:
                 return ledger_id, await self._store.create(ledger_id, metadata, also(ledger_id))
             except NodeExists as error:
                 if await self._records_exist(ledger_id):
-                    logger.warning("ledger_id_taken ledger=%d", ledger_id)
+                    log.warning("ledger_id_taken", ledger=ledger_id)
                     continue
                 raise error from None
         raise LedgerConflict(
@@ -366,8 +366,9 @@ class BookKeeper(BookKeeperReader):
 
     def _recovered(self, ledger_id: int, task: asyncio.Task[LedgerMetadata]) -> None:
         self._recoveries.pop(ledger_id, None)
-        if not task.cancelled() and task.exception() is not None:
-            logger.warning("recovery_failed ledger=%d reason=%s", ledger_id, task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.warning("recovery_failed", ledger=ledger_id, error=error)
 
 
 def _guard(ledger_id: int, metadata: LedgerMetadata, password: bytes, digest: DigestType | None) -> Digest:

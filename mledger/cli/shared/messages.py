@@ -1,13 +1,11 @@
 """What a command says on stderr beside its result: a line for people, or one JSON object a line (--log-format)."""
 
-import json
-import logging
 import os
-from datetime import UTC, datetime
+from collections.abc import Mapping
 
 import click
 
-from mledger.metastore.runtime.logs import FORMATS, JSON, TEXT, set_up_logging
+from mledger.metastore.runtime.logs import FORMATS, JSON, TEXT, discard_logs, format_event, set_up_logging
 
 FORMAT_VARIABLE = "MLEDGER_LOG_FORMAT"
 DEBUG_VARIABLE = "MLEDGER_DEBUG"
@@ -43,27 +41,24 @@ class Messages:
 
     def _set_up(self) -> None:
         if self._verbosity or os.environ.get(DEBUG_VARIABLE):
-            set_up_logging(self._format, logging.DEBUG if self._verbosity > 1 else logging.INFO)
+            set_up_logging(self._format, "debug" if self._verbosity > 1 else "info")
         else:  # the parts' own logs are for who looks into the program; what users need to know, commands say
-            logging.getLogger().addHandler(logging.NullHandler())
+            discard_logs()
 
     def error(self, text: str, exit_code: int | None = None) -> None:
         """What went wrong."""
-        self._say("error", "", text, exit_code)
+        code = {} if exit_code is None else {"exit_code": exit_code}
+        self._say("error", "", "command_failed", {"message": text, **code})
 
     def warning(self, text: str) -> None:
         """What whoever runs the command should know, though it goes on."""
-        self._say("warning", "warning: ", text, None)
+        self._say("warning", "warning: ", "command_warned", {"message": text})
 
-    def _say(self, level: str, prefix: str, text: str, exit_code: int | None) -> None:
-        if self._format != JSON:
-            click.echo(f"mledger: {prefix}{text}", err=True)
-            return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        said: dict[str, object] = {"time": now, "level": level, "logger": "mledger", "message": text}
-        if exit_code is not None:
-            said["exit_code"] = exit_code
-        click.echo(json.dumps(said, ensure_ascii=False), err=True)
+    def _say(self, level: str, prefix: str, event: str, fields: Mapping[str, object]) -> None:
+        if self._format == JSON:
+            click.echo(format_event(JSON, level, event, fields), err=True)
+        else:
+            click.echo(f"mledger: {prefix}{fields['message']}", err=True)
 
 
 messages = Messages()

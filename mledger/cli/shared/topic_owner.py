@@ -1,7 +1,6 @@
 """What commands that write share: the topic's configuration, and opening it as owner after looking for another (M9)."""
 
 import functools
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from mledger.cli.shared.messages import messages
 from mledger.config import ManagedLedgerConfig
 from mledger.events import EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
+from mledger.metastore.runtime.logs import get_logger
 from mledger.settings import SESSION_TIMEOUT_S, OwnerSettings, read_owner_settings
 
 QUORUMS = {
@@ -26,7 +26,7 @@ QUORUMS = {
 }
 """Fields of a topic's configuration that have an option of their own."""
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -125,7 +125,7 @@ def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
     if found.not_honoured:
         messages.warning(f"settings without effect, bookies are placed by racks alone: {', '.join(found.not_honoured)}")
     if found.without_effect:
-        log.debug("event=settings_without_effect keys=%s", ",".join(found.without_effect))
+        log.debug("settings_without_effect", keys=found.without_effect)
     context = click.get_current_context()
     session = context.find_object(Session) or Session()
     meant = session.meant

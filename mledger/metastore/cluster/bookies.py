@@ -1,7 +1,6 @@
 """Which bookies serve, and where (formats.md, ZooKeeper tree). Cookies are in `cookies`, exported here too."""
 
 import contextlib
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from mledger.metastore.errors import BadVersion, InvalidName, NodeExists, NodeNo
 from mledger.metastore.records.paths import LEDGERS, bookie_path
 from mledger.metastore.records.pb.LedgerMetadata_pb2 import BookieServiceInfoFormat
 from mledger.metastore.records.protobuf import parse_binary, record_error, text_of
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import ANY_VERSION, Create, Delete, MetadataReader, MetadataStore, Node
 
 __all__ = [
@@ -49,7 +49,7 @@ _READ_ONLY = "readonly"
 _ATTEMPTS = 10
 _LONGEST_PORT = 9  # digits: of more, Python makes no number
 
-_log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ async def unregister(store: MetadataStore, bookie_id: str, *, read_only: bool = 
     try:
         await store.delete(path, ANY_VERSION)
     except NodeNotFound:
-        _log.debug("bookie was not registered path=%s", path)
+        log.debug("bookie_not_registered", path=path)
 
 
 def _same_place(bookie_id: str, data: bytes, own: bytes) -> bool:
@@ -206,7 +206,7 @@ def _listed(root: str, bookie_id: str, read_only: bool, node: Node | None) -> Bo
     try:
         return decode_registration(bookie_id, node.data, read_only=read_only, path=path)
     except RecordError as error:
-        _log.warning("bookie left out bookie=%s error=%s", bookie_id, error)
+        log.warning("bookie_left_out", bookie=bookie_id, error=error)
         return None
 
 

@@ -4,7 +4,6 @@ An id is the sequence number of an ephemeral node that is deleted at once. Past 
 whose upper half is the name of the directory it counts in. Once that counter exists nothing else is used.
 """
 
-import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -23,6 +22,7 @@ from mledger.metastore.errors import (
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path, ledger_path
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import ANY_VERSION, Create, MetadataReader, MetadataStore, Operation
 from mledger.metastore.write_verification import ATTEMPTS, multi_own, put_own
 
@@ -31,7 +31,7 @@ __all__ = ["LedgerStore", "LedgerStoreReader", "multi_own", "put_own"]
 Page = list[int]
 Versioned = tuple[LedgerMetadata, int]
 
-_log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _TREES = re.compile(r"\d{2,3}", re.ASCII)
 _FLAT_LEDGER = re.compile(r"L\d+", re.ASCII)
@@ -207,7 +207,7 @@ class LedgerStore(LedgerStoreReader):
             except NodeNotEmpty:
                 return
             except (NodeNotFound, StoreUnavailable) as error:
-                _log.info("empty ledger directory not removed path=%s error=%s", directory, error)
+                log.info("ledger_directory_not_removed", path=directory, error=error)
                 return
             directory = _directory(directory)
 
@@ -231,7 +231,7 @@ class LedgerStore(LedgerStoreReader):
         try:
             await self._store.delete(made)
         except (NodeNotFound, StoreUnavailable) as error:
-            _log.info("id counter node left to its session path=%s error=%s", made, error)
+            log.info("id_counter_node_left", path=made, error=error)
         number = int(made.removeprefix(f"{directory}/ID-"))
         return number if 0 <= number < FIRST_LONG_ID else None
 
@@ -239,7 +239,7 @@ class LedgerStore(LedgerStoreReader):
         try:
             await self._store.create(path, parents=True)
         except NodeExists:
-            _log.debug("directory made by another path=%s", path)
+            log.debug("directory_exists", path=path)
 
 
 def _directory(path: str) -> str:

@@ -7,7 +7,6 @@ caller can find out, by reading back (M7). Watches are set again and then say UN
 import asyncio
 import contextlib
 import itertools
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ from mledger.metastore.errors import MetadataError, StoreUnavailable
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.directory import connect
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.session import ENDED, Session
 from mledger.metastore.store import NodeChange, SessionState
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 HEARTBEATS = 3  # in a session's time-out
 GREETING_S = 2.0  # at most, for an answer to a greeting; else the server is asked anew
@@ -79,7 +79,7 @@ class _Link(asyncio.Protocol):
             for answer in self._frames.feed(data):
                 self._take(answer)
         except wire.WireError as error:
-            log.warning("event=metadata_answer_refused error=%r", str(error))
+            log.warning("metadata_answer_refused", error=error)
             self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -203,13 +203,13 @@ class ClientConnection:
             try:
                 link = await self._connect()
             except (OSError, TimeoutError, ConnectionGone) as error:
-                log.debug("event=metadata_connect_failed directory=%s error=%r", self.directory, error)
+                log.debug("metadata_connect_failed", directory=self.directory, error=error)
                 await asyncio.sleep(delay)
                 delay = min(delay * 1.5, LONGEST_DELAY_S)
                 continue
             except MetadataError as error:
                 self._refused = error
-                log.warning("event=metadata_client_refused directory=%s error=%r", self.directory, str(error))
+                log.warning("metadata_client_refused", directory=self.directory, error=error)
                 return
             if link is None:
                 return

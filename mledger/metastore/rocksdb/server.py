@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import signal
 import sys
@@ -19,9 +18,9 @@ from mledger.metastore.errors import InvalidMetadataDirectory, MetadataError
 from mledger.metastore.rocksdb.directory import Directory
 from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.service import Service
-from mledger.metastore.runtime.logs import FORMATS, TEXT, set_up_logging
+from mledger.metastore.runtime.logs import FORMATS, TEXT, get_logger, set_up_logging
 
-log = logging.getLogger(__name__)
+log = get_logger("mledger.metastore.rocksdb.server")  # it may be run as __main__
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +99,14 @@ async def serve(options: Options) -> None:
     try:
         sys.stdout.write(json.dumps({"url": server.url, "pid": os.getpid()}) + "\n")
         sys.stdout.flush()
-        log.info("event=serving url=%s in_memory=%s", server.url, options.in_memory)
+        log.info("serving", url=server.url, in_memory=options.in_memory)
         stopped = asyncio.ensure_future(stop.wait())
         stopped.add_done_callback(lambda _: server.failed.done() or server.failed.cancel())
         with contextlib.suppress(asyncio.CancelledError):
             await server.failed
     finally:
         await server.close()
-    log.info("event=stopped url=%s", server.url)
+    log.info("stopped", url=server.url)
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -132,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(options))
     except MetadataError as error:
-        log.error("event=failed error=%r", str(error))
+        log.error("failed", error=error)
         return 1
     return 0
 

@@ -1,7 +1,6 @@
 """One client's connection as a metadata server has it: requests in, answers and events out, in order, with bounds."""
 
 import asyncio
-import logging
 import socket
 import time
 from collections.abc import Callable
@@ -11,9 +10,10 @@ from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb.peer import Process, process_of
 from mledger.metastore.rocksdb.sessions import ServerSession
 from mledger.metastore.rocksdb.wire import MAX_ANSWER, Frames, WireError
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import NodeChange
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 MAX_UNREAD = 2 * MAX_ANSWER
 """Bytes that may wait for a client that does not read; then it has to connect anew, and look again."""
@@ -97,7 +97,7 @@ class ServerConnection(asyncio.Protocol):
 
     def abort(self, why: str) -> None:
         """End the connection at once; its session may go on with another."""
-        log.warning("event=connection_aborted pid=%s reason=%r", self.process and self.process.pid, why)
+        log.warning("connection_aborted", pid=self.process and self.process.pid, reason=why)
         self.stop()
 
     def stop(self) -> None:

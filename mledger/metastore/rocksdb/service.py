@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import logging
 import os
 import time
 
@@ -21,9 +20,10 @@ from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.server_connection import ServerConnection
 from mledger.metastore.rocksdb.sessions import ServerSession, Sessions
 from mledger.metastore.rocksdb.wire import WireError
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import Create, NodeChange, Operation
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FOUND_BYTES = 4 << 20
 """Bytes of nodes in one answer, unless the first alone has more."""
@@ -293,7 +293,7 @@ class Service:
             session.connection.put(wire.frame(pb.Answer(expired=pb.Expired())))
             session.connection.ending = True
             session.connection.session = None
-        log.info("event=session_ended session=%d pid=%s", session.session_id, session.process and session.process.pid)
+        log.info("session_ended", session=session.session_id, pid=session.process and session.process.pid)
 
     def _end_soon(self, *sessions: ServerSession) -> None:
         if sessions:

@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-log = logging.getLogger(__name__)
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 REQUEST_TIMEOUT_S = 30.0
 MOST_CONNECTIONS = 32
@@ -91,7 +92,7 @@ class HttpServer:
         try:
             return method, await route(HttpRequest(headers))
         except Exception:
-            log.exception("event=http_request_failed target=%r", target)
+            log.exception("http_request_failed", target=target)
             return method, _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 

@@ -4,12 +4,12 @@ What is taken is parsed there and then; what nobody took is told: unknown keys i
 know and that mean nothing here at debug level.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from mledger.metastore.errors import InvalidSetting
+from mledger.metastore.runtime.logs import EventLogger
 from mledger.metastore.runtime.properties import ENCODING, parse_properties
 
 T = TypeVar("T")
@@ -69,14 +69,14 @@ class Settings:
         """The keys that nobody took, sorted."""
         return sorted(key for key in self._given if key not in self._taken)
 
-    def report(self, log: logging.Logger, known: Callable[[str], bool]) -> None:
+    def report(self, log: EventLogger, known: Callable[[str], bool]) -> None:
         """Tell which keys had no effect: a warning names those not `known`, a debug line the others."""
         unknown = [key for key in self.without_effect if not known(key)]
         if unknown:
-            log.warning("event=unknown_settings keys=%s", ",".join(unknown))
+            log.warning("unknown_settings", keys=unknown)
         left = [key for key in self.without_effect if known(key)]
         if left:
-            log.debug("event=settings_without_effect keys=%s", ",".join(left))
+            log.debug("settings_without_effect", keys=left)
 
 
 def read_settings(path: str | None, assignments: Sequence[str] = ()) -> Settings:

@@ -7,7 +7,6 @@ pipelined, at most WINDOW at a time; what waits for its turn, or for a lost conn
 import asyncio
 import contextlib
 import importlib.util
-import logging
 import socket
 import ssl
 import sys
@@ -23,12 +22,12 @@ from kazoo.protocol.serialization import Exists
 from kazoo.protocol.states import KazooState, KeeperState
 
 from mledger.metastore.errors import MetadataAccessDenied, MetadataError, StoreUnavailable
+from mledger.metastore.runtime.logs import get_logger, library_logger
 from mledger.metastore.session import ENDED, Session
 from mledger.metastore.store import SessionState
 from mledger.metastore.zookeeper.security import Security
 
-logger = logging.getLogger("mledger.metastore.zookeeper")
-logger.addHandler(logging.NullHandler())
+log = get_logger(__name__)
 
 WINDOW = 128  # kazoo's wake-up pipe takes some 270 before a sender, here the loop, blocks
 THREAD_SWITCH_S = 0.0005
@@ -126,7 +125,7 @@ class Inbox:
             try:
                 self._loop.call_soon_threadsafe(self._empty)
             except RuntimeError:  # the loop has ended without closing the store: nobody waits any more
-                logger.debug("reply after the end of the event loop")
+                log.debug("reply_after_loop")
 
     def _empty(self) -> None:
         self._woken = False
@@ -160,7 +159,7 @@ class ZooKeeperConnection:
             timeout=session_timeout,
             handler=self._handler,
             connection_retry=RECONNECT,
-            logger=logger,
+            logger=library_logger("mledger.metastore.zookeeper"),
             **_login(security),
         )
         self._client.add_listener(self._state_changed)
@@ -289,7 +288,7 @@ class ZooKeeperConnection:
             self._client._connection.stop(CLOSE_GRACE_S)
             self._client.close()
         except Exception as error:
-            logger.warning("closing the session with %s failed: %s", self.hosts, error)
+            log.warning("session_close_failed", hosts=self.hosts, error=error)
         cutter.cancel()
         self._inbox.put(done.set)
 
@@ -300,7 +299,7 @@ class ZooKeeperConnection:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError as error:
-                logger.debug("the connection to %s was gone already: %s", self.hosts, error)
+                log.debug("connection_gone", hosts=self.hosts, error=error)
 
 
 def _refusals_named(log_in: Callable[[str, float], None]) -> Callable[[str, float], None]:

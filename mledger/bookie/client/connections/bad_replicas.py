@@ -4,12 +4,13 @@ A bookie that lost its disk lacks a copy at every read: a line each would hide a
 """
 
 import asyncio
-import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-logger = logging.getLogger(__name__)
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 SUMMARY_S = 60.0
 _MOST_TOLD = 10_000
@@ -57,12 +58,12 @@ class BadReplicas:
             self._told[kind] = None
             if len(self._told) > _MOST_TOLD:
                 self._told.popitem(last=False)
-            logger.warning(
-                "bad_replica ledger=%d entry=%d bookie=%s reason=%s",
-                replica.ledger_id,
-                replica.entry,
-                replica.bookie_id,
-                replica.reason,
+            log.warning(
+                "bad_replica",
+                ledger=replica.ledger_id,
+                entry=replica.entry,
+                bookie=replica.bookie_id,
+                reason=replica.reason,
             )
         if self.on_found is not None:
             self.on_found(replica)
@@ -84,6 +85,4 @@ class BadReplicas:
         self._timer = None
         again, self._again = self._again, {}
         for (bookie, reason), (copies, ledgers) in again.items():
-            logger.warning(
-                "bad_replicas_met_again bookie=%s reason=%s times=%d ledgers=%d", bookie, reason, copies, len(ledgers)
-            )
+            log.warning("bad_replicas_met_again", bookie=bookie, reason=reason, times=copies, ledgers=len(ledgers))

@@ -7,7 +7,6 @@ repeated here.
 
 import asyncio
 import functools
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -15,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from mledger.bookie import wire
 from mledger.bookie.client.connections.quarantine import Quarantine
 from mledger.bookie.errors import BookieUnavailable
+from mledger.metastore.runtime.logs import get_logger
 
 if TYPE_CHECKING:
     import numpy  # imported where many answers come at once: a command that looks starts sooner without it
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _BATCH_KEY = -2  # in place of an entry id: request ids of batch reads
 _FEW = 8  # below this many answers a loop is faster than an array
@@ -277,10 +277,10 @@ class BookieConnection(asyncio.Protocol):
             case wire.Op.ADD:
                 self._add_answered(ledger, error, entry, entry)
             case op:
-                logger.warning("unexpected_answer bookie=%s op=%s", self.bookie_id, op)
+                log.warning("unexpected_answer", bookie=self.bookie_id, op=op)
 
     def _refuse_frame(self, what: str) -> None:
-        logger.error("bad_frame bookie=%s reason=%s", self.bookie_id, what)
+        log.error("bad_frame", bookie=self.bookie_id, reason=what)
         self._end(f"it sent {what}")
 
     # Reads that wait

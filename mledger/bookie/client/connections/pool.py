@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import enum
-import logging
 from collections.abc import AsyncIterator, Iterable
 
 from mledger.bookie.client.config import ClientConfig
@@ -14,9 +13,10 @@ from mledger.bookie.client.plans.topology import Topology, plan_isolated, plan_t
 from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.cluster.bookies import BookieRegistration, list_bookies, resolve
 from mledger.metastore.errors import InvalidName, RecordError, StoreUnavailable
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataReader
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _REGISTRATIONS_S = 1.0  # how long a list of bookies is taken as current
 _CONNECT_AGAIN_S = 0.2  # a refused connection is not tried again sooner
@@ -239,5 +239,5 @@ class BookiePool:
                 async with asyncio.timeout(self._config.connect_timeout_s / 2):
                     await self.registrations(fresh=True)
             except (StoreUnavailable, RecordError, TimeoutError) as error:
-                logger.warning("bookie_not_looked_up bookie=%s reason=%s", bookie_id, error or "no answer in time")
+                log.warning("bookie_not_looked_up", bookie=bookie_id, error=error)
         return resolve(self._registrations, bookie_id)

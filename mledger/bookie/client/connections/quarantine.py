@@ -5,11 +5,12 @@ even tried in another's place; each time that it is silent again without having 
 doubles, up to half an hour. Whatever it answers ends that.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-logger = logging.getLogger(__name__)
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 _FAILURES_TOLD_S = 1.0  # a bookie's failures are logged once in so long
 _LONGEST_S = 1800.0
@@ -37,7 +38,7 @@ class Quarantine:
         """Prefer other bookies for a while."""
         now, last = self._clock(), self._records.get(bookie_id)
         if last is None or now - last.at > _FAILURES_TOLD_S:
-            logger.warning("bookie_failed bookie=%s reason=%s", bookie_id, reason)
+            log.warning("bookie_failed", bookie=bookie_id, reason=reason)
         if last is not None and self._still_silent(bookie_id, last, now):
             return  # nothing has changed
         self._records[bookie_id] = _Record(now, self._span_s)
@@ -46,7 +47,7 @@ class Quarantine:
         """It left requests unanswered for `waited_s`: do without it for longer than that took."""
         now, last = self._clock(), self._records.get(bookie_id)
         if last is None or now - last.at > _FAILURES_TOLD_S:
-            logger.warning("bookie_silent bookie=%s reason=%s", bookie_id, reason)
+            log.warning("bookie_silent", bookie=bookie_id, reason=reason)
         span = max(self._span_s, 2 * waited_s)
         if last is not None and last.silent and self._heard_at(bookie_id) <= last.at:
             span = max(span, 2 * last.span_s if now - last.at >= waited_s else last.span_s)

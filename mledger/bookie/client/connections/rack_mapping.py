@@ -1,14 +1,14 @@
 """The mapping of bookies to racks as it is in the metadata store, read again before it is old (Q1)."""
 
 import asyncio
-import logging
 
 from mledger.bookie.client.plans.topology import PlacementPolicy
 from mledger.metastore.cluster.racks import RACKS_PATH, RackGroups, decode_racks
 from mledger.metastore.errors import RecordError, StoreUnavailable
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataReader
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _CURRENT_S = 5.0  # how long a mapping is taken as current
 
@@ -37,7 +37,7 @@ class RackMapping:
             except (StoreUnavailable, RecordError) as error:
                 if policy.needs_racks and self._groups is None:
                     raise
-                logger.warning("racks_unknown reason=%s", error)
+                log.warning("racks_unknown", path=RACKS_PATH, error=error)
             self._read_at = now
         return self._groups or {}
 
@@ -49,5 +49,5 @@ class RackMapping:
         if groups != self._groups:
             missing = sorted(self._policy.isolation_groups - groups.keys())
             if missing:
-                logger.warning("isolation_groups_missing path=%s groups=%s", RACKS_PATH, ",".join(missing))
+                log.warning("isolation_groups_missing", path=RACKS_PATH, groups=missing)
         self._groups = groups

@@ -5,15 +5,15 @@ was opened with until a read fails; what it finds then holds until its ledger's 
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _READ_AGAIN_S = 1.0  # metadata is not read again sooner: what failed since then fails by what is known
 
@@ -68,10 +68,10 @@ class CurrentEnsembles:
         try:
             found = await self._reread(self._ledger_id)
         except MledgerError as error:  # the read's own error says more
-            logger.warning("ensembles_unknown ledger=%d reason=%s", self._ledger_id, error)
+            log.warning("ensembles_unknown", ledger=self._ledger_id, error=error)
         else:
             if found.segments != self.metadata.segments:
-                logger.info("ensembles_read_again ledger=%d", self._ledger_id)
+                log.info("ensembles_read_again", ledger=self._ledger_id)
                 self._ground, self._found = held, replace(held, segments=found.segments)
         finally:
             self._read_at = asyncio.get_running_loop().time()

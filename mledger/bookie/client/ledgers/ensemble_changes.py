@@ -5,7 +5,6 @@ every write set has an ack quorum left, and a replacement is looked for again, l
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -17,8 +16,9 @@ from mledger.bookie.client.plans.placement import replace_members
 from mledger.bookie.client.plans.quorum import Resend, WriteQuorum
 from mledger.bookie.errors import BookieError, NotEnoughBookies
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _LONGEST_RETRY_S = 60.0
 _MOST_CHANGES = 1000  # in one ledger
@@ -133,8 +133,7 @@ class EnsembleChanges:
         if ensemble != self.ensemble:
             await self._commit(change.first_entry, ensemble)
             self.ensemble = ensemble
-            members = ",".join(ensemble)
-            logger.info("ensemble_changed ledger=%d first=%d bookies=%s", self.ledger_id, change.first_entry, members)
+            log.info("ensemble_changed", ledger=self.ledger_id, first=change.first_entry, bookies=ensemble)
         self._on_change(found, self._quorum.changed())
 
     async def _find(self) -> Found:

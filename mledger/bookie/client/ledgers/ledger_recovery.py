@@ -1,7 +1,6 @@
 """Recovery of a ledger whose writer is gone: carries out what `recovery` plans (Q4)."""
 
 import asyncio
-import logging
 import random
 from dataclasses import replace
 
@@ -28,8 +27,9 @@ from mledger.bookie.digest import Digest, master_key
 from mledger.bookie.errors import LedgerConflict, RecoveryUndecided
 from mledger.bookie.wire import Flag
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from mledger.metastore.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _FENCING_READ = int(Flag.FENCE)
 _RECOVERY_READ = int(Flag.FENCE | Flag.HIGH_PRIORITY)
@@ -134,7 +134,7 @@ class LedgerRecovery:
                 "see that its bookies run, and try again"
             )
         length = max((report.length for report in ends.reports if report.entry <= entry), default=0)
-        logger.error("acknowledged_entry_lost ledger=%d entry=%d length_known=%d", self.ledger_id, entry, length)
+        log.error("acknowledged_entry_lost", ledger=self.ledger_id, entry=entry, length_known=length)
         return length
 
     async def _write(self, metadata: LedgerMetadata, first: int, found: list[StoredEntry]) -> None:

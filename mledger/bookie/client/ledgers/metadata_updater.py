@@ -5,7 +5,6 @@ segments) is built upon; recovery by another client ends the writer.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,8 +12,9 @@ from mledger.bookie.client.ledgers.metadata_batches import MetadataUpdates
 from mledger.bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
 from mledger.metastore.errors import BadVersion, NodeNotFound, SessionExpired, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
+from mledger.metastore.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _MOST_CONFLICTS = 10
 _PAUSE_S = 0.2
@@ -97,7 +97,7 @@ class HeldMetadata:
             except SessionExpired:
                 raise
             except StoreUnavailable as error:
-                logger.warning("ledger_metadata_waits ledger=%d reason=%s", self.ledger_id, error)
+                log.warning("ledger_metadata_waits", ledger=self.ledger_id, error=error)
                 await asyncio.sleep(_PAUSE_S)
 
     async def _is_ours_after_all(

@@ -6,7 +6,6 @@ When all of a write set fail, the ledger's ensembles are read again from the met
 """
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +29,9 @@ from mledger.bookie.errors import (
     Unauthorized,
 )
 from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata
+from mledger.metastore.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _CHUNK_BYTES = 512 << 10  # asked of one bookie at once
 _CHUNKS_IN_FLIGHT = 6
@@ -325,7 +325,7 @@ class LedgerReader:
         try:
             found = self._judge(bookie, entry, code, stored)
         except BookieRefused as error:
-            logger.warning("read_elsewhere reason=%s", error)
+            log.warning("read_elsewhere", ledger=self.ledger_id, entry=entry, bookie=bookie, error=error)
             return (await self.read_entry(entry)).payload
         if isinstance(found, StoredEntry):
             return found.payload

@@ -1,6 +1,5 @@
 """Finding bookies to take failed ones' places in an ensemble (Q2)."""
 
-import logging
 import random
 from collections.abc import Collection, Mapping
 
@@ -9,8 +8,9 @@ from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.plans.placement import plan_replacements, replace_members
 from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.errors import RecordError, StoreUnavailable
+from mledger.metastore.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Found = dict[int, BookieConnection]
 
@@ -38,7 +38,7 @@ async def find_replacements(
         writable = set(await pool.writable()) - pool.quarantine.silent() if back else ()
         found |= await take_back({index: bookie for index, bookie in back.items() if bookie in writable}, pool, lane)
     except (StoreUnavailable, RecordError) as error:
-        logger.warning("bookies_unknown reason=%s", error)
+        log.warning("bookies_unknown", ensemble=ensemble, error=error)
     return found
 
 

@@ -1,7 +1,6 @@
 """A bookie without its surroundings: journal, index and turns over one directory, replayed at the start."""
 
 import asyncio
-import logging
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +32,9 @@ from mledger.bookie.server.storage.journal import (
 from mledger.bookie.server.storage.journal_files import free_bytes
 from mledger.bookie.server.storage.reads import JournalReader
 from mledger.bookie.server.storage.replay import replay
+from mledger.metastore.runtime.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _THREADS = 4
 
@@ -90,7 +90,7 @@ class Bookie:
         self.counters.replayed_records, self.counters.replay_s = records, time.monotonic() - started
         self.turns.recycle(unused)
         self.tend_reserves()
-        log.info("event=storage_open seconds=%.3f next_sequence=%d", time.monotonic() - started, plan.last + 1)
+        log.info("storage_open", seconds=round(time.monotonic() - started, 3), next_sequence=plan.last + 1)
 
     def _replay(self, directory: Directory) -> tuple[ReplayPlan, int, list[int]]:
         """Bring the index to the journal's end and have a file to write to: records replayed, files without any.
@@ -108,7 +108,7 @@ class Bookie:
         plan = plan_replay(scans, max(index.sequence, 1))
         records = replay(index, path, salt, plan)
         if records:
-            log.info("event=journal_replayed first=%d last=%d records=%d", plan.first, plan.last, records)
+            log.info("journal_replayed", first=plan.first, last=plan.last, records=records)
         if not directory.complete:
             index.recount()  # former versions counted repeats that were replaced
         needed = partial(self._reserve.needed_of, path)

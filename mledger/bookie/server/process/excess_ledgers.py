@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -17,9 +16,10 @@ from mledger.metastore.errors import NodeExists, NodeNotFound, RecordError, Stor
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import ledger_path, underreplication_lock_path
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataReader, MetadataStore
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 EVERY_S = 86_400.0
 """Between looks at the metadata of all ledgers."""
@@ -85,7 +85,7 @@ class OverreplicatedLedgers:
         for ledger, (since, needed) in list(self._left.items()):
             if now - since >= self._grace_s:
                 if await self._delete(store, ledger, needed):
-                    log.info("event=overreplicated_ledger_deleted ledger=%d", ledger)
+                    log.info("overreplicated_ledger_deleted", ledger=ledger)
                     deleted.append(ledger)
                     self._counts.ledgers_deleted += 1
                 del self._left[ledger]
@@ -108,7 +108,7 @@ class OverreplicatedLedgers:
                 if node is not None and has_left(decode_ledger_metadata(node.data, path), self._bookie_id):
                     found.append(ledger)
             except RecordError as error:
-                log.warning("event=ledger_metadata_unreadable ledger=%d error=%r: kept", ledger, str(error))
+                log.warning("ledger_metadata_unreadable", ledger=ledger, error=error, hint="the ledger is kept")
         return found
 
     async def _delete(self, store: MetadataStore, ledger: int, needed: Mapping[int, int]) -> bool:
@@ -117,7 +117,7 @@ class OverreplicatedLedgers:
         try:
             await store.create(lock, encode_lock(self._bookie_id), ephemeral=True, parents=True)
         except NodeExists:
-            log.info("event=overreplicated_ledger_kept ledger=%d reason=locked", ledger)
+            log.info("overreplicated_ledger_kept", ledger=ledger, reason="locked")
             return False
         except StoreUnavailable:  # it may have been created
             self._locks.add(lock)
@@ -137,5 +137,5 @@ class OverreplicatedLedgers:
                 try:
                     await store.delete(lock)
                 except NodeNotFound:
-                    log.debug("event=lock_gone path=%s", lock)
+                    log.debug("lock_gone", path=lock)
             self._locks.discard(lock)

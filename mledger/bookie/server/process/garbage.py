@@ -10,7 +10,6 @@
 """
 
 import asyncio
-import logging
 import os
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -29,9 +28,10 @@ from mledger.metastore.cluster.layout import check_layout, instance_id
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import MetadataError
 from mledger.metastore.records.paths import LEDGERS, ledger_path
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.store import MetadataReader, MetadataStore
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,10 @@ class GarbageCollector:
                 await step()
             except MetadataError as error:
                 self._counts.failures += 1
-                log.warning("event=garbage_collection_failed error=%r", str(error))
+                log.warning("garbage_collection_failed", error=error)
             except Exception as error:
                 self._counts.failures += 1
-                log.exception("event=garbage_collection_failed error=%r", str(error))
+                log.exception("garbage_collection_failed", error=error)
         if failures == self._counts.failures:
             self._counts.times.observe(self._loop.time() - began)
 
@@ -169,7 +169,7 @@ class GarbageCollector:
             found, due = plan_absent(absent, self._absent_since, self._loop.time(), self._grace_s)
             for ledger in await self._gone(reader, due):
                 if await self.delete(ledger):
-                    log.info("event=ledger_deleted ledger=%d", ledger)
+                    log.info("ledger_deleted", ledger=ledger)
                     deleted.append(ledger)
                     del found[ledger]
             if len(absent_since) < _MOST_ABSENT:
@@ -212,7 +212,7 @@ class GarbageCollector:
         """Whether this is the metadata that the bookie's ledgers are in."""
         found = await instance_id(reader, self._root)
         if found != self._instance:
-            log.error("event=garbage_refused cluster=%s bookie_belongs_to=%s", found, self._instance)
+            log.error("garbage_refused", cluster=found, bookie_belongs_to=self._instance)
             return False
         await check_layout(reader, self._root)
         return True
@@ -273,7 +273,7 @@ class GarbageCollector:
             bookie.turns.recycle(free)
             size = sum(sizes[number] for number in free)
             self._counts.bytes_reclaimed += size
-            log.info("event=space_reclaimed files=%d bytes=%d", len(free), size)
+            log.info("space_reclaimed", files=len(free), bytes=size)
             await self._loop.run_in_executor(bookie.threads, bookie.index.compact)
         return len(free)
 
@@ -289,13 +289,13 @@ class GarbageCollector:
         try:
             moved = [await self._move(number, group) for group in _groups(rows)]
         except DiskFull as error:  # it is tried again: what goes by itself makes room
-            log.warning("event=journal_file_not_emptied file=%d error=%r", number, str(error))
+            log.warning("journal_file_not_emptied", file=number, error=error)
             return
         except _UNREADABLE as error:
             self._mark(number, error)
             return
         self._counts.files_emptied += 1
-        log.info("event=journal_file_emptied file=%d runs=%d of=%d", number, sum(moved), len(rows))
+        log.info("journal_file_emptied", file=number, runs=sum(moved), of=len(rows))
         if not rows:
             self._mark(number, CorruptJournal("its records cannot be found"))
 
@@ -329,7 +329,7 @@ class GarbageCollector:
         self._damaged.add(number)
         self._counts.damaged_files = len(self._damaged)
         live = self._bookie.index.live.get(number, 0)
-        log.error("event=journal_file_damaged file=%d needed_bytes=%d error=%r: kept", number, live, str(error))
+        log.error("journal_file_damaged", file=number, needed_bytes=live, error=error, hint="the file is kept")
 
 
 def _groups(rows: Sequence[tuple[bool, Row]]) -> Iterator[list[tuple[bool, Row]]]:

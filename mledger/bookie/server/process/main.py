@@ -5,7 +5,6 @@ import contextlib
 import errno
 import importlib
 import json
-import logging
 import os
 import resource
 import signal
@@ -31,12 +30,12 @@ from mledger.bookie.server.storage.disk import DiskLimits, fullest, plan_read_on
 from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
-from mledger.metastore.runtime.logs import set_up_logging
+from mledger.metastore.runtime.logs import get_logger, set_up_logging
 from mledger.metastore.runtime.ports import ports_to_try
 from mledger.metastore.store import MetadataStore, SessionState
 from mledger.metastore.url import open_store
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _RETRY_S = 1.0
 _SESSION_LOOK_S = 3600.0
@@ -112,9 +111,9 @@ class Process:
                 works.append(self._watch_disk(disks, options.disk))
             tasks = [loop.create_task(work) for work in works]
             await self._stop_or_failure(tasks)
-            log.info("event=stopping bookie=%s", self._bookie_id)
+            log.info("stopping", bookie=self._bookie_id)
             server.close()
-        log.info("event=stopped bookie=%s", self._bookie_id)
+        log.info("stopped", bookie=self._bookie_id)
 
     async def _stop_or_failure(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
         """Wait for the signal; a part that fails ends the process with its error."""
@@ -154,7 +153,7 @@ class Process:
             root=self._options.ledgers_root,
         )
         self._registered, self._read_only_told = True, read_only
-        log.info("event=registered bookie=%s read_only=%s", self._bookie_id, read_only)
+        log.info("registered", bookie=self._bookie_id, read_only=read_only)
 
     async def _tell_read_only(self) -> None:
         """Move the registration to the list of the writable, or of the read-only bookies."""
@@ -166,7 +165,7 @@ class Process:
             self._read_only_told = read_only
         except MetadataError as error:  # tried again at the next look
             self._read_only_told = None
-            log.warning("event=register_failed bookie=%s error=%r", self._bookie_id, str(error))
+            log.warning("register_failed", bookie=self._bookie_id, error=error)
 
     def _announce(self) -> None:
         """Say on stdout, in one line, that the bookie serves."""
@@ -185,7 +184,7 @@ class Process:
             except TimeoutError:
                 continue
             self._registered = False
-            log.warning("event=session_expired bookie=%s", self._bookie_id)
+            log.warning("session_expired", bookie=self._bookie_id)
             expired = self._metadata
             while True:
                 try:
@@ -194,7 +193,7 @@ class Process:
                     await self._register()
                     break
                 except MetadataError as error:
-                    log.warning("event=register_failed bookie=%s error=%r", self._bookie_id, str(error))
+                    log.warning("register_failed", bookie=self._bookie_id, error=error)
                     if self._metadata is not expired:
                         await self._metadata.close()
                     await asyncio.sleep(_RETRY_S)
@@ -222,7 +221,7 @@ class Process:
             raise BookieError(
                 f"cannot serve metrics on {host} port {port}: {error.strerror or error}; name another port"
             ) from None
-        log.info("event=metrics_served host=%s port=%d", *self._http)
+        log.info("metrics_served", host=self._http[0], port=self._http[1])
         return server.close
 
     async def _collect_garbage(self, garbage: GarbageCollector) -> None:
@@ -244,7 +243,7 @@ class Process:
         disk, turns = fullest(paths), self._bookie.turns
         if self._disk_warned != (disk.used_share > limits.warn_share):
             self._disk_warned = not self._disk_warned
-            log.warning("event=disk_nearly_full value=%s used_share=%.3f", self._disk_warned, disk.used_share)
+            log.warning("disk_nearly_full", value=self._disk_warned, used_share=round(disk.used_share, 3))
         left = replace(disk, free=max(disk.free - self._bookie.missing_reserve, 0))
         wanted = plan_read_only(turns.read_only, left, limits) or turns.full
         if wanted and limits.stop_when_full:
@@ -255,7 +254,7 @@ class Process:
         if wanted != turns.read_only:
             turns.read_only = wanted
             why = "disk full, make room" if wanted else "there is room"
-            log.warning("event=read_only value=%s free_bytes=%d: %s", wanted, disk.free, why)
+            log.warning("read_only", value=wanted, free_bytes=disk.free, reason=why)
 
 
 def _program_version() -> str:
@@ -275,7 +274,7 @@ def _allow_connections(wanted: int) -> int:
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return wanted
     allowed = max(soft - _OTHER_FILES, soft // 2)
-    log.warning("event=connections_limited wanted=%d allowed=%d open_files=%d", wanted, allowed, soft)
+    log.warning("connections_limited", wanted=wanted, allowed=allowed, open_files=soft)
     return allowed
 
 
@@ -320,7 +319,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bookie; the exit code."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     set_up_logging(options.log_format, options.log_level)
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
     sys.setswitchinterval(0.0005)
     if options.settings is not None:
         options.settings.report(log, KNOWN_KEYS.__contains__)
@@ -329,7 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(Process(options).run())
     except (MledgerError, NodeExists) as error:
-        log.error("event=failed seconds=%.1f error=%r", time.monotonic() - started, str(error))
+        log.error("failed", seconds=round(time.monotonic() - started, 1), error=error)
         return 1
     return 0
 

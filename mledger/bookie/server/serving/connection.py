@@ -4,7 +4,6 @@ A connection speaks version 3 until its first version 2 frame, then version 2 fo
 """
 
 import asyncio
-import logging
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,8 +19,9 @@ from mledger.bookie.server.serving.group_commit import Turns
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.reads import Parts
 from mledger.bookie.version3_reads import ReadRun
+from mledger.metastore.runtime.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 BUFFER = 1 << 20
 """Bytes of a receive buffer of a busy connection; one that has to hold a larger frame grows for it."""
@@ -85,18 +85,18 @@ class Connection(asyncio.BufferedProtocol):
                 self._closed = True
                 self._transport.abort()
                 return
-        log.debug("event=connected peer=%s", self._peer)
+        log.debug("connected", peer=self._peer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End; what was accepted stays accepted."""
         if not self._closed and self._next == len(self._requests) and self._filled > self._start:
-            log.warning("event=closed_inside_frame peer=%s bytes=%d", self._peer, self._filled - self._start)
+            log.warning("closed_inside_frame", peer=self._peer, bytes=self._filled - self._start)
         self._closed = True
         self._service.forget(self)
         if self._gate is not None and self._admitted:
             self._gate.leave()
             self._admitted = False
-        log.debug("event=disconnected peer=%s error=%r", self._peer, str(exc or ""))
+        log.debug("disconnected", peer=self._peer, error=exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where to receive: the rest of the buffer, never empty while reading goes on."""
@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._take_requests()
         except Exception as error:
-            log.exception("event=request_failed peer=%s", self._peer)
+            log.exception("request_failed", peer=self._peer, error=error)
             self._close(f"internal error: {error}")
         finally:
             self._answering = False
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             serve()
         except Exception as error:
-            log.exception("event=request_failed peer=%s", self._peer)
+            log.exception("request_failed", peer=self._peer, error=error)
             self._close(f"internal error: {error}")
         if self._held and self._fetching <= _MOST_OWED:
             self._held = False
@@ -350,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
             )
         except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError is one
-            log.warning("event=tls_handshake_failed peer=%s error=%r", self._peer, str(error))
+            log.warning("tls_handshake_failed", peer=self._peer, error=error)
             self._transport.abort()
             self.connection_lost(error if isinstance(error, Exception) else None)
             return
@@ -358,10 +358,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=_UNSENT)
         self._encrypting = None
         self._write_answers()
-        log.debug("event=tls_started peer=%s cipher=%r", self._peer, self._transport.get_extra_info("cipher"))
+        log.debug("tls_started", peer=self._peer, cipher=self._transport.get_extra_info("cipher"))
 
     def _close(self, reason: str) -> None:
-        log.warning("event=connection_closed peer=%s reason=%r", self._peer, reason)
+        log.warning("connection_closed", peer=self._peer, reason=reason)
         self._write_answers()
         self._transport.close()
         self._closed = True

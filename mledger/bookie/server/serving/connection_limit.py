@@ -1,9 +1,10 @@
 """How many connections a bookie has, and that there are not more than it may have."""
 
 import asyncio
-import logging
 
-log = logging.getLogger(__name__)
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 _TOLD_S = 1.0
 
@@ -26,13 +27,7 @@ class Gate:
         now = asyncio.get_running_loop().time()
         if now - self._told_at >= _TOLD_S:
             self._told_at = now
-            log.warning(
-                "event=connection_refused peer=%s connections=%d refused=%d most=%d",
-                peer,
-                self.inside,
-                self.refused,
-                self.most,
-            )
+            log.warning("connection_refused", peer=peer, connections=self.inside, refused=self.refused, most=self.most)
         return False
 
     def leave(self) -> None:

@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,8 +34,9 @@ from mledger.bookie.server.storage.ledgers import (
     plan_spans,
 )
 from mledger.bookie.server.storage.reads import JournalReader, Parts, Reader
+from mledger.metastore.runtime.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LARGEST_TURN = 8 << 20
 """Bytes after which a turn takes from no further connection: what is accepted and not synced is bounded by it."""
@@ -163,7 +163,7 @@ class Turns:
 
     def _refuse(self, client: Client, run: request_frames.AddRun, code: Code) -> None:
         self.counters.adds_refused += len(run)
-        log.warning("event=add_refused ledger=%d entry=%d count=%d code=%d", run.ledger, run.entries[0], len(run), code)
+        log.warning("add_refused", ledger=run.ledger, entry=run.entries[0], count=len(run), code=code)
         client.send([run.responses(code)])
 
     def _accept(self, state: LedgerState, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
@@ -241,12 +241,12 @@ class Turns:
             code = self._change_refused()
         if code:
             self.counters.fences_refused += 1
-            log.warning("event=fence_refused ledger=%d code=%d", state.ledger, code)
+            log.warning("fence_refused", ledger=state.ledger, code=code)
             return code
         if not fenced:
             self.change(state, replace(state.record or LedgerRecord(master_key), fenced=True))
             self.counters.fences += 1
-            log.info("event=ledger_fenced ledger=%d highest=%d", state.ledger, state.highest)
+            log.info("ledger_fenced", ledger=state.ledger, highest=state.highest)
         return Code.OK
 
     def change(self, state: LedgerState, record: LedgerRecord) -> None:

@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,8 +23,9 @@ from mledger.bookie.server.storage.journal_record import Client
 from mledger.bookie.server.storage.ledgers import LedgerState, check_write_lac, explicit_confirmed, explicit_lac_of
 from mledger.bookie.server.storage.reads import Parts, check_read, missing
 from mledger.bookie.version3_reads import ReadRun
+from mledger.metastore.runtime.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _LEDGER, _ENTRY, _BODY, _CONFIRMED, _CONFIRMED_AT = 2, 3, 4, 5, 6
 _TOTAL, _FREE = 2, 3
@@ -142,7 +142,7 @@ class Version3Service:
         try:
             found = self._turns.reader.entry(state, entry)
         except Exception as error:
-            log.exception("event=read_failed ledger=%d entry=%d error=%r", state.ledger, entry, str(error))
+            log.exception("read_failed", ledger=state.ledger, entry=entry, error=error)
             return Code.IO_ERROR, None
         return (Code.OK, found) if found is not None else (missing(state), None)
 
@@ -214,7 +214,7 @@ class Version3Service:
         try:
             return self._turns.confirmed(state)
         except Exception as error:
-            log.exception("event=confirmed_unknown ledger=%d error=%r", state.ledger, str(error))
+            log.exception("confirmed_unknown", ledger=state.ledger, error=error)
             return None
 
     # The last add confirmed, and what is durable.
@@ -248,7 +248,7 @@ class Version3Service:
         code = code or check_write_lac(state, asked.masterKey, read_only=turns.read_only or turns.full)
         answer = version3.answer(request, code, field)
         if code:
-            log.warning("event=write_lac_refused ledger=%d code=%d", asked.ledgerId, code)
+            log.warning("write_lac_refused", ledger=asked.ledgerId, code=code)
             client.send(answer)
             return
         turns.change(state, replace(state.record or state.begin(asked.masterKey), explicit_lac=asked.body))
@@ -288,7 +288,7 @@ class Version3Service:
                 raise OSError(f"the list of {len(entries)} entries has {len(available)} bytes, too many for a frame")
             fields += version3.data(_AVAILABLE, available)
         except Exception as error:
-            log.exception("event=list_failed ledger=%d error=%r", state.ledger, str(error))
+            log.exception("list_failed", ledger=state.ledger, error=error)
             code = Code.IO_ERROR
         client.send(version3.answer(request, code, *fields))
 
@@ -296,7 +296,7 @@ class Version3Service:
         """Refuse an add that cannot be stored; unauthorized is what writers stop at."""
         add = request.addRequest
         code = Code.UNAUTHORIZED if request.header.version == pb.VERSION_THREE else Code.BAD_VERSION
-        log.warning("event=add_refused ledger=%d entry=%d count=1 code=%d", add.ledgerId, add.entryId, code)
+        log.warning("add_refused", ledger=add.ledgerId, entry=add.entryId, count=1, code=code)
         self._turns.counters.adds_refused += 1
         fields = version3.number(_LEDGER, add.ledgerId), version3.number(_ENTRY, add.entryId)
         client.send(version3.answer(request, code, *fields))

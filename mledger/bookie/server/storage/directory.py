@@ -1,7 +1,6 @@
 """A bookie's directory: whose it is, in which format, and that one process alone uses it (bookie-storage.md)."""
 
 import fcntl
-import logging
 import os
 import re
 import secrets
@@ -9,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.storage import directory_parts
+from mledger.metastore.runtime.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FORMAT_VERSION = 3
 """The layout this program writes. It reads versions 1 and 2 too, and makes them version 3."""
@@ -210,7 +210,7 @@ class Directory:
         for path, identity in zip((self.journal, self.index), self._identities(), strict=True):
             directory_parts.write_identity(path, identity)
         if self.format.version != planned.version:
-            log.info("event=directory_upgraded path=%s from=%d to=%d", self.path, self.format.version, planned.version)
+            log.info("directory_upgraded", path=self.path, old=self.format.version, new=planned.version)
         self.begin(planned)
 
     def unlock(self) -> None:

@@ -2,14 +2,14 @@
 
 import contextlib
 import errno
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mledger.bookie.server.storage.journal_files import free_bytes, hold_room
+from mledger.metastore.runtime.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FREE_MIB = 256
 
@@ -92,11 +92,13 @@ class Reserve:
         kept = os.path.exists(self._path)
         wanted = plan_reserve(kept, free_bytes(self._directory), self._size)
         if kept and not wanted:
-            log.error("event=reserve_released directory=%s bytes=%d: the disk is full", self._directory, self._size)
+            log.error(
+                "reserve_released", directory=self._directory, bytes=self._size, hint="the disk is full, make room"
+            )
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
         elif wanted and not kept:
             try:
                 hold_room(self._path, self._size)
             except OSError as error:
-                log.warning("event=reserve_missing directory=%s error=%r", self._directory, str(error))
+                log.warning("reserve_missing", directory=self._directory, error=error)

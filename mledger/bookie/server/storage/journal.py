@@ -8,7 +8,6 @@ and are kept for as long as the index names anything in them.
 
 import contextlib
 import errno
-import logging
 import os
 import re
 import struct
@@ -21,8 +20,9 @@ import numpy
 
 from mledger.bookie.errors import CorruptJournal
 from mledger.bookie.server.storage.journal_files import JournalFiles, sync_directory
+from mledger.metastore.runtime.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 BLOCK = 4096
 """Records begin at multiples of this, so that writing one never rewrites a block that holds another."""
@@ -299,7 +299,7 @@ class Journal:
             if size - last.end < BLOCK:
                 raise
             self._file, self._at, self._size = os.open(path, os.O_RDWR), last.end, size
-            log.error("event=journal_file_continued file=%d at=%d: the disk is full, make room", last.file, last.end)
+            log.error("journal_file_continued", file=last.file, at=last.end, hint="the disk is full, make room")
 
     def append(self, sequence: int, kind: int, chunks: list[bytes]) -> JournalPosition:
         """Write one record and sync it. OSError: nothing is known of this record and the process must end."""

@@ -3,14 +3,15 @@
 import contextlib
 import errno
 import itertools
-import logging
 import mmap
 import os
 import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-log = logging.getLogger(__name__)
+from mledger.metastore.runtime.logs import get_logger
+
+log = get_logger(__name__)
 
 RESERVE = "reserve.journal"
 
@@ -58,7 +59,7 @@ class JournalFiles:
             try:
                 self._free.append(spare.result())
             except OSError as error:  # the disk may have been full then: it is tried again now
-                log.warning("event=journal_spare_failed error=%r", str(error))
+                log.warning("journal_spare_failed", directory=self._directory, error=error)
         while self._free:
             path = self._free.pop(0)
             try:
@@ -82,7 +83,7 @@ class JournalFiles:
             if not self._reserved:
                 what = f"disk full: there is no room for another journal file in {self._directory}: make room"
                 raise OSError(errno.ENOSPC, what) from error
-        log.error("event=journal_reserve_used directory=%s: the disk is full, make room", self._directory)
+        log.error("journal_reserve_used", directory=self._directory, hint="the disk is full, make room")
         self._reserved = False
         return self._reserve
 
@@ -110,7 +111,7 @@ class JournalFiles:
         try:
             hold_room(self._reserve, self._file_bytes)
         except OSError as error:
-            log.warning("event=journal_reserve_missing directory=%s error=%r", self._directory, str(error))
+            log.warning("journal_reserve_missing", directory=self._directory, error=error)
         else:
             self._reserved = True
 

@@ -1,6 +1,5 @@
 """The thread that writes the journal, and the end of a process that does not know any more what is durable."""
 
-import logging
 import os
 import queue
 import threading
@@ -10,8 +9,9 @@ from typing import NoReturn, Protocol
 
 from mledger.bookie.server.storage.disk import says_full
 from mledger.bookie.server.storage.journal import Journal, JournalPosition
+from mledger.metastore.runtime.logs import flush_logs, get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 EXIT_STORAGE_FAILED = 74
 
@@ -45,7 +45,7 @@ class JournalThread(threading.Thread):
         try:
             self._journal.recycle(file)
         except OSError as error:
-            log.error("event=journal_file_not_given_back file=%d error=%r: it takes up space", file, str(error))
+            log.error("journal_file_not_given_back", file=file, error=error, hint="it takes up space")
 
     def keep_reserve(self) -> None:
         """Have a file held back for when the disk is full."""
@@ -68,6 +68,6 @@ class JournalThread(threading.Thread):
 def end_process(event: str, error: BaseException) -> NoReturn:
     """What is durable, or what can be read, is not known any more: end at once, for a restart to find out."""
     said = f"disk full: {error}: make room and start the bookie again" if says_full(error) else str(error)
-    log.critical("event=%s error=%r", event, said, exc_info=error)
-    logging.shutdown()
+    log.critical(event, reason=said, exc_info=error)
+    flush_logs()
     os._exit(EXIT_STORAGE_FAILED)

@@ -1,6 +1,5 @@
 """Answers to reads, from what turns under way and the journal hold (formats.md, Bookie protocol)."""
 
-import logging
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +10,9 @@ from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import LedgerState
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
+from mledger.metastore.runtime.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Parts = list[bytes | memoryview]
 
@@ -145,7 +145,7 @@ class Reader:
                 return self._batch(state, request, request.batch)
             entry = self.entry(state, request.entry)
         except Exception as error:
-            log.exception("event=read_failed ledger=%d entry=%d error=%r", request.ledger, request.entry, str(error))
+            log.exception("read_failed", ledger=request.ledger, entry=request.entry, error=error)
             return [request.refusal(Code.IO_ERROR)]
         if entry is None:
             return [request.refusal(missing(state))]

@@ -113,8 +113,8 @@ def test_a_settings_file_is_followed_and_its_unknown_keys_are_told_in_one_line(b
 
     assert run(main()) == b""
     lines = [line for line in bookie.log().splitlines() if "settings" in line]
-    assert any("level=WARNING" in line and line.endswith("keys=neitherThis,noSuchKey") for line in lines)
-    assert any("level=DEBUG" in line and line.endswith("keys=pageLimit") for line in lines)
+    assert any("level=warning" in line and line.endswith("keys=neitherThis,noSuchKey") for line in lines)
+    assert any("level=debug" in line and line.endswith("keys=pageLimit") for line in lines)
 
 
 def test_json_logs_are_one_object_a_line(bookies):

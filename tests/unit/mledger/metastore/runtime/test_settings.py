@@ -3,6 +3,7 @@ import logging
 import pytest
 
 from mledger.metastore.errors import InvalidSetting
+from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.runtime.settings import boolean, integer, number, read_settings
 
 
@@ -46,7 +47,7 @@ def test_unknown_keys_are_warned_of_in_one_line_and_known_ones_without_effect_to
     settings = read_settings(written(tmp_path, "used=1\nzebra=1\nknown=2\napple=3\n"))
     settings.take("used", integer(0, 9), 0)
     with caplog.at_level(logging.DEBUG):
-        settings.report(logging.getLogger("test"), {"used", "known"}.__contains__)
+        settings.report(get_logger("test"), {"used", "known"}.__contains__)
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         ("WARNING", "event=unknown_settings keys=apple,zebra"),
         ("DEBUG", "event=settings_without_effect keys=known"),

@@ -86,7 +86,7 @@ def test_a_bookie_starts_on_a_full_disk_again_and_again_and_serves_what_it_can(b
     assert free(disk) == 0
     for life in range(4):
         bookie.start()
-        assert "event=read_only value=True" in bookie.log()
+        assert "event=read_only value=true" in bookie.log()
         assert "disk full, make room" in bookie.log()
         assert ask(bookie, wire.encode_read(1, 0), wire.encode_read(1, 59), wire.encode_read(2, 0)) == [0] * 3
         assert ask(bookie, add(1, 60), add(100, 0), fence(10 + life)) == [Code.READ_ONLY] * 2 + [Code.NO_ENTRY]

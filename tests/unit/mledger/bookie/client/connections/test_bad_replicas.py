@@ -33,13 +33,13 @@ def test_the_first_of_each_ledger_bookie_and_reason_is_told_in_full_and_the_rest
             replicas.note(replica)
         assert heard == replicas.last == met
         assert said() == [
-            "bad_replica ledger=7 entry=0 bookie=b1 reason=it is not there",
-            "bad_replica ledger=8 entry=0 bookie=b1 reason=it is not there",
-            "bad_replica ledger=7 entry=3 bookie=b2 reason=it is not there",
-            "bad_replica ledger=7 entry=3 bookie=b1 reason=it fails its digest",
+            'event=bad_replica ledger=7 entry=0 bookie=b1 reason="it is not there"',
+            'event=bad_replica ledger=8 entry=0 bookie=b1 reason="it is not there"',
+            'event=bad_replica ledger=7 entry=3 bookie=b2 reason="it is not there"',
+            'event=bad_replica ledger=7 entry=3 bookie=b1 reason="it fails its digest"',
         ]
         replicas.close()
-        assert said()[4:] == ["bad_replicas_met_again bookie=b1 reason=it is not there times=98 ledgers=2"]
+        assert said()[4:] == ['event=bad_replicas_met_again bookie=b1 reason="it is not there" times=98 ledgers=2']
         replicas.close()
         assert len(said()) == 5
 
@@ -56,8 +56,8 @@ def test_what_is_met_again_is_summed_up_by_and_by(said):
             while len(said()) == before:
                 await asyncio.sleep(0.01)
         assert said()[1:] == [
-            "bad_replicas_met_again bookie=b1 reason=it is not there times=2 ledgers=1",
-            "bad_replicas_met_again bookie=b1 reason=it is not there times=2 ledgers=1",
+            'event=bad_replicas_met_again bookie=b1 reason="it is not there" times=2 ledgers=1',
+            'event=bad_replicas_met_again bookie=b1 reason="it is not there" times=2 ledgers=1',
         ]
 
     run(main())
@@ -72,6 +72,6 @@ def test_what_is_remembered_is_bounded(said):
         assert len(replicas.last) == 1000
         assert replicas.last[-1] == lacks(11_999, 0)
         replicas.note(lacks(0, 5))
-        assert said()[-1] == "bad_replica ledger=0 entry=5 bookie=b1 reason=it is not there"
+        assert said()[-1] == 'event=bad_replica ledger=0 entry=5 bookie=b1 reason="it is not there"'
 
     run(main())
