@@ -56,16 +56,22 @@ class Batch:
 
 
 class _Piece:
-    """What of a batch was pushed in one append, `at` when; `length` is the ledger's payload bytes with it."""
+    """What of a batch was pushed in one append, `at` when; `length` is the ledger's payload bytes with it.
 
-    __slots__ = ("at", "batch", "first", "length", "payloads")
+    The writer holds the payloads of its `count` entries, unless it refused them: then they are in `refused`.
+    """
 
-    def __init__(self, batch: Batch, payloads: Sequence[bytes], first: int, length: int, at: float) -> None:
+    __slots__ = ("at", "batch", "count", "first", "length", "refused")
+
+    def __init__(
+        self, batch: Batch, count: int, first: int, length: int, at: float, refused: Sequence[bytes] | None
+    ) -> None:
         self.at = at
         self.batch = batch
-        self.payloads = payloads
+        self.count = count
         self.first = first
         self.length = length
+        self.refused = refused
 
 
 class OpenLedger:
@@ -113,8 +119,10 @@ class OpenLedger:
         """Append `payloads`, a part of `batch` or all of it, in one go."""
         writer = self.writer
         done = writer.append(payloads)
-        self._sent.append(_Piece(batch, payloads, self.pushed, writer.length, self._time()))
-        self.pushed += len(payloads)
+        count = len(payloads)
+        refused = payloads if done.done() else None  # the writer failed before, and its answer is not heard yet
+        self._sent.append(_Piece(batch, count, self.pushed, writer.length, self._time(), refused))
+        self.pushed += count
         done.add_done_callback(self._completed)
 
     def _completed(self, done: "asyncio.Future[int]") -> None:
@@ -126,7 +134,7 @@ class OpenLedger:
             return
         piece = self._sent.popleft()
         self._count(piece)
-        self.confirmed = piece.first + len(piece.payloads)
+        self.confirmed = piece.first + piece.count
         self.confirmed_size = piece.length
         self._on_confirmed(self)
         piece.batch.acknowledge(AppendedRange(self.ledger_id, piece.first, self.confirmed - 1))
@@ -135,7 +143,7 @@ class OpenLedger:
 
     def _count(self, piece: _Piece) -> None:
         counters = self._counters
-        counters.added += len(piece.payloads)
+        counters.added += piece.count
         counters.added_bytes += piece.length - self.confirmed_size
         counters.add_times.observe(self._time() - piece.at)
 
@@ -165,18 +173,33 @@ class OpenLedger:
     def end_at(self, end: LedgerEnd) -> list[tuple[Batch, Sequence[bytes]]]:
         """The ledger ends at `end`: acknowledge what is in it; what is not, in order, to be added elsewhere."""
         rest: list[tuple[Batch, Sequence[bytes]]] = []
-        sent, self._sent = self._sent, deque()
+        pieces = self._with_payloads()
+        self._sent = deque()
         self.confirmed, self.confirmed_size = end.entries, end.size
         self._on_confirmed(self)
-        for piece in sent:
-            inside = min(len(piece.payloads), end.entries - piece.first)
+        for piece, payloads in pieces:
+            inside = min(piece.count, end.entries - piece.first)
             if inside > 0:
                 self._counters.added += inside
-                self._counters.added_bytes += sum(map(len, piece.payloads[:inside]))
+                self._counters.added_bytes += sum(map(len, payloads[:inside]))
                 piece.batch.acknowledge(AppendedRange(self.ledger_id, piece.first, piece.first + inside - 1))
-            if inside < len(piece.payloads):
-                rest.append((piece.batch, piece.payloads[max(inside, 0) :]))
+            if inside < piece.count:
+                rest.append((piece.batch, payloads[max(inside, 0) :]))
         return rest
+
+    def _with_payloads(self) -> list[tuple[_Piece, Sequence[bytes]]]:
+        """What is not acknowledged, with its payloads: those that the writer holds, and those that it refused."""
+        if not self._sent:
+            return []
+        base = self._sent[0].first
+        held = self.writer.payloads_from(base)
+        found: list[tuple[_Piece, Sequence[bytes]]] = []
+        for piece in self._sent:
+            at = piece.first - base
+            payloads = held[at : at + piece.count] if piece.refused is None else piece.refused
+            assert len(payloads) == piece.count, "the writer holds what it took until it is acknowledged"
+            found.append((piece, payloads))
+        return found
 
     def fail_all(self, error: BaseException) -> None:
         """Fail everything that is not acknowledged."""

@@ -62,7 +62,7 @@ class EnsembleChanges:
     @property
     def someone_away(self) -> bool:
         """Whether `start` would look for a bookie that went away while nothing was asked of it."""
-        return self._failures.someone_away
+        return bool(self._failures.away)
 
     def note_failed(self, reasons: Mapping[int, str]) -> None:
         """The bookies at these indexes have failed: nothing more counts on them until they are replaced."""
@@ -139,7 +139,7 @@ class EnsembleChanges:
     async def _find(self) -> Found:
         """Connections for failed indexes: first to bookies that only went away while nothing was asked of them."""
         down = self._quorum.down
-        if self._failures.someone_away:
+        if self._failures.away:
             back = {index: self.ensemble[index] for index in self._failures.take_away(down)}
             returned = await take_back(back, self._pool, self._lane)
             if returned:

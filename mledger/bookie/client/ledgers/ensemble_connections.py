@@ -23,7 +23,10 @@ class EnsembleConnections:
     @property
     def congested(self) -> bool:
         """Whether a bookie's send buffer is full."""
-        return any(connection.congested for connection in self.indexes)
+        for connection in self.indexes:  # noqa: SIM110 - asked with each acknowledgement, and a generator costs more
+            if connection.congested:
+                return True
+        return False
 
     def put(self, index: int, connection: BookieConnection) -> None:
         """The bookie at `index` is reached over `connection` from now on; the listener hears its answers."""

@@ -8,7 +8,7 @@ when this one ends (M4).
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 from mledger.metastore.errors import MledgerError
@@ -19,15 +19,11 @@ class PendingBatch:
     """Entries sent together: payloads of an append, or stored entries that recovery writes back."""
 
     first: int
+    end: int  # the entry after the last one
     payloads: Sequence[bytes]
     last_add_confirmed: int
     length: int  # the ledger's, in bytes, before this batch
     future: asyncio.Future[int]
-    end: int = field(init=False)
-    """The entry after the batch's last one."""
-
-    def __post_init__(self) -> None:
-        self.end = self.first + len(self.payloads)
 
 
 class PendingBatches:

@@ -91,8 +91,9 @@ class Replication:
         last_add_confirmed = quorum.acknowledged_below - 1
         parts = self._frame(payloads, quorum.next_entry, last_add_confirmed, length)
         first = quorum.sent(len(payloads))
-        self._pending.add(PendingBatch(first, payloads, last_add_confirmed, length, future))
-        self._connections.send(parts, first, quorum.next_entry - 1)
+        end = quorum.next_entry
+        self._pending.add(PendingBatch(first, end, payloads, last_add_confirmed, length, future))
+        self._connections.send(parts, first, end - 1)
         self._progress.start()
         if self._changes.someone_away:
             self._changes.start()
@@ -109,9 +110,9 @@ class Replication:
         await self._changes.settled()
         await self.drained()
 
-    def unacknowledged(self) -> list[bytes]:
-        """Payloads not acknowledged, in order."""
-        return self._pending.payloads_from(self.quorum.acknowledged_below)
+    def payloads_from(self, entry: int) -> list[bytes]:
+        """Payloads from `entry` on of batches that are not complete, in order."""
+        return self._pending.payloads_from(entry)
 
     def acknowledged_length(self, length: int) -> int:
         """The ledger's length in bytes up to the last acknowledged entry, `length` being that of all entries sent."""

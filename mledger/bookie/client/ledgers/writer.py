@@ -28,7 +28,7 @@ class LedgerWriter:
     """Writes a new ledger; made by `BookKeeper.create_ledger`. Owned by one event loop.
 
     After a failure (LedgerFenced, NotEnoughBookies, LedgerConflict, NoSuchLedger, Unauthorized, StoreUnavailable) every
-    pending and later append fails with it, and `unacknowledged` has what is to be written elsewhere (M4).
+    pending and later append fails with it, and `payloads_from` has what is to be written elsewhere (M4).
     """
 
     def __init__(
@@ -139,9 +139,12 @@ class LedgerWriter:
         self._replication.blame(str(failure))
         self._replication.stop(failure)
 
-    def unacknowledged(self) -> list[bytes]:
-        """Payloads that were appended and are not acknowledged, in order, to write to another ledger (M4)."""
-        return self._replication.unacknowledged()
+    def payloads_from(self, entry: int) -> list[bytes]:
+        """Payloads from `entry` on of appends that are not complete, in order, to write to another ledger (M4).
+
+        What an append was given after the writer had failed is not among them.
+        """
+        return self._replication.payloads_from(entry)
 
     def reader(self) -> LedgerReader:
         """A reader of this ledger over the same connections: its last entry follows the last-add-confirmed."""

@@ -13,12 +13,8 @@ class MemberFailures:
     def __init__(self) -> None:
         self._at: dict[int, float] = {}
         self._reasons: dict[int, str] = {}
-        self._away: set[int] = set()
-
-    @property
-    def someone_away(self) -> bool:
-        """Whether a bookie went away while nothing was asked of it, and was not looked for since."""
-        return bool(self._away)
+        self.away: set[int] = set()
+        """Indexes of bookies that went away while nothing was asked of them and were not looked for since."""
 
     def note(self, reasons: Mapping[int, str], now: float) -> None:
         """The bookies at these indexes failed at `now` (s)."""
@@ -27,11 +23,11 @@ class MemberFailures:
 
     def note_away(self, index: int) -> None:
         """The bookie at `index`, whose failure is noted too, owed nothing when it went away."""
-        self._away.add(index)
+        self.away.add(index)
 
     def take_away(self, down: Collection[int]) -> set[int]:
         """Those of the indexes `down` that only went away, to be looked for now; they are forgotten as such."""
-        away, self._away = self._away, set()
+        away, self.away = self.away, set()
         return away.intersection(down)
 
     def may_return(self, down: Collection[int], since: float) -> list[int]:

@@ -17,7 +17,7 @@ def pending(*sizes, first=0):
     for size in sizes:
         payloads = [bytes(entry) for entry in range(first, first + size)]
         futures.append(asyncio.get_running_loop().create_future())
-        batches.add(PendingBatch(first, payloads, first - 1, length, futures[-1]))
+        batches.add(PendingBatch(first, first + size, payloads, first - 1, length, futures[-1]))
         first, length = first + size, length + sum(map(len, payloads))
     return batches, futures
 

@@ -17,9 +17,9 @@ def test_one_that_went_away_is_looked_for_once():
     failures = MemberFailures()
     failures.note({1: "it restarted"}, now=10.0)
     failures.note_away(1)
-    assert failures.someone_away
+    assert failures.away == {1}
     assert failures.take_away({0, 1}) == {1}
-    assert not failures.someone_away
+    assert not failures.away
     assert failures.take_away({0, 1}) == set()
 
 
@@ -28,7 +28,7 @@ def test_one_that_is_replaced_meanwhile_is_not_looked_for():
     failures.note({1: "it restarted"}, now=10.0)
     failures.note_away(1)
     assert failures.take_away({0}) == set()
-    assert not failures.someone_away
+    assert not failures.away
 
 
 def test_too_few_bookies_are_named_with_their_last_failure():
