@@ -25,5 +25,9 @@ ENV PATH=/opt/mledger/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 USER mledger
 WORKDIR /data
 VOLUME /data
+# Of a bookie, which serves metrics and health on BOOKIE_METRICS_PORT; other commands end before it is asked.
+ENV BOOKIE_METRICS_PORT=8000
+HEALTHCHECK --interval=3s --timeout=30s --retries=40 CMD python -c \
+    "import os, urllib.request as http; http.urlopen(f'http://127.0.0.1:{os.environ[\"BOOKIE_METRICS_PORT\"]}/health', timeout=20)"
 ENTRYPOINT ["mledger"]
 CMD ["--help"]

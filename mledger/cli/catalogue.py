@@ -5,6 +5,12 @@ So a command starts without what the others need, and help and completion are th
 
 from mledger.cli.shared.late_commands import LateCommand, LateGroup, late_group
 
+BOOKIE = {
+    "run": LateCommand(
+        "bookies.server:run", "Run a bookie in the foreground until SIGTERM or SIGINT; --help shows its OPTIONS."
+    ),
+}
+
 BOOKIES = {
     "autorecovery": LateCommand(
         "bookies.autorecovery:autorecovery",
@@ -101,6 +107,10 @@ METADATA = {
         "metadata.backup:restore",
         "Put the nodes of a backup FILE back: create those that are missing, change those that hold something else.",
     ),
+    "run": LateCommand(
+        "metadata.commands:run",
+        "Serve a metadata store in a directory until SIGTERM or SIGINT; --help shows its OPTIONS.",
+    ),
     "tree": LateCommand("metadata.commands:tree", "Show the nodes at and below PATH."),
 }
 
@@ -179,6 +189,7 @@ TOPICS = {
 }
 
 NOUNS: dict[str, LateCommand | LateGroup] = {
+    "bookie": late_group("bookie", "Run a bookie.", BOOKIE),
     "bookies": late_group(
         "bookies", "Look at the bookies and check them; change their cookies and what auto-recovery may do.", BOOKIES
     ),

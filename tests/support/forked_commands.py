@@ -1,7 +1,8 @@
 """Gives tests an executable `mledger` that starts at once: a server that has imported everything forks for each call.
 
 `python -m tests.support.forked_commands DIR` makes `DIR/mledger` and serves it until stdin ends. A call is a process
-of its own, with the arguments, environment, directory and open files of its caller, and hands its exit code back.
+of its own, with the arguments, environment, directory and open files of its caller; it gets the signals that its caller
+gets, and hands its exit code back.
 """
 
 import contextlib
@@ -22,13 +23,16 @@ SOCKET = "calls"
 PATIENCE_VARIABLE = "PATIENCE_S"
 """In a call's environment: how long its completions wait for the cluster, in seconds."""
 CALLER = """#!{python} -SE
-import os, socket, sys
-server = socket.socket(socket.AF_UNIX)
+import os, signal, socket, sys
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 server.connect({path!r})
 environment = [key + "=" + value for key, value in os.environ.items()]
 head = [str(len(sys.argv) - 1), os.getcwd(), *sys.argv[1:], *environment]
 socket.send_fds(server, ["\\0".join(head).encode()], [0, 1, 2])
 server.shutdown(socket.SHUT_WR)
+process = int(server.recv(16))
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda sent, _: os.kill(process, sent))
 code = server.recv(16)
 sys.exit(int(code) if code else 70)
 """
@@ -59,7 +63,7 @@ def serve(directory: Path) -> None:
     """Serve calls until stdin ends."""
     _import_everything()
     path = str(directory / SOCKET)
-    listening = socket.socket(socket.AF_UNIX)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(path)
     listening.listen(64)
     caller = directory / "mledger"
@@ -95,6 +99,7 @@ def _answer(connection: socket.socket) -> None:
         _run(rest[: int(count)])
     for file in files:
         os.close(file)
+    connection.send(str(pid).encode())
     _, status = os.waitpid(pid, 0)
     with contextlib.suppress(OSError):
         connection.send(str(abs(os.waitstatus_to_exitcode(status))).encode())

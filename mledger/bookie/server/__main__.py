@@ -1,4 +1,4 @@
-"""`python -m mledger.bookie.server`."""
+"""`python -m mledger.bookie.server`: what `mledger bookie run` is, without the command's own imports."""
 
 import sys
 

@@ -10,6 +10,7 @@ from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.node_text import NodeContent, decode_node
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
+from mledger.cli.shared.server_command import ServerMain, server_command
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.store import MetadataReader, Node
@@ -25,6 +26,20 @@ class TreeNode:
     path: str
     node: Node
     depth: int
+
+
+def _load_server() -> ServerMain:
+    from mledger.metastore.rocksdb.server import main
+
+    return main
+
+
+run = server_command(
+    "run",
+    _load_server,
+    summary="Serve a metadata store in a directory until SIGTERM or SIGINT; --help shows its OPTIONS.",
+    epilog="Example: mledger metadata run --dir /data/metadata",
+)
 
 
 @click.command(epilog="Example: mledger --metadata zk://127.0.0.1:2181 metadata init")

@@ -132,7 +132,7 @@ class ClientConnection:
         await self.close()
         raise self._refused or StoreUnavailable(
             f"no metadata server answers in {self.directory} within {timeout:g} s: check the directory, and that "
-            f"`python -m mledger.metastore.rocksdb.server --dir {self.directory}` (or `mledger up`) runs"
+            f"`mledger metadata run --dir {self.directory}` (or `mledger up`) runs"
         )
 
     async def ask(self, request: pb.Request, *, again: bool) -> pb.Answer:

@@ -1,4 +1,4 @@
-"""The server process of a RocksDB metadata store: `python -m mledger.metastore.rocksdb.server --dir DIR`.
+"""The server process of a RocksDB metadata store: `mledger metadata run --dir DIR`.
 
 When it serves, it prints one JSON line on stdout: `{"url": "rocksdb:DIR", "pid": …}`; logs go to stderr. SIGTERM ends
 it; after kill -9 it goes on where it was, sessions included.
@@ -21,6 +21,8 @@ from mledger.metastore.rocksdb.service import Service
 from mledger.metastore.runtime.logs import FORMATS, TEXT, get_logger, set_up_logging
 
 log = get_logger("mledger.metastore.rocksdb.server")  # it may be run as __main__
+
+PROGRAM = "mledger metadata run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,10 @@ async def serve(options: Options) -> None:
     log.info("stopped", url=server.url)
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> Options:
     """The options of a command line; SystemExit(2) says what is wrong with it."""
     parser = argparse.ArgumentParser(
-        prog="python -m mledger.metastore.rocksdb.server",
+        prog=program,
         description="Keeps a metadata store in DIR and serves it there.",
     )
     parser.add_argument("--dir", required=True, help="the store's directory; made when it is missing")
@@ -123,9 +125,9 @@ def parse_options(arguments: Sequence[str]) -> Options:
     return Options(args.dir, args.in_memory, args.log_level, args.log_format)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a metadata server; the exit code."""
-    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run a metadata server; the exit code. `program` is what messages call it."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -39,11 +39,17 @@ def test_a_key_the_schema_does_not_know_is_refused(tmp_path: Path) -> None:
     assert "restrat" in check(wrong).stdout
 
 
-def test_three_zookeeper_nodes_and_four_bookies_each_checked_and_with_a_volume_of_its_own() -> None:
-    servers = {name: each for name, each in services(COMPOSE).items() if "healthcheck" in each}
-    assert sorted(servers) == sorted(ZOOKEEPERS + BOOKIES)
-    volumes = [str(volume) for each in servers.values() for volume in each["volumes"]]  # type: ignore[attr-defined]
+def test_three_zookeeper_nodes_and_four_bookies_each_have_volumes_of_their_own() -> None:
+    found = services(COMPOSE)
+    volumes = [str(volume) for name in ZOOKEEPERS + BOOKIES for volume in found[name]["volumes"]]  # type: ignore[attr-defined]
     assert len(volumes) == len(set(volumes)) == 2 * len(ZOOKEEPERS) + len(BOOKIES)
+
+
+def test_zookeeper_is_checked_by_the_compose_file_and_bookies_by_their_image() -> None:
+    checks = {name: each["healthcheck"] for name, each in services(COMPOSE).items() if "healthcheck" in each}
+    assert sorted(name for name, check in checks.items() if check != {"disable": True}) == sorted(ZOOKEEPERS)
+    assert "HEALTHCHECK" in (ROOT / "Dockerfile").read_text()
+    assert not set(BOOKIES) & set(checks)
 
 
 def test_images_are_named_by_exact_versions() -> None:

@@ -20,7 +20,7 @@ from mledger.bookie.errors import BookieError, DiskFull
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.cookie_check import confirm, default_port, establish
 from mledger.bookie.server.process.garbage import GarbageCollector
-from mledger.bookie.server.process.options import Options, parse_options
+from mledger.bookie.server.process.options import PROGRAM, Options, parse_options
 from mledger.bookie.server.process.settings import KNOWN_KEYS
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.connection_limit import Gate
@@ -315,9 +315,9 @@ def _auth_factory(name: str) -> AuthFactory | None:
     return cast("AuthFactory", getattr(importlib.import_module(module), attribute))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a bookie; the exit code."""
-    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run a bookie; the exit code. `program` is what messages call it."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
     sys.setswitchinterval(0.0005)
     if options.settings is not None:

@@ -26,6 +26,7 @@ _MIB = 1 << 20
 _DEFAULTS = BookieConfig()
 
 MOST_CONNECTIONS = 10_000
+PROGRAM = "mledger bookie run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,9 @@ class Options:
     settings: Settings | None = None
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> Options:
     """The options of a command line and its settings; SystemExit(2) says what is wrong with them."""
-    parser = _parser()
+    parser = _parser(program)
     args = parser.parse_args(arguments)
     for name in ("journal_mb", "memtable_mb", "max_frame", "max_connections", "session_timeout", "gc_interval"):
         value = getattr(args, name)
@@ -178,9 +179,9 @@ def _seconds_or_none(text: str) -> float:
         raise ValueError("seconds are needed; at or below 0 there is no such compaction") from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m mledger.bookie.server",
+        prog=program,
         description="A bookie: keeps entries of ledgers.",
         epilog="Options win over --set, --set over --config. Keys: docs/reference/configuration.md.",
     )

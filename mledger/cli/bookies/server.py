@@ -1,0 +1,17 @@
+"""`mledger bookie run`: a bookie as this process."""
+
+from mledger.cli.shared.server_command import ServerMain, server_command
+
+
+def _load() -> ServerMain:
+    from mledger.bookie.server.process.main import main
+
+    return main
+
+
+run = server_command(
+    "run",
+    _load,
+    summary="Run a bookie in the foreground until SIGTERM or SIGINT; --help shows its OPTIONS.",
+    epilog="Example: mledger bookie run --dir /data/bookie --port 3181 --config bookkeeper.conf",
+)
