@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.rig import ROOT
 
-BENCHES = ("append", "read", "recover", "topics", "snapshot")
+BENCHES = ("append", "read", "recover", "topics", "snapshot", "start")
 HEADER = """# Benchmarks
 
 Written by `make bench`: real processes on one machine, sync on. Ratio is ours over the peer's, the median of
@@ -32,6 +32,8 @@ alternating pairs; spread is the lowest and the highest of them. Where the unit 
   of `errors`. Memory is that of all processes together, the server's left out. Where the CPU of one process goes is
   measured by processes that do one thing more each. A writer sets nodes, four at a time, each durable when answered,
   alone and beside a reading at a limited rate.
+- `start`: processor time of commands that look at a small cluster, beside that of a Python that does nothing, and of
+  one that imports click.
 """
 
 

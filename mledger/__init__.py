@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         TopicNotFound,
         TopicTerminated,
     )
-    from mledger.ledgers.entry_reader import Entry
+    from mledger.ledgers.entry import Entry
     from mledger.ledgers.open_ledger import AppendedRange
     from mledger.ledgers.trim_plan import TrimPlan
     from mledger.metastore.errors import MledgerError
@@ -99,7 +99,7 @@ _HOMES = {
     "CursorNotFound": "mledger.errors",
     "CursorRecoveryFailed": "mledger.errors",
     "CursorStatus": "mledger.cursors.cursor",
-    "Entry": "mledger.ledgers.entry_reader",
+    "Entry": "mledger.ledgers.entry",
     "Inspector": "mledger.admin.inspect",
     "InvalidConfiguration": "mledger.errors",
     "InvalidLedgerList": "mledger.errors",

@@ -17,7 +17,7 @@ from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledgers.bundles import Owner
-from mledger.ledgers.entry_reader import Entry
+from mledger.ledgers.entry import Entry
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
 from mledger.ledgers.ownership import find_owner
 from mledger.ledgers.references import deleted_after_offload

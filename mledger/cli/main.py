@@ -1,5 +1,6 @@
 """The `mledger` command: its groups, and how errors become one line and an exit code."""
 
+import gc
 import importlib
 import os
 import sys
@@ -17,6 +18,8 @@ from mledger.metastore.errors import MledgerError
 
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
 INTERRUPTED = 130
+FEWEST_COLLECTED = 50_000
+"""New objects before garbage is looked for: what loading modules makes is none, and is made in every start."""
 
 
 @click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -66,7 +69,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the `mledger` script."""
-    sys.exit(run())
+    gc.set_threshold(FEWEST_COLLECTED)
+    code = run()
+    gc.freeze()
+    sys.exit(code)
 
 
 def _failed(error: Exception) -> int:

@@ -33,8 +33,9 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.cursors.store import CursorState, CursorStore
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import LostEntriesSkipped, ResetSinceConsumed, Rewound
-from mledger.ledgers.entry_reader import Entry
-from mledger.ledgers.trim_plan import CursorMove, next_ledger_if_consumed
+from mledger.ledgers.entry import Entry
+from mledger.ledgers.ledger_list import next_ledger_if_consumed
+from mledger.ledgers.trim_plan import CursorMove
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import BatchDeletion

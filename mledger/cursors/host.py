@@ -5,7 +5,8 @@ from typing import Protocol
 
 from mledger.config import ManagedLedgerConfig
 from mledger.events import Event
-from mledger.ledgers.entry_reader import Entry, EntryReader
+from mledger.ledgers.entry import Entry
+from mledger.ledgers.entry_reader import EntryReader
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 

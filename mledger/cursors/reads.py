@@ -8,7 +8,7 @@ from mledger.cursors.acks import AckState
 from mledger.cursors.host import CursorHost
 from mledger.cursors.positions import next_valid
 from mledger.errors import LedgerOffloaded, TopicTerminated
-from mledger.ledgers.entry_reader import Entry
+from mledger.ledgers.entry import Entry
 from mledger.ledgers.references import is_offloaded
 from mledger.metastore.records.position import Position
 

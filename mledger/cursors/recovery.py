@@ -14,8 +14,7 @@ from mledger.cursors.acks import AckState
 from mledger.cursors.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound, StateUnreadable
 from mledger.cursors.positions import backlog, next_valid
 from mledger.errors import CursorRecoveryFailed
-from mledger.ledgers.ledger_list import LedgerList
-from mledger.ledgers.trim_plan import next_ledger_if_consumed
+from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo, PositionInfo
 

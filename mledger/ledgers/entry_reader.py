@@ -4,11 +4,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
 from mledger.config import ManagedLedgerConfig
+from mledger.ledgers.entry import Entry
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.open_ledger import OpenLedger
@@ -16,13 +16,6 @@ from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.position import Position
 
 MAX_READERS = 128
-
-
-class Entry(NamedTuple):
-    """An entry as read: where it is and its payload."""
-
-    position: Position
-    payload: bytes
 
 
 class EntryReader:

@@ -346,3 +346,13 @@ def rollover_reason(config: ManagedLedgerConfig, entries: int, size: int, age_ms
     if 0 < config.max_size_per_ledger <= size:
         return f"size {size} reached {config.max_size_per_ledger_mb} MiB"
     return None
+
+
+def next_ledger_if_consumed(ledgers: LedgerList, mark_delete: Position) -> Position | None:
+    """Where R9 moves a cursor: the start of the next ledger if that of `mark_delete` is consumed, else None."""
+    if mark_delete.ledger_id not in ledgers or mark_delete.entry_id == NO_ENTRY:
+        return None
+    following = ledgers.next_id(mark_delete.ledger_id)
+    if following is None or mark_delete.entry_id + 1 < ledgers.entries(mark_delete.ledger_id):
+        return None
+    return Position(following, NO_ENTRY)

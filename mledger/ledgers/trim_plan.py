@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mledger.events import EndTrim, Event, LastConfirmedLedgerDeletion, RemovingLedger
-from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.ledgers.retention import KEEP_ALL, RetentionLimits
-from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 
 
@@ -58,16 +58,6 @@ class TrimPlan:
             return ()
         removed = (RemovingLedger(topic, info.ledger_id, info.size) for info in self.deletions)
         return (EndTrim(topic, self.remaining_ledgers, self.remaining_size), *removed)
-
-
-def next_ledger_if_consumed(ledgers: LedgerList, mark_delete: Position) -> Position | None:
-    """Where R9 moves a cursor: the start of the next ledger if that of `mark_delete` is consumed, else None."""
-    if mark_delete.ledger_id not in ledgers or mark_delete.entry_id == NO_ENTRY:
-        return None
-    following = ledgers.next_id(mark_delete.ledger_id)
-    if following is None or mark_delete.entry_id + 1 < ledgers.entries(mark_delete.ledger_id):
-        return None
-    return Position(following, NO_ENTRY)
 
 
 def plan_moves(ledgers: LedgerList, cursors: Mapping[str, Position]) -> tuple[CursorMove, ...]:

@@ -16,12 +16,13 @@ from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFe
 from mledger.events import Closed, Event, Fenced, Initialized, LedgerClosed, Terminated
 from mledger.ledgers.background import Background
 from mledger.ledgers.bundles import Owner
-from mledger.ledgers.entry_reader import Entry, EntryReader
-from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.entry import Entry
+from mledger.ledgers.entry_reader import EntryReader
+from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.ledgers.open_ledger import Appended, OpenLedger
 from mledger.ledgers.orphan_cleanup import Claimant
 from mledger.ledgers.topic_record import RecordChange
-from mledger.ledgers.trim_plan import TrimPlan, next_ledger_if_consumed
+from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.errors import MetadataError, MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo

@@ -17,7 +17,8 @@ from mledger.cli.ledgers.deletion_table import (
 )
 from mledger.cli.shared.output import OutputTable
 from mledger.cli.shared.read_only import Looking
-from mledger.cli.shared.topic_targets import Targets, records_of, states_kept_and_lost
+from mledger.cli.shared.targets import Targets
+from mledger.cli.shared.topic_targets import records_of, states_kept_and_lost
 from mledger.metastore.records.paths import TopicName
 
 

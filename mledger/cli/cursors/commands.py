@@ -21,7 +21,7 @@ from mledger.cli.shared.output import (
     texts,
 )
 from mledger.cli.shared.read_only import looking
-from mledger.cli.shared.topic_targets import find_targets
+from mledger.cli.shared.targets import find_targets
 from mledger.cursors.entry_bits import bits_of_words
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import CursorNotFound

@@ -17,7 +17,7 @@ from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.errors import FAILED, OK, UNAVAILABLE
 from mledger.cli.shared.output import Output, OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, looking
-from mledger.cli.shared.topic_targets import find_targets
+from mledger.cli.shared.targets import find_targets
 from mledger.ledgers.references import Reference, find_dangling
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName

@@ -117,7 +117,7 @@ class Output:
 
     def progress(self, what: str, unit: str) -> "Progress":
         """A progress bar on stderr, shown only to a person who watches; add one task with its total."""
-        from mledger.cli.shared.printing import progress_bar
+        from mledger.cli.shared.progress import progress_bar
 
         return progress_bar(what, unit, wanted=not self.for_programs)
 

@@ -1,10 +1,9 @@
-"""Tables and progress bars for people, by rich. A command that prints none does without it: it starts sooner."""
+"""Tables for people, by rich. A command that prints none does without it: it starts sooner."""
 
 from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
 from mledger.cli.shared.output import OutputRecord, OutputTable
@@ -23,22 +22,6 @@ def printed(shown: OutputTable | OutputRecord, stream: TextIO) -> str:
             title = _rendered(console, f"[bold]{escape(table.key.replace('_', ' '))}[/bold]")
             parts += ["", title, _rendered(console, _table(table))]
     return "\n".join(parts)
-
-
-def progress_bar(what: str, unit: str, *, wanted: bool) -> Progress:
-    """A progress bar on stderr, shown only to a person who watches, and where it is wanted."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not wanted or not console.is_terminal,
-    )
 
 
 def _grid(record: OutputRecord) -> RichTable:

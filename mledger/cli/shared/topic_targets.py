@@ -1,46 +1,19 @@
-"""Which topics a changing command is about, and what of them may change: a topic, or all partitions of one."""
+"""What of the topics that a changing command is about may change, and what of it is to be kept before."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mledger.admin.inspect import CursorInspection, Inspector
-from mledger.admin.partitions import no_such_topic, present_partitions, read_partitioned
 from mledger.admin.references.attached_ledgers import pending_ack_topics
 from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
 from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.change_command import read_before
 from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.targets import Targets
 from mledger.metastore.errors import MledgerError, RecordError
-from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import TopicName, cursor_name
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """The topic that was named, its record if it is partitioned, and the topics with a managed ledger of it."""
-
-    named: TopicName
-    partitioned: PartitionedTopic | None
-    topics: tuple[TopicName, ...]
-
-    @property
-    def managed_ledgers(self) -> tuple[str, ...]:
-        """The names of their managed ledgers."""
-        return tuple(topic.managed_ledger_name for topic in self.topics)
-
-
-async def find_targets(cluster: Looking, named: TopicName) -> Targets:
-    """The topic, or every partition that is there of a partitioned one; TopicNotFound, RecordError."""
-    found = await read_partitioned(cluster.metadata, named)
-    if found is not None:
-        record, _ = found
-        present = await present_partitions(cluster.metadata, named)
-        return Targets(named, record, tuple(named.partition(index) for index in present if index < record.partitions))
-    if await cluster.metadata.exists(named.managed_ledger_path) is None:
-        raise await no_such_topic(cluster.metadata, named)
-    return Targets(named, None, (named,))
 
 
 async def with_pending_acks(cluster: Looking, targets: Targets) -> Targets:

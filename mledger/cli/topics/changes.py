@@ -32,15 +32,9 @@ from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.cli.shared.parameters import Properties, PropertyType
 from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.targets import Targets, find_targets
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
-from mledger.cli.shared.topic_targets import (
-    Targets,
-    find_targets,
-    records_of,
-    saved_states,
-    states_kept_and_lost,
-    with_pending_acks,
-)
+from mledger.cli.shared.topic_targets import records_of, saved_states, states_kept_and_lost, with_pending_acks
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.plans import plan_properties
 from mledger.events import Event, RemovingLedger

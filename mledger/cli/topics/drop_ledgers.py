@@ -21,7 +21,7 @@ from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking
-from mledger.cli.shared.topic_targets import find_targets
+from mledger.cli.shared.targets import find_targets
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import Decoded, ManagedLedgerInfo

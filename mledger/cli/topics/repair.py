@@ -31,7 +31,7 @@ from mledger.cli.shared.context import Session, session_options
 from mledger.cli.shared.names import optional_topic_argument
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, tell_waiting
-from mledger.cli.shared.topic_targets import find_targets
+from mledger.cli.shared.targets import find_targets
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.pending_records import read_records
 from mledger.metastore.errors import BadVersion, InvalidName, MledgerError

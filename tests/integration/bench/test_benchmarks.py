@@ -65,6 +65,18 @@ def test_topics_are_opened_after_a_clean_close_and_after_a_kill_and_written_at_o
     assert tasks < 10, "a session and each of two namespaces are watched; topics and cursors have no task"
 
 
+def test_start_holds_commands_against_bare_python_and_against_click():
+    results = run_bench("start.py")
+    assert all(result.keys() >= KEYS for result in results)
+    assert [result["case"] for result in results if result["peer"] == "import click"] == [
+        "mledger --help, processor time",
+        "mledger topics list, processor time",
+        "mledger topics stats-internal, processor time",
+        "mledger cursors list, processor time",
+    ]
+    assert {result["peer"] for result in results} == {"import click", "python -c pass"}
+
+
 def test_payloads_are_distinct_and_batches_go_round_them():
     payloads = pool("100")
     assert len(set(payloads)) == len(payloads)

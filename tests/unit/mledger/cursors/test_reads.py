@@ -6,7 +6,7 @@ import pytest
 
 from mledger.cursors.acks import AckState
 from mledger.cursors.reads import CursorReads
-from mledger.ledgers.entry_reader import Entry
+from mledger.ledgers.entry import Entry
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
