@@ -209,7 +209,7 @@ class Cluster:
                 return await self.create_topic(name, config=config, trim=trim, events=events, on_step=on_step)
         self._check_not_open(topic)
         if already := self._open.get(topic.managed_ledger_name):
-            await already.close()
+            await already.closed()
         await self._check_owner(topic, take_over)
         return await self._open_now(topic, config, trim, events, on_step)
 
@@ -297,12 +297,15 @@ class Cluster:
         return [str(topic) for topic in await self.inspector.topics(prefix)]
 
     async def close(self) -> None:
-        """Close the topics still open; the first error, after all were tried."""
+        """Close the topics still open; the first error, after all were tried. One closed before has told its own."""
         errors: list[Exception] = []
 
         async def work() -> None:
             while self._open:
                 _, managed_ledger = self._open.popitem()
+                if managed_ledger.state is TopicState.CLOSED:
+                    await managed_ledger.closed()
+                    continue
                 try:
                     await managed_ledger.close()
                 except Exception as error:

@@ -333,17 +333,24 @@ class ManagedLedger:
     async def close(self) -> None:
         """The clean close: entries taken are acknowledged, cursors durable (C3), the current ledger closed.
 
-        The first error of several is raised after everything else was closed. A second call waits for the first. Who
-        gives up waiting does not end the close.
+        The first error of several is raised after everything else was closed. A second call waits for the first, and
+        raises what that did. Who gives up waiting does not end the close.
         """
         if self._closing is not None:
-            await asyncio.wait([self._closing])
+            await self.closed()
+            if not self._closing.cancelled():
+                self._closing.result()
         elif self._stopped is None:
             closed = ManagedLedgerClosed(f"{self.name} is closed; open it again")
             self._stopped = closed
             self._trimmer.stop()
             self._closing = asyncio.get_running_loop().create_task(self._close(closed))
             await asyncio.shield(self._closing)
+
+    async def closed(self) -> None:
+        """Wait for a close that is under way, whatever comes of it."""
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
 
     async def _close(self, closed: ManagedLedgerClosed) -> None:
         errors: list[Exception] = []

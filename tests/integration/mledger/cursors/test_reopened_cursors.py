@@ -94,6 +94,32 @@ def test_a_close_that_failed_is_no_success_for_who_closes_again(topic_url, topic
     run(main())
 
 
+def test_a_topics_close_that_failed_is_no_success_for_who_closes_again_and_is_told_once(topic_url, topic, monkeypatch):
+    async def main():
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:  # its own close repeats no error
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 4)
+            cursor = await opened.open_cursor("sub")
+            multi = cluster.metadata.multi
+
+            async def away(operations):
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(cluster.metadata, "multi", away)
+            acknowledged = cursor.acknowledge(positions[:2])
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await opened.close()
+            with pytest.raises(StoreUnavailable):
+                await acknowledged
+            monkeypatch.setattr(cluster.metadata, "multi", multi)
+            again = await cluster.open_topic(topic)
+            assert (await again.open_cursor("sub")).backlog == 4
+
+    run(main())
+
+
 def test_a_closed_cursor_can_be_deleted(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
