@@ -76,7 +76,7 @@ class LedgerCreated(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerClosed(Event):
+class CurrentLedgerClosed(Event):
     """The current ledger was closed, by rollover, close or termination (M4)."""
 
     name: ClassVar[str] = "ledger closed"

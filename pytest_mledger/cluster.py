@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mledger.program import Program
-from pytest_mledger.servers import Server, Servers
+from pytest_mledger.servers import ServerProcess, Servers
 
 if TYPE_CHECKING:
     from mledger import ManagedLedgerConfig
@@ -31,7 +31,7 @@ class Bookie:
         self.number = number
         self.directory = servers.directory / f"bookie-{number}"
         self._arguments = ("--metadata", url, "--dir", str(self.directory), *SMALL)
-        self._server: Server
+        self._server: ServerProcess
         self._said: dict[str, Any]
         self._frozen = False
 

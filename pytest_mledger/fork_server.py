@@ -36,7 +36,7 @@ def say(**event: object) -> None:
     os.write(_STDOUT, json.dumps(event).encode() + b"\n")
 
 
-class Nursery:
+class ForkServer:
     """The servers that were started and have not ended."""
 
     def __init__(self) -> None:
@@ -143,4 +143,4 @@ def _use_files(log: str) -> None:
 
 
 if __name__ == "__main__":
-    Nursery().run()
+    ForkServer().run()

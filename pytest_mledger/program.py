@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_mledger.servers import ClusterFailed, Server, Servers, log_end
+from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers, log_end
 
 METADATA_VARIABLE = "MLEDGER_METADATA"
 _STDOUT = 1
@@ -80,7 +80,7 @@ class Program:
         self.kill()
         self._server = self._start()
 
-    def _start(self) -> Server:
+    def _start(self) -> ServerProcess:
         self._output.touch()
         self._begins = self._output.stat().st_size
         environment = os.environ | {METADATA_VARIABLE: self._url}

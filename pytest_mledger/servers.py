@@ -23,7 +23,7 @@ class ClusterFailed(Exception):
 
 
 @dataclass(slots=True)
-class Server:
+class ServerProcess:
     """What is known of one server's latest process."""
 
     name: str
@@ -44,7 +44,7 @@ class Servers:
     def __init__(self, directory: Path) -> None:
         """Start the nursery; its log and those of the servers are in `directory`."""
         self.directory = directory
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, ServerProcess] = {}
         self._received = b""
         with (directory / "nursery.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -63,24 +63,24 @@ class Servers:
         for module in modules:
             self._request(prepare=module)
 
-    def start(self, name: str, module: str, *arguments: str) -> Server:
+    def start(self, name: str, module: str, *arguments: str) -> ServerProcess:
         """Start a server without waiting for it."""
-        server = self._servers[name] = Server(name, self.directory / f"{name}.log")
+        server = self._servers[name] = ServerProcess(name, self.directory / f"{name}.log")
         self._request(start=name, module=module, arguments=arguments, log=str(server.log))
         return server
 
-    def signal(self, server: Server, number: int) -> None:
+    def signal(self, server: ServerProcess, number: int) -> None:
         """Send a signal; nothing where the server has ended."""
         self._request(signal=number, name=server.name)
 
-    def wait_serving(self, server: Server) -> dict[str, Any]:
+    def wait_serving(self, server: ServerProcess) -> dict[str, Any]:
         """What the server says when it serves; ClusterFailed when it ends instead."""
         self._wait(lambda: server.serving is not None or not server.running, f"{server.name} to serve", START_TIMEOUT_S)
         if server.serving is None:
             raise ClusterFailed(f"{server.name} ended with {server.code} instead of serving: {_log(server.log)}")
         return server.serving
 
-    def wait_ended(self, server: Server) -> int:
+    def wait_ended(self, server: ServerProcess) -> int:
         """The exit code, minus a signal's number when that ended it."""
         self._wait(lambda: not server.running, f"{server.name} to end", END_TIMEOUT_S)
         assert server.code is not None

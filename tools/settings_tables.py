@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from mledger.bookie.client.config import ClientConfig
-from mledger.bookie.server.process.options import Options, parse_options
+from mledger.bookie.server.process.options import BookieOptions, parse_options
 from mledger.config import SETTINGS, ManagedLedgerConfig
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.settings import OwnerSettings
@@ -25,7 +25,7 @@ MIB = 1 << 20
 def bookie_defaults() -> dict[str, object]:
     """Of the keys of `bookkeeper.conf`: what a bookie runs with to which nobody says anything."""
 
-    def started_with(*settings: str) -> Options:
+    def started_with(*settings: str) -> BookieOptions:
         given = [word for setting in settings for word in ("--set", setting)]
         return parse_options(["--metadata", "memory:", "--dir", "directory", *given])
 

@@ -16,7 +16,7 @@ from mledger.cursors.ledger_state import CursorLedgerFinding
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import CursorNotFound, TopicNotFound
-from mledger.ledgers.bundles import Owner
+from mledger.ledgers.bundles import BrokerOwner
 from mledger.ledgers.entry import Entry
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
 from mledger.ledgers.ownership import find_owner
@@ -69,7 +69,7 @@ class TopicInspection:
     terminated: Position | None
     properties: tuple[tuple[str, str], ...]
     cursors: tuple[str, ...]
-    owner: Owner | None
+    owner: BrokerOwner | None
     warnings: tuple[str, ...]
 
 

@@ -51,7 +51,7 @@ class CursorInternals:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedLedger:
+class LedgerStats:
     """A ledger of the topic's list as recorded, and BookKeeper's metadata of it; None where there is none."""
 
     info: LedgerInfo
@@ -75,7 +75,7 @@ class TopicInternals:
     stat: Stat
     info: ManagedLedgerInfo
     topic: TopicInspection
-    ledgers: tuple[ListedLedger, ...]
+    ledgers: tuple[LedgerStats, ...]
     cursors: tuple[CursorInternals, ...]
     schema_ledgers: tuple[OtherLedger, ...]
     compacted: OtherLedger | None
@@ -118,9 +118,9 @@ def offload_of(ledger: LedgerInfo, path: str = "") -> Offload:
     return Offload(message.complete, UUID(int=(message.uidMsb & mask) << 64 | message.uidLsb & mask))
 
 
-def _listed(ledger: LedgerInfo, metadata: LedgerMetadata | None, registered: set[str], path: str) -> ListedLedger:
+def _listed(ledger: LedgerInfo, metadata: LedgerMetadata | None, registered: set[str], path: str) -> LedgerStats:
     bookies = {bookie for segment in metadata.segments for bookie in segment.bookies} if metadata else set()
-    return ListedLedger(ledger, offload_of(ledger, path), metadata, not bookies <= registered)
+    return LedgerStats(ledger, offload_of(ledger, path), metadata, not bookies <= registered)
 
 
 async def _cursors(reader: MetadataReader, inspector: Inspector, path: str, name: str) -> list[CursorInternals]:

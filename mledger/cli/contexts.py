@@ -3,7 +3,7 @@
 import click
 
 from mledger.cli.shared.command_group import CommandGroup
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.context_file import ContextError, path_of_contexts, read_contexts, write_contexts
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.url import parse_url
@@ -20,7 +20,7 @@ def context() -> None:
 @click.option("--replace", is_flag=True, help="Give a name that is there already another URL.")
 @session_options
 @click.pass_obj
-def add(session: Session, name: str, url: str, replace: bool) -> None:
+def add(session: CommandContext, name: str, url: str, replace: bool) -> None:
     """Keep the metadata URL of a cluster as NAME; the first one becomes the current one.
 
     Secrets do not belong in the URL: `?config=FILE` names a file that holds them.
@@ -41,7 +41,7 @@ def add(session: Session, name: str, url: str, replace: bool) -> None:
 @click.argument("name")
 @session_options
 @click.pass_obj
-def use(session: Session, name: str) -> None:
+def use(session: CommandContext, name: str) -> None:
     """Have commands mean the cluster NAME where neither an option nor the environment names one."""
     path = path_of_contexts()
     contexts = read_contexts(path).used(name)
@@ -53,7 +53,7 @@ def use(session: Session, name: str) -> None:
 @click.argument("name")
 @session_options
 @click.pass_obj
-def remove(session: Session, name: str) -> None:
+def remove(session: CommandContext, name: str) -> None:
     """Forget the name; the cluster is not touched."""
     path = path_of_contexts()
     contexts = read_contexts(path)
@@ -67,12 +67,12 @@ def remove(session: Session, name: str) -> None:
 @context.command("list", epilog="Example: mledger context list")
 @session_options
 @click.pass_obj
-def list_command(session: Session) -> None:
+def list_command(session: CommandContext) -> None:
     """List the names, and which of them is the current one."""
     contexts = read_contexts(path_of_contexts())
     rows = tuple((name, url, name == contexts.current) for name, url in sorted(contexts.metadata.items()))
     session.output.table(OutputTable("contexts", columns("name", "metadata", "current"), rows))
 
 
-def _show(session: Session, name: str, url: str, current: bool) -> None:
+def _show(session: CommandContext, name: str, url: str, current: bool) -> None:
     session.output.record(OutputRecord(fields(name=name, metadata=url, current=current)))

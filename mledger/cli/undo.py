@@ -20,7 +20,7 @@ from mledger.cli.shared.change_command import (
     run_change,
     save_cursors,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import Looking, tell_waiting
 from mledger.cli.shared.topic_owner import WriteOptions, write_options
@@ -47,7 +47,12 @@ PLAN_COLUMNS = columns("path", "action", "version", "note")
 @session_options
 @click.pass_obj
 def undo(
-    session: Session, file: Path, incomplete: bool, accept_loss: bool, change: ChangeOptions, options: WriteOptions
+    session: CommandContext,
+    file: Path,
+    incomplete: bool,
+    accept_loss: bool,
+    change: ChangeOptions,
+    options: WriteOptions,
 ) -> None:
     """Put back the records that a command changed, as its undo FILE has them.
 

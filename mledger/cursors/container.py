@@ -52,7 +52,7 @@ class _Found:
     node: Node
 
 
-class CursorSet:
+class CursorContainer:
     """Every durable cursor of one topic, recovered or on its way."""
 
     def __init__(

@@ -28,7 +28,7 @@ _SERVES = ("Owned", "Releasing", "Splitting", "Assigning")
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class BrokerOwner:
     """An owner as seen: which node tells of it, and what it says; `address` is where a broker takes clients."""
 
     path: str
@@ -57,7 +57,7 @@ def has_topic(bundle: str, topic: TopicName) -> bool:
 
 def serving(
     topic: TopicName, owned: Mapping[str, Node | None], channel: Mapping[str, Node | None], brokers: Sequence[str]
-) -> Owner | None:
+) -> BrokerOwner | None:
     """The broker that serves the topic by these nodes of its namespace's bundles, by path; None if none does.
 
     `brokers` are the names of the live ones: the channel's nodes stay when a broker goes.
@@ -67,17 +67,17 @@ def serving(
         if node is not None and node.stat.ephemeral_owner and has_topic(name, topic):
             address = _address(_fields(node.data))
             who = f"the Pulsar broker {address}" if address else "a Pulsar broker"
-            return Owner(path, f"{who} serves its bundle {name}", node.stat.ephemeral_owner, address)
+            return BrokerOwner(path, f"{who} serves its bundle {name}", node.stat.ephemeral_owner, address)
     for path, node in channel.items():
         name = path.rpartition("/")[2]
         said = _fields(node.data) if node is not None and has_topic(name, topic) else {}
         broker = str(said.get("dstBroker") or said.get("sourceBroker"))
         if said.get("state") in _SERVES and broker in brokers:
-            return Owner(path, f"the Pulsar broker {broker} serves its bundle {name}", address=f"//{broker}")
+            return BrokerOwner(path, f"the Pulsar broker {broker} serves its bundle {name}", address=f"//{broker}")
     return None
 
 
-def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> Owner | None:
+def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> BrokerOwner | None:
     """The first of these live brokers of which can't be seen what it serves; None if all show it, or there is none.
 
     `has_channel`: the channel's nodes are there, so that also the extensible load manager's brokers show it.
@@ -90,7 +90,7 @@ def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> Owner | 
         shows = bool(said.get("webServiceUrl") or said.get("webServiceUrlTls"))
         if not shows or (_WITH_CHANNEL in str(manager) and not has_channel):
             name = path.rpartition("/")[2]
-            return Owner(
+            return BrokerOwner(
                 path,
                 f"the Pulsar broker {name} is live and what it serves can't be seen",
                 node.stat.ephemeral_owner,
@@ -99,7 +99,7 @@ def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> Owner | 
     return None
 
 
-def came_to_serve(before: Owner | None, now: Owner | None) -> bool:
+def came_to_serve(before: BrokerOwner | None, now: BrokerOwner | None) -> bool:
     """Whether a broker serves the topic that did not `before`."""
     return now is not None and (before is None or (now.path, now.session) != (before.path, before.session))
 

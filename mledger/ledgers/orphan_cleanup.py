@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import NoSuchLedger
 from mledger.ledgers.pending_records import (
-    LedgerRecord,
+    PendingRecord,
     claim_deletion,
     deletion_record,
     owned_ledgers,
@@ -54,7 +54,7 @@ class Claimant:
     on_step: StepHook = ignore_steps
 
 
-class Replayer:
+class OrphanCleanup:
     """Replays for the topics of one process, a round at a time."""
 
     def __init__(self, bookkeeper: BookKeeper, store: MetadataStore) -> None:
@@ -129,7 +129,7 @@ class _Leftovers:
         self._owners, self._given_up, self._on_step = owners, given_up, on_step
         self._in_hand: dict[str, frozenset[int]] = {}
         self._lists: dict[str, set[int] | None] = {}
-        self._claimed: list[LedgerRecord] = []
+        self._claimed: list[PendingRecord] = []
         self._deleted: list[int] = []
 
     async def finish(self) -> list[int]:
@@ -144,7 +144,7 @@ class _Leftovers:
             raise errors[0]
         return sorted(self._deleted)
 
-    async def _finish_some(self, records: Sequence[LedgerRecord]) -> list[Exception]:
+    async def _finish_some(self, records: Sequence[PendingRecord]) -> list[Exception]:
         self._claimed = []
         errors = await _for_each(records, self._claim)
         if self._claimed:
@@ -153,12 +153,12 @@ class _Leftovers:
             errors += await _for_each(self._claimed, self._delete)
         return errors
 
-    async def _read_lists(self, records: Sequence[LedgerRecord]) -> None:
+    async def _read_lists(self, records: Sequence[PendingRecord]) -> None:
         names = sorted({record.managed_ledger for record in records})
         lists = await asyncio.gather(*(_owned_or_none(self._store, name, ours=name in self._owners) for name in names))
         self._lists.update(zip(names, lists, strict=True))
 
-    def _is_listed(self, record: LedgerRecord) -> bool | None:
+    def _is_listed(self, record: PendingRecord) -> bool | None:
         """None: it is not for this replay to say."""
         listed, name = self._lists[record.managed_ledger], record.managed_ledger
         ours = name in self._owners
@@ -166,11 +166,11 @@ class _Leftovers:
             return None
         return record.ledger_id in listed
 
-    def _step(self, record: LedgerRecord, name: str) -> None:
+    def _step(self, record: PendingRecord, name: str) -> None:
         owner = self._owners.get(record.managed_ledger)
         (self._on_step if owner is None else owner.on_step)(name)
 
-    async def _claim(self, record: LedgerRecord) -> None:
+    async def _claim(self, record: PendingRecord) -> None:
         """Have nobody list the ledger any more, unless it is listed."""
         listed = self._is_listed(record)
         if listed:
@@ -184,7 +184,7 @@ class _Leftovers:
                 self._step(record, "leftover claimed")
                 self._claimed.append(record)
 
-    async def _delete(self, record: LedgerRecord) -> None:
+    async def _delete(self, record: PendingRecord) -> None:
         """Delete a ledger that is claimed and its record; one that was listed before the claim stays."""
         listed = self._is_listed(record)
         if listed is None:
@@ -197,7 +197,7 @@ class _Leftovers:
         await remove_record(self._store, deletion_path(record.ledger_id))
 
 
-async def _remove_leftover(store: MetadataStore, record: LedgerRecord, owner: Claimant) -> None:
+async def _remove_leftover(store: MetadataStore, record: PendingRecord, owner: Claimant) -> None:
     """Remove the record of a ledger that is listed, unless another has come who may have made it.
 
     Nor while the owner takes the ledger off its list: it counts on a record that it found there.
@@ -216,13 +216,15 @@ async def _remove_leftover(store: MetadataStore, record: LedgerRecord, owner: Cl
                 return
 
 
-async def _for_each(records: Sequence[LedgerRecord], act: Callable[[LedgerRecord], Awaitable[None]]) -> list[Exception]:
+async def _for_each(
+    records: Sequence[PendingRecord], act: Callable[[PendingRecord], Awaitable[None]]
+) -> list[Exception]:
     """Act on all of them at once; what was raised."""
     results = await asyncio.gather(*map(act, records), return_exceptions=True)
     return [result for result in results if isinstance(result, Exception)]
 
 
-async def _doom(store: MetadataStore, record: LedgerRecord, owner: Claimant | None) -> bool:
+async def _doom(store: MetadataStore, record: PendingRecord, owner: Claimant | None) -> bool:
     """Make a pending record one of deletion; False if the ledger was listed meanwhile, or the topic is another's."""
     for _ in range(ATTEMPTS):
         version = None if owner is None else owner.record.version

@@ -13,7 +13,7 @@ import uuid
 from urllib.parse import urlsplit
 
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
-from mledger.ledgers.bundles import LIVE_BROKERS, Owner, bundle_folders, live, serving, unseen
+from mledger.ledgers.bundles import LIVE_BROKERS, BrokerOwner, bundle_folders, live, serving, unseen
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, owner_path
@@ -89,7 +89,7 @@ class Ownership:
             await record.verify()
             node = await _get(self._store, self.path)
             if node is not None and node.data != self._data:
-                raise record.fence(f"another owner has it: {Owner(self.path, _describe(node.data))}")
+                raise record.fence(f"another owner has it: {BrokerOwner(self.path, _describe(node.data))}")
             if node is not None and node.stat.ephemeral_owner == self._store.session_id:
                 return
             operations: list[Operation] = [Delete(self.path, node.version)] if node is not None else []
@@ -101,12 +101,12 @@ class Ownership:
                 continue
         raise record.fence("its session with the metadata store had ended, and others are opening it")
 
-    async def lost_to(self) -> Owner | None:
+    async def lost_to(self) -> BrokerOwner | None:
         """Who claimed it after us; None while nobody has."""
         node = await _get(self._store, self.path)
-        return None if node is None or node.data == self._data else Owner(self.path, _describe(node.data))
+        return None if node is None or node.data == self._data else BrokerOwner(self.path, _describe(node.data))
 
-    async def broker(self) -> Owner | None:
+    async def broker(self) -> BrokerOwner | None:
         """The Pulsar broker that serves the topic, or may, whoever holds this node."""
         return await find_broker(self._store, self._managed_ledger)
 
@@ -118,7 +118,7 @@ class Ownership:
                 await self._store.delete(self.path, node.version)
 
 
-async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> Owner | None:
+async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> BrokerOwner | None:
     """Who has the managed ledger open: one of us, or the Pulsar broker that serves the bundle of its topic.
 
     A live broker of which can't be seen what it serves counts as its owner; a node of `own_session`, which is this
@@ -126,11 +126,11 @@ async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session
     """
     node = await _get(reader, owner_path(managed_ledger))
     if node is not None and node.stat.ephemeral_owner not in (0, own_session):
-        return Owner(owner_path(managed_ledger), _describe(node.data), node.stat.ephemeral_owner)
+        return BrokerOwner(owner_path(managed_ledger), _describe(node.data), node.stat.ephemeral_owner)
     return await find_broker(reader, managed_ledger)
 
 
-async def find_broker(reader: MetadataReader, managed_ledger: str) -> Owner | None:
+async def find_broker(reader: MetadataReader, managed_ledger: str) -> BrokerOwner | None:
     """The Pulsar broker that serves the managed ledger's topic, or may, for all that can be seen."""
     topic = TopicName.of_managed_ledger(managed_ledger)
     folders = bundle_folders(topic)

@@ -52,7 +52,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRecord:
+class PendingRecord:
     """A pending or deletion record: the ledger and the managed ledger it belongs, or belonged, to.
 
     Of a damaged record `managed_ledger` is empty: whose the ledger is cannot be told.
@@ -148,23 +148,23 @@ async def ensure_folders(store: MetadataStore) -> None:
                 continue
 
 
-async def read_records(reader: MetadataReader) -> list[LedgerRecord]:
+async def read_records(reader: MetadataReader) -> list[PendingRecord]:
     """All pending and deletion records, of every managed ledger, by ledger id."""
     return await _read_folders(reader, (PENDING, DELETIONS))
 
 
-async def read_kept(reader: MetadataReader) -> list[LedgerRecord]:
+async def read_kept(reader: MetadataReader) -> list[PendingRecord]:
     """The records of all cursor ledgers that are kept, of every managed ledger, by ledger id."""
     return await _read_folders(reader, (KEPT,))
 
 
-async def _read_folders(reader: MetadataReader, folders: Sequence[str]) -> list[LedgerRecord]:
+async def _read_folders(reader: MetadataReader, folders: Sequence[str]) -> list[PendingRecord]:
     found: list[tuple[str, int]] = []
     for folder, names in zip(folders, await reader.children_many(folders), strict=True):
         found += [(f"{folder}/{name}", int(name)) for name in names or () if name.isascii() and name.isdigit()]
     nodes = await reader.get_many([path for path, _ in found])
     records = [
-        LedgerRecord(path, ledger_id, _managed_ledger_in(path, node.data))
+        PendingRecord(path, ledger_id, _managed_ledger_in(path, node.data))
         for (path, ledger_id), node in zip(found, nodes, strict=True)
         if node is not None
     ]

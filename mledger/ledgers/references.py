@@ -16,7 +16,7 @@ import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mledger.ledgers.pending_records import LedgerRecord
+from mledger.ledgers.pending_records import PendingRecord
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
@@ -129,12 +129,12 @@ def references_in_schema(path: str, data: bytes) -> list[Reference]:
     return [Reference(ledger_id, Naming.SCHEMA, path) for ledger_id in sorted(ledgers) if ledger_id >= 0]
 
 
-def reference_in_kept(record: LedgerRecord) -> Reference:
+def reference_in_kept(record: PendingRecord) -> Reference:
     """The cursor ledger that is kept for what could not be read in it (M12)."""
     return Reference(record.ledger_id, Naming.KEPT, record.path, may_be_gone=True)
 
 
-def reference_in_record(record: LedgerRecord) -> Reference:
+def reference_in_record(record: PendingRecord) -> Reference:
     """The ledger that a pending or deletion record names."""
     return Reference(record.ledger_id, Naming.PENDING, record.path, may_be_gone=True)
 

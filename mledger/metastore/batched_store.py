@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
 from mledger.metastore.errors import MetadataError, NodeNotFound, StoreUnavailable
-from mledger.metastore.split_store import JoinedStore
+from mledger.metastore.split_store import SplitStore
 from mledger.metastore.store import (
     ANY_VERSION,
     Create,
@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 Waiting = tuple[Asked, asyncio.Future[Answer]]
 
 
-class Turn(Generic[Asked, Answer]):
+class RequestBatcher(Generic[Asked, Answer]):
     """Collects what is asked for in one turn of the loop and has `carry_out` answer it.
 
     `carry_out` gets who still waits, and sets their futures; an error of it is given to those it left without answer.
@@ -84,14 +84,14 @@ class Turn(Generic[Asked, Answer]):
                     future.set_exception(error)
 
 
-class GatheredStore(MetadataStore):
+class BatchedStore(MetadataStore):
     """`inner`, with the requests of one turn sent together; closes it."""
 
     def __init__(self, inner: MetadataStore) -> None:
         self._inner = inner
-        self._nodes: Turn[Sequence[str], Sequence[Node | None]] = Turn(self._read_nodes)
-        self._children: Turn[Sequence[str], Sequence[list[str] | None]] = Turn(self._read_children)
-        self._writes: Turn[Sequence[Operation], list[Result]] = Turn(self._write)
+        self._nodes: RequestBatcher[Sequence[str], Sequence[Node | None]] = RequestBatcher(self._read_nodes)
+        self._children: RequestBatcher[Sequence[str], Sequence[list[str] | None]] = RequestBatcher(self._read_children)
+        self._writes: RequestBatcher[Sequence[Operation], list[Result]] = RequestBatcher(self._write)
 
     @property
     def url(self) -> str:
@@ -239,7 +239,7 @@ class GatheredStore(MetadataStore):
 
 def gathered(store: MetadataStore) -> MetadataStore:
     """`store` with its requests gathered; one that is two stores stays as it is: a multi over both is not whole."""
-    return store if isinstance(store, JoinedStore) else GatheredStore(store)
+    return store if isinstance(store, SplitStore) else BatchedStore(store)
 
 
 def plan_multis(groups: Sequence[Sequence[Operation]]) -> Iterator[range]:

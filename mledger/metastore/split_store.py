@@ -38,7 +38,7 @@ T = TypeVar("T")
 _WORST_FIRST = (SessionState.CLOSED, SessionState.EXPIRED, SessionState.SUSPENDED, SessionState.CONNECTED)
 
 
-class JoinedReader(MetadataReader, Generic[R]):
+class SplitReader(MetadataReader, Generic[R]):
     """Looks at both; closes both."""
 
     def __init__(self, url: str, topics: R, ledgers: R, root: str) -> None:
@@ -164,7 +164,7 @@ class JoinedReader(MetadataReader, Generic[R]):
             raise
 
 
-class JoinedStore(JoinedReader[MetadataStore], MetadataStore):
+class SplitStore(SplitReader[MetadataStore], MetadataStore):
     """Reads and writes both."""
 
     @property

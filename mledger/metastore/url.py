@@ -67,7 +67,7 @@ StoreUrl = ZooKeeperUrl | RocksDbUrl | MemoryUrl
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedUrl:
+class SplitUrl:
     """Topics in one store, ledgers in another, there below `root`."""
 
     topics: StoreUrl
@@ -82,7 +82,7 @@ class JoinedUrl:
         return f"{self.topics}{separator}ledgers={ledgers}"
 
 
-def parse_url(url: str) -> StoreUrl | JoinedUrl:
+def parse_url(url: str) -> StoreUrl | SplitUrl:
     """What `url` names: `zk://host:port,…/chroot`, `zk:host:port,…` as Pulsar writes it, `rocksdb:DIR`, `memory:name`.
 
     A ZooKeeper URL may end with `?config=FILE`, which says how to log in. Any may end with `?ledgers=URL` (after a
@@ -99,14 +99,14 @@ def parse_url(url: str) -> StoreUrl | JoinedUrl:
     return _parse_store(url)
 
 
-def _parse_joined(topics: str, ledgers: str) -> JoinedUrl:
+def _parse_joined(topics: str, ledgers: str) -> SplitUrl:
     there = _SERVICE_URI.sub("zk:", ledgers.removeprefix("metadata-store:"))
     if there != ledgers:
         there = there.replace(";", ",")
     parsed = _parse_store(there)
     if not isinstance(parsed, ZooKeeperUrl):
-        return JoinedUrl(_parse_store(topics), parsed)
-    return JoinedUrl(_parse_store(topics), replace(parsed, chroot=""), parsed.chroot or LEDGERS)
+        return SplitUrl(_parse_store(topics), parsed)
+    return SplitUrl(_parse_store(topics), replace(parsed, chroot=""), parsed.chroot or LEDGERS)
 
 
 def _parse_store(url: str) -> StoreUrl:
@@ -189,12 +189,12 @@ async def open_store(
         NodeNotFound: the chroot does not exist.
     """
     parsed = parse_url(url)
-    if isinstance(parsed, JoinedUrl):
-        from mledger.metastore.split_store import JoinedStore
+    if isinstance(parsed, SplitUrl):
+        from mledger.metastore.split_store import SplitStore
 
         options: dict[str, Any] = {"session_timeout": session_timeout, "timeout": timeout}
         topics = open_store(str(parsed.topics), **options, create_chroot=create_chroot)
-        return JoinedStore(
+        return SplitStore(
             str(parsed), *await _open_both(topics, open_store(str(parsed.ledgers), **options)), parsed.root
         )
     match parsed:
@@ -222,12 +222,12 @@ async def open_store(
 async def open_reader(url: str, *, session_timeout: float = 10.0, timeout: float = 10.0) -> MetadataReader:
     """Open the store at `url` for looking only (M9): the object has no method that writes. As `open_store`."""
     parsed = parse_url(url)
-    if isinstance(parsed, JoinedUrl):
-        from mledger.metastore.split_store import JoinedReader
+    if isinstance(parsed, SplitUrl):
+        from mledger.metastore.split_store import SplitReader
 
         options: dict[str, Any] = {"session_timeout": session_timeout, "timeout": timeout}
         both = _open_both(open_reader(str(parsed.topics), **options), open_reader(str(parsed.ledgers), **options))
-        return JoinedReader(str(parsed), *await both, parsed.root)
+        return SplitReader(str(parsed), *await both, parsed.root)
     match parsed:
         case ZooKeeperUrl() as ensemble:
             from mledger.metastore.zookeeper.store import ZooKeeperReader

@@ -35,7 +35,7 @@ from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.open_ledger import Appended, Batch, OpenLedger
 from mledger.metastore.errors import MetadataError, MledgerError, SessionExpired, StoreUnavailable
-from mledger.topics.maintenance import Upkeep
+from mledger.topics.maintenance import Maintenance
 
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)
 EMPTY_LEDGER_DELAYS_S = (0.0, 0.1, 0.3, 1.0, 3.0, 3.0, 3.0)  # after each ledger in a row that failed without an entry
@@ -82,7 +82,7 @@ class Appender:
         factory: LedgerFactory,
         keeper: LedgerKeeper,
         config: ManagedLedgerConfig,
-        upkeep: Upkeep,
+        upkeep: Maintenance,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._factory = factory

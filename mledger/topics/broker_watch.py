@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mledger.ledgers.bundles import Owner, bundle_folders, came_to_serve, serving
+from mledger.ledgers.bundles import BrokerOwner, bundle_folders, came_to_serve, serving
 from mledger.metastore.errors import MetadataError, StoreClosed, StoreUnavailable
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.runtime.logs import get_logger
@@ -17,7 +17,7 @@ from mledger.metastore.store import MetadataReader, Node
 
 log = get_logger(__name__)
 
-Yield = Callable[[Owner], object]
+Yield = Callable[[BrokerOwner], object]
 RETRY_S = 1.0
 
 
@@ -25,7 +25,7 @@ RETRY_S = 1.0
 class _Followed:
     topic: TopicName
     yield_to: Yield
-    before: Owner | None = None
+    before: BrokerOwner | None = None
     seen: bool = False
     """Whether `before` is known."""
 

@@ -16,11 +16,11 @@ SIFT_FROM = 1024
 
 
 class Alarm:
-    """Calls `ring` once when the clock has reached what it is set to; made by `Upkeep.alarm`."""
+    """Calls `ring` once when the clock has reached what it is set to; made by `Maintenance.alarm`."""
 
     __slots__ = ("_upkeep", "due_ms", "ring")
 
-    def __init__(self, upkeep: "Upkeep", ring: Callable[[], None]) -> None:
+    def __init__(self, upkeep: "Maintenance", ring: Callable[[], None]) -> None:
         self._upkeep = upkeep
         self.ring = ring
         self.due_ms: int | None = None
@@ -35,7 +35,7 @@ class Alarm:
         self.due_ms = None
 
 
-class Upkeep:
+class Maintenance:
     """The alarms of all topics of one cluster, behind one timer of the event loop."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mledger.cursors.container import CursorSet
+from mledger.cursors.container import CursorContainer
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.recovery import Start
 from mledger.cursors.store import CursorContext
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
-from mledger.events import Closed, Event, Fenced, Initialized, LedgerClosed, Terminated
+from mledger.events import Closed, CurrentLedgerClosed, Event, Fenced, Initialized, Terminated
 from mledger.ledgers.background import Background
-from mledger.ledgers.bundles import Owner
+from mledger.ledgers.bundles import BrokerOwner
 from mledger.ledgers.entry import Entry
 from mledger.ledgers.entry_reader import EntryReader
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
@@ -77,7 +77,7 @@ class ManagedLedger:
         self._dropped = opened.dropped
         policy, upkeep = opened.trim_policy, opened.services.upkeep
         self._trimmer = Trimmer(self, self._ledgers, self._factory, self.reader, policy, self._background, upkeep)
-        self._cursors = CursorSet(self, context, self._background, self._trimmer.trim_later)
+        self._cursors = CursorContainer(self, context, self._background, self._trimmer.trim_later)
         self._record.on_fenced(self._fenced)
 
     async def start(self) -> None:
@@ -387,7 +387,7 @@ class ManagedLedger:
     async def _stop_writing(self, closed: ManagedLedgerClosed) -> None:
         if self._appender is not None:
             ended = await self._appender.stop(closed)
-            self.emit(LedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
+            self.emit(CurrentLedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
 
     async def _let_go(self) -> None:
         """Stop everything that runs, writing nothing but the release of the owner node."""
@@ -425,7 +425,7 @@ class ManagedLedger:
         self._cursors.fence(error)
         self.wake_readers()
 
-    def _yield(self, broker: Owner) -> None:
+    def _yield(self, broker: BrokerOwner) -> None:
         """Stop, that the broker can load the topic (M9)."""
         self._record.fence(str(broker))
 

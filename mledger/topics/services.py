@@ -5,11 +5,11 @@ from collections.abc import Callable
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.bookie.client.client import BookKeeper
 from mledger.counters import OwnerCounters
-from mledger.ledgers.orphan_cleanup import Replayer
+from mledger.ledgers.orphan_cleanup import OrphanCleanup
 from mledger.ledgers.pending_records import ensure_folders
 from mledger.metastore.store import MetadataStore
 from mledger.topics.broker_watch import BrokerWatch
-from mledger.topics.maintenance import Upkeep
+from mledger.topics.maintenance import Maintenance
 
 
 class Services:
@@ -21,9 +21,9 @@ class Services:
         self.store = store
         self.bookkeeper = bookkeeper
         self.now_ms = now_ms
-        self.upkeep = Upkeep(now_ms)
+        self.upkeep = Maintenance(now_ms)
         self.brokers = BrokerWatch(store)
-        self.replayer = Replayer(bookkeeper, store)
+        self.replayer = OrphanCleanup(bookkeeper, store)
         self.policies = PolicyReader(store, bookkeeper, password)
         self.counters = OwnerCounters()
         self._prepared = False

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.errors import TopicTerminated
-from mledger.events import Event, LedgerClosed, LedgerCreated
+from mledger.events import CurrentLedgerClosed, Event, LedgerCreated
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, plan_rollover
 from mledger.ledgers.open_ledger import OpenLedger
@@ -90,7 +90,9 @@ class TopicLedgers:
         await self._record.update(plan)
         self._take_over()
         if ended.end.entries:
-            self._listener.emit(LedgerClosed(self._record.name, ended.ledger_id, ended.end.entries, ended.end.size))
+            self._listener.emit(
+                CurrentLedgerClosed(self._record.name, ended.ledger_id, ended.end.entries, ended.end.size)
+            )
         self._listener.emit(LedgerCreated(self._record.name, writer.ledger_id))
         for ledger_id in dropped:
             self._listener.delete_later(ledger_id)

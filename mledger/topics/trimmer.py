@@ -25,7 +25,7 @@ from mledger.ledgers.trim_plan import TrimPlan, plan_moves, plan_no_trim, plan_t
 from mledger.metastore.errors import MetadataError, MledgerError
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.runtime.logs import get_logger
-from mledger.topics.maintenance import Upkeep
+from mledger.topics.maintenance import Maintenance
 from mledger.topics.topic_ledgers import TopicLedgers
 
 log = get_logger(__name__)
@@ -79,7 +79,7 @@ class Trimmer:
         reader: EntryReader,
         policy: TrimPolicy,
         background: Background,
-        upkeep: Upkeep,
+        upkeep: Maintenance,
     ) -> None:
         self._topic = topic
         self._ledgers = ledgers

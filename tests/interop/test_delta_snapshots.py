@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
-from mledger.snapshot.sql.queries import CHANGES, QUESTIONS
+from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support import tables
 from tests.support.aio import HANG_S
@@ -91,7 +91,7 @@ def test_it_is_listed_and_verified_with_the_logs_of_its_tables(exported):
 def test_questions_are_answered_as_of_parquet(exported, tmp_path):
     url, to, _, _ = exported
     answer("snapshot", "export", tmp_path, url=url)
-    for name, question in QUESTIONS.items():
+    for name, question in QUERIES.items():
         if not question.compares:
             found, expected = (answer("snapshot", "ask", each, name) for each in (to, tmp_path))
             assert len(found) == len(expected), name

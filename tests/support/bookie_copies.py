@@ -5,7 +5,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.index import Index, LedgerData, Row
 
 
 def copy_as_killed(directory: Path, copy: Path) -> Path:
@@ -27,7 +27,7 @@ def copy_as_killed(directory: Path, copy: Path) -> Path:
 class Contents:
     """Everything that an index has, and how many bytes of each journal file it counts as needed."""
 
-    ledgers: dict[int, LedgerRecord | None]
+    ledgers: dict[int, LedgerData | None]
     runs: list[Row]
     repeats: list[Row]
     live: dict[int, int]

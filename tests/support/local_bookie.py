@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mledger.bookie.server.process.bookie import Bookie, BookieConfig
 from mledger.bookie.server.serving.auth import AuthFactory
-from mledger.bookie.server.storage.directory import Directory, new_format
+from mledger.bookie.server.storage.directory import BookieDirectory, new_format
 
 SMALL = BookieConfig(journal_file_bytes=1 << 20)
 
@@ -25,7 +25,7 @@ async def serving(
     path: Path, *, config: BookieConfig = SMALL, auth: AuthFactory | None = None
 ) -> AsyncIterator[LocalBookie]:
     """A bookie on the directory `path`, closed at the end; the directory may be served again."""
-    directory = Directory(str(path))
+    directory = BookieDirectory(str(path))
     if directory.format is None:
         directory.begin(new_format("bookie", "instance"))
     bookie = Bookie(directory, config, auth)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from mledger.metastore.rocksdb.server import Server
+from mledger.metastore.rocksdb.server import MetadataServer
 from mledger.metastore.runtime.child_processes import start_child
 from tests.support.aio import HANG_S
 from tests.support.forked_python import ForkedPython
@@ -29,11 +29,11 @@ class ServerThread:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
-    def serve(self, directory: Path) -> Server:
+    def serve(self, directory: Path) -> MetadataServer:
         """Serve `directory` until `stop`."""
-        return asyncio.run_coroutine_threadsafe(Server.open(str(directory)), self._loop).result(HANG_S)
+        return asyncio.run_coroutine_threadsafe(MetadataServer.open(str(directory)), self._loop).result(HANG_S)
 
-    def stop(self, server: Server) -> None:
+    def stop(self, server: MetadataServer) -> None:
         """Stop serving one."""
         asyncio.run_coroutine_threadsafe(server.close(), self._loop).result(HANG_S)
 

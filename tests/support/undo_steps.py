@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mledger.cli.shared import change_command
 from mledger.cli.shared.change_command import ChangeOptions, CommandChange, read_before, run_change, save_cursors
-from mledger.cli.shared.context import Session
+from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.metastore.store import Operation
 from mledger.metastore.url import open_store
@@ -47,7 +47,7 @@ def change_records(
             await store.multi(operations)
         return fields(done=True)
 
-    run_change(Session(url, output_format="json"), ChangeOptions(yes=True, undo_file=undo_file), plan, act)
+    run_change(CommandContext(url, output_format="json"), ChangeOptions(yes=True, undo_file=undo_file), plan, act)
 
 
 def killed_at(step: str):

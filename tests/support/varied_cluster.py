@@ -2,7 +2,7 @@
 
 from mledger.metastore.memory.tree import NodeRecord
 from mledger.metastore.records.paths import encode_name
-from mledger.metastore.rocksdb.directory import Directory
+from mledger.metastore.rocksdb.directory import MetadataDirectory
 from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.store import MetadataReader
 from tests.support import golden
@@ -39,7 +39,7 @@ def nodes() -> dict[str, bytes]:
 
 async def copy_to_rocksdb(reader: MetadataReader, directory: str) -> int:
     """Make a RocksDB metadata directory of the same tree, versions and times included; how many nodes it has."""
-    place = Directory(directory)
+    place = MetadataDirectory(directory)
     try:
         place.begin()
         rows = Rows(place.rows)

@@ -28,7 +28,7 @@ AvroSchema = Any
 """A schema as fastavro has parsed it."""
 
 
-class Scope(enum.Enum):
+class PolicyScope(enum.Enum):
     """For which clusters a topic's policies are meant."""
 
     LOCAL = "this cluster"
@@ -38,7 +38,7 @@ class Scope(enum.Enum):
 class PolicyTable:
     """The policies of a namespace's topics, as the events so far left them."""
 
-    def __init__(self, known: Mapping[tuple[str, Scope], StoragePolicies] | None = None) -> None:
+    def __init__(self, known: Mapping[tuple[str, PolicyScope], StoragePolicies] | None = None) -> None:
         self._policies = dict(known or {})
 
     def merge(self, other: "PolicyTable") -> None:
@@ -49,7 +49,7 @@ class PolicyTable:
         """Another with the same policies."""
         return PolicyTable(self._policies)
 
-    def of(self, topic: TopicName, scope: Scope) -> StoragePolicies:
+    def of(self, topic: TopicName, scope: PolicyScope) -> StoragePolicies:
         """The policies of `topic`, or of the topic that it is a partition of."""
         return self._policies.get((str(topic.partitioned), scope), NO_POLICIES)
 
@@ -73,7 +73,7 @@ class PolicyTable:
             change = event["topicPoliciesEvent"]
             topic = TopicName(change["tenant"], change["namespace"], change["topic"], domain=change["domain"])
             found = change["policies"] or {}
-            scope = Scope.GLOBAL if found.get("isGlobal") else Scope.LOCAL
+            scope = PolicyScope.GLOBAL if found.get("isGlobal") else PolicyScope.LOCAL
             key = (str(topic.partitioned), scope)
             policies = StoragePolicies(
                 retention_of(found.get("retentionPolicies")), persistence_of(found.get("persistence"))
@@ -89,11 +89,11 @@ class PolicyTable:
                 self._policies[key] = policies
 
 
-def _of_key(key: str | None, where: str) -> tuple[str, Scope]:
+def _of_key(key: str | None, where: str) -> tuple[str, PolicyScope]:
     """Whose policies a message without a value takes away."""
     if key is None:
         raise RecordError(f"{where}: a {_WHAT} without a value has no key", where)
-    scope = Scope.GLOBAL if key.startswith(GLOBAL_PREFIX) else Scope.LOCAL
+    scope = PolicyScope.GLOBAL if key.startswith(GLOBAL_PREFIX) else PolicyScope.LOCAL
     try:
         return str(TopicName.parse(key.removeprefix(GLOBAL_PREFIX)).partitioned), scope
     except InvalidName as error:

@@ -8,7 +8,7 @@ import time
 
 from mledger.admin.partitions import read_partitioned
 from mledger.admin.policies.change_events import ChangeEvents
-from mledger.admin.policies.policy_events import CHANGE_EVENTS, PolicyTable, Scope
+from mledger.admin.policies.policy_events import CHANGE_EVENTS, PolicyScope, PolicyTable
 from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.errors import BookieError
 from mledger.errors import PoliciesUnavailable
@@ -69,7 +69,9 @@ class _Namespace:
         async with self._lock:
             if self._read_s < wanted_s:
                 await self._read()
-        return TopicPolicies(self._table.of(topic, Scope.LOCAL), self._table.of(topic, Scope.GLOBAL), self._policies)
+        return TopicPolicies(
+            self._table.of(topic, PolicyScope.LOCAL), self._table.of(topic, PolicyScope.GLOBAL), self._policies
+        )
 
     async def _read(self) -> None:
         began_s = time.monotonic()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mledger.admin.references.reader import (
     ListedLedger,
     References,
-    Unreadable,
+    UnreadableRecord,
     list_origins,
     read_origins,
     read_references,
@@ -55,7 +55,7 @@ class ReferenceAudit:
     young: tuple[LedgerOrigin, ...]
     other: tuple[LedgerOrigin, ...]
     dangling: tuple[Reference, ...]
-    unreadable: tuple[Unreadable, ...]
+    unreadable: tuple[UnreadableRecord, ...]
 
 
 class LedgerAuditor:
@@ -66,7 +66,7 @@ class LedgerAuditor:
 
     async def audit(self, now_ms: int, min_age_ms: int = 0, progress: Progress = ignore_progress) -> ReferenceAudit:
         """All ledgers and all references. `now_ms` and `min_age_ms` as of `find_orphans`. StoreUnavailable."""
-        unreadable: list[Unreadable] = []
+        unreadable: list[UnreadableRecord] = []
         listed = await list_origins(self._store, unreadable, lambda count: progress("ledgers", count))
         references = await self._with_states(
             await read_references(self._store, lambda count: progress("topics", count))
@@ -105,7 +105,7 @@ class LedgerAuditor:
         return (await self._bookkeeper.peek(ledger_id, self._password)).reader
 
     async def confirm_orphans(
-        self, candidates: Sequence[LedgerOrigin], unreadable: Sequence[Unreadable] = ()
+        self, candidates: Sequence[LedgerOrigin], unreadable: Sequence[UnreadableRecord] = ()
     ) -> tuple[tuple[LedgerOrigin, ...], tuple[Undecided, ...]]:
         """Those of `candidates` that are orphans now, and those of which it cannot be told.
 
@@ -192,7 +192,7 @@ class LedgerAuditor:
         return opened, ""
 
     async def _named_by_schemas(
-        self, group: Sequence[LedgerOrigin], unreadable: Sequence[Unreadable]
+        self, group: Sequence[LedgerOrigin], unreadable: Sequence[UnreadableRecord]
     ) -> tuple[set[int], str]:
         """What anything names now, for ledgers that no managed ledger's name stands in."""
         references: References = await read_references(self._store)

@@ -38,7 +38,7 @@ def ignore_count(count: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableRecord:
     """A record that does not parse: what it names is not known."""
 
     path: str
@@ -53,7 +53,7 @@ class References:
     """
 
     found: list[Reference] = field(default_factory=list)
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableRecord] = field(default_factory=list)
     compactions: list[tuple[str, ManagedCursorInfo]] = field(default_factory=list)
 
     def note(self, path: str, data: bytes, read: Callable[[str, bytes], Sequence[Reference]]) -> None:
@@ -61,7 +61,7 @@ class References:
         try:
             self.found += read(path, data)
         except RecordError as error:
-            self.unreadable.append(Unreadable(path, str(error)))
+            self.unreadable.append(UnreadableRecord(path, str(error)))
 
     @property
     def ledgers(self) -> set[int]:
@@ -78,7 +78,7 @@ class ListedLedger:
 
 
 async def list_origins(
-    reader: MetadataReader, unreadable: list[Unreadable], count: Counted = ignore_count
+    reader: MetadataReader, unreadable: list[UnreadableRecord], count: Counted = ignore_count
 ) -> list[ListedLedger]:
     """Every ledger, by rising id; one whose metadata does not parse has an origin that says nothing."""
     found: list[ListedLedger] = []
@@ -89,7 +89,7 @@ async def list_origins(
 
 
 async def read_origins(
-    reader: MetadataReader, ledger_ids: Sequence[int], unreadable: list[Unreadable]
+    reader: MetadataReader, ledger_ids: Sequence[int], unreadable: list[UnreadableRecord]
 ) -> list[ListedLedger]:
     """Those of `ledger_ids` that exist."""
     paths = [ledger_path(ledger_id) for ledger_id in ledger_ids]
@@ -100,7 +100,7 @@ async def read_origins(
         try:
             metadata = decode_ledger_metadata(node.data, path)
         except RecordError as error:
-            unreadable.append(Unreadable(path, str(error)))
+            unreadable.append(UnreadableRecord(path, str(error)))
             found.append(ListedLedger(LedgerOrigin(ledger_id, "", "", "", node.stat.created_ms), 0))
         else:
             origin = origin_of(ledger_id, metadata, node.stat.created_ms)

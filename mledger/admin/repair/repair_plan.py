@@ -24,7 +24,7 @@ from mledger.cursors.ledger_state import CursorLedgerEmpty, CursorLedgerFinding,
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, check_rising
-from mledger.ledgers.pending_records import LedgerRecord
+from mledger.ledgers.pending_records import PendingRecord
 from mledger.ledgers.references import references_in_cursor, references_in_topic
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
@@ -87,7 +87,7 @@ class TopicFacts:
     ledgers: Mapping[int, LedgerFacts | None] = field(default_factory=dict)
     cursors: tuple[CursorFacts, ...] = ()
     orphans: tuple[int, ...] = ()
-    records: tuple[LedgerRecord, ...] = ()
+    records: tuple[PendingRecord, ...] = ()
     compression: str = "NONE"
 
 
@@ -137,7 +137,7 @@ class RepairPlan:
     cursors: tuple[CursorMend, ...]
     delete: tuple[int, ...]
     to_record: tuple[int, ...]
-    done_with: tuple[LedgerRecord, ...]
+    done_with: tuple[PendingRecord, ...]
     mends: tuple[Mend, ...]
     compression: str = "NONE"
 
@@ -214,7 +214,7 @@ class _Rest:
 
     delete: tuple[int, ...]
     to_record: tuple[int, ...]
-    done_with: tuple[LedgerRecord, ...]
+    done_with: tuple[PendingRecord, ...]
     mends: tuple[Mend, ...]
 
 
@@ -222,7 +222,7 @@ def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *,
     """`gone` are ledgers that the mended records no longer name; with `unreadable` what is `owned` is not all known."""
     mends = [Mend(Wrong.ORPHAN, each, "", "nothing names it: it is deleted") for each in sorted(facts.orphans)]
     delete = {*gone, *facts.orphans}
-    done_with: list[LedgerRecord] = []
+    done_with: list[PendingRecord] = []
     recorded: set[int] = set()
     for record in facts.records:
         is_deletion = record.path == deletion_path(record.ledger_id)

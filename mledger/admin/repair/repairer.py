@@ -13,7 +13,7 @@ from mledger.errors import ShadowTopic
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.pending_records import (
-    LedgerRecord,
+    PendingRecord,
     claim_deletion,
     deletion_record,
     ensure_folders,
@@ -57,7 +57,7 @@ class FactsReader:
         self,
         managed_ledgers: Sequence[str],
         orphans: Mapping[str, Sequence[int]] = NOTHING,
-        records: Sequence[LedgerRecord] = (),
+        records: Sequence[PendingRecord] = (),
     ) -> list[TopicFacts | MledgerError]:
         """The facts of some managed ledgers, in that order, read in few requests.
 
@@ -65,7 +65,7 @@ class FactsReader:
         ledger's, does not parse, of which a ledger that is not closed cannot be looked at, or which an owner changes
         each time that it is looked at.
         """
-        by_name: dict[str, list[LedgerRecord]] = {}
+        by_name: dict[str, list[PendingRecord]] = {}
         for record in records:
             by_name.setdefault(record.managed_ledger, []).append(record)
         found: dict[str, TopicFacts | MledgerError] = {}

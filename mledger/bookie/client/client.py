@@ -17,7 +17,7 @@ from mledger.bookie.client.connections.pool import BookiePool, Lane, cancelled_i
 from mledger.bookie.client.ledgers.last_confirmed import EndReader
 from mledger.bookie.client.ledgers.ledger_recovery import LedgerRecovery
 from mledger.bookie.client.ledgers.metadata_batches import MetadataReads, MetadataUpdates
-from mledger.bookie.client.ledgers.metadata_updater import HeldMetadata
+from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater
 from mledger.bookie.client.ledgers.peek import (
     Peek,
     PeekedEnd,
@@ -252,7 +252,7 @@ class BookKeeper(BookKeeperReader):
             custom_metadata=tuple(custom_metadata),
         )
         ledger_id, version = await self._create_record(metadata, also, above)
-        held = HeldMetadata(self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
+        held = MetadataUpdater(self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
         writer = LedgerWriter(
             held,
             make_digest(digest_type, password),
@@ -352,7 +352,9 @@ class BookKeeper(BookKeeperReader):
     ) -> LedgerMetadata:
         task = self._recoveries.get(ledger_id)
         if task is None:
-            held = HeldMetadata(self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s)
+            held = MetadataUpdater(
+                self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s
+            )
             recovery = LedgerRecovery(held, digest, password, self._pool, self._config, chance=self._chance)
             task = asyncio.create_task(recovery.run())
             self._recoveries[ledger_id] = task

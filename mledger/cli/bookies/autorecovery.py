@@ -12,7 +12,7 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, looking
 from mledger.metastore.cluster.autorecovery import disable_path, list_marks, lost_bookie_delay_path, read_recovery_state
@@ -29,7 +29,7 @@ MARK_COLUMNS = columns("ledger_id", "missing_replicas", "since_ms", "replicated_
 @click.command(epilog="Example: mledger bookies cluster")
 @session_options
 @click.pass_obj
-def cluster(session: Session) -> None:
+def cluster(session: CommandContext) -> None:
     """Show the cluster as BookKeeper has it: instance id, how many bookies, auto-recovery and its auditor."""
     session.output.record(session.run(_cluster(session.url)))
 
@@ -39,7 +39,7 @@ def cluster(session: Session) -> None:
 @click.option("--not-missing", metavar="BOOKIE", help="Only ledgers that do not lack those of BOOKIE.")
 @session_options
 @click.pass_obj
-def underreplicated(session: Session, missing: str | None, not_missing: str | None) -> None:
+def underreplicated(session: CommandContext, missing: str | None, not_missing: str | None) -> None:
     """List the ledgers marked as lacking replicas, since when, and which bookie replicates each of them now.
 
     Auditors of BookKeeper set the marks; `ledgers check` looks at the copies themselves.
@@ -60,7 +60,7 @@ def underreplicated(session: Session, missing: str | None, not_missing: str | No
 @change_options
 @session_options
 @click.pass_obj
-def autorecovery(session: Session, enabled: bool | None, delay: int | None, change: ChangeOptions) -> None:
+def autorecovery(session: CommandContext, enabled: bool | None, delay: int | None, change: ChangeOptions) -> None:
     """Switch the auto-recovery of BookKeeper's own auditors and workers on or off, or set what they wait for."""
     if enabled is None and delay is None:
         raise click.UsageError("nothing to set: give --enable, --disable or --lost-bookie-delay SECONDS")

@@ -2,8 +2,8 @@
 
 import click
 
-from mledger.bookie.client.checks.bookie_check import BookieFindings, Problem, Severity, plan_problems
-from mledger.cli.shared.context import Session, session_options
+from mledger.bookie.client.checks.bookie_check import BookieFindings, BookieProblem, Severity, plan_problems
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import looking
@@ -21,7 +21,7 @@ MIB = 1 << 20
 @click.command("list", epilog="Example: mledger bookies list")
 @session_options
 @click.pass_obj
-def list_command(session: Session) -> None:
+def list_command(session: CommandContext) -> None:
     """List the bookies that are registered now."""
     found = session.run(_list(session.url))
     rows = tuple((each.bookie_id, f"{each.host}:{each.port}", _state(each)) for each in found)
@@ -32,7 +32,7 @@ def list_command(session: Session) -> None:
 @click.argument("bookie_id", metavar="BOOKIE")
 @session_options
 @click.pass_obj
-def describe(session: Session, bookie_id: str) -> None:
+def describe(session: CommandContext, bookie_id: str) -> None:
     """Show a bookie: its registration, cookie, disk and version, and what it holds by the ledgers' metadata."""
     ((found,), average) = session.run(_look(session.url, (bookie_id,)))
     session.output.record(_described(found, average))
@@ -43,7 +43,7 @@ def describe(session: Session, bookie_id: str) -> None:
 @session_options
 @click.pass_obj
 @click.pass_context
-def check(context: click.Context, session: Session, bookie_ids: tuple[str, ...]) -> None:
+def check(context: click.Context, session: CommandContext, bookie_ids: tuple[str, ...]) -> None:
     """Check bookies, by default all: registered, reachable, cookie right, answers a read, room on disk, clock.
 
     Exit code 5 if one is away, 1 if something else is wrong with one; warnings (read-only, disk nearly full, clock off)
@@ -67,7 +67,7 @@ def _address(found: BookieFindings) -> str | None:
     return None if found.registration is None else f"{found.registration.host}:{found.registration.port}"
 
 
-def _row(found: BookieFindings, problems: tuple[Problem, ...], *, json: bool) -> tuple[Value, ...]:
+def _row(found: BookieFindings, problems: tuple[BookieProblem, ...], *, json: bool) -> tuple[Value, ...]:
     free = None if found.info is None else found.info.free_bytes
     said = tuple(f"{problem.severity.value}: {problem.what}" for problem in problems)
     shown = free if json or free is None else free // MIB

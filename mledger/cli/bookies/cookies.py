@@ -15,7 +15,7 @@ from mledger.cli.shared.change_command import (
     run_change,
 )
 from mledger.cli.shared.command_group import CommandGroup
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.read_only import Looking, looking
 from mledger.metastore.cluster.bookies import list_bookies
@@ -40,7 +40,7 @@ def cookie() -> None:
 @click.option("--raw", is_flag=True, help="The cookie as it is stored, as the file VERSION of a bookie has it.")
 @session_options
 @click.pass_obj
-def show(session: Session, bookie_id: str, raw: bool) -> None:
+def show(session: CommandContext, bookie_id: str, raw: bool) -> None:
     """Show the cookie of BOOKIE: its directories, and the cluster that it belongs to."""
     data, found, version = session.run(_read(session.url, check_bookie_id(bookie_id)))
     if raw:
@@ -62,7 +62,7 @@ def show(session: Session, bookie_id: str, raw: bool) -> None:
 @session_options
 @click.pass_obj
 def write(
-    session: Session,
+    session: CommandContext,
     bookie_id: str,
     source: Path | None,
     journal_dir: str | None,
@@ -113,7 +113,7 @@ def write(
 @change_options
 @session_options
 @click.pass_obj
-def delete(session: Session, bookie_id: str, force: bool, change: ChangeOptions) -> None:
+def delete(session: CommandContext, bookie_id: str, force: bool, change: ChangeOptions) -> None:
     """Delete the cookie of BOOKIE, which is gone for good, or is to start with empty directories."""
     check_bookie_id(bookie_id)
 

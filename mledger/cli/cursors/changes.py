@@ -31,7 +31,7 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output import OutputRecord, fields, pairs
 from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time
@@ -61,7 +61,7 @@ from mledger.metastore.records.values import NO_CURSOR_LEDGER
 class Target:
     """The cursor that a command changes, and how the topic is opened for it."""
 
-    session: Session
+    session: CommandContext
     command: str
     topic: TopicName
     cursor: str
@@ -92,7 +92,7 @@ Do = Callable[[mledger.Cursor], Awaitable[None]]
 @session_options
 @click.pass_obj
 def skip(
-    session: Session,
+    session: CommandContext,
     topic: str,
     cursor: str,
     n: int,
@@ -127,7 +127,7 @@ def skip(
 @session_options
 @click.pass_obj
 def reset(
-    session: Session, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
+    session: CommandContext, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
 ) -> None:
     """Move CURSOR, back or forth; nothing from there on counts as acknowledged.
 
@@ -164,7 +164,7 @@ def reset(
 @session_options
 @click.pass_obj
 def repair(
-    session: Session, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
+    session: CommandContext, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
 ) -> None:
     """Make CURSOR anew if its record does not parse, and do nothing if it does.
 
@@ -188,7 +188,7 @@ def repair(
 @write_options
 @session_options
 @click.pass_obj
-def clear(session: Session, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
+def clear(session: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Clear CURSOR's backlog: every entry there is counts as acknowledged."""
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
@@ -212,7 +212,7 @@ def clear(session: Session, topic: str, cursor: str, options: WriteOptions, chan
 @session_options
 @click.pass_obj
 def set_properties(
-    session: Session,
+    session: CommandContext,
     topic: str,
     cursor: str,
     properties: Properties,
@@ -246,7 +246,7 @@ def set_properties(
 @write_options
 @session_options
 @click.pass_obj
-def delete(session: Session, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
+def delete(session: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete CURSOR of TOPIC, its record and its cursor ledger. Undoing creates it again where it stood.
 
     With it go the ledgers of delayed delivery that it names, the compacted topic's if it is compaction's, and the topic

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 
 from mledger.admin.inspect import CursorInspection, Inspector
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output import (
     Output,
@@ -37,7 +37,7 @@ PARTITION_COLUMNS = columns("partition", *(column.key for column in LIST_COLUMNS
 @topic_argument
 @session_options
 @click.pass_obj
-def list_command(session: Session, topic: str) -> None:
+def list_command(session: CommandContext, topic: str) -> None:
     """List TOPIC's cursors with the state each would be recovered to; nothing is changed.
 
     Of a partitioned topic it lists those of every partition.
@@ -52,7 +52,7 @@ def list_command(session: Session, topic: str) -> None:
 @cursor_argument
 @session_options
 @click.pass_obj
-def describe(session: Session, topic: str, cursor: str) -> None:
+def describe(session: CommandContext, topic: str, cursor: str) -> None:
     """Show CURSOR's record and the state it would be recovered to; nothing is changed.
 
     Of a partitioned topic it shows the subscription as a whole, and its cursor on every partition.

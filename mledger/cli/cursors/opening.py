@@ -5,7 +5,7 @@ import time
 import click
 
 from mledger.cli.cursors.commands import cursor_table, inspect_cursors, raise_first_error
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import cursor_argument, optional_cursor_argument, topic_argument
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.parameters import Properties, PropertyType, StartType
@@ -34,7 +34,7 @@ from mledger.metastore.records.position import Position
 @session_options
 @click.pass_obj
 def create(
-    session: Session,
+    session: CommandContext,
     topic: str,
     cursor: str,
     start: Start,
@@ -57,7 +57,7 @@ def create(
 @write_options
 @session_options
 @click.pass_obj
-def recover(session: Session, topic: str, cursor: str | None, apply: bool, options: WriteOptions) -> None:
+def recover(session: CommandContext, topic: str, cursor: str | None, apply: bool, options: WriteOptions) -> None:
     """Show what opening TOPIC would do to its cursors (rules R1 to R9); with --apply do it.
 
     Without --apply nothing is changed and nothing is fenced. What bookies hold beyond what is proven is marked

@@ -13,7 +13,7 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import Looking
 from mledger.metastore.batched_store import plan_multis
@@ -29,7 +29,7 @@ from mledger.metastore.write_verification import multi_own
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BookieLedgers:
     """The ledgers that name a bookie: those to change, and those left, each with the reason."""
 
     change: tuple[int, ...]
@@ -45,7 +45,7 @@ class Found:
 @session_options
 @click.pass_obj
 def replace_bookie(
-    session: Session, source: str, target: str, limit: int | None, force: bool, change: ChangeOptions
+    session: CommandContext, source: str, target: str, limit: int | None, force: bool, change: ChangeOptions
 ) -> None:
     """Name OTHER in place of BOOKIE in every ledger: for a bookie that has another id now, or another with its entries.
 
@@ -104,7 +104,7 @@ def why_left(metadata: LedgerMetadata, source: str, target: str) -> str | None:
     return None
 
 
-async def _find(cluster: Looking, source: str, target: str) -> Found:
+async def _find(cluster: Looking, source: str, target: str) -> BookieLedgers:
     change: list[int] = []
     left: list[tuple[int, str]] = []
     ledgers = LedgerStoreReader(cluster.metadata)
@@ -117,7 +117,7 @@ async def _find(cluster: Looking, source: str, target: str) -> Found:
                 change.append(ledger_id)
             else:
                 left.append((ledger_id, reason))
-    return Found(tuple(change), tuple(left))
+    return BookieLedgers(tuple(change), tuple(left))
 
 
 async def _check_known(cluster: Looking, source: str, target: str) -> None:

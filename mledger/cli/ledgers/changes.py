@@ -17,7 +17,7 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, tell_waiting
 from mledger.errors import LedgerNamed
@@ -40,7 +40,7 @@ take_over_option = click.option(
 @change_options
 @session_options
 @click.pass_obj
-def recover(session: Session, ledger_id: int, take_over: bool, change: ChangeOptions) -> None:
+def recover(session: CommandContext, ledger_id: int, take_over: bool, change: ChangeOptions) -> None:
     """Recover a ledger that is not closed: fence its writer, settle its end, close it (rule Q4).
 
     Opening a topic does that to the ledgers that it has to write on; this is for those that no opening reaches.
@@ -90,7 +90,7 @@ def recover(session: Session, ledger_id: int, take_over: bool, change: ChangeOpt
 @change_options
 @session_options
 @click.pass_obj
-def delete(session: Session, ledger_id: int, force: bool, take_over: bool, change: ChangeOptions) -> None:
+def delete(session: CommandContext, ledger_id: int, force: bool, take_over: bool, change: ChangeOptions) -> None:
     """Delete a ledger that nothing names; with --force any. Its entries are lost: undoing restores its record only."""
 
     async def plan(cluster: Looking) -> CommandChange:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import click
 
 from mledger.admin.references.ledger_audit import LedgerAuditor, ReferenceAudit
-from mledger.admin.references.reader import ListedLedger, References, Unreadable, read_origins
+from mledger.admin.references.reader import ListedLedger, References, UnreadableRecord, read_origins
 from mledger.bookie.client.checks.replica_check import Pace
-from mledger.bookie.client.plans.replicas import CopyRun, EntryRun, LedgerCheck
+from mledger.bookie.client.plans.replicas import CopyRun, LedgerCheck, ReplicaRun
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchLedger
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.errors import FAILED, OK, UNAVAILABLE
 from mledger.cli.shared.output import Output, OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, looking
@@ -82,7 +82,7 @@ class Findings:
 @session_options
 @click.pass_obj
 def check(
-    session: Session,
+    session: CommandContext,
     ledger_ids: tuple[int, ...],
     every: bool,
     topic: str | None,
@@ -110,7 +110,12 @@ def check(
 
 
 async def _check(
-    session: Session, ledger_ids: Sequence[int], name: TopicName | None, entries: bool, pace: Pace, min_age_ms: int
+    session: CommandContext,
+    ledger_ids: Sequence[int],
+    name: TopicName | None,
+    entries: bool,
+    pace: Pace,
+    min_age_ms: int,
 ) -> Findings:
     async with looking(session.url) as cluster:
         audit, references_read = await _audit(session.output, cluster, ledger_ids, name, min_age_ms)
@@ -128,7 +133,7 @@ async def _audit(
 ) -> tuple[ReferenceAudit, bool]:
     """The ledgers to read, and what was found of references."""
     auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableRecord] = []
     if ledger_ids:
         wanted = sorted(set(ledger_ids))
         listed = await read_origins(cluster.metadata, wanted, unreadable)
@@ -152,7 +157,7 @@ async def _audit(
 
 
 def _only(
-    listed: Sequence[ListedLedger], unreadable: Sequence[Unreadable], dangling: tuple[Reference, ...] = ()
+    listed: Sequence[ListedLedger], unreadable: Sequence[UnreadableRecord], dangling: tuple[Reference, ...] = ()
 ) -> ReferenceAudit:
     return ReferenceAudit(tuple(listed), (), (), (), (), dangling, tuple(unreadable))
 
@@ -213,7 +218,7 @@ def _entry_tables(findings: Findings) -> tuple[OutputTable, ...]:
         ]
         return OutputTable(key, COPY_COLUMNS, tuple(rows))
 
-    def entries(key: str, runs: list[tuple[int, EntryRun]]) -> OutputTable:
+    def entries(key: str, runs: list[tuple[int, ReplicaRun]]) -> OutputTable:
         rows = [(ledger, findings.of.get(ledger, ""), str(run), len(run)) for ledger, run in runs]
         return OutputTable(key, ENTRY_COLUMNS, tuple(rows))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import click
 
 from mledger.bookie.errors import NoSuchEntry
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.entries import EntryWriter, MessageWriter, StateWriter, Writer
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields, pairs, readable
@@ -24,7 +24,7 @@ LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size
 @click.option("--bookie", metavar="BOOKIE", help="Only those that BOOKIE is in an ensemble of.")
 @session_options
 @click.pass_obj
-def list_command(session: Session, limit: int | None, bookie: str | None) -> None:
+def list_command(session: CommandContext, limit: int | None, bookie: str | None) -> None:
     """List the ledgers, by rising id."""
     rows = session.run(_list(session.url, limit, bookie))
     session.output.table(OutputTable("ledgers", LIST_COLUMNS, tuple(rows)))
@@ -35,7 +35,7 @@ def list_command(session: Session, limit: int | None, bookie: str | None) -> Non
 @click.option("--password", default="", help="The ledger's password, to ask the bookies for its end.")
 @session_options
 @click.pass_obj
-def describe(session: Session, ledger_id: int, password: str) -> None:
+def describe(session: CommandContext, ledger_id: int, password: str) -> None:
     """Show a ledger's metadata, and its end as its bookies know it (rule Q3)."""
     session.output.record(session.run(_describe(session.url, ledger_id, password.encode())))
 
@@ -54,7 +54,7 @@ def describe(session: Session, ledger_id: int, password: str) -> None:
 @session_options
 @click.pass_obj
 def read(
-    session: Session, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
+    session: CommandContext, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
 ) -> None:
     """Write a ledger's entries to stdout: a payload a line, or an object each where --output asks for one.
 
@@ -140,7 +140,7 @@ def _decoder(output: Output, metadata: LedgerMetadata) -> Writer:
 
 
 async def _read(
-    session: Session,
+    session: CommandContext,
     ledger_id: int,
     first: int,
     last: int | None,

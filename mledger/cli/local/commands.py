@@ -7,7 +7,7 @@ from click.core import ParameterSource
 
 from mledger.cli.local.cluster_status import described_cluster, read_cluster_status
 from mledger.cli.local.processes import ClusterState, LocalCluster, plan_bookie_options
-from mledger.cli.shared.context import METADATA_VARIABLE, Session, session_options
+from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext, session_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
@@ -49,7 +49,7 @@ directory_option = click.option(
 @session_options
 @click.pass_obj
 def up(
-    session: Session,
+    session: CommandContext,
     directory: Path,
     bookies: int | None,
     zookeeper_port: int,
@@ -84,7 +84,7 @@ def up(
 @directory_option
 @session_options
 @click.pass_obj
-def down(session: Session, directory: Path) -> None:
+def down(session: CommandContext, directory: Path) -> None:
     """Stop the processes that `mledger up` started; the data stays."""
     cluster = LocalCluster(directory)
     state = cluster.load()
@@ -104,7 +104,7 @@ def down(session: Session, directory: Path) -> None:
 @session_options
 @click.pass_obj
 @click.pass_context
-def status(context: click.Context, session: Session, directory: Path, url: bool) -> None:
+def status(context: click.Context, session: CommandContext, directory: Path, url: bool) -> None:
     """Show the cluster that commands mean, and whether it serves; exit code 5 if it does not.
 
     That is the one of --dir where that is given; else the one that an option, the environment or the current context

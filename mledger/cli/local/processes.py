@@ -19,7 +19,7 @@ import psutil
 from mledger.metastore.errors import InvalidMetadataUrl, MledgerError
 from mledger.metastore.runtime.child_processes import python_command, python_environment
 from mledger.metastore.runtime.logs import TEXT
-from mledger.metastore.url import JoinedUrl, MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
+from mledger.metastore.url import MemoryUrl, RocksDbUrl, SplitUrl, ZooKeeperUrl, parse_url
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 
 LOOPBACK = "127.0.0.1"
@@ -134,7 +134,7 @@ def _asked_for(url: str | None, directory: Path) -> MetadataPlan | None:
     if url is None:
         return None
     match parse_url(url):
-        case ZooKeeperUrl() | JoinedUrl() as ensemble:
+        case ZooKeeperUrl() | SplitUrl() as ensemble:
             return MetadataPlan("", str(ensemble))
         case RocksDbUrl(path):
             return MetadataPlan(ROCKSDB, path)

@@ -16,7 +16,7 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import Looking
@@ -40,7 +40,7 @@ MASKED = re.compile(r"digest:.*:x:[a-z]+")
 )
 @session_options
 @click.pass_obj
-def backup(session: Session, file: Path, path: str) -> None:
+def backup(session: CommandContext, file: Path, path: str) -> None:
     """Copy the whole metadata tree, with versions and access control lists, to FILE; nothing is changed.
 
     FILE must not be there; one whose name ends in .gz is compressed. Others may go on writing: each node is copied as
@@ -65,7 +65,7 @@ def backup(session: Session, file: Path, path: str) -> None:
 @change_options
 @session_options
 @click.pass_obj
-def restore(session: Session, file: Path, path: str, remove: bool, change: ChangeOptions) -> None:
+def restore(session: CommandContext, file: Path, path: str, remove: bool, change: ChangeOptions) -> None:
     """Put the nodes of a backup FILE back: create those that are missing, change those that hold something else.
 
     Refused while bookies are registered (where ledgers change) or owners or brokers live (where anything else does).
@@ -120,7 +120,7 @@ def restore(session: Session, file: Path, path: str, remove: bool, change: Chang
     run_change(session, change, plan, act)
 
 
-async def _backup(session: Session, file: Path, start: str) -> tuple[int, bool]:
+async def _backup(session: CommandContext, file: Path, start: str) -> tuple[int, bool]:
     masked = False
     async with await open_reader(session.url) as reader:
         if await reader.exists(start) is None:

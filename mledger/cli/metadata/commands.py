@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.node_text import NodeContent, decode_node
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
@@ -45,7 +45,7 @@ run = server_command(
 @click.command(epilog="Example: mledger --metadata zk://127.0.0.1:2181 metadata init")
 @session_options
 @click.pass_obj
-def init(session: Session) -> None:
+def init(session: CommandContext) -> None:
     """Make the nodes that every cluster has, where they are missing; bookies can start then.
 
     The chroot that the URL names is made too. An initialised cluster is left as it is. BookKeeper's `initnewcluster`
@@ -60,7 +60,7 @@ def init(session: Session) -> None:
 @click.option("--limit", type=click.IntRange(1), default=TREE_LIMIT, show_default=True, help="At most so many nodes.")
 @session_options
 @click.pass_obj
-def tree(session: Session, path: str, depth: int | None, limit: int) -> None:
+def tree(session: CommandContext, path: str, depth: int | None, limit: int) -> None:
     """Show the nodes at and below PATH."""
     nodes, more = session.run(_tree(session.url, path, depth, limit))
     output = session.output
@@ -83,7 +83,7 @@ def tree(session: Session, path: str, depth: int | None, limit: int) -> None:
 @click.option("--raw", is_flag=True, help="The node's bytes in hexadecimal, not decoded.")
 @session_options
 @click.pass_obj
-def get(session: Session, path: str, raw: bool) -> None:
+def get(session: CommandContext, path: str, raw: bool) -> None:
     """Show the node at PATH, decoded where its format is known."""
     node = session.run(_get(session.url, path))
     content = NodeContent("bytes", node.data.hex()) if raw else decode_node(path, node.data)

@@ -22,7 +22,7 @@ from mledger.admin.inspect import Inspector
 from mledger.admin.undo.undo_file import ChangedRecord, NodeState, Outcome, SavedCursor, UndoFile
 from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.cli.shared import undo_files
-from mledger.cli.shared.context import Session
+from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output import Output, OutputRecord, Value, fields
 from mledger.cli.shared.read_only import Looking, looking
@@ -96,7 +96,7 @@ def change_options(command: Command) -> Command:
 
 
 def run_change(
-    session: Session,
+    session: CommandContext,
     options: ChangeOptions,
     plan: Plan,
     act: Act,

@@ -37,7 +37,7 @@ class MeantCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandContext:
     """The options that every command takes."""
 
     metadata: str | None = None
@@ -133,7 +133,7 @@ def _say_more(_: click.Context, __: click.Parameter, value: int) -> None:
 
 def _override(name: str) -> Callable[[click.Context, click.Parameter, str | float | None], None]:
     def keep(context: click.Context, _: click.Parameter, value: str | float | None) -> None:
-        session = context.find_object(Session) or Session()
+        session = context.find_object(CommandContext) or CommandContext()
         if value is not None:
             changes: dict[str, Any] = {name: value}
             if name in ("metadata", "context"):  # one of them is meant: the one given last

@@ -45,7 +45,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
                 mledger.InvalidPosition,
                 snapshot.InvalidOption,
                 exports.InvalidSnapshotName,
-                exports.UnknownQuestion,
+                exports.UnknownQuery,
             ),
         ),
         (

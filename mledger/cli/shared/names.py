@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from mledger.cli.shared.context import Session
+from mledger.cli.shared.context import CommandContext
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, TopicName, decode_name
 from mledger.metastore.store import MetadataReader
 
@@ -90,9 +90,9 @@ async def _topics_below(reader: MetadataReader, prefix: list[str]) -> set[str]:
 
 def _ask(context: click.Context, question: Callable[[MetadataReader], Awaitable[list[str]]]) -> list[str]:
     """The cluster's answer; nothing when none is named, or it does not answer at once."""
-    session = context.find_object(Session)
+    session = context.find_object(CommandContext)
     try:
-        meant = (session or Session()).meant
+        meant = (session or CommandContext()).meant
     except click.UsageError:
         return []
     if meant is None:
@@ -105,6 +105,6 @@ def _ask(context: click.Context, question: Callable[[MetadataReader], Awaitable[
             return await question(reader)
 
     try:
-        return Session(meant.url).run(ask())
+        return CommandContext(meant.url).run(ask())
     except Exception:  # whoever presses a key wants no story of why nothing came
         return []

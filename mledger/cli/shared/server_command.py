@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from mledger.cli.shared.context import METADATA_VARIABLE, Session
+from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext
 
 ServerMain = Callable[[Sequence[str], str], int]
 
@@ -26,7 +26,7 @@ def server_command(name: str, load: Callable[[], ServerMain], *, summary: str, e
     @click.argument("options", nargs=-1, type=click.UNPROCESSED)
     @click.pass_context
     def run(context: click.Context, options: tuple[str, ...]) -> None:
-        session = context.find_object(Session) or Session()
+        session = context.find_object(CommandContext) or CommandContext()
         meant = None if _asks_for_help(options) else session.meant
         if meant is not None:
             os.environ[METADATA_VARIABLE] = meant.url  # what the server's own options and settings come before

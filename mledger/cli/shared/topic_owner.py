@@ -11,7 +11,7 @@ import click
 
 import mledger
 from mledger.bookie.client.config import ClientConfig
-from mledger.cli.shared.context import Session
+from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
 from mledger.config import ManagedLedgerConfig
 from mledger.events import EventSink, ignore_events
@@ -127,7 +127,7 @@ def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
     if found.without_effect:
         log.debug("settings_without_effect", keys=found.without_effect)
     context = click.get_current_context()
-    session = context.find_object(Session) or Session()
+    session = context.find_object(CommandContext) or CommandContext()
     meant = session.meant
     if found.url and (meant is None or meant.by_default):
         context.obj = replace(session, metadata=found.url)

@@ -2,7 +2,7 @@
 
 import click
 
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.snapshot.exports.directory import find_snapshot, snapshots_in
@@ -15,7 +15,7 @@ from mledger.snapshot.exports.verification import verify_snapshot
 @click.argument("dest")
 @session_options
 @click.pass_obj
-def list_command(session: Session, dest: str) -> None:
+def list_command(session: CommandContext, dest: str) -> None:
     """List the whole snapshots in DEST, oldest first."""
     rows = tuple(
         (
@@ -38,7 +38,7 @@ def list_command(session: Session, dest: str) -> None:
 @click.argument("snapshot_path", metavar="SNAPSHOT")
 @session_options
 @click.pass_obj
-def verify(session: Session, snapshot_path: str) -> int:
+def verify(session: CommandContext, snapshot_path: str) -> int:
     """Check that SNAPSHOT is what its manifest says: each file's bytes and rows, and nothing else.
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, columns, fields
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import SnapshotNotFound
@@ -46,7 +46,7 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
 @session_options
 @click.pass_obj
 def export_command(
-    session: Session,
+    session: CommandContext,
     dest: str,
     pairs: Sequence[str],
     name: str | None,

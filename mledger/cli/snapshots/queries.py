@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.snapshot.exports.manifest import iso
-from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, open_snapshots, question_named
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, question_named
 
 SHOWN = 50
 
@@ -23,7 +23,7 @@ SHOWN = 50
 )
 @session_options
 @click.pass_obj
-def diff(session: Session, a: str, b: str, limit: int) -> None:
+def diff(session: CommandContext, a: str, b: str, limit: int) -> None:
     """Show what changed from snapshot A to snapshot B: what appeared, vanished, moved, went back.
 
     A and B are snapshots' directories, or directories of snapshots, whose newest is meant.
@@ -51,21 +51,21 @@ def diff(session: Session, a: str, b: str, limit: int) -> None:
 
 @click.command(epilog="Example: mledger snapshot ask /backup/metadata backlog --limit 20")
 @click.argument("snapshot_path", metavar="SNAPSHOT")
-@click.argument("question", required=False, type=click.Choice(list(QUESTIONS)))
+@click.argument("question", required=False, type=click.Choice(list(QUERIES)))
 @click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for questions that compare two.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many rows.  [default: all]")
 @click.option("--sql", is_flag=True, help="Print the query instead.")
 @session_options
 @click.pass_obj
 def ask(
-    session: Session, snapshot_path: str, question: str | None, before: str | None, limit: int | None, sql: bool
+    session: CommandContext, snapshot_path: str, question: str | None, before: str | None, limit: int | None, sql: bool
 ) -> None:
     """Answer QUESTION about SNAPSHOT; without one, list the questions.
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.
     """
     if question is None:
-        rows = tuple((name, each.title, each.compares) for name, each in QUESTIONS.items())
+        rows = tuple((name, each.title, each.compares) for name, each in QUERIES.items())
         session.output.table(OutputTable("questions", columns("question", "asks", "compares"), rows))
         return
     asked = question_named(question)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.snapshot.exports.directory import write_file
 from mledger.snapshot.report.page import write_report
@@ -27,7 +27,7 @@ ROWS = 200
 @click.option("--limit", type=click.IntRange(1), default=ROWS, show_default=True, help="Rows of each table.")
 @session_options
 @click.pass_obj
-def report(session: Session, snapshot_path: str, to: Path, before: str | None, limit: int) -> None:
+def report(session: CommandContext, snapshot_path: str, to: Path, before: str | None, limit: int) -> None:
     """Write an HTML page about SNAPSHOT: plots and sortable tables, in one file that loads nothing.
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.

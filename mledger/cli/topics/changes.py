@@ -27,7 +27,7 @@ from mledger.cli.ledgers.deletion_table import (
 )
 from mledger.cli.shared import change_command
 from mledger.cli.shared.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.cli.shared.parameters import Properties, PropertyType
@@ -53,7 +53,7 @@ TOPIC_COLUMNS = columns("topic", "entries", "last_entry", "terminated")
 class Subject:
     """The topic that a command changes, and how."""
 
-    session: Session
+    session: CommandContext
     command: str
     topic: TopicName
     options: WriteOptions
@@ -70,7 +70,7 @@ class Subject:
 @write_options
 @session_options
 @click.pass_obj
-def trim(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+def trim(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete the ledgers of TOPIC that every cursor is past and retention does not keep (rules R9, R10).
 
     Retention is that of the topic's policies, else of its namespace's, where Pulsar has one, else that of --config
@@ -86,7 +86,7 @@ def trim(session: Session, topic: str, options: WriteOptions, change: ChangeOpti
 @write_options
 @session_options
 @click.pass_obj
-def truncate(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+def truncate(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Acknowledge everything on every cursor of TOPIC, and delete every ledger whatever retention says (rule M8)."""
     subject = Subject(session, "topics truncate", TopicName.parse(topic), options, change)
     _shorten(subject, truncate=True)
@@ -98,7 +98,7 @@ def truncate(session: Session, topic: str, options: WriteOptions, change: Change
 @write_options
 @session_options
 @click.pass_obj
-def terminate(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+def terminate(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Let TOPIC take no more entries, for good: its readers end after the last one (rule M8)."""
     subject = Subject(session, "topics terminate", TopicName.parse(topic), options, change)
 
@@ -133,7 +133,7 @@ def terminate(session: Session, topic: str, options: WriteOptions, change: Chang
 @write_options
 @session_options
 @click.pass_obj
-def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+def delete(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).
 
     With it go the ledgers of its compaction and of delayed delivery, and the topics that hold the acknowledgements of
@@ -186,7 +186,7 @@ def delete(session: Session, topic: str, options: WriteOptions, change: ChangeOp
 @session_options
 @click.pass_obj
 def set_properties(
-    session: Session,
+    session: CommandContext,
     topic: str,
     properties: Properties,
     removed: tuple[str, ...],

@@ -7,7 +7,7 @@ from mledger.admin.partitions import (
     read_partitioned,
 )
 from mledger.admin.policies.topic_policies import PolicyReader
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord
 from mledger.cli.shared.read_only import looking
@@ -22,7 +22,7 @@ from mledger.metastore.records.paths import TopicName
 @topic_argument
 @session_options
 @click.pass_obj
-def describe(session: Session, topic: str) -> None:
+def describe(session: CommandContext, topic: str) -> None:
     """Show TOPIC's ledgers, its end and its cursors; nothing is changed and nothing is fenced.
 
     Of a partitioned topic it shows the partitions.

@@ -8,7 +8,7 @@ from mledger.admin.partitions import (
     create_missing_partitions,
     create_partitioned_topic,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
@@ -35,7 +35,12 @@ MAX_PARTITIONS = 100_000
 @session_options
 @click.pass_obj
 def create(
-    session: Session, topic: str, properties: Properties, partitions: int | None, missing: bool, options: WriteOptions
+    session: CommandContext,
+    topic: str,
+    properties: Properties,
+    partitions: int | None,
+    missing: bool,
+    options: WriteOptions,
 ) -> None:
     """Create TOPIC, persistent://tenant/namespace/topic, with a first ledger.
 

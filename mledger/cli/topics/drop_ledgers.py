@@ -17,7 +17,7 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking
@@ -40,7 +40,7 @@ STILL_THERE = "the ledgers themselves stay, named by nothing: `ledgers delete` o
 @session_options
 @click.pass_obj
 def drop_ledgers(
-    session: Session, topic: str, ledger_ids: tuple[int, ...], take_over: bool, change: ChangeOptions
+    session: CommandContext, topic: str, ledger_ids: tuple[int, ...], take_over: bool, change: ChangeOptions
 ) -> None:
     """Take the ledgers LEDGER_ID off the list of TOPIC: nobody reads their entries any more. Undoing lists them again.
 

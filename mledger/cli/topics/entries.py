@@ -3,7 +3,7 @@
 import click
 
 from mledger.admin.inspect import Inspector
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.entries import EntryWriter, MessageWriter
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
@@ -23,7 +23,7 @@ from mledger.metastore.records.values import LedgerInfo
 @session_options
 @click.pass_obj
 def read(
-    session: Session, topic: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
+    session: CommandContext, topic: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
 ) -> None:
     """Write TOPIC's messages to stdout: a payload a line, or an object each where --output asks for one.
 
@@ -35,7 +35,7 @@ def read(
 
 
 async def _read(
-    session: Session, name: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
+    session: CommandContext, name: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
 ) -> None:
     writer = EntryWriter(session.output, raw=True) if raw else MessageWriter(session.output)
     left = limit

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import click
 
-from mledger.admin.internal_stats import CursorInternals, ListedLedger, OtherLedger, TopicInternals, read_internals
-from mledger.cli.shared.context import Session, session_options
+from mledger.admin.internal_stats import CursorInternals, LedgerStats, OtherLedger, TopicInternals, read_internals
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.node_text import plain
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields, pairs
@@ -35,7 +35,7 @@ STATS_CURSORS = columns(
 @topic_argument
 @session_options
 @click.pass_obj
-def info_internal(session: Session, topic: str) -> None:
+def info_internal(session: CommandContext, topic: str) -> None:
     """Show the records of TOPIC and of its cursors as they are stored; the JSON is as `pulsar-admin` prints it."""
     found = session.run(_read(session.url, topic))
     shown = info_json(found)
@@ -59,7 +59,7 @@ def info_internal(session: Session, topic: str) -> None:
 @click.option("--with-metadata", "-m", is_flag=True, help="With BookKeeper's metadata of each ledger.")
 @session_options
 @click.pass_obj
-def stats_internal(session: Session, topic: str, with_metadata: bool) -> None:
+def stats_internal(session: CommandContext, topic: str, with_metadata: bool) -> None:
     """Show TOPIC's ledgers and cursors as opening would find them; the JSON is as `pulsar-admin` prints it.
 
     Null is what only the memory of a broker that owns the topic has: its counters, states and waiting reads.
@@ -120,7 +120,7 @@ def stats_json(found: TopicInternals, *, with_metadata: bool) -> dict[str, Value
     }
 
 
-def _info_ledger(ledger: ListedLedger) -> dict[str, Value]:
+def _info_ledger(ledger: LedgerStats) -> dict[str, Value]:
     info, zeros = ledger.info, ledger.info.zeros
     return {
         "ledgerId": info.ledger_id,
@@ -149,7 +149,7 @@ def _info_cursor(cursor: CursorInternals) -> dict[str, Value]:
     }
 
 
-def _stats_ledger(ledger: ListedLedger, *, with_metadata: bool) -> dict[str, Value]:
+def _stats_ledger(ledger: LedgerStats, *, with_metadata: bool) -> dict[str, Value]:
     shown: dict[str, Value] = {
         "ledgerId": ledger.info.ledger_id,
         "entries": ledger.info.entries,

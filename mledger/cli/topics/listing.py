@@ -10,7 +10,7 @@ from mledger.admin.partitions import (
     present_partitions,
 )
 from mledger.admin.topic_names import list_topics
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputTable, columns, pairs
 from mledger.metastore.errors import MetadataAccessDenied
 from mledger.metastore.records.paths import TopicName
@@ -22,7 +22,7 @@ from mledger.metastore.url import open_reader
 @click.option("--partitioned", is_flag=True, help="Only the partitioned topics, and how many partitions they have.")
 @session_options
 @click.pass_obj
-def list_command(session: Session, namespace: str, partitioned: bool) -> None:
+def list_command(session: CommandContext, namespace: str, partitioned: bool) -> None:
     """List the topics, or those of NAMESPACE: tenant or tenant/namespace.
 
     Each partition of a partitioned topic is a topic.

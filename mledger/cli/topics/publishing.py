@@ -10,7 +10,7 @@ from typing import BinaryIO
 import click
 
 import mledger
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
@@ -73,7 +73,7 @@ class Publication:
 @session_options
 @click.pass_obj
 def produce(
-    session: Session,
+    session: CommandContext,
     topic: str,
     source: BinaryIO,
     count: int | None,
@@ -135,7 +135,7 @@ class Published:
         return sum(each.last_entry - each.first_entry + 1 for each in self.ranges)
 
 
-async def _produce(session: Session, name: str, publication: Publication, options: WriteOptions) -> Published:
+async def _produce(session: CommandContext, name: str, publication: Publication, options: WriteOptions) -> Published:
     done = Published([])
     waiting: deque[tuple[int, asyncio.Future[tuple[mledger.AppendedRange, ...]]]] = deque()
     with session.output.progress("publishing", "messages") as progress:

@@ -27,7 +27,7 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import Session, session_options
+from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.names import optional_topic_argument
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, tell_waiting
@@ -43,7 +43,7 @@ MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class RepairScope:
     """Which topics: one, those of a namespace, or all."""
 
     topic: TopicName | None
@@ -76,7 +76,7 @@ class Planned:
 @session_options
 @click.pass_obj
 def repair(
-    session: Session,
+    session: CommandContext,
     topic: str | None,
     namespace: str | None,
     every: bool,
@@ -92,7 +92,7 @@ def repair(
     """
     if (topic is not None) + (namespace is not None) + every != 1:
         raise click.UsageError("say which: TOPIC, --namespace TENANT/NAMESPACE or --all")
-    scope = Scope(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
+    scope = RepairScope(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
     found: list[Planned] = []
 
     async def plan(cluster: Looking) -> CommandChange:
@@ -116,7 +116,7 @@ def repair(
     run_change(session, change, plan, act, take_over=take_over)
 
 
-async def _plan(output: Output, cluster: Looking, scope: Scope, min_age_ms: int) -> Planned:
+async def _plan(output: Output, cluster: Looking, scope: RepairScope, min_age_ms: int) -> Planned:
     now_ms = time.time_ns() // 1_000_000
     names = dict.fromkeys(await _names(cluster, scope))
     with output.progress("looking at", "ledgers and topics") as progress:
@@ -153,7 +153,7 @@ def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> Repai
         return name, str(error)
 
 
-async def _names(cluster: Looking, scope: Scope) -> list[str]:
+async def _names(cluster: Looking, scope: RepairScope) -> list[str]:
     if scope.topic is None:
         topics = await Inspector(cluster.metadata, cluster.bookies).topics(scope.namespace)
         if not topics:
@@ -162,14 +162,14 @@ async def _names(cluster: Looking, scope: Scope) -> list[str]:
     return list((await find_targets(cluster, scope.topic)).managed_ledgers)
 
 
-def _is_gone(scope: Scope, managed_ledger: str) -> bool:
+def _is_gone(scope: RepairScope, managed_ledger: str) -> bool:
     """Whether a managed ledger that is none of the topics there are is to be cleaned up after."""
     if scope.topic is not None or not managed_ledger:
         return False
     return not scope.namespace or managed_ledger.startswith(f"{scope.namespace}/")
 
 
-async def _change(cluster: Looking, scope: Scope, planned: Planned) -> CommandChange:
+async def _change(cluster: Looking, scope: RepairScope, planned: Planned) -> CommandChange:
     pending = planned.pending
     before = await read_before(cluster.metadata, [path for plan in pending for path in _paths(plan)])
     _check_versions(before, pending)

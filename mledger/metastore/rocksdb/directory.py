@@ -25,7 +25,7 @@ _LONGEST = 100  # bytes: 104 on some systems, 108 on Linux, with an end mark
 _BACKLOG = 1024
 
 
-class Directory:
+class MetadataDirectory:
     """A directory, locked for this process. Nothing in it is changed before `begin`."""
 
     def __init__(self, path: str) -> None:

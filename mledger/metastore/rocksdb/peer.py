@@ -18,7 +18,7 @@ _ENDED_STATES = ("Z", "X", "x")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class PeerProcess:
     """A process for good: pids are used again, `started` (ticks since the boot) and the boot tell two apart."""
 
     pid: int
@@ -27,7 +27,7 @@ class Process:
     pid_namespace: str
 
 
-def process_of(connection: socket.socket) -> Process | None:
+def process_of(connection: socket.socket) -> PeerProcess | None:
     """The process that connected; None where the system does not tell."""
     try:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -37,12 +37,12 @@ def process_of(connection: socket.socket) -> Process | None:
         found = _look(pid)
         if found is None:
             return None
-        return Process(pid, found[1], _boot_id(), os.readlink(_NAMESPACE))
+        return PeerProcess(pid, found[1], _boot_id(), os.readlink(_NAMESPACE))
     except (AttributeError, OSError):
         return None
 
 
-def is_gone(process: Process) -> bool:
+def is_gone(process: PeerProcess) -> bool:
     """Whether `process` has certainly ended."""
     try:
         if _boot_id() != process.boot_id:
@@ -55,7 +55,7 @@ def is_gone(process: Process) -> bool:
     return found is None or found[0] in _ENDED_STATES or found[1] != process.started
 
 
-def end_of(process: Process) -> int | None:
+def end_of(process: PeerProcess) -> int | None:
     """A file descriptor that becomes readable when `process` ends; None where the system has no such thing."""
     with contextlib.suppress(AttributeError, OSError):
         descriptor = os.pidfd_open(process.pid)

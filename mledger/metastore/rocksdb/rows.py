@@ -17,7 +17,7 @@ from rocksdict import DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBa
 from mledger.metastore.errors import RecordError
 from mledger.metastore.memory.tree import NodeRecord
 from mledger.metastore.records.pb.MetadataStore_pb2 import StoredNode, StoredSession
-from mledger.metastore.rocksdb.peer import Process
+from mledger.metastore.rocksdb.peer import PeerProcess
 from mledger.metastore.runtime.rocksdb_iterators import at_row
 
 _COUNT = b"c"
@@ -58,12 +58,12 @@ class Rows:
                 counts.get(key, 0),
             )
 
-    def sessions(self) -> Iterator[tuple[int, float, Process | None]]:
+    def sessions(self) -> Iterator[tuple[int, float, PeerProcess | None]]:
         """Each session's id, time-out in seconds, and process."""
         for key, value in self._with(_SESSION):
             session = StoredSession.FromString(value)
             process = session.process
-            known = Process(process.pid, process.started, process.boot_id, process.pid_namespace)
+            known = PeerProcess(process.pid, process.started, process.boot_id, process.pid_namespace)
             yield _NUMBER.unpack(key)[0], session.timeout_ms / 1000, known if process.pid else None
 
     def last_session_id(self) -> int:
@@ -94,7 +94,7 @@ class Rows:
         self._batch.delete(_NODE + path.encode())
         self._batch.delete(_COUNT + path.encode())
 
-    def put_session(self, session_id: int, timeout_s: float, process: Process | None) -> None:
+    def put_session(self, session_id: int, timeout_s: float, process: PeerProcess | None) -> None:
         """Keep a session."""
         session = StoredSession(timeout_ms=round(timeout_s * 1000))
         if process is not None:

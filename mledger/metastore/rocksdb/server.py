@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mledger.metastore.errors import InvalidMetadataDirectory, MetadataError
-from mledger.metastore.rocksdb.directory import Directory
+from mledger.metastore.rocksdb.directory import MetadataDirectory
 from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.service import Service
 from mledger.metastore.runtime.logs import FORMATS, TEXT, get_logger, set_up_logging
@@ -26,7 +26,7 @@ PROGRAM = "mledger metadata run"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class MetadataServerOptions:
     """What the process is told when it is started."""
 
     directory: str
@@ -35,10 +35,10 @@ class Options:
     log_format: str = TEXT
 
 
-class Server:
+class MetadataServer:
     """One directory served on the running loop; `open`, then `close`."""
 
-    def __init__(self, directory: Directory, rows: Rows | None) -> None:
+    def __init__(self, directory: MetadataDirectory, rows: Rows | None) -> None:
         """Use `open`."""
         self._directory = directory
         self._rows = rows
@@ -46,12 +46,12 @@ class Server:
         self._listener: asyncio.Server
 
     @classmethod
-    async def open(cls, path: str, *, in_memory: bool = False) -> "Server":
+    async def open(cls, path: str, *, in_memory: bool = False) -> "MetadataServer":
         """Lock `path`, load what it holds, and serve it; with `in_memory` a new tree, of which nothing is kept.
 
         InvalidMetadataDirectory when it is in use, of another format, or its log is damaged.
         """
-        directory = Directory(path)
+        directory = MetadataDirectory(path)
         rows = None
         try:
             if in_memory and directory.begun:
@@ -92,12 +92,12 @@ class Server:
         self._directory.unlock()
 
 
-async def serve(options: Options) -> None:
+async def serve(options: MetadataServerOptions) -> None:
     """Serve until SIGTERM or SIGINT. MetadataError when that is not, or no longer, possible."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = await Server.open(options.directory, in_memory=options.in_memory)
+    server = await MetadataServer.open(options.directory, in_memory=options.in_memory)
     try:
         sys.stdout.write(json.dumps({"url": server.url, "pid": os.getpid()}) + "\n")
         sys.stdout.flush()
@@ -111,7 +111,7 @@ async def serve(options: Options) -> None:
     log.info("stopped", url=server.url)
 
 
-def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> Options:
+def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> MetadataServerOptions:
     """The options of a command line; SystemExit(2) says what is wrong with it."""
     parser = argparse.ArgumentParser(
         prog=program,
@@ -122,7 +122,7 @@ def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> Options:
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object a line")
     args = parser.parse_args(arguments)
-    return Options(args.dir, args.in_memory, args.log_level, args.log_format)
+    return MetadataServerOptions(args.dir, args.in_memory, args.log_level, args.log_format)
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:

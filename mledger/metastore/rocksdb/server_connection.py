@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
-from mledger.metastore.rocksdb.peer import Process, process_of
+from mledger.metastore.rocksdb.peer import PeerProcess, process_of
 from mledger.metastore.rocksdb.sessions import ServerSession
 from mledger.metastore.rocksdb.wire import MAX_ANSWER, Frames, WireError
 from mledger.metastore.runtime.logs import get_logger
@@ -19,7 +19,7 @@ MAX_UNREAD = 2 * MAX_ANSWER
 """Bytes that may wait for a client that does not read; then it has to connect anew, and look again."""
 
 
-class Turns(Protocol):
+class RequestProcessor(Protocol):
     """What a connection hands its requests to."""
 
     def submit(self, connection: "ServerConnection", request: pb.Request) -> None:
@@ -35,13 +35,13 @@ class Turns(Protocol):
 class ServerConnection(asyncio.Protocol):
     """A connection; `session` is None before its greeting, and for clients that only read."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: RequestProcessor) -> None:
         """Hand requests to `turns`."""
         self._turns = turns
         self._frames = Frames(pb.Request)
         self._out: list[bytes] = []
         self._transport: asyncio.Transport
-        self.process: Process | None = None
+        self.process: PeerProcess | None = None
         self.greeted = False
         self.session: ServerSession | None = None
         self.watches: dict[int, tuple[str, bool, Callable[[NodeChange], None]]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mledger.metastore.rocksdb.peer import Process
+from mledger.metastore.rocksdb.peer import PeerProcess
 
 if TYPE_CHECKING:
     from mledger.metastore.rocksdb.server_connection import ServerConnection
@@ -24,7 +24,7 @@ class ServerSession:
     session_id: int
     timeout_s: float
     deadline: float
-    process: Process | None = None
+    process: PeerProcess | None = None
     process_end: int | None = None  # a descriptor, see peer.end_of
     connection: "ServerConnection | None" = None
 

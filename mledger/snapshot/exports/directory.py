@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mledger.snapshot.exports.errors import ExportBusy, ExportNotWritable, SnapshotNotFound
 from mledger.snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
-from mledger.snapshot.exports.place import Place, local_place, place_at
+from mledger.snapshot.exports.place import Destination, local_place, place_at
 
 UNFINISHED = "_unfinished"
 REMOVED = "_removed"
@@ -104,7 +104,7 @@ class SnapshotDirectory:
         shutil.rmtree(self.path / REMOVED)
 
 
-def snapshots_in(place: Place) -> list[Manifest]:
+def snapshots_in(place: Destination) -> list[Manifest]:
     """All whole snapshots in a directory, by the time they stand for.
 
     Raises SnapshotNotFound if the directory is not there, InvalidManifest, PlaceNotReadable.
@@ -116,7 +116,7 @@ def snapshots_in(place: Place) -> list[Manifest]:
     return sorted(found, key=lambda each: (each.time_ms, each.name))
 
 
-def find_snapshot(text: str) -> tuple[Place, Manifest]:
+def find_snapshot(text: str) -> tuple[Destination, Manifest]:
     """The snapshot at a path or URI: its own directory, or the newest in a directory of snapshots.
 
     Raises SnapshotNotFound, InvalidManifest, PlaceNotReadable.
@@ -130,7 +130,7 @@ def find_snapshot(text: str) -> tuple[Place, Manifest]:
     return place.below(f"{PREFIX}{found[-1].name}"), found[-1]
 
 
-def read_manifest(place: Place) -> Manifest:
+def read_manifest(place: Destination) -> Manifest:
     """The manifest of the snapshot in a directory; InvalidManifest, PlaceNotReadable."""
     return decode_manifest(place.read(MANIFEST), f"{place}/{MANIFEST}")
 

@@ -43,5 +43,5 @@ class FormatNotInstalled(ExportError):
     """What writes this format, or answers questions, is not installed."""
 
 
-class UnknownQuestion(ExportError):
+class UnknownQuery(ExportError):
     """There is no such question, or it needs a snapshot before."""

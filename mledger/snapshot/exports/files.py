@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mledger.snapshot.exports.manifest import FileRecord
-from mledger.snapshot.exports.place import CHUNK, Place
+from mledger.snapshot.exports.place import CHUNK, Destination
 from mledger.snapshot.tables.row_builder import TABLES, Batch
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
 
@@ -98,7 +98,7 @@ def record_of(path: Path, name: str, rows: int) -> FileRecord:
         return FileRecord(name, rows, stream.tell(), digest)
 
 
-def problem_of(place: Place, record: FileRecord) -> str | None:
+def problem_of(place: Destination, record: FileRecord) -> str | None:
     """What is wrong with a file, None if it is as its record says."""
     try:
         with place.open(record.path) as stream:

@@ -25,7 +25,7 @@ HADOOP_NAMES = {"s3": "s3a"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """The directory `path` of `system`; `text` is how people name it, `local` where it lies on this machine."""
 
     system: Any
@@ -37,10 +37,12 @@ class Place:
     def __str__(self) -> str:
         return self.text
 
-    def below(self, *names: str) -> "Place":
+    def below(self, *names: str) -> "Destination":
         """A directory in it."""
         path, text = "/".join((self.path, *names)), "/".join((self.text.rstrip("/"), *names))
-        return Place(self.system, path, text, self.scheme, None if self.local is None else self.local.joinpath(*names))
+        return Destination(
+            self.system, path, text, self.scheme, None if self.local is None else self.local.joinpath(*names)
+        )
 
     def names(self) -> list[str]:
         """What is in it, without what is further below; empty if it is not there. PlaceNotReadable."""
@@ -129,7 +131,7 @@ class Place:
         return f"{self.text.rstrip('/')}/{name}" if name else self.text
 
 
-def place_at(text: str) -> Place:
+def place_at(text: str) -> Destination:
     """The directory that a path or a URI names; PlaceNotReadable where its file system cannot be reached."""
     if (here := local_path(text)) is not None:
         return local_place(here)
@@ -137,12 +139,12 @@ def place_at(text: str) -> Place:
         system, path = open_uri(text)
     except FAILURES as error:
         raise PlaceNotReadable(f"{without_credentials(text)} cannot be reached: {said(error)}") from None
-    return Place(system, path, without_credentials(text).rstrip("/"), scheme_of(text))
+    return Destination(system, path, without_credentials(text).rstrip("/"), scheme_of(text))
 
 
-def local_place(path: Path) -> Place:
+def local_place(path: Path) -> Destination:
     """A directory of this machine."""
-    return Place(fs.LocalFileSystem(), os.path.abspath(path), str(path), local=path)
+    return Destination(fs.LocalFileSystem(), os.path.abspath(path), str(path), local=path)
 
 
 def local_path(text: str) -> Path | None:
@@ -153,7 +155,7 @@ def local_path(text: str) -> Path | None:
     return None if "://" in text else Path(text)
 
 
-def hadoop_path(place: Place, name: str) -> str:
+def hadoop_path(place: Destination, name: str) -> str:
     """A file as Spark wants it named, which takes percent signs as they are."""
     if place.local is not None:
         return f"file://{place.path}/{name}"

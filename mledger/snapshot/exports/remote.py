@@ -14,7 +14,7 @@ from pathlib import Path
 from mledger.snapshot.exports.directory import REMOVED, SnapshotDirectory, read_manifest, snapshots_in
 from mledger.snapshot.exports.errors import ExportError, ExportNotWritable
 from mledger.snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
-from mledger.snapshot.exports.place import Place, local_path, place_at
+from mledger.snapshot.exports.place import Destination, local_path, place_at
 
 COPIED = "copied"
 _TRIAL = "_trial"
@@ -23,7 +23,7 @@ _TRIAL = "_trial"
 class RemoteDirectory(SnapshotDirectory):
     """Snapshots below a place on another file system, made in the directory `stage` of this machine."""
 
-    def __init__(self, there: Place, stage: Path) -> None:
+    def __init__(self, there: Destination, stage: Path) -> None:
         super().__init__(stage)
         self.there = there
 
@@ -108,7 +108,7 @@ class RemoteDirectory(SnapshotDirectory):
                 stream.write(f"{path}\n")
                 stream.flush()
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> Destination:
         return self.there.below(f"{PREFIX}{name}")
 
 

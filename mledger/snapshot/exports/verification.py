@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 
 from mledger.snapshot.exports.files import is_data, problem_of
 from mledger.snapshot.exports.manifest import MANIFEST, FileRecord, Manifest
-from mledger.snapshot.exports.place import Place
+from mledger.snapshot.exports.place import Destination
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SnapshotProblem:
     """What is wrong with the file at `path` of a snapshot."""
 
     path: str
@@ -20,22 +20,22 @@ class Problem:
 
 
 def verify_snapshot(
-    place: Place, manifest: Manifest, on_file: Callable[[], None] = lambda: None
-) -> tuple[Problem, ...]:
+    place: Destination, manifest: Manifest, on_file: Callable[[], None] = lambda: None
+) -> tuple[SnapshotProblem, ...]:
     """Everything that is wrong with the snapshot at `place`; `on_file` hears of each file looked at."""
     found = []
     for table in manifest.tables.values():
         for record in table.files:
             problem = problem_of(place, record) or _rows_problem(place, record)
             if problem is not None:
-                found.append(Problem(record.path, problem))
+                found.append(SnapshotProblem(record.path, problem))
             on_file()
     known = manifest.paths | {MANIFEST}
-    found += [Problem(path, "the manifest does not name it") for path in place.sizes() if path not in known]
+    found += [SnapshotProblem(path, "the manifest does not name it") for path in place.sizes() if path not in known]
     return tuple(sorted(found, key=lambda each: each.path))
 
 
-def _rows_problem(place: Place, record: FileRecord) -> str | None:
+def _rows_problem(place: Destination, record: FileRecord) -> str | None:
     if not is_data(record.path):
         return None
     try:

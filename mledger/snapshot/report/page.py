@@ -13,7 +13,7 @@ import pyarrow as pa
 from mledger.snapshot.exports.manifest import Manifest, iso
 from mledger.snapshot.report.numbers import as_bytes, as_number, as_span
 from mledger.snapshot.report.plots import Bars, draw
-from mledger.snapshot.sql.queries import QUESTIONS, Question, Snapshots
+from mledger.snapshot.sql.queries import QUERIES, Query, Snapshots
 
 BARS = 10
 _BYTES = ("bytes", "disk_bytes", "length")
@@ -22,7 +22,7 @@ _COUNTED = ("topics", "cursors", "ledgers", "bookies", "errors")
 
 def write_report(snapshots: Snapshots, limit: int) -> str:
     """The page about a snapshot, with at most `limit` rows of each table. FormatNotInstalled."""
-    asked = [question for question in QUESTIONS.values() if snapshots.before is not None or not question.compares]
+    asked = [question for question in QUERIES.values() if snapshots.before is not None or not question.compares]
     answers = {question.name: snapshots.ask(question) for question in asked}
     figures = "".join(_figure(plot) for plot in plan_plots(answers))
     sections = "".join(_section(question, answers[question.name], limit) for question in asked)
@@ -81,7 +81,7 @@ def _facts(manifest: Manifest, before: Manifest | None) -> str:
     return f"<dl>{shown}</dl>"
 
 
-def _section(question: Question, answer: pa.Table, limit: int) -> str:
+def _section(question: Query, answer: pa.Table, limit: int) -> str:
     head = f'<section id="{question.name}"><h2>{escape(question.title)}</h2><p class="doc">{_marked(question.doc)}</p>'
     if not answer.num_rows:
         return f'{head}<p class="count">none</p></section>\n'

@@ -24,7 +24,7 @@ from mledger.snapshot.source.splits import (
 )
 from mledger.snapshot.tables.node_kinds import BOOKIE_KINDS, DOMAINS, FLAT_LEDGER, RACKS, NodeKind
 from mledger.snapshot.tables.records import FoundNode
-from mledger.snapshot.tables.scope import Scope
+from mledger.snapshot.tables.scope import TopicScope
 
 NODES_AT_ONCE = 4_000
 FIRST_NODES = 256
@@ -72,7 +72,7 @@ class Pace:
 class LiveNodes:
     """Finds and reads the nodes of a store."""
 
-    def __init__(self, store: MetadataReader, scope: Scope, ledgers_root: str, rate: float | None = None) -> None:
+    def __init__(self, store: MetadataReader, scope: TopicScope, ledgers_root: str, rate: float | None = None) -> None:
         self._store = store
         self._scope = scope
         self._root = ledgers_root

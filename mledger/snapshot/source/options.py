@@ -11,7 +11,7 @@ from mledger.metastore.errors import InvalidName
 from mledger.metastore.records.node_path import check_path
 from mledger.metastore.records.paths import LEDGERS
 from mledger.metastore.url import parse_url
-from mledger.snapshot.tables.scope import Scope, parse_scope
+from mledger.snapshot.tables.scope import TopicScope, parse_scope
 from mledger.snapshot.zookeeper_files.errors import InvalidOption
 
 State = Literal["stored", "recovered"]
@@ -50,7 +50,7 @@ class ReadOptions:
 
     metadata: str
     files: bool = False
-    scope: Scope = field(default_factory=Scope)
+    scope: TopicScope = field(default_factory=TopicScope)
     state: State = "stored"
     rate: float | None = None
     partitions: int | None = None
@@ -62,7 +62,7 @@ class ReadOptions:
     ledgers_root: str = LEDGERS
     password: bytes = field(default=b"", repr=False)
 
-    def within(self, scope: Scope) -> "ReadOptions":
+    def within(self, scope: TopicScope) -> "ReadOptions":
         """The same, and only what `scope` admits too."""
         narrowed = self.scope.narrowed(tenants=scope.tenants, namespaces=scope.namespaces, topics=scope.topics)
         return replace(self, scope=narrowed)

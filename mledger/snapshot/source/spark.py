@@ -16,7 +16,7 @@ from mledger.snapshot.source.options import ReadOptions, parse_options
 from mledger.snapshot.source.splits import Share
 from mledger.snapshot.source.table_reader import check_here, plan_tables, read_share
 from mledger.snapshot.tables.row_builder import TABLES, table_named
-from mledger.snapshot.tables.scope import Scope
+from mledger.snapshot.tables.scope import TopicScope
 from mledger.snapshot.zookeeper_files.errors import UnknownColumn, UnknownTable
 
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -62,9 +62,9 @@ class FilteringReader(TableReader):
         yield from filters
 
 
-def scope_of(filters: Sequence[Any]) -> Scope:
+def scope_of(filters: Sequence[Any]) -> TopicScope:
     """What these filters, all of which must hold, leave of tenants, namespaces and topics; the others count nothing."""
-    scope = Scope()
+    scope = TopicScope()
     for each in filters:
         if not isinstance(each, EqualTo | EqualNullSafe | In) or len(each.attribute) != 1:
             continue

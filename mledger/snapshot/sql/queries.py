@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyarrow import dataset
 
 from mledger.snapshot.exports.directory import find_snapshot
-from mledger.snapshot.exports.errors import FormatNotInstalled, UnknownQuestion
+from mledger.snapshot.exports.errors import FormatNotInstalled, UnknownQuery
 from mledger.snapshot.exports.files import is_data
 from mledger.snapshot.exports.manifest import Manifest
-from mledger.snapshot.exports.place import Place, hadoop_path
+from mledger.snapshot.exports.place import Destination, hadoop_path
 from mledger.snapshot.tables.row_builder import TABLES
 
 VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs")
@@ -50,7 +50,7 @@ _CHANGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Query:
     """A question: its name, which is that of its view, what it asks, in a line and at length, and its query.
 
     `compares`: it is about two snapshots.
@@ -67,23 +67,25 @@ class Question:
         return BEFORE in self.sql or "cursor_moves" in self.sql
 
 
-def _load(kind: str, name: str) -> Question:
+def _load(kind: str, name: str) -> Query:
     lines = resources.files("mledger.snapshot").joinpath("sql", kind, f"{name}.sql").read_text("utf-8").splitlines()
     told = [line.removeprefix("--").strip() for line in lines if line.startswith("--")]
-    return Question(name, told[0], " ".join(told[1:]), "\n".join(lines[len(told) :]))
+    return Query(name, told[0], " ".join(told[1:]), "\n".join(lines[len(told) :]))
 
 
-QUESTIONS: Mapping[str, Question] = {name: _load("queries", name) for name in _QUESTIONS}
+QUERIES: Mapping[str, Query] = {name: _load("queries", name) for name in _QUESTIONS}
 """All questions by name, in the order of reports."""
 
-CHANGES: Mapping[str, Question] = {name: _load("changes", name) for name in _CHANGES}
+CHANGES: Mapping[str, Query] = {name: _load("changes", name) for name in _CHANGES}
 """What `mledger snapshot diff` asks."""
 
 
 class Snapshots:
     """A snapshot to ask, and maybe an older one: what DuckDB reads is bounded by `memory`."""
 
-    def __init__(self, place: Place, manifest: Manifest, before: tuple[Place, Manifest] | None = None) -> None:
+    def __init__(
+        self, place: Destination, manifest: Manifest, before: tuple[Destination, Manifest] | None = None
+    ) -> None:
         """FormatNotInstalled."""
         try:
             import duckdb
@@ -105,13 +107,13 @@ class Snapshots:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._connection.close()
 
-    def ask(self, question: Question) -> pa.Table:
-        """The answer; UnknownQuestion if it needs a snapshot before and there is none."""
+    def ask(self, question: Query) -> pa.Table:
+        """The answer; UnknownQuery if it needs a snapshot before and there is none."""
         if question.compares and self.before is None:
-            raise UnknownQuestion(f"{question.name} compares two snapshots: name an older one with --before")
+            raise UnknownQuery(f"{question.name} compares two snapshots: name an older one with --before")
         return self._connection.sql(question.sql).to_arrow_table()
 
-    def _register(self, prefix: str, place: Place, manifest: Manifest) -> None:
+    def _register(self, prefix: str, place: Destination, manifest: Manifest) -> None:
         for table, record in manifest.tables.items():
             found = [file.path for file in record.files if is_data(file.path)]
             if place.local is None or not found:
@@ -130,11 +132,11 @@ def open_snapshots(path: str, before: str | None = None) -> Snapshots:
     return Snapshots(*find_snapshot(path), None if before is None else find_snapshot(before))
 
 
-def question_named(name: str) -> Question:
-    """The question of that name; UnknownQuestion."""
-    if name not in QUESTIONS:
-        raise UnknownQuestion(f"there is no question {name!r}: there are {', '.join(QUESTIONS)}")
-    return QUESTIONS[name]
+def question_named(name: str) -> Query:
+    """The question of that name; UnknownQuery."""
+    if name not in QUERIES:
+        raise UnknownQuery(f"there is no question {name!r}: there are {', '.join(QUERIES)}")
+    return QUERIES[name]
 
 
 def create_views(spark: Any, path: str, before: str | None = None) -> None:
@@ -153,12 +155,12 @@ def create_views(spark: Any, path: str, before: str | None = None) -> None:
         spark.sql(f"select '{manifest.name}' as name, {time} as time").createOrReplaceTempView(f"{prefix}snapshot")
     for name in VIEWS if before is None else (*VIEWS, *COMPARING_VIEWS):
         spark.sql(_load("views", name).sql).createOrReplaceTempView(name)
-    for question in (*QUESTIONS.values(), *(() if before is None else CHANGES.values())):
+    for question in (*QUERIES.values(), *(() if before is None else CHANGES.values())):
         if before is not None or not question.compares:
             spark.sql(question.sql).createOrReplaceTempView(question.name)
 
 
-def _dataset(place: Place, table: str, paths: Sequence[str]) -> dataset.Dataset:
+def _dataset(place: Destination, table: str, paths: Sequence[str]) -> dataset.Dataset:
     """The rows of files on any file system; there may be no file at all."""
     schema = TABLES[table].schema
     if not paths:

@@ -20,7 +20,7 @@ from mledger.snapshot.tables.records import (
     Underreplicated,
     UnreadableNode,
 )
-from mledger.snapshot.tables.scope import Scope
+from mledger.snapshot.tables.scope import TopicScope
 from mledger.snapshot.tables.topics import TOPIC_LEDGERS, TOPICS, topic_ledgers_of
 from mledger.snapshot.zookeeper_files.errors import UnknownTable
 
@@ -91,7 +91,7 @@ def kinds_of(tables: Collection[str]) -> frozenset[NodeKind]:
 class Assembly:
     """Rows of the tables wanted, handed out as batches."""
 
-    def __init__(self, wanted: Wanted, scope: Scope, ledgers_root: str) -> None:
+    def __init__(self, wanted: Wanted, scope: TopicScope, ledgers_root: str) -> None:
         """UnknownTable, UnknownColumn."""
         for name, columns in wanted.items():
             table_named(name).choose(columns)

@@ -12,7 +12,7 @@ Names = frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class TopicScope:
     """Names that are wanted, None: all. A topic is wanted with its partitions."""
 
     tenants: Names = None
@@ -58,9 +58,9 @@ class Scope:
             return False
         return self.admits_topic(str(topic), partitioned_of(topic))
 
-    def narrowed(self, *, tenants: Names = None, namespaces: Names = None, topics: Names = None) -> "Scope":
+    def narrowed(self, *, tenants: Names = None, namespaces: Names = None, topics: Names = None) -> "TopicScope":
         """What both this and these names admit. `topics` that are partitions do not bring in their siblings."""
-        return Scope(_both(self.tenants, tenants), _both(self.namespaces, namespaces), self._topics_with(topics))
+        return TopicScope(_both(self.tenants, tenants), _both(self.namespaces, namespaces), self._topics_with(topics))
 
     def _topics_with(self, topics: Names) -> Names:
         if topics is None or self.topics is None:
@@ -81,7 +81,7 @@ def _both(one: Names, other: Names) -> Names:
     return one & other
 
 
-def parse_scope(tenant: str | None, namespace: str | None, topic: str | None) -> Scope:
+def parse_scope(tenant: str | None, namespace: str | None, topic: str | None) -> TopicScope:
     """The scope that three options name, each of which narrows the others; InvalidOption.
 
     `namespace` is `tenant/namespace` (old form `tenant/cluster/namespace`), or the last part alone beside `tenant`.
@@ -96,7 +96,7 @@ def parse_scope(tenant: str | None, namespace: str | None, topic: str | None) ->
     except InvalidName as error:
         raise InvalidOption(f"option topic: {error}") from None
     return (
-        Scope(_one(tenant), _one(full), _one(name))
+        TopicScope(_one(tenant), _one(full), _one(name))
         .narrowed(tenants=_one(full and full.split("/")[0]), namespaces=_one(_namespace_of(name)))
         .narrowed(tenants=_one(_tenant_of(name)))
     )

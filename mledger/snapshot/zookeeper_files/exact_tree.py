@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mledger.snapshot.zookeeper_files.data_directory import ReadPlan
 from mledger.snapshot.zookeeper_files.errors import CorruptFile, LogDoesNotFit
 from mledger.snapshot.zookeeper_files.files import DataFiles
-from mledger.snapshot.zookeeper_files.jute import UNKNOWN_ACL, Digest, Znode, parent_of
+from mledger.snapshot.zookeeper_files.jute import UNKNOWN_ACL, TransactionDigest, Znode, parent_of
 from mledger.snapshot.zookeeper_files.replay import DataTree, Touched
 from mledger.snapshot.zookeeper_files.snapshot_file import SnapshotFile, Trailer
 from mledger.snapshot.zookeeper_files.transaction_log import read_chain
@@ -119,7 +119,7 @@ class ExactTree:
             )
         return False
 
-    def _compare(self, tree: DataTree, expected: Digest) -> bool:
+    def _compare(self, tree: DataTree, expected: TransactionDigest) -> bool:
         if tree.digest is None:
             return False
         if not tree.digest.agrees(expected):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Op:
+class OpCode:
     """Operation codes."""
 
     CREATE, DELETE, SET_DATA, SET_ACL, CHECK, MULTI, CREATE2, RECONFIG = 1, 2, 5, 7, 13, 14, 15, 16
@@ -17,7 +17,7 @@ class Op:
     ERROR, CREATE_SESSION, CLOSE_SESSION = -1, -10, -11
 
 
-_NEVER_IN_MULTI = (Op.MULTI, Op.CLOSE_SESSION, Op.CREATE_SESSION, Op.SET_ACL, Op.RECONFIG)
+_NEVER_IN_MULTI = (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION, OpCode.SET_ACL, OpCode.RECONFIG)
 
 CONTAINER_OWNER = -(1 << 63)
 _TTL_MARK = 0xFF << 56
@@ -301,7 +301,7 @@ Operation = CreateNode | DeleteNode | SetData | SetAcl | CheckVersion | CreateSe
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class TransactionDigest:
     """Digest of the tree after a transaction, and the version of its algorithm."""
 
     version: int
@@ -314,7 +314,7 @@ class Transaction:
 
     header: TransactionHeader
     operation: Operation
-    digest: Digest | None
+    digest: TransactionDigest | None
 
     @property
     def zxid(self) -> int:
@@ -334,13 +334,13 @@ def decode_transaction(record: bytes) -> Transaction:
     """A log record; JuteError if it is none, or of an operation not known here."""
     header = decode_header(record)
     fields = Fields(record, HEADER.size)
-    if header.type == Op.CLOSE_SESSION:
+    if header.type == OpCode.CLOSE_SESSION:
         operation: Operation = _close_session(fields)
     else:
         operation = _operation(fields, header, header.type)
     digest = None
     if fields.left() == DIGEST.size:
-        digest = Digest(fields.int32(), fields.int64())
+        digest = TransactionDigest(fields.int32(), fields.int64())
     elif fields.left():
         raise JuteError(f"{fields.left()} bytes follow the operation", fields.position)
     return Transaction(header, operation, digest)
@@ -348,21 +348,21 @@ def decode_transaction(record: bytes) -> Transaction:
 
 def _operation(fields: Fields, header: TransactionHeader, kind: int) -> Operation:
     match kind:
-        case Op.CREATE | Op.CREATE2 | Op.CREATE_CONTAINER | Op.CREATE_TTL:
+        case OpCode.CREATE | OpCode.CREATE2 | OpCode.CREATE_CONTAINER | OpCode.CREATE_TTL:
             return _create(fields, header, kind)
-        case Op.DELETE | Op.DELETE_CONTAINER:
+        case OpCode.DELETE | OpCode.DELETE_CONTAINER:
             return DeleteNode(fields.text())
-        case Op.SET_DATA | Op.RECONFIG:
+        case OpCode.SET_DATA | OpCode.RECONFIG:
             return SetData(fields.text(), fields.buffer(), fields.int32())
-        case Op.SET_ACL:
+        case OpCode.SET_ACL:
             return SetAcl(fields.text(), fields.acls(), fields.int32())
-        case Op.CHECK:
+        case OpCode.CHECK:
             return CheckVersion(fields.text(), fields.int32())
-        case Op.MULTI:
+        case OpCode.MULTI:
             return _multi(fields, header)
-        case Op.ERROR:
+        case OpCode.ERROR:
             return Failed(fields.int32())
-        case Op.CREATE_SESSION:
+        case OpCode.CREATE_SESSION:
             return CreateSession(fields.int32())
     raise JuteError(f"operation {kind} is not known: ZooKeeper here is newer than 3.9", HEADER.size)
 
@@ -370,13 +370,13 @@ def _operation(fields: Fields, header: TransactionHeader, kind: int) -> Operatio
 def _create(fields: Fields, header: TransactionHeader, kind: int) -> CreateNode:
     path, data, acl = fields.text(), fields.buffer(), fields.acls()
     owner = 0
-    if kind in (Op.CREATE, Op.CREATE2):
+    if kind in (OpCode.CREATE, OpCode.CREATE2):
         owner = header.client_id if fields.flag() else 0
         # Before 3.4 the parent's cversion was not logged.
-        parent_cversion = fields.int32() if fields.left() or kind == Op.CREATE2 else -1
+        parent_cversion = fields.int32() if fields.left() or kind == OpCode.CREATE2 else -1
     else:
         parent_cversion = fields.int32()
-        owner = CONTAINER_OWNER if kind == Op.CREATE_CONTAINER else ttl_owner(fields.int64())
+        owner = CONTAINER_OWNER if kind == OpCode.CREATE_CONTAINER else ttl_owner(fields.int64())
     return CreateNode(path, data, acl, owner, parent_cversion)
 
 

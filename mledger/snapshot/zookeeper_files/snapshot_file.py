@@ -26,9 +26,9 @@ from mledger.snapshot.zookeeper_files.jute import (
     SEAL_TEXT,
     UNKNOWN_ACL,
     Acls,
-    Digest,
     Fields,
     JuteError,
+    TransactionDigest,
     Znode,
     text,
 )
@@ -55,7 +55,7 @@ class Trailer:
     """What follows the nodes: digest of the tree at `digest_zxid`, last zxid processed; None where not written."""
 
     digest_zxid: int | None = None
-    digest: Digest | None = None
+    digest: TransactionDigest | None = None
     last_zxid: int | None = None
 
     def settled(self, zxid: int) -> int | None:
@@ -200,7 +200,7 @@ class SnapshotFile:
         digest_zxid = digest = last_zxid = None
         if with_digest:
             fields = Fields(window.data)
-            digest_zxid, digest = fields.int64(), Digest(fields.int32(), fields.int64())
+            digest_zxid, digest = fields.int64(), TransactionDigest(fields.int32(), fields.int64())
             self._check_seal(window, fields.position)
         if with_zxid:
             (last_zxid,) = LONG.unpack_from(window.data)
@@ -250,7 +250,7 @@ def _parse_tail(end: bytes, name: str) -> Trailer:
             fields = Fields(end, len(end) - digest_at)
             return Trailer(
                 fields.int64() if digest else None,
-                Digest(fields.int32(), fields.int64()) if digest else None,
+                TransactionDigest(fields.int32(), fields.int64()) if digest else None,
                 Fields(end, len(end) - zxid_at).int64() if zxid else None,
             )
     raise TruncatedFile(f"{name} is truncated: it has no end mark; {_ADVICE}", name)

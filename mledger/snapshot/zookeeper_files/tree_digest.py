@@ -8,7 +8,7 @@ ASCII: both sums are kept, and a digest that equals either is right.
 import struct
 import zlib
 
-from mledger.snapshot.zookeeper_files.jute import Digest, Znode
+from mledger.snapshot.zookeeper_files.jute import TransactionDigest, Znode
 
 VERSION = 2
 _STAT = struct.Struct(">qqqqqiiiq")
@@ -47,7 +47,7 @@ class TreeDigest:
         """The digest as a signed 64-bit number, paths in UTF-8."""
         return _signed(self._in_utf8)
 
-    def agrees(self, expected: Digest) -> bool:
+    def agrees(self, expected: TransactionDigest) -> bool:
         """Whether `expected` is the digest of these nodes; True where it is of a version not known here."""
         return expected.version != VERSION or expected.value in (_signed(self._in_utf8), _signed(self._in_ascii))
 

@@ -39,7 +39,7 @@ class Severity(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class BookieProblem:
     """Something wrong with a bookie, and what to do."""
 
     severity: Severity
@@ -74,31 +74,33 @@ class BookieFindings:
     clock_off_s: float | None = None
 
 
-def plan_problems(found: BookieFindings) -> tuple[Problem, ...]:
+def plan_problems(found: BookieFindings) -> tuple[BookieProblem, ...]:
     """What is wrong with a bookie, the worst first."""
     problems = [*_away(found), *_wrong(found), *_warnings(found)]
     return tuple(sorted(problems, key=lambda problem: list(Severity).index(problem.severity), reverse=True))
 
 
-def _away(found: BookieFindings) -> list[Problem]:
+def _away(found: BookieFindings) -> list[BookieProblem]:
     if found.registration is None:
-        return [Problem(Severity.AWAY, "it is not registered: start it, or have its ledgers re-replicated")]
+        return [BookieProblem(Severity.AWAY, "it is not registered: start it, or have its ledgers re-replicated")]
     if found.unreachable:
-        return [Problem(Severity.AWAY, f"it cannot be reached: {found.unreachable}")]
+        return [BookieProblem(Severity.AWAY, f"it cannot be reached: {found.unreachable}")]
     return []
 
 
-def _wrong(found: BookieFindings) -> list[Problem]:
+def _wrong(found: BookieFindings) -> list[BookieProblem]:
     problems = []
     if found.cookie_error:
-        problems.append(Problem(Severity.ERROR, found.cookie_error))
+        problems.append(BookieProblem(Severity.ERROR, found.cookie_error))
     elif found.cookie is None:
-        problems.append(Problem(Severity.ERROR, "it has no cookie: it was decommissioned, or its node was deleted"))
+        problems.append(
+            BookieProblem(Severity.ERROR, "it has no cookie: it was decommissioned, or its node was deleted")
+        )
     elif found.cookie.bookie_id != found.bookie_id:
-        problems.append(Problem(Severity.ERROR, f"its cookie is that of {found.cookie.bookie_id}"))
+        problems.append(BookieProblem(Severity.ERROR, f"its cookie is that of {found.cookie.bookie_id}"))
     elif found.cookie.instance_id not in (None, found.cluster):
         problems.append(
-            Problem(
+            BookieProblem(
                 Severity.ERROR, f"its cookie is of the cluster {found.cookie.instance_id}, this one is {found.cluster}"
             )
         )
@@ -109,20 +111,20 @@ def _wrong(found: BookieFindings) -> list[Problem]:
             if found.held.sample is None
             else "ledger {}, entry {}".format(*found.held.sample)
         )
-        problems.append(Problem(Severity.ERROR, f"it answered a read of {asked} with error {found.read}"))
+        problems.append(BookieProblem(Severity.ERROR, f"it answered a read of {asked} with error {found.read}"))
     return problems
 
 
-def _warnings(found: BookieFindings) -> list[Problem]:
+def _warnings(found: BookieFindings) -> list[BookieProblem]:
     problems = []
     if found.registration is not None and found.registration.read_only:
-        problems.append(Problem(Severity.WARNING, "it is read-only: see whether its disk is full"))
+        problems.append(BookieProblem(Severity.WARNING, "it is read-only: see whether its disk is full"))
     if found.info is not None and found.info.total_bytes:
         used = 1 - found.info.free_bytes / found.info.total_bytes
         if used > FULL_SHARE:
-            problems.append(Problem(Severity.WARNING, f"its disk is used to {used:.1%}"))
+            problems.append(BookieProblem(Severity.WARNING, f"its disk is used to {used:.1%}"))
     if found.clock_off_s is not None and abs(found.clock_off_s) > CLOCK_OFF_S:
-        problems.append(Problem(Severity.WARNING, f"its clock is {found.clock_off_s:+.0f} s off this machine's"))
+        problems.append(BookieProblem(Severity.WARNING, f"its clock is {found.clock_off_s:+.0f} s off this machine's"))
     return problems
 
 

@@ -19,7 +19,7 @@ from mledger.bookie.client.plans.replicas import (
     UNREADABLE,
     CopyRun,
     LedgerCheck,
-    Span,
+    LedgerFragment,
     spans,
     split_behind,
     uncovered,
@@ -115,7 +115,7 @@ class ReplicaCheck:
         )
 
     async def _span(
-        self, ledger_id: int, metadata: LedgerMetadata, digest: Digest, span: Span, settled: bool
+        self, ledger_id: int, metadata: LedgerMetadata, digest: Digest, span: LedgerFragment, settled: bool
     ) -> LedgerCheck:
         """The copies of one ensemble; with `settled` no bookie of it may still be behind."""
         quorum = metadata.write_quorum
@@ -165,7 +165,9 @@ class ReplicaCheck:
 class _SpanReading:
     """Reads the copies of one span."""
 
-    def __init__(self, check: ReplicaCheck, ledger_id: int, span: Span, write_quorum: int, digest: Digest) -> None:
+    def __init__(
+        self, check: ReplicaCheck, ledger_id: int, span: LedgerFragment, write_quorum: int, digest: Digest
+    ) -> None:
         self._check, self._ledger_id, self._span, self._digest = check, ledger_id, span, digest
         self._write_quorum = write_quorum
 

@@ -41,7 +41,7 @@ def check_still_ours(ledger_id: int, held: LedgerMetadata, found: LedgerMetadata
         )
 
 
-class HeldMetadata:
+class MetadataUpdater:
     """A ledger's metadata as this client last knew it in the store, and its version there."""
 
     def __init__(

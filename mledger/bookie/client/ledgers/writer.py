@@ -11,7 +11,7 @@ from mledger.bookie.client.connections.bad_replicas import BadReplicaSink
 from mledger.bookie.client.connections.frames import AddFramer
 from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.client.ledgers.current_ensembles import Reread
-from mledger.bookie.client.ledgers.metadata_updater import HeldMetadata, check_still_ours
+from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater, check_still_ours
 from mledger.bookie.client.ledgers.pending_batches import failed_future
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.ledgers.replication import Replication
@@ -33,7 +33,7 @@ class LedgerWriter:
 
     def __init__(
         self,
-        held: HeldMetadata,
+        held: MetadataUpdater,
         digest: Digest,
         password: bytes,
         pool: BookiePool,

@@ -18,7 +18,7 @@ UNREADABLE = "the bookie cannot read it"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LedgerFragment:
     """Entries `first` to `last` of one ensemble."""
 
     first: int
@@ -32,7 +32,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class EntryRun:
+class ReplicaRun:
     """Entries `first` to `last`, every `step`-th."""
 
     first: int
@@ -76,8 +76,8 @@ class LedgerCheck:
     bad: tuple[CopyRun, ...] = ()
     away: tuple[CopyRun, ...] = ()
     behind: tuple[CopyRun, ...] = ()
-    lost: tuple[EntryRun, ...] = ()
-    unreachable: tuple[EntryRun, ...] = ()
+    lost: tuple[ReplicaRun, ...] = ()
+    unreachable: tuple[ReplicaRun, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -86,7 +86,7 @@ class LedgerCheck:
         return self.state is LedgerState.CLOSED
 
 
-def spans(metadata: LedgerMetadata, last_entry: int) -> tuple[Span, ...]:
+def spans(metadata: LedgerMetadata, last_entry: int) -> tuple[LedgerFragment, ...]:
     """The entries 0 to `last_entry` by the ensembles that have them."""
     found = []
     segments = metadata.segments
@@ -94,7 +94,7 @@ def spans(metadata: LedgerMetadata, last_entry: int) -> tuple[Span, ...]:
         end = segments[number + 1].first_entry - 1 if number + 1 < len(segments) else last_entry
         last = min(last_entry, end)
         if segment.first_entry <= last:
-            found.append(Span(segment.first_entry, last, segment.bookies))
+            found.append(LedgerFragment(segment.first_entry, last, segment.bookies))
     return tuple(found)
 
 
@@ -109,13 +109,13 @@ def split_behind(runs: Sequence[CopyRun], last_of_bookie: int) -> tuple[tuple[Co
 
 
 def uncovered(
-    span: Span,
+    span: LedgerFragment,
     write_quorum: int,
     without: Sequence[CopyRun],
     *,
     beside: Sequence[CopyRun] = (),
     copies: int | None = None,
-) -> tuple[EntryRun, ...]:
+) -> tuple[ReplicaRun, ...]:
     """The entries of `span` of which `copies` (default: all) lie in `without`: runs of bookies that hold nothing there.
 
     Left out are entries of which as many lie in `beside` alone.
@@ -128,19 +128,19 @@ def uncovered(
         | {max(span.first, run.first) for run in runs}
         | {min(span.last, run.last) + 1 for run in runs}
     )
-    found: list[EntryRun] = []
+    found: list[ReplicaRun] = []
     for first, end in pairwise(edges):
         gone, already = (
             {indexes[run.bookie_id] for run in some if run.first <= first and end - 1 <= run.last}
             for some in (runs, [run for run in runs if run in beside])
         )
-        found += _uncovered_between(EntryRun(first, end - 1), len(span.bookies), write_quorum, needed, gone, already)
+        found += _uncovered_between(ReplicaRun(first, end - 1), len(span.bookies), write_quorum, needed, gone, already)
     return tuple(_joined(found))
 
 
 def _uncovered_between(
-    among: EntryRun, ensemble: int, write_quorum: int, needed: int, gone: Collection[int], already: Collection[int]
-) -> Iterator[EntryRun]:
+    among: ReplicaRun, ensemble: int, write_quorum: int, needed: int, gone: Collection[int], already: Collection[int]
+) -> Iterator[ReplicaRun]:
     """Entries of an interval in which the ensemble indexes `gone` have nothing."""
     first, last = among.first, among.last
     if first > last or len(gone) < needed:
@@ -153,15 +153,15 @@ def _uncovered_between(
         lacking, without_others = (sum(index in some for index in members) for some in (gone, already))
         if lacking >= needed > without_others:
             end = last - (last - entry) % ensemble
-            yield EntryRun(entry, end, ensemble if end > entry else 1)
+            yield ReplicaRun(entry, end, ensemble if end > entry else 1)
 
 
-def _joined(runs: Sequence[EntryRun]) -> Iterator[EntryRun]:
+def _joined(runs: Sequence[ReplicaRun]) -> Iterator[ReplicaRun]:
     """Runs of single steps that follow each other as one."""
-    held: EntryRun | None = None
+    held: ReplicaRun | None = None
     for run in runs:
         if held is not None and held.step == run.step == 1 and held.last + 1 == run.first:
-            held = EntryRun(held.first, run.last)
+            held = ReplicaRun(held.first, run.last)
             continue
         if held is not None:
             yield held

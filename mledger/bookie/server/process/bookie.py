@@ -11,12 +11,12 @@ from mledger.bookie import wire
 from mledger.bookie.errors import InvalidBookieDirectory
 from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.connection import Connection
-from mledger.bookie.server.serving.connection_limit import Gate
+from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.entry_lists import EntryLists
-from mledger.bookie.server.serving.group_commit import LARGEST_TURN, Turns
+from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
 from mledger.bookie.server.serving.version3_service import Version3Service
-from mledger.bookie.server.storage.directory import Directory
+from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.directory_parts import missing_files, plan_missing_files
 from mledger.bookie.server.storage.disk import Reserve, fullest
 from mledger.bookie.server.storage.index import Index, IndexConfig, damage_named
@@ -54,10 +54,10 @@ class Bookie:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: BookieDirectory,
         config: BookieConfig | None = None,
         auth: AuthFactory | None = None,
-        gate: Gate | None = None,
+        gate: ConnectionLimit | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Open the directory and replay its journal. CorruptJournal, InvalidBookieDirectory."""
@@ -83,7 +83,9 @@ class Bookie:
         """For what looks at many rows of the index, or writes it out, away from the loop: `close` waits for it."""
         path = self.journal_path
         self._files = JournalReader(path)
-        self.turns = Turns(self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes)
+        self.turns = GroupCommit(
+            self.index, self._journal, self._files, plan.last + 1, config.max_frame, config.turn_bytes
+        )
         self._service = Version3Service(
             self.turns, EntryLists(self.index, path), partial(fullest, (path, directory.path)), config.max_frame
         )
@@ -92,7 +94,7 @@ class Bookie:
         self.tend_reserves()
         log.info("storage_open", seconds=round(time.monotonic() - started, 3), next_sequence=plan.last + 1)
 
-    def _replay(self, directory: Directory) -> tuple[ReplayPlan, int, list[int]]:
+    def _replay(self, directory: BookieDirectory) -> tuple[ReplayPlan, int, list[int]]:
         """Bring the index to the journal's end and have a file to write to: records replayed, files without any.
 
         Q10: nothing is read from the journal that is not durable.

@@ -9,7 +9,7 @@
 from dataclasses import dataclass, replace
 
 from mledger.bookie.errors import InvalidBookieDirectory
-from mledger.bookie.server.storage.directory import Directory, DirectoryFormat, new_format
+from mledger.bookie.server.storage.directory import BookieDirectory, DirectoryFormat, new_format
 from mledger.metastore.cluster.cookies import Cookie, read_cookie, write_cookie
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import NodeExists, NodeNotFound
@@ -85,7 +85,7 @@ def plan_identity(
     return IdentityPlan(None, False)
 
 
-async def establish(store: MetadataStore, directory: Directory, bookie_id: str, instance: str, root: str) -> None:
+async def establish(store: MetadataStore, directory: BookieDirectory, bookie_id: str, instance: str, root: str) -> None:
     """Check that the directory is the bookie's, and make it so if it is new. InvalidBookieDirectory."""
     own, plan = await _look(store, directory, bookie_id, instance, root)
     if plan.begin is None:
@@ -101,7 +101,7 @@ async def establish(store: MetadataStore, directory: Directory, bookie_id: str, 
             ) from None
 
 
-async def confirm(store: MetadataReader, directory: Directory, bookie_id: str, root: str) -> None:
+async def confirm(store: MetadataReader, directory: BookieDirectory, bookie_id: str, root: str) -> None:
     """Check that a directory that is served is still the bookie's. InvalidBookieDirectory.
 
     While nobody heard of the bookie it may have been decommissioned: what it took then would be refused at its next
@@ -112,7 +112,7 @@ async def confirm(store: MetadataReader, directory: Directory, bookie_id: str, r
 
 
 async def _look(
-    store: MetadataReader, directory: Directory, bookie_id: str, instance: str, root: str
+    store: MetadataReader, directory: BookieDirectory, bookie_id: str, instance: str, root: str
 ) -> tuple[Cookie, IdentityPlan]:
     """The cookie that the directory would write, and what is to be written."""
     own = Cookie(bookie_id, directory.journal, (directory.path,), instance)

@@ -20,12 +20,12 @@ from mledger.bookie.errors import BookieError, DiskFull
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.cookie_check import confirm, default_port, establish
 from mledger.bookie.server.process.garbage import GarbageCollector
-from mledger.bookie.server.process.options import PROGRAM, Options, parse_options
+from mledger.bookie.server.process.options import PROGRAM, BookieOptions, parse_options
 from mledger.bookie.server.process.settings import KNOWN_KEYS
 from mledger.bookie.server.serving.auth import AuthFactory
-from mledger.bookie.server.serving.connection_limit import Gate
+from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.tls import server_context
-from mledger.bookie.server.storage.directory import Directory
+from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.disk import DiskLimits, fullest, plan_read_only
 from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import instance_id
@@ -47,21 +47,21 @@ _OTHER_FILES = 512
 """Files that a bookie has open beside its connections, at most."""
 
 
-class Process:
+class BookieProcess:
     """One bookie from start to end."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: BookieOptions) -> None:
         self._options = options
         self._stop = asyncio.Event()
         self._metadata: MetadataStore
-        self._directory: Directory
+        self._directory: BookieDirectory
         self._bookie: Bookie
         self._bookie_id = ""
         self._port = 0
         self._http: tuple[str, int] | None = None
         self._registered = False
         self._read_only_told: bool | None = None  # what others were told; None: not sure
-        self._gate = Gate(options.max_connections)
+        self._gate = ConnectionLimit(options.max_connections)
         self._disk_warned = False
 
     async def run(self) -> None:
@@ -72,7 +72,7 @@ class Process:
             loop.add_signal_handler(number, self._stop.set)
         tls = None if options.tls is None else server_context(options.tls)
         self._gate.most = _allow_connections(options.max_connections)
-        self._directory = directory = Directory(options.directory, options.journal)
+        self._directory = directory = BookieDirectory(options.directory, options.journal)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(directory.unlock)
             listener = _bind(options.host, options.port or default_port(directory.format, options.announced))
@@ -125,7 +125,7 @@ class Process:
         for ended in done:
             ended.result()
 
-    def _id_of(self, directory: Directory) -> str:
+    def _id_of(self, directory: BookieDirectory) -> str:
         if self._options.bookie_id:
             return self._options.bookie_id
         if directory.format is not None and default_port(directory.format, self._options.announced) in (0, self._port):
@@ -200,7 +200,7 @@ class Process:
             await expired.close()
 
     async def _serve_metrics(
-        self, directory: Directory, address: tuple[str, int]
+        self, directory: BookieDirectory, address: tuple[str, int]
     ) -> Callable[[], Coroutine[Any, Any, None]]:
         """Serve metrics and health over HTTP; what ends that."""
         from mledger.bookie.server.process.metrics import (  # not every bookie pays for the library
@@ -325,7 +325,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     started = time.monotonic()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(Process(options).run())
+            runner.run(BookieProcess(options).run())
     except (MledgerError, NodeExists) as error:
         log.error("failed", seconds=round(time.monotonic() - started, 1), error=error)
         return 1

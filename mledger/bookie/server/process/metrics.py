@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from mledger.bookie.server.process.bookie import Bookie
-from mledger.bookie.server.serving.connection_limit import Gate
+from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.storage.disk import Disk, fullest
 from mledger.bookie.server.storage.journal import file_numbers, file_path
 from mledger.metastore.runtime.durations import Durations
@@ -51,7 +51,7 @@ class Files:
 class BookieMetrics:
     """Answers for one bookie."""
 
-    def __init__(self, bookie: Bookie, gate: Gate, directory: str, state: Callable[[], BookieState]) -> None:
+    def __init__(self, bookie: Bookie, gate: ConnectionLimit, directory: str, state: Callable[[], BookieState]) -> None:
         self._bookie, self._gate, self._directory, self._state = bookie, gate, directory, state
 
     def routes(self) -> dict[str, Route]:

@@ -30,7 +30,7 @@ PROGRAM = "mledger bookie run"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BookieOptions:
     """Times in seconds. `announced` is the address that others are told, `metrics` host and port of the HTTP server."""
 
     metadata: str
@@ -58,7 +58,7 @@ class Options:
     settings: Settings | None = None
 
 
-def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> Options:
+def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> BookieOptions:
     """The options of a command line and its settings; SystemExit(2) says what is wrong with them."""
     parser = _parser(program)
     args = parser.parse_args(arguments)
@@ -82,7 +82,7 @@ def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> Options:
     return options
 
 
-def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings) -> Options:
+def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings) -> BookieOptions:
     url, root = given.metadata
     listen, announced = given.addresses
     port = given.port
@@ -91,7 +91,7 @@ def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings
         metrics = args.metrics_host or LOOPBACK, args.metrics_port
     elif metrics is not None and args.metrics_host:
         metrics = args.metrics_host, metrics[1]
-    return Options(
+    return BookieOptions(
         metadata=args.metadata or url or os.environ.get("MLEDGER_METADATA", ""),
         directory=_chosen(args.dir, given.directory),
         journal=_chosen(args.journal_dir, journal if not args.dir else ""),

@@ -10,7 +10,7 @@ from mledger.bookie.server.serving.tls import PEM, TlsSettings
 from mledger.bookie.server.storage.journal import LARGEST_FRAME
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
 from mledger.metastore.runtime.settings import Settings, boolean, integer, number
-from mledger.metastore.url import JoinedUrl, parse_url
+from mledger.metastore.url import SplitUrl, parse_url
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ def _metadata_of_service(text: str) -> tuple[str, str]:
         parsed = parse_url(f"memory:?ledgers={text}")
     except InvalidMetadataUrl as error:
         raise ValueError(str(error)) from None
-    assert isinstance(parsed, JoinedUrl)
+    assert isinstance(parsed, SplitUrl)
     return str(parsed.ledgers), parsed.root
 
 

@@ -14,8 +14,8 @@ from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3
 from mledger.bookie.server.serving.auth import AuthFactory
-from mledger.bookie.server.serving.connection_limit import Gate
-from mledger.bookie.server.serving.group_commit import Turns
+from mledger.bookie.server.serving.connection_limit import ConnectionLimit
+from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.reads import Parts
 from mledger.bookie.version3_reads import ReadRun
@@ -44,11 +44,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        turns: Turns,
+        turns: GroupCommit,
         service: Version3Service,
         max_frame: int = wire.MAX_FRAME,
         auth: AuthFactory | None = None,
-        gate: Gate | None = None,
+        gate: ConnectionLimit | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._turns, self._service, self._max_frame = turns, service, max_frame

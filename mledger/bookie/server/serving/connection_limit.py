@@ -9,7 +9,7 @@ log = get_logger(__name__)
 _TOLD_S = 1.0
 
 
-class Gate:
+class ConnectionLimit:
     """Counts connections in and out. A crowd is told of once a second, not once a connection."""
 
     def __init__(self, most: int) -> None:

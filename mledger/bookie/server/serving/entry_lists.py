@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mledger.bookie import wire
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import file_path
-from mledger.bookie.server.storage.ledgers import LedgerState
+from mledger.bookie.server.storage.ledgers import LedgerDescriptor
 from mledger.bookie.server.storage.runs import parse_run
 
 _ROWS_A_TIME = 64
@@ -31,7 +31,7 @@ class EntryLists:
         self._index, self._journal = index, journal
         self._one = asyncio.Semaphore(1)
 
-    async def entries(self, state: LedgerState) -> Entries:
+    async def entries(self, state: LedgerDescriptor) -> Entries:
         """The entry ids of a ledger, unique and rising. OSError, wire.MalformedFrame when they cannot be read."""
         async with self._one:
             found = [pending.run.entries for pending in state.pending]

@@ -16,17 +16,17 @@ from mledger.bookie.errors import Code, DiskFull
 from mledger.bookie.server.serving.cold_reads import ColdReads
 from mledger.bookie.server.serving.counters import Counters
 from mledger.bookie.server.serving.long_polls import LongPolls
-from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.index import Index, LedgerData, Row
 from mledger.bookie.server.storage.journal import BLOCK, MOVED, Journal, JournalPosition
 from mledger.bookie.server.storage.journal_changes import ChangeKind, enter
-from mledger.bookie.server.storage.journal_record import Client, Turn
+from mledger.bookie.server.storage.journal_record import Client, JournalTurn
 from mledger.bookie.server.storage.journal_thread import JournalThread, end_process
 from mledger.bookie.server.storage.ledgers import (
     MOST_LEDGERS,
     NO_ENTRY,
     Commit,
+    LedgerDescriptor,
     Ledgers,
-    LedgerState,
     PendingRun,
     check_add,
     check_master_key,
@@ -45,7 +45,7 @@ _NO_ERROR = bytes(4)
 _LEAST_ROOM = 8 * BLOCK
 
 
-class Turns:
+class GroupCommit:
     """Accepts adds and fences, and answers them when they are durable. Lives on the loop."""
 
     def __init__(
@@ -72,9 +72,9 @@ class Turns:
         self.given_back: set[int] = set()
         """Files that the journal's thread was given; they may still be there. Numbers are never used again."""
         self._sequence = sequence
-        self._open = Turn()
-        self._flying: Turn | None = None
-        self._moves: deque[Turn] = deque()
+        self._open = JournalTurn()
+        self._flying: JournalTurn | None = None
+        self._moves: deque[JournalTurn] = deque()
         self._scheduled = False
         self._waiting: deque[Client] = deque()
         self._idle = asyncio.Event()
@@ -166,7 +166,7 @@ class Turns:
         log.warning("add_refused", ledger=run.ledger, entry=run.entries[0], count=len(run), code=code)
         client.send([run.responses(code)])
 
-    def _accept(self, state: LedgerState, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
+    def _accept(self, state: LedgerDescriptor, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
         turn, view = self._open, memoryview(buffer)
         if state.record is None:
             state.record = state.begin(run.master_key)
@@ -198,15 +198,15 @@ class Turns:
         else:
             client.send(parts)
 
-    def answer_when_durable(self, client: Client, state: LedgerState, parts: Parts) -> None:
+    def answer_when_durable(self, client: Client, state: LedgerDescriptor, parts: Parts) -> None:
         """Have an answer sent when everything accepted of a ledger is synced."""
         waits_for = state.commit
-        if isinstance(waits_for, Turn) and not waits_for.synced:
+        if isinstance(waits_for, JournalTurn) and not waits_for.synced:
             waits_for.answer(client, parts)
         else:
             client.send(parts)
 
-    def confirmed(self, state: LedgerState) -> int:
+    def confirmed(self, state: LedgerDescriptor) -> int:
         """The last add confirmed of a ledger, as far as this bookie knows; from now on it is kept in memory.
 
         OSError, wire.MalformedFrame when its last entry cannot be read.
@@ -218,7 +218,7 @@ class Turns:
             state.confirmed = max(of_last, explicit_confirmed(explicit))
         return state.confirmed
 
-    def confirm(self, state: LedgerState, confirmed: int) -> None:
+    def confirm(self, state: LedgerDescriptor, confirmed: int) -> None:
         """Take in what a writer says is confirmed; who has not been asked for it need not know it.
 
         Reads may wait for a ledger that has left memory since: they are woken all the same.
@@ -233,7 +233,7 @@ class Turns:
         """Count an answer by what its first bytes say: length 4, header word 4, error 4."""
         self.counters.read(int.from_bytes(head[:4], "big"), refused=head[8:12] != _NO_ERROR)
 
-    def fence(self, state: LedgerState, master_key: bytes) -> Code:
+    def fence(self, state: LedgerDescriptor, master_key: bytes) -> Code:
         """Fence a ledger, durable with all that is accepted of it, or say why not."""
         code = check_master_key(state, master_key)
         fenced = state.record is not None and state.record.fenced
@@ -244,19 +244,19 @@ class Turns:
             log.warning("fence_refused", ledger=state.ledger, code=code)
             return code
         if not fenced:
-            self.change(state, replace(state.record or LedgerRecord(master_key), fenced=True))
+            self.change(state, replace(state.record or LedgerData(master_key), fenced=True))
             self.counters.fences += 1
             log.info("ledger_fenced", ledger=state.ledger, highest=state.highest)
         return Code.OK
 
-    def change(self, state: LedgerState, record: LedgerRecord) -> None:
+    def change(self, state: LedgerDescriptor, record: LedgerData) -> None:
         """Have a ledger's record written with the open turn."""
         state.record = record
         self._open.changed[state.ledger] = state
         state.commit = self._open
         self._schedule()
 
-    def delete(self, ledger: int, seen: LedgerState, commit: Commit | None, needed: Mapping[int, int]) -> bool:
+    def delete(self, ledger: int, seen: LedgerDescriptor, commit: Commit | None, needed: Mapping[int, int]) -> bool:
         """Forget a ledger that the metadata store no longer has; False when it has changed meanwhile.
 
         `needed` is what the index said of it when it was last changed by `commit`, of which `seen` was its state.
@@ -283,7 +283,7 @@ class Turns:
         room = self._journal.last_room
         if room is not None and 2 * (sum(len(frames) for _, _, frames in runs) + _LEAST_ROOM) > room:
             raise DiskFull("there is no room for another journal file: make room")
-        turn = Turn(MOVED, done=self._loop.create_future())
+        turn = JournalTurn(MOVED, done=self._loop.create_future())
         for repeated, row, frames in runs:
             kind, source = ChangeKind.REPEAT if repeated else ChangeKind.RUN, JournalPosition(row.file, row.offset)
             turn.keep(kind, row.ledger, row.first, row.last, frames, source=source)
@@ -330,12 +330,12 @@ class Turns:
         if self._moves and self._open.empty:
             turn = self._moves.popleft()
         elif not self._open.empty:
-            turn, self._open = self._open, Turn()
+            turn, self._open = self._open, JournalTurn()
         else:
             return
         self._fly(turn)
 
-    def _fly(self, turn: Turn) -> None:
+    def _fly(self, turn: JournalTurn) -> None:
         """Have a turn written, under a sequence that no other gets whatever becomes of it."""
         try:
             turn.seal()
@@ -394,7 +394,7 @@ class Turns:
             self.ledgers.shrink()
             self._idle.set()
 
-    def _count(self, turn: Turn) -> None:
+    def _count(self, turn: JournalTurn) -> None:
         counters, journal = self.counters, self._journal
         counters.journal_bytes += turn.size
         counters.writes.observe(journal.write_s)

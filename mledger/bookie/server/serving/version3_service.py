@@ -17,10 +17,10 @@ from mledger.bookie.errors import Code
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3
 from mledger.bookie.server.serving.entry_lists import EntryLists
-from mledger.bookie.server.serving.group_commit import Turns
+from mledger.bookie.server.serving.group_commit import GroupCommit
 from mledger.bookie.server.storage.disk import Disk
 from mledger.bookie.server.storage.journal_record import Client
-from mledger.bookie.server.storage.ledgers import LedgerState, check_write_lac, explicit_confirmed, explicit_lac_of
+from mledger.bookie.server.storage.ledgers import LedgerDescriptor, check_write_lac, explicit_confirmed, explicit_lac_of
 from mledger.bookie.server.storage.reads import Parts, check_read, missing
 from mledger.bookie.version3_reads import ReadRun
 from mledger.metastore.runtime.logs import get_logger
@@ -43,7 +43,7 @@ Serve = Callable[[Client, pb.Request], None]
 class Version3Service:
     """Serves the requests of authenticated clients. Lives on the loop."""
 
-    def __init__(self, turns: Turns, lists: EntryLists, disk: Callable[[], Disk], max_frame: int) -> None:
+    def __init__(self, turns: GroupCommit, lists: EntryLists, disk: Callable[[], Disk], max_frame: int) -> None:
         """`disk` looks at the bookie's fullest disk; no answer has more than `max_frame` bytes."""
         self._turns, self._lists, self._disk, self._max_frame = turns, lists, disk, max_frame
         self._tasks: dict[asyncio.Task[None], Client] = {}
@@ -135,7 +135,7 @@ class Version3Service:
         turns.counters.read(sum(map(len, answer)), refused=code != Code.OK)
         turns.answer_when_durable(client, state, answer)
 
-    def _entry(self, state: LedgerState, entry: int) -> tuple[Code, bytes | None]:
+    def _entry(self, state: LedgerDescriptor, entry: int) -> tuple[Code, bytes | None]:
         code = check_read(state, entry)
         if code:
             return code, None
@@ -147,7 +147,7 @@ class Version3Service:
         return (Code.OK, found) if found is not None else (missing(state), None)
 
     def _answer_read(
-        self, client: Client, request: pb.Request, state: LedgerState | None = None, confirmed: int | None = None
+        self, client: Client, request: pb.Request, state: LedgerDescriptor | None = None, confirmed: int | None = None
     ) -> None:
         read = request.readRequest
         state = self._turns.ledgers.get(read.ledgerId) if state is None else state
@@ -209,7 +209,7 @@ class Version3Service:
             parts.append(version3.number(_CONFIRMED_AT, advanced_at))
         self._send_read(client, version3.answer(request, code, *parts), code)
 
-    def _confirmed(self, state: LedgerState) -> int | None:
+    def _confirmed(self, state: LedgerDescriptor) -> int | None:
         """The last add confirmed, None when the ledger's last entry, which says it, cannot be read."""
         try:
             return self._turns.confirmed(state)
@@ -279,7 +279,7 @@ class Version3Service:
         self._tasks[task] = client
         task.add_done_callback(self._tasks.pop)
 
-    async def _answer_list(self, client: Client, request: pb.Request, state: LedgerState) -> None:
+    async def _answer_list(self, client: Client, request: pb.Request, state: LedgerDescriptor) -> None:
         fields, code = [version3.number(_LEDGER, state.ledger)], Code.OK
         try:
             entries = await self._lists.entries(state)

@@ -95,7 +95,7 @@ def plan_completion(found: DirectoryFormat) -> DirectoryFormat | None:
     return None if found == completed else completed
 
 
-class Directory:
+class BookieDirectory:
     """A directory, locked for this process. Nothing in it is changed before `begin`."""
 
     def __init__(self, path: str, journal: str = "") -> None:

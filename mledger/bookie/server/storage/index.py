@@ -47,7 +47,7 @@ _LIMBO = 2
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRecord:
+class LedgerData:
     """What a bookie keeps of a ledger beside its entries."""
 
     master_key: bytes
@@ -61,9 +61,9 @@ class LedgerRecord:
         return self.master_key + bytes((flags,)) + self.explicit_lac
 
     @staticmethod
-    def decode(value: bytes) -> "LedgerRecord":
+    def decode(value: bytes) -> "LedgerData":
         """From the stored bytes."""
-        return LedgerRecord(value[:20], bool(value[20] & _FENCED), bool(value[20] & _LIMBO), value[21:])
+        return LedgerData(value[:20], bool(value[20] & _FENCED), bool(value[20] & _LIMBO), value[21:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Index:
         """Count a row's bytes as no longer needed: its key is written anew or deleted."""
         self._count(row.file, -row.length)
 
-    def put_ledger(self, ledger: int, record: LedgerRecord) -> None:
+    def put_ledger(self, ledger: int, record: LedgerData) -> None:
         """Keep a ledger's record."""
         self._batch.put(ledger_key(ledger), record.encode(), self._in_ledgers)
 
@@ -256,10 +256,10 @@ class Index:
 
     # Reading.
 
-    def ledger(self, ledger: int) -> LedgerRecord | None:
+    def ledger(self, ledger: int) -> LedgerData | None:
         """A ledger's record."""
         value = self._ledgers.get(ledger_key(ledger))
-        return None if value is None else LedgerRecord.decode(value)
+        return None if value is None else LedgerData.decode(value)
 
     def was_fenced(self, ledger: int) -> bool:
         """Whether the ledger was fenced when it was deleted, as far as that is remembered."""

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.index import Index, LedgerData, Row
 from mledger.bookie.server.storage.journal import JournalPosition
 
 COUNT = struct.Struct(">I")
@@ -45,7 +45,7 @@ class JournalChange:
     last: int
     at: int
     length: int
-    record: LedgerRecord | None = None
+    record: LedgerData | None = None
     source: JournalPosition | None = None
 
     def row(self, payload: JournalPosition) -> Row:
@@ -87,7 +87,7 @@ def decode_changes(payload: bytes, *, moved: bool) -> list[JournalChange]:
 def _decoded(payload: bytes, start: int, shape: struct.Struct) -> Iterator[JournalChange]:
     at = 0
     for kind, ledger, first, last, length, *source in shape.iter_unpack(payload[start : len(payload) - COUNT.size]):
-        record = LedgerRecord.decode(payload[at : at + length]) if kind == ChangeKind.LEDGER else None
+        record = LedgerData.decode(payload[at : at + length]) if kind == ChangeKind.LEDGER else None
         yield JournalChange(
             ChangeKind(kind), ledger, first, last, at, length, record, JournalPosition(*source) if source else None
         )

@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mledger.bookie.server.storage.index import LedgerRecord
+from mledger.bookie.server.storage.index import LedgerData
 from mledger.bookie.server.storage.journal import FRAMES, MOVED, JournalPosition
 from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange, encode_changes
-from mledger.bookie.server.storage.ledgers import LedgerState
+from mledger.bookie.server.storage.ledgers import LedgerDescriptor
 from mledger.bookie.server.storage.reads import Parts
 
 
@@ -22,7 +22,7 @@ class Client(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Turn:
+class JournalTurn:
     """What one record of the journal will hold, whom to answer when it is synced, and what the index gets then.
 
     `states` are the ledgers of its accepted runs, one for each, `changed` those whose records it changes.
@@ -34,8 +34,8 @@ class Turn:
     answers: dict[Client, Parts] = field(default_factory=dict)
     owed: dict[Client, int] = field(default_factory=dict)
     changes: list[JournalChange] = field(default_factory=list)
-    states: list[LedgerState] = field(default_factory=list)
-    changed: dict[int, LedgerState] = field(default_factory=dict)
+    states: list[LedgerDescriptor] = field(default_factory=list)
+    changed: dict[int, LedgerDescriptor] = field(default_factory=dict)
     done: "asyncio.Future[None] | None" = None
     sequence: int = 0
     synced: bool = False
@@ -70,7 +70,7 @@ class Turn:
         last: int,
         chunk: bytes,
         *,
-        record: LedgerRecord | None = None,
+        record: LedgerData | None = None,
         source: JournalPosition | None = None,
     ) -> None:
         """Have the bytes of a change written."""

@@ -17,7 +17,7 @@ import numpy
 
 from mledger.bookie import request_frames, wire
 from mledger.bookie.errors import Code
-from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.index import Index, LedgerData, Row
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
 
 MOST_LEDGERS = 65_536
@@ -57,7 +57,7 @@ class PendingRun:
 
 
 @dataclass(slots=True)
-class LedgerState:
+class LedgerDescriptor:
     """A ledger in memory: its record (None: never seen, or deleted), highest entry, whether it has repeated adds.
 
     `was_fenced`: it is deleted, and was fenced before.
@@ -66,7 +66,7 @@ class LedgerState:
     """
 
     ledger: int
-    record: LedgerRecord | None
+    record: LedgerData | None
     highest: int
     repeats: bool
     commit: Commit | None = None
@@ -75,9 +75,9 @@ class LedgerState:
     was_fenced: bool = False
     confirmed: int | None = None
 
-    def begin(self, master_key: bytes) -> LedgerRecord:
+    def begin(self, master_key: bytes) -> LedgerData:
         """The record of a ledger that has none."""
-        return LedgerRecord(master_key, fenced=self.was_fenced)
+        return LedgerData(master_key, fenced=self.was_fenced)
 
     @property
     def durable(self) -> bool:
@@ -86,7 +86,7 @@ class LedgerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RequestSpan:
     """Requests `first` to `last` - 1 of a run; `repeated`: one that is not above what the ledger holds."""
 
     first: int
@@ -94,7 +94,7 @@ class Span:
     repeated: bool
 
 
-def check_add(state: LedgerState, run: request_frames.AddRun, *, read_only: bool = False) -> Code:
+def check_add(state: LedgerDescriptor, run: request_frames.AddRun, *, read_only: bool = False) -> Code:
     """Whether the ledger takes the adds of a run, all of which share version, flags and master key."""
     if run.version > wire.VERSION:
         return Code.BAD_VERSION
@@ -112,14 +112,14 @@ def check_add(state: LedgerState, run: request_frames.AddRun, *, read_only: bool
     return Code.OK
 
 
-def check_master_key(state: LedgerState, master_key: bytes) -> Code:
+def check_master_key(state: LedgerDescriptor, master_key: bytes) -> Code:
     """Whether who has this master key may fence the ledger, or say what is confirmed of it."""
     if state.record is not None and state.record.master_key != master_key:
         return Code.UNAUTHORIZED
     return Code.OK
 
 
-def check_write_lac(state: LedgerState, master_key: bytes, *, read_only: bool) -> Code:
+def check_write_lac(state: LedgerDescriptor, master_key: bytes, *, read_only: bool) -> Code:
     """Whether a ledger takes an explicit last add confirmed; a fenced one does."""
     if read_only:
         return Code.READ_ONLY
@@ -138,7 +138,7 @@ def explicit_lac_of(ledger: int, packet: bytes) -> bool:
     return _LAC.size <= len(packet) <= _LAC.size + _LARGEST_DIGEST and _LAC.unpack_from(packet)[0] == ledger
 
 
-def plan_spans(highest: int, run: request_frames.AddRun) -> Iterator[Span]:
+def plan_spans(highest: int, run: request_frames.AddRun) -> Iterator[RequestSpan]:
     """Cut a run into new entries, each span of at most LARGEST_RUN bytes, and repeated ones, one by one."""
     entries = run.entries
     if run.rising and entries[0] > highest:
@@ -154,20 +154,20 @@ def plan_spans(highest: int, run: request_frames.AddRun) -> Iterator[Span]:
                 last += 1
             yield from _pieces(run, first, last)
         else:
-            yield Span(first, last, True)
+            yield RequestSpan(first, last, True)
         first = last
 
 
-def _pieces(run: request_frames.AddRun, first: int, last: int) -> Iterator[Span]:
+def _pieces(run: request_frames.AddRun, first: int, last: int) -> Iterator[RequestSpan]:
     starts = run.starts
     while starts[last] - starts[first] > LARGEST_RUN:
         cut = int(numpy.searchsorted(starts, starts[first] + LARGEST_RUN, side="right")) - 1
         cut = min(max(cut, first + 1), last)
-        yield Span(first, cut, False)
+        yield RequestSpan(first, cut, False)
         if cut == last:
             return
         first = cut
-    yield Span(first, last, False)
+    yield RequestSpan(first, last, False)
 
 
 class Ledgers:
@@ -176,9 +176,9 @@ class Ledgers:
     def __init__(self, index: Index, most: int | None = None) -> None:
         """Keep `most` ledgers in memory, all if there is no such number: then the index may lack their last changes."""
         self._index, self._most = index, most
-        self._states: OrderedDict[int, LedgerState] = OrderedDict()
+        self._states: OrderedDict[int, LedgerDescriptor] = OrderedDict()
 
-    def get(self, ledger: int) -> LedgerState:
+    def get(self, ledger: int) -> LedgerDescriptor:
         """The state of a ledger, read from the index when it is not in memory."""
         state = self._states.get(ledger)
         if state is None:
@@ -200,11 +200,11 @@ class Ledgers:
             if self._states[ledger].durable:
                 del self._states[ledger]
 
-    def _load(self, ledger: int) -> LedgerState:
+    def _load(self, ledger: int) -> LedgerDescriptor:
         record = self._index.ledger(ledger) if ledger >= 0 else None
         if record is None:
             was_fenced = ledger >= 0 and self._index.was_fenced(ledger)
-            return LedgerState(ledger, None, NO_ENTRY, False, was_fenced=was_fenced)
+            return LedgerDescriptor(ledger, None, NO_ENTRY, False, was_fenced=was_fenced)
         run = self._index.last_run(ledger)
         repeats = next(self._index.repeats(ledger), None) is not None
-        return LedgerState(ledger, record, NO_ENTRY if run is None else run.last, repeats)
+        return LedgerDescriptor(ledger, record, NO_ENTRY if run is None else run.last, repeats)

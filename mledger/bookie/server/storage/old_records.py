@@ -9,7 +9,7 @@ import struct
 from dataclasses import replace
 
 from mledger.bookie import request_frames, wire
-from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.index import Index, LedgerData, Row
 from mledger.bookie.server.storage.journal import OLD_FRAMES, JournalPosition, JournalRecord
 from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange
 from mledger.bookie.server.storage.ledgers import Ledgers, plan_spans
@@ -48,7 +48,7 @@ class OldRecords:
             else:
                 read = wire.decode_read(frames[request.start : request.end])
                 state = self._ledgers.get(read.ledger)
-                state.record = replace(state.record or LedgerRecord(read.master_key), fenced=True)
+                state.record = replace(state.record or LedgerData(read.master_key), fenced=True)
                 changes.append(JournalChange(ChangeKind.LEDGER, read.ledger, 0, 0, 0, 0, state.record))
         return changes
 

@@ -8,7 +8,7 @@ from mledger.bookie import wire
 from mledger.bookie.errors import Code
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import file_path
-from mledger.bookie.server.storage.ledgers import LedgerState
+from mledger.bookie.server.storage.ledgers import LedgerDescriptor
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
 from mledger.metastore.runtime.logs import get_logger
 
@@ -135,7 +135,7 @@ class Reader:
     def __init__(self, index: Index, journal: JournalReader, max_frame: int = wire.MAX_FRAME) -> None:
         self._index, self._journal, self._max_frame = index, journal, max_frame
 
-    def answer(self, state: LedgerState, request: wire.ReadRequest) -> Parts:
+    def answer(self, state: LedgerDescriptor, request: wire.ReadRequest) -> Parts:
         """The response to a read or batch read of the ledger `state` stands for."""
         code = Code.BAD_VERSION if request.version > wire.VERSION else check_read(state, request.entry)
         if code:
@@ -151,7 +151,7 @@ class Reader:
             return [request.refusal(missing(state))]
         return [wire.encode_response(request.op, Code.OK, request.ledger, request.entry, entry, request.version)]
 
-    def cold(self, state: LedgerState, entry: int, batch: wire.BatchReadRequest | None = None) -> list[Row]:
+    def cold(self, state: LedgerDescriptor, entry: int, batch: wire.BatchReadRequest | None = None) -> list[Row]:
         """What a read, or batch read, will look at and has to be read from the disk for it."""
         if entry == wire.LAST_ENTRY:
             entry, batch = state.highest, None
@@ -165,11 +165,11 @@ class Reader:
         rows = self._single(state, entry) if batch is None else self._wanted(state, entry, batch)
         return [row for row in rows if not self._journal.load(row)]
 
-    def _single(self, state: LedgerState, entry: int) -> list[Row]:
+    def _single(self, state: LedgerDescriptor, entry: int) -> list[Row]:
         row = (self._index.repeat(state.ledger, entry) if state.repeats else None) or self._row(state, entry)
         return [row] if row is not None and row.last >= entry else []
 
-    def _wanted(self, state: LedgerState, entry: int, batch: wire.BatchReadRequest) -> list[Row]:
+    def _wanted(self, state: LedgerDescriptor, entry: int, batch: wire.BatchReadRequest) -> list[Row]:
         """The rows that a batch read may look at, until there are as many entries or bytes as it asks for."""
         end = entry + batch.max_count if batch.max_count > 0 else state.highest + 1
         size = min(batch.max_size, self._max_frame)
@@ -179,14 +179,14 @@ class Reader:
             rows += _until(self._index.repeats(state.ledger, entry), end, size)
         return rows
 
-    def entry(self, state: LedgerState, entry: int) -> bytes | None:
+    def entry(self, state: LedgerDescriptor, entry: int) -> bytes | None:
         """An entry as stored; wire.LAST_ENTRY is the highest one."""
         if entry == wire.LAST_ENTRY:
             entry = state.highest
         found = self._find(state, entry) if 0 <= entry <= state.highest else None
         return None if found is None else found[0].entry(found[1])
 
-    def in_memory(self, state: LedgerState, entries: Iterable[int], most_bytes: int) -> list[bytes]:
+    def in_memory(self, state: LedgerDescriptor, entries: Iterable[int], most_bytes: int) -> list[bytes]:
         """Entries as stored, up to the first that is not there, or has to be waited for, or cannot be read.
 
         The last of them is the one that makes them `most_bytes` or more.
@@ -211,7 +211,7 @@ class Reader:
                 break
         return found
 
-    def _in_memory(self, state: LedgerState, entry: int) -> tuple[StoredRun, int] | None:
+    def _in_memory(self, state: LedgerDescriptor, entry: int) -> tuple[StoredRun, int] | None:
         """The same as `_find` does, of a run that is in memory."""
         if not 0 <= entry <= state.highest or self.cold(state, entry):
             return None
@@ -220,7 +220,7 @@ class Reader:
         except Exception:  # told by who asks for this entry alone
             return None
 
-    def _find(self, state: LedgerState, entry: int) -> tuple[StoredRun, int] | None:
+    def _find(self, state: LedgerDescriptor, entry: int) -> tuple[StoredRun, int] | None:
         """The run that holds an entry, and which of its frames; the latest, where it was added more than once."""
         for pending in reversed(state.pending):
             if pending.first <= entry <= pending.last and (at := pending.run.index(entry)) >= 0:
@@ -234,7 +234,7 @@ class Reader:
         at = run.index(entry)
         return None if at < 0 else (run, at)
 
-    def _row(self, state: LedgerState, entry: int) -> Row | None:
+    def _row(self, state: LedgerDescriptor, entry: int) -> Row | None:
         """The row of the run that may hold an entry; most often it is the one that was read before."""
         last = state.last_read
         if last is not None and last.first <= entry <= last.last and self._journal.has(last):
@@ -242,7 +242,7 @@ class Reader:
         state.last_read = self._index.run_at(state.ledger, entry)
         return state.last_read
 
-    def _batch(self, state: LedgerState, request: wire.ReadRequest, batch: wire.BatchReadRequest) -> Parts:
+    def _batch(self, state: LedgerDescriptor, request: wire.ReadRequest, batch: wire.BatchReadRequest) -> Parts:
         first = self.entry(state, request.entry)
         if first is None:
             return [request.refusal(missing(state))]
@@ -263,7 +263,7 @@ class Reader:
         ids = (request.ledger, request.entry, batch.request_id)
         return [wire.BATCH_RESPONSE.pack(length, head, Code.OK, *ids), *parts]
 
-    def _sized(self, state: LedgerState, entry: int, most: int, room: int) -> tuple[Parts, int, int]:
+    def _sized(self, state: LedgerDescriptor, entry: int, most: int, room: int) -> tuple[Parts, int, int]:
         """(size 4, entry)… of consecutive entries from `entry` on: parts, how many entries, how many bytes."""
         found = self._find(state, entry)
         if found is None:
@@ -272,7 +272,7 @@ class Reader:
         return list(parts), count, size
 
 
-def check_read(state: LedgerState, entry: int) -> Code:
+def check_read(state: LedgerDescriptor, entry: int) -> Code:
     """Whether an entry of a ledger may be asked for."""
     if state.ledger < 0 or entry < wire.LAST_ENTRY:
         return Code.BAD_REQUEST
@@ -294,6 +294,6 @@ def _until(rows: Iterator[Row], end: int, size: int) -> Iterator[Row]:
             return
 
 
-def missing(state: LedgerState) -> Code:
+def missing(state: LedgerDescriptor) -> Code:
     """What a ledger that does not hold the entry answers."""
     return Code.UNKNOWN_LEDGER_STATE if state.record is not None and state.record.limbo else Code.NO_ENTRY

@@ -8,7 +8,7 @@ import pytest
 import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import EntryTooLarge, NotEnoughBookies
-from mledger.events import LedgerClosed, LedgerCreated
+from mledger.events import CurrentLedgerClosed, LedgerCreated
 from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.position import Position
 from mledger.metastore.url import open_store
@@ -68,7 +68,7 @@ def test_a_full_ledger_is_closed_and_the_next_listed_in_one_update(topic_url, to
             after = await cluster.inspector.topic(topic)
             assert after.version == before + 1
             assert [ledger.entries for ledger in after.ledgers] == [10, 0]
-            assert [(event.entries, event.size) for event in events.of(LedgerClosed)] == [(10, 120)]
+            assert [(event.entries, event.size) for event in events.of(CurrentLedgerClosed)] == [(10, 120)]
 
     run(main())
 

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import mledger
-from mledger.events import LedgerClosed, LedgerCreated, RemovingLedger
+from mledger.events import CurrentLedgerClosed, LedgerCreated, RemovingLedger
 from mledger.metastore.errors import StoreUnavailable
 from tests.support.aio import run
 from tests.support.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Clock
@@ -154,7 +154,7 @@ def test_what_is_due_in_many_topics_is_done_in_all(topic_url, topic):
             assert cluster.run_due() == len(names)
             while len(events.of(LedgerCreated)) < created + len(names):
                 await events.next(LedgerCreated)
-            assert len(events.of(LedgerClosed)) == len(names)
+            assert len(events.of(CurrentLedgerClosed)) == len(names)
             assert all([ledger.entries for ledger in each.ledgers] == [1, 0] for each in found.topics.values())
 
     run(main())

@@ -10,7 +10,7 @@ import mledger
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.url import open_store
-from mledger.topics.maintenance import Upkeep
+from mledger.topics.maintenance import Maintenance
 from tests.support.aio import run
 from tests.support.clock import Clock
 from tests.support.topics import CONFIG, assert_nothing_orphaned, fill, managed_ledger_of
@@ -164,7 +164,7 @@ def test_alarms_of_closed_topics_ring_no_more(topic_url, topic):
             for opened in found.topics.values():
                 await opened.close()
             clock.ms += 2 * CONFIG.maximum_rollover_time_ms
-            assert isinstance(cluster._services.upkeep, Upkeep)
+            assert isinstance(cluster._services.upkeep, Maintenance)
             assert cluster.run_due() == 0
 
     run(main())

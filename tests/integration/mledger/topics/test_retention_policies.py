@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import mledger
-from mledger.admin.policies.policy_events import Scope
+from mledger.admin.policies.policy_events import PolicyScope
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.errors import PoliciesUnavailable
 from mledger.events import RemovingLedger
@@ -256,11 +256,11 @@ def test_events_that_came_since_are_read_on_from_and_those_before_from_the_compa
                 table = reader._namespaces[namespace]._table
                 own = mledger.TopicName.parse("public/kept/own")
                 late = mledger.TopicName.parse("public/kept/after-compaction")
-                assert table.of(own, Scope.LOCAL).retention == applied_retention("own")
+                assert table.of(own, PolicyScope.LOCAL).retention == applied_retention("own")
                 await events.append([EVENTS[-1]])
                 await reader.policies(events_of)
                 table = reader._namespaces[namespace]._table
-                assert table.of(late, Scope.LOCAL).retention == applied_retention("after-compaction")
+                assert table.of(late, PolicyScope.LOCAL).retention == applied_retention("after-compaction")
 
     run(main())
 

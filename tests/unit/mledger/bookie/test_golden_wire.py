@@ -13,7 +13,7 @@ from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 from mledger.bookie.server.serving import version3
-from mledger.bookie.server.storage.index import LedgerRecord
+from mledger.bookie.server.storage.index import LedgerData
 from tests.support import golden
 from tests.support.aio import run
 from tests.support.golden_auth import GoldenAuth
@@ -208,7 +208,7 @@ def test_answers_are_java_bookies_answers(variant, tmp_path):
                 frames = golden.load(f"wire/{case}-{variant}.json")["frames"]
                 if (case, variant) == KNOWN_BEFORE:
                     state = (await replayer.bookie("bookie-0")).bookie.turns.ledgers.get(2)
-                    state.record = LedgerRecord(master_key(b""))
+                    state.record = LedgerData(master_key(b""))
                 ours, javas = await replayer.play(
                     frames, replayer.limbo(7100 + int(variant)) if case == "v2-limbo" else None
                 )

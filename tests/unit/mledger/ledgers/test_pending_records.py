@@ -10,7 +10,7 @@ from mledger.admin.repair.repairer import repair
 from mledger.bookie.client.client import BookKeeper
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.ledger_factory import LedgerFactory
-from mledger.ledgers.orphan_cleanup import Claimant, Replayer, replay
+from mledger.ledgers.orphan_cleanup import Claimant, OrphanCleanup, replay
 from mledger.ledgers.pending_records import (
     claim_deletion,
     deletion_record,
@@ -307,7 +307,7 @@ def test_topics_that_ask_while_a_round_is_under_way_share_the_next(monkeypatch):
                 return await children_many(paths)
 
             monkeypatch.setattr(it.store, "children_many", counted)
-            replayer = Replayer(it.bookkeeper, it.store)
+            replayer = OrphanCleanup(it.bookkeeper, it.store)
             claimants = [Claimant(await TopicRecord.read(it.store, name), ()) for name in names]
             first = asyncio.ensure_future(replayer.replay(claimants[0]))
             await asyncio.sleep(0)

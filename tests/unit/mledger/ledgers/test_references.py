@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.ledgers.pending_records import LedgerRecord
+from mledger.ledgers.pending_records import PendingRecord
 from mledger.ledgers.references import (
     LedgerOrigin,
     Naming,
@@ -81,7 +81,7 @@ def test_a_schema_names_the_ledgers_of_all_its_versions():
 
 
 def test_the_ledger_of_a_pending_record_need_not_exist():
-    reference = reference_in_record(LedgerRecord("/mledger/pending/4", 4, "t/n/persistent/x"))
+    reference = reference_in_record(PendingRecord("/mledger/pending/4", 4, "t/n/persistent/x"))
     assert find_dangling([reference], set()) == ()
 
 

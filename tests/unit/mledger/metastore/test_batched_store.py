@@ -6,7 +6,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.metastore.batched_store import MOST_BYTES, MOST_OPERATIONS, GatheredStore, plan_multis
+from mledger.metastore.batched_store import MOST_BYTES, MOST_OPERATIONS, BatchedStore, plan_multis
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.memory.store import MemoryStore
 from mledger.metastore.store import Check, Create, Delete, Put
@@ -39,7 +39,7 @@ def with_gathered(test):
         async def main():
             async with await open_store(f"memory:gathered-{next(_names)}") as inner:
                 assert isinstance(inner, MemoryStore)
-                await test(GatheredStore(inner), Recorded(inner, monkeypatch))
+                await test(BatchedStore(inner), Recorded(inner, monkeypatch))
 
         run(main())
 
@@ -121,7 +121,7 @@ def test_an_answer_that_never_came_is_unknown_for_everyone(monkeypatch):
                 raise StoreUnavailable("lost")
 
             monkeypatch.setattr(inner, "multi", lost)
-            store = GatheredStore(inner)
+            store = BatchedStore(inner)
             outcomes = await asyncio.gather(store.create("/a"), store.create("/b"), return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 2
 
@@ -157,7 +157,7 @@ def test_gathered_writes_end_as_if_each_came_alone_in_that_order(groups):
             await open_store(f"memory:gathered-{next(_names)}") as inner,
             await open_store(f"memory:gathered-{next(_names)}") as plain,
         ):
-            store = GatheredStore(inner)
+            store = BatchedStore(inner)
             together = await asyncio.gather(*(outcome_of(store.multi(group)) for group in groups))
             assert together == [await outcome_of(plain.multi(group)) for group in groups]
             assert [(path, node.data, node.version) for path, node in await tree_of(store)] == [
@@ -181,7 +181,7 @@ def test_nothing_asked_for_is_nothing_sent(monkeypatch):
     async def main():
         async with await open_store(f"memory:gathered-{next(_names)}") as inner:
             recorded = Recorded(inner, monkeypatch)
-            store = GatheredStore(inner)
+            store = BatchedStore(inner)
             assert await store.multi([]) == await store.get_many([]) == await store.children_many([]) == []
             assert recorded.requests == []
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from mledger.metastore.errors import InvalidMetadataUrl
-from mledger.metastore.url import JoinedUrl, MemoryUrl, RocksDbUrl, ZooKeeperUrl, parse_url
+from mledger.metastore.url import MemoryUrl, RocksDbUrl, SplitUrl, ZooKeeperUrl, parse_url
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_directory_of_a_rocksdb_server(url, directory):
 )
 def test_ledgers_in_a_store_of_their_own(url, root, written):
     parsed = parse_url(url)
-    assert isinstance(parsed, JoinedUrl)
+    assert isinstance(parsed, SplitUrl)
     assert parsed.root == root
     assert str(parsed) == written
     assert parse_url(written) == parsed

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.topics.maintenance import BEGIN_AT_ONCE, SIFT_FROM, Upkeep
+from mledger.topics.maintenance import BEGIN_AT_ONCE, SIFT_FROM, Maintenance
 from tests.support.aio import run
 from tests.support.clock import Clock
 
@@ -16,7 +16,7 @@ def with_upkeep(test):
     def call():
         async def main():
             clock = Clock()
-            upkeep = Upkeep(clock)
+            upkeep = Maintenance(clock)
             await test(clock, upkeep, [])
             upkeep.stop()
 
@@ -92,7 +92,7 @@ def test_many_alarms_are_one_timer_of_the_loop_and_no_task():
     async def main():
         loop = asyncio.get_running_loop()
         clock, before = Clock(), len(loop._scheduled)
-        upkeep = Upkeep(clock)
+        upkeep = Maintenance(clock)
         for delay in range(500, 0, -1):
             upkeep.alarm(lambda: None).set(clock.ms + 1000 * delay)
         assert len([handle for handle in loop._scheduled if not handle.cancelled()]) - before == 1
@@ -114,7 +114,7 @@ async def test_an_alarm_set_again_and_again_takes_no_more_memory(clock, upkeep, 
 def test_only_the_last_setting_of_each_alarm_counts(settings, until):
     async def main():
         clock, rung = Clock(), []
-        upkeep = Upkeep(clock)
+        upkeep = Maintenance(clock)
         alarms = [upkeep.alarm(lambda number=number: rung.append(number)) for number in range(5)]
         for number, delay in settings:
             alarms[number].set(clock.ms + delay)

@@ -10,7 +10,7 @@ import pytest
 from mledger.metastore.errors import InvalidMetadataDirectory, MetadataAccessDenied, MetadataError, StoreUnavailable
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import server_connection, store, wire
-from mledger.metastore.rocksdb.directory import SOCKET, Directory, connect
+from mledger.metastore.rocksdb.directory import SOCKET, MetadataDirectory, connect
 from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.store import Create, Put, SessionState
 from mledger.metastore.url import open_reader, open_store
@@ -74,7 +74,7 @@ def test_one_process_has_a_directory(metadata_process):
     with pytest.raises(MetadataServerFailed, match="another process serves this directory"):
         MetadataProcess(metadata_process.directory).start()
     with pytest.raises(InvalidMetadataDirectory):
-        Directory(str(metadata_process.directory))
+        MetadataDirectory(str(metadata_process.directory))
 
 
 def test_another_programs_rocksdb_is_refused_and_left_alone(tmp_path):

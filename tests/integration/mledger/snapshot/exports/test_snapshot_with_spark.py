@@ -10,7 +10,7 @@ import pytest
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot.exports.errors import FormatNotInstalled
 from mledger.snapshot.exports.session import DELTA, check_format
-from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, create_views, open_snapshots
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, create_views, open_snapshots
 from tests.support import tables
 from tests.support.cli import answer
 from tests.support.exports import (
@@ -89,10 +89,10 @@ def questioned(spark, tmp_path_factory):
         yield snapshots
 
 
-@pytest.mark.parametrize("name", [*QUESTIONS, *CHANGES])
+@pytest.mark.parametrize("name", [*QUERIES, *CHANGES])
 def test_a_question_has_the_same_answer_in_spark(spark, questioned, name):
     found = [row.asDict() for row in spark.table(name).collect()]
-    assert found == questioned.ask((QUESTIONS | CHANGES)[name]).to_pylist()
+    assert found == questioned.ask((QUERIES | CHANGES)[name]).to_pylist()
 
 
 def test_delta_is_refused_where_it_is_not_installed():

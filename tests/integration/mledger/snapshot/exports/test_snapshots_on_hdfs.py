@@ -8,7 +8,7 @@ import pytest
 
 from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
 from mledger.snapshot.exports.place import place_at
-from mledger.snapshot.sql.queries import QUESTIONS, open_snapshots
+from mledger.snapshot.sql.queries import QUERIES, open_snapshots
 from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, open_uri, said
 from tests.support import golden, tables
@@ -65,7 +65,7 @@ def test_questions_have_the_answers_that_they_have_on_a_disk(hdfs, tmp_path):
     before, now = write_both(tmp_path)
     away = [put(each, f"{hdfs}/asked/{each.name}") for each in (now, before)]
     with open_snapshots(str(now), str(before)) as here, open_snapshots(*away) as there:
-        for question in QUESTIONS.values():
+        for question in QUERIES.values():
             assert there.ask(question).to_pylist() == here.ask(question).to_pylist(), question.name
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
-from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, open_snapshots
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots
 from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
 from tests.support import golden, tables
 from tests.support.cli import answer, mledger
@@ -157,7 +157,7 @@ def test_every_question_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
     before, now = write_both(tmp_path)
     there = s3.put(before, "asked/snapshot=before"), s3.put(now, "asked/snapshot=now")
     with open_snapshots(str(now), str(before)) as here, open_snapshots(there[1], there[0]) as away:
-        for question in (QUESTIONS | CHANGES).values():
+        for question in (QUERIES | CHANGES).values():
             assert away.ask(question).to_pylist() == here.ask(question).to_pylist(), question.name
     page = tmp_path / "report.html"
     answer("report", there[1], "--before", there[0], "--to", page)

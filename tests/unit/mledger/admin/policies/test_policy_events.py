@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.admin.policies.policy_events import PolicyTable, Scope, decode_schema, schema_position
+from mledger.admin.policies.policy_events import PolicyScope, PolicyTable, decode_schema, schema_position
 from mledger.messages.pulsar_message import PulsarMessage, decode_compacted_entry, decode_entry, encode_entry
 from mledger.metastore.cluster.policies import NO_POLICIES, Persistence, Retention, StoragePolicies
 from mledger.metastore.errors import RecordError
@@ -34,49 +34,49 @@ def compacted(entry):
 @pytest.mark.parametrize("table", [table_of(EVENTS), table_of(COMPACTED, compacted)], ids=["events", "compacted"])
 @pytest.mark.parametrize("name", ["own", "local-wins", "shorter", "parts", "after-compaction"])
 def test_a_topic_s_retention_is_what_the_broker_applied(table, name) -> None:
-    assert table.of(topic(name), Scope.LOCAL).retention == applied_retention(name)
+    assert table.of(topic(name), PolicyScope.LOCAL).retention == applied_retention(name)
 
 
 def test_policies_for_all_clusters_are_told_from_those_of_this_one() -> None:
     table = table_of(EVENTS)
-    assert table.of(topic("local-wins"), Scope.GLOBAL).retention == Retention(11, 12)
-    assert table.of(topic("own"), Scope.GLOBAL) == NO_POLICIES
+    assert table.of(topic("local-wins"), PolicyScope.GLOBAL).retention == Retention(11, 12)
+    assert table.of(topic("own"), PolicyScope.GLOBAL) == NO_POLICIES
 
 
 def test_quorums_are_read() -> None:
-    assert table_of(EVENTS).of(topic("own"), Scope.LOCAL).persistence == Persistence(3, 2, 2)
+    assert table_of(EVENTS).of(topic("own"), PolicyScope.LOCAL).persistence == Persistence(3, 2, 2)
 
 
 def test_a_policy_that_was_removed_is_gone() -> None:
     table = table_of(EVENTS)
-    assert table.of(topic("removed"), Scope.LOCAL).retention is None
-    assert table.of(topic("deleted-later"), Scope.LOCAL) == NO_POLICIES
+    assert table.of(topic("removed"), PolicyScope.LOCAL).retention is None
+    assert table.of(topic("deleted-later"), PolicyScope.LOCAL) == NO_POLICIES
 
 
 def test_a_message_without_a_value_takes_away_what_its_key_had() -> None:
     before = table_of(EVENTS[:6])
-    assert before.of(topic("deleted-later"), Scope.LOCAL).retention == Retention(41, 42)
+    assert before.of(topic("deleted-later"), PolicyScope.LOCAL).retention == Retention(41, 42)
     gone = encode_entry(
         [PulsarMessage(b"", key="__G__persistent://public/kept/local-wins", null_value=True)],
         producer_name="p",
         publish_time=1,
     )
     before.apply(decode_entry(gone), SCHEMA_PARSED, "x")
-    assert before.of(topic("local-wins"), Scope.GLOBAL) == NO_POLICIES
-    assert before.of(topic("local-wins"), Scope.LOCAL).retention == Retention(21, 22)
+    assert before.of(topic("local-wins"), PolicyScope.GLOBAL) == NO_POLICIES
+    assert before.of(topic("local-wins"), PolicyScope.LOCAL).retention == Retention(21, 22)
 
 
 def test_a_partition_has_the_policies_of_its_topic() -> None:
-    assert table_of(EVENTS).of(topic("parts-partition-2"), Scope.LOCAL).retention == applied_retention("parts")
+    assert table_of(EVENTS).of(topic("parts-partition-2"), PolicyScope.LOCAL).retention == applied_retention("parts")
 
 
 def test_a_copy_is_another_table() -> None:
     table = table_of(EVENTS[:1])
     other = table.copy()
     other.apply(decode_entry(EVENTS[2]), SCHEMA_PARSED, "x")
-    assert table.of(topic("local-wins"), Scope.LOCAL) == NO_POLICIES
+    assert table.of(topic("local-wins"), PolicyScope.LOCAL) == NO_POLICIES
     table.merge(other)
-    assert table.of(topic("local-wins"), Scope.LOCAL) == StoragePolicies(Retention(21, 22))
+    assert table.of(topic("local-wins"), PolicyScope.LOCAL) == StoragePolicies(Retention(21, 22))
 
 
 def test_an_event_that_is_cut_off_is_named() -> None:

@@ -12,7 +12,7 @@ from mledger.cursors.ledger_state import (
 )
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.pending_records import LedgerRecord
+from mledger.ledgers.pending_records import PendingRecord
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.ledger_metadata import LedgerState
 from mledger.metastore.records.paths import deletion_path, pending_path
@@ -228,9 +228,9 @@ def test_orphans_are_recorded_and_deleted():
 
 def test_records_between_the_lists_are_finished():
     records = (
-        LedgerRecord(pending_path(5), 5, NAME),
-        LedgerRecord(pending_path(40), 40, NAME),
-        LedgerRecord(deletion_path(41), 41, NAME),
+        PendingRecord(pending_path(5), 5, NAME),
+        PendingRecord(pending_path(40), 40, NAME),
+        PendingRecord(deletion_path(41), 41, NAME),
     )
     found = plan(info((5, 3)), {5: closed(3)}, records=records)
     assert found.delete == (40, 41)
@@ -239,11 +239,11 @@ def test_records_between_the_lists_are_finished():
 
 
 def test_a_record_is_left_while_a_cursor_cannot_be_read():
-    records = (LedgerRecord(deletion_path(41), 41, NAME),)
+    records = (PendingRecord(deletion_path(41), 41, NAME),)
     found = plan(info((5, 3)), {5: closed(3)}, cursor(RecordError("no record", "/p/c")), records=records)
     assert (found.delete, found.pending) == ((), False)
 
 
 def test_what_is_left_of_a_topic_that_is_gone_is_deleted():
-    found = plan(None, {}, orphans=(44,), records=(LedgerRecord(pending_path(45), 45, NAME),))
+    found = plan(None, {}, orphans=(44,), records=(PendingRecord(pending_path(45), 45, NAME),))
     assert (found.delete, found.version, found.info) == ((44, 45), None, None)

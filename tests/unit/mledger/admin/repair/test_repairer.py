@@ -6,7 +6,7 @@ from mledger.admin.repair.repair_plan import LedgerFacts, TopicFacts, plan_repai
 from mledger.admin.repair.repairer import FactsReader, repair
 from mledger.bookie.client.client import BookKeeper
 from mledger.ledgers.ledger_list import LedgerEnd
-from mledger.ledgers.pending_records import LedgerRecord, ensure_folders
+from mledger.ledgers.pending_records import PendingRecord, ensure_folders
 from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
@@ -72,7 +72,7 @@ def test_a_ledger_that_a_lagging_server_does_not_list_is_not_deleted(monkeypatch
             monkeypatch.setattr(store, "get", behind)
             monkeypatch.setattr(store, "sync", note)
             bookkeeper = BookKeeper(store)
-            leftover = LedgerRecord(deletion_path(1), 1, NAME)
+            leftover = PendingRecord(deletion_path(1), 1, NAME)
             facts = TopicFacts(NAME, ManagedLedgerInfo(()), now.version, records=(leftover,))
             await repair(plan_repair(facts, 0), store, bookkeeper)
             assert await store.exists(ledger_path(1))

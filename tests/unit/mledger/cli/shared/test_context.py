@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mledger.cli.shared.context import CommandTimeout, MeantCluster, Session, plan_cluster
+from mledger.cli.shared.context import CommandContext, CommandTimeout, MeantCluster, plan_cluster
 from mledger.cli.shared.context_file import ContextError, Contexts
 
 CONTEXTS = Contexts({"prod": "zk://prod:1", "test": "zk://test:1"}, "test")
@@ -53,9 +53,9 @@ async def _own_time_is_up() -> None:
 
 def test_a_command_gives_up_when_its_time_is_up() -> None:
     with pytest.raises(CommandTimeout, match=r"not done within --timeout, 0.01 s"):
-        Session(timeout_s=0.01).run(_forever())
+        CommandContext(timeout_s=0.01).run(_forever())
 
 
 def test_a_timeout_of_something_else_is_not_the_commands() -> None:
     with pytest.raises(TimeoutError, match="of something else"):
-        Session(timeout_s=60).run(_own_time_is_up())
+        CommandContext(timeout_s=60).run(_own_time_is_up())

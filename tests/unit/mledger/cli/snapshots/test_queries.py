@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.snapshot.sql.queries import CHANGES, QUESTIONS
+from mledger.snapshot.sql.queries import CHANGES, QUERIES
 from tests.support.cli import answer, mledger, ok
 from tests.support.snapshot_pairs import TOPIC, write_both
 
@@ -59,12 +59,12 @@ def test_ask_answers_one_question_with_its_columns(both):
 
 def test_ask_without_a_question_lists_them(both):
     found = answer("snapshot", "ask", both[1])
-    assert [each["question"] for each in found] == list(QUESTIONS)
+    assert [each["question"] for each in found] == list(QUERIES)
     assert [each["question"] for each in found if each["compares"]] == ["stuck_cursors"]
 
 
 def test_ask_prints_the_query(both):
-    assert ok("snapshot", "ask", both[1], "backlog", "--sql").out.strip() == QUESTIONS["backlog"].sql.strip()
+    assert ok("snapshot", "ask", both[1], "backlog", "--sql").out.strip() == QUERIES["backlog"].sql.strip()
 
 
 def test_a_comparing_question_wants_the_other_snapshot(both):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mledger.metastore.rocksdb.peer import Process, end_of, is_gone, process_of
+from mledger.metastore.rocksdb.peer import PeerProcess, end_of, is_gone, process_of
 from mledger.metastore.rocksdb.sessions import SHORTEST_S, STALL_S, Sessions
 
 
@@ -67,7 +67,7 @@ def test_a_dead_process_is_gone_also_before_its_parent_has_looked(ourselves):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with open(f"/proc/{child.pid}/stat") as stat:
         started = int(stat.read().rpartition(")")[2].split()[19])
-    process = Process(child.pid, started, ourselves.boot_id, ourselves.pid_namespace)
+    process = PeerProcess(child.pid, started, ourselves.boot_id, ourselves.pid_namespace)
     assert not is_gone(process)
     os.close(end_of(process))
     child.kill()

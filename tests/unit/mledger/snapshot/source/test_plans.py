@@ -15,7 +15,7 @@ from mledger.snapshot.tables.ledgers import entries_held
 from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
 from mledger.snapshot.tables.records import FoundNode
 from mledger.snapshot.tables.row_builder import TABLES, Assembly, kinds_of
-from mledger.snapshot.tables.scope import Scope, parse_scope
+from mledger.snapshot.tables.scope import TopicScope, parse_scope
 from mledger.snapshot.zookeeper_files.errors import InvalidOption, UnknownColumn, UnknownTable
 
 ZK = {"metadata": "zk://127.0.0.1:2181/pulsar"}
@@ -118,7 +118,7 @@ def test_tables_and_columns_that_are_not_there_are_named():
     with pytest.raises(UnknownTable, match=r"'topic'.*topics"):
         kinds_of(["topic"])
     with pytest.raises(UnknownColumn, match="nothing"):
-        Assembly({"topics": ["nothing"]}, Scope(), LEDGERS)
+        Assembly({"topics": ["nothing"]}, TopicScope(), LEDGERS)
 
 
 def test_every_column_is_documented_and_has_a_type_of_sql():

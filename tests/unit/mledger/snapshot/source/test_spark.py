@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from mledger.snapshot.source.options import parse_options
 from mledger.snapshot.source.spark import FilteringReader, TableReader, check_columns, scope_of
-from mledger.snapshot.tables.scope import Scope
+from mledger.snapshot.tables.scope import TopicScope
 from mledger.snapshot.zookeeper_files.errors import UnknownColumn, UnknownTable
 from pyspark_mledger import DefaultSource
 
@@ -23,7 +23,9 @@ def test_filters_on_names_narrow_what_is_read():
         EqualNullSafe(("topic",), "persistent://t/a/x"),
         GreaterThan(("ledgers",), 3),
     ]
-    assert scope_of(filters) == Scope(frozenset(["t"]), frozenset(["t/a", "t/b"]), frozenset(["persistent://t/a/x"]))
+    assert scope_of(filters) == TopicScope(
+        frozenset(["t"]), frozenset(["t/a", "t/b"]), frozenset(["persistent://t/a/x"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def test_filters_on_names_narrow_what_is_read():
     ],
 )
 def test_other_filters_narrow_nothing(each):
-    assert scope_of([each]) == Scope()
+    assert scope_of([each]) == TopicScope()
 
 
 def test_two_filters_on_a_name_leave_what_both_do():
@@ -48,7 +50,7 @@ def test_filters_are_handed_back_and_narrow_the_options_given():
     reader = FilteringReader(parse_options({**ZK, "tenant": "t"}), "topics", ["topic"])
     filters = [EqualTo(("namespace",), "t/a")]
     assert list(reader.pushFilters(filters)) == filters
-    assert reader.read_options.scope == Scope(frozenset(["t"]), frozenset(["t/a"]), None)
+    assert reader.read_options.scope == TopicScope(frozenset(["t"]), frozenset(["t/a"]), None)
     assert pickle.loads(pickle.dumps(reader)).read_options == reader.read_options
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mledger.snapshot.exports.errors import SnapshotNotFound, UnknownQuestion
-from mledger.snapshot.sql.queries import CHANGES, QUESTIONS, open_snapshots, question_named
+from mledger.snapshot.exports.errors import SnapshotNotFound, UnknownQuery
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, question_named
 from tests.support.exports import write_snapshot
 from tests.support.snapshot_pairs import IDLE, NOW, TOPIC, ledger, listed, member, write_both
 
@@ -21,7 +21,7 @@ def both(tmp_path_factory):
 
 
 def answer(both, name):
-    return [tuple(row.values()) for row in both.ask((QUESTIONS | CHANGES)[name]).to_pylist()]
+    return [tuple(row.values()) for row in both.ask((QUERIES | CHANGES)[name]).to_pylist()]
 
 
 def test_backlog_counts_entries_bytes_and_time_without_what_is_acknowledged(both):
@@ -82,7 +82,7 @@ def test_load_counts_open_ledgers_as_far_as_their_bookies_were_asked(tmp_path):
         ensembles=[*ensembles, member(2, "b1", None, first_entry=0)],
     )
     with open_snapshots(str(to)) as snapshots:
-        rows = [tuple(row.values()) for row in snapshots.ask(QUESTIONS["bookie_load"]).to_pylist()]
+        rows = [tuple(row.values()) for row in snapshots.ask(QUERIES["bookie_load"]).to_pylist()]
     assert rows == [
         ("b1", "unknown", None, 2, 2, 7 + 6, 1300),
         ("b2", "unknown", None, 1, 1, 7 + 6, 1300),
@@ -132,12 +132,12 @@ def test_ledgers_that_appeared(both):
 
 def test_a_question_about_two_snapshots_asks_for_the_other(both, tmp_path):
     _, now = write_both(tmp_path)
-    with open_snapshots(str(now)) as snapshots, pytest.raises(UnknownQuestion, match="--before"):
-        snapshots.ask(QUESTIONS["stuck_cursors"])
+    with open_snapshots(str(now)) as snapshots, pytest.raises(UnknownQuery, match="--before"):
+        snapshots.ask(QUERIES["stuck_cursors"])
 
 
 def test_an_unknown_question_is_told_the_known_ones():
-    with pytest.raises(UnknownQuestion, match="backlog, held_bytes"):
+    with pytest.raises(UnknownQuery, match="backlog, held_bytes"):
         question_named("why")
 
 
@@ -146,10 +146,10 @@ def test_no_snapshot_no_answer(tmp_path):
         open_snapshots(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_question_and_its_columns_are_documented(both, name):
     (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
-    assert QUESTIONS[name].title
-    assert QUESTIONS[name].doc
-    missing = [column for column in both.ask(QUESTIONS[name]).column_names if f"`{column}`" not in row]
+    assert QUERIES[name].title
+    assert QUERIES[name].doc
+    missing = [column for column in both.ask(QUERIES[name]).column_names if f"`{column}`" not in row]
     assert missing == []

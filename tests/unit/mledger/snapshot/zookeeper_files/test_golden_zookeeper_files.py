@@ -15,12 +15,12 @@ from mledger.snapshot.zookeeper_files.jute import (
     CreateNode,
     CreateSession,
     DeleteNode,
-    Digest,
     Failed,
     Multi,
-    Op,
+    OpCode,
     SetAcl,
     SetData,
+    TransactionDigest,
     ttl_of,
 )
 from mledger.snapshot.zookeeper_files.replay import DataTree
@@ -32,17 +32,17 @@ from tests.support import golden
 CASES = golden.files("zookeeper-files/data-*.json")
 RAW_FILES = golden.files("zookeeper-files/*/version-2/*")
 KINDS = {
-    **dict.fromkeys((Op.CREATE, Op.CREATE2), "CreateTxn"),
-    Op.CREATE_TTL: "CreateTTLTxn",
-    Op.CREATE_CONTAINER: "CreateContainerTxn",
-    Op.DELETE: "DeleteTxn",
-    Op.SET_DATA: "SetDataTxn",
-    Op.SET_ACL: "SetACLTxn",
-    Op.CHECK: "CheckVersionTxn",
-    Op.MULTI: "MultiTxn",
-    Op.ERROR: "ErrorTxn",
-    Op.CREATE_SESSION: "CreateSessionTxn",
-    Op.CLOSE_SESSION: "CloseSessionTxn",
+    **dict.fromkeys((OpCode.CREATE, OpCode.CREATE2), "CreateTxn"),
+    OpCode.CREATE_TTL: "CreateTTLTxn",
+    OpCode.CREATE_CONTAINER: "CreateContainerTxn",
+    OpCode.DELETE: "DeleteTxn",
+    OpCode.SET_DATA: "SetDataTxn",
+    OpCode.SET_ACL: "SetACLTxn",
+    OpCode.CHECK: "CheckVersionTxn",
+    OpCode.MULTI: "MultiTxn",
+    OpCode.ERROR: "ErrorTxn",
+    OpCode.CREATE_SESSION: "CreateSessionTxn",
+    OpCode.CLOSE_SESSION: "CloseSessionTxn",
 }
 
 
@@ -208,13 +208,13 @@ def expected_operation(kind, txn):
     assert KINDS[kind] == txn["class"]
     if txn["class"] == "MultiTxn":
         parts = [(part["type"], expected_operation(part["type"], part["txn"])) for part in txn["txns"]]
-        return {"parts": parts, "failed": any(part["type"] == Op.ERROR for part in txn["txns"])}
+        return {"parts": parts, "failed": any(part["type"] == OpCode.ERROR for part in txn["txns"])}
     words = {key: value for key, value in txn.items() if key not in ("class", "data_hex")}
     if "data_hex" in txn:
         words["data"] = data_of(txn)
     if "acl" in txn:
         words["acl"] = acl_in(txn["acl"])
-    elif kind in (Op.CREATE_TTL, Op.CREATE_CONTAINER):
+    elif kind in (OpCode.CREATE_TTL, OpCode.CREATE_CONTAINER):
         words["acl"] = OPEN_ACL  # the golden data leaves it out
     return words
 
@@ -232,7 +232,7 @@ def test_every_transaction_is_as_the_original_reads_it(case):
         assert header.client_id == signed(expected["clientId"])
         assert described(transaction.operation, header.client_id) == expected_operation(header.type, expected["txn"])
         digest = expected["digest"]
-        assert transaction.digest == (Digest(digest["version"], digest["treeDigest"]) if digest else None)
+        assert transaction.digest == (TransactionDigest(digest["version"], digest["treeDigest"]) if digest else None)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,9 +5,9 @@ import pytest
 from mledger.snapshot.zookeeper_files.jute import (
     CONTAINER_OWNER,
     OPEN_ACL,
-    Digest,
     Fields,
     JuteError,
+    TransactionDigest,
     Znode,
     session_of,
     text,
@@ -71,13 +71,13 @@ def test_a_digest_that_a_server_made_of_paths_in_ascii_is_right_too():
     in_utf8, in_ascii = TreeDigest(), TreeDigest()
     in_utf8.add(node("/caf\u00e9"))
     in_ascii.add(node("/caf?"))
-    assert in_utf8.agrees(Digest(2, in_utf8.value))
-    assert in_utf8.agrees(Digest(2, in_ascii.value))
-    assert not in_utf8.agrees(Digest(2, in_utf8.value + 1))
+    assert in_utf8.agrees(TransactionDigest(2, in_utf8.value))
+    assert in_utf8.agrees(TransactionDigest(2, in_ascii.value))
+    assert not in_utf8.agrees(TransactionDigest(2, in_utf8.value + 1))
 
 
 def test_a_digest_of_another_version_cannot_be_compared():
-    assert TreeDigest().agrees(Digest(3, 12345))
+    assert TreeDigest().agrees(TransactionDigest(3, 12345))
 
 
 def test_zookeepers_own_nodes_are_left_out_of_the_digest():

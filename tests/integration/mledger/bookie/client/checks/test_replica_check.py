@@ -6,7 +6,7 @@ import pytest
 
 from mledger.bookie import wire
 from mledger.bookie.client import BookKeeperReader
-from mledger.bookie.client.plans.replicas import CopyRun, EntryRun
+from mledger.bookie.client.plans.replicas import CopyRun, ReplicaRun
 from mledger.bookie.digest import make_digest
 from mledger.bookie.errors import NoSuchLedger
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -84,7 +84,7 @@ def test_bad_copies_are_told_by_bookie_and_run(cluster, write_quorum):
 def test_an_entry_without_a_whole_copy_is_lost(cluster):
     async def main():
         ledger, _ = await laid_down(cluster, 3, damaged={(0, 7), (1, 7)}, missing={(2, 7), (2, 8)})
-        assert (await check(cluster, ledger)).lost == (EntryRun(7, 7),)
+        assert (await check(cluster, ledger)).lost == (ReplicaRun(7, 7),)
 
     run(main())
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.index import Index, LedgerData, Row
 
-RECORD = LedgerRecord(b"k" * 20)
+RECORD = LedgerData(b"k" * 20)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import os
 from mledger.bookie import wire
 from mledger.bookie.digest import master_key
 from mledger.bookie.server.process.bookie import BookieConfig
-from mledger.bookie.server.serving.group_commit import Turn
+from mledger.bookie.server.serving.group_commit import JournalTurn
 from mledger.bookie.server.storage import journal as journal_module
 from mledger.bookie.server.storage.journal import BLOCK, RECORD, checksum, file_path
 from mledger.bookie.server.storage.journal_changes import ChangeKind
@@ -21,7 +21,7 @@ CONFIG = BookieConfig(journal_file_bytes=1 << 20)
 
 def write_unsynced(path, salt, place, sequence, numbers):
     """Write adds of ledger 1 as a record behind all others, as a process does that is killed before its sync."""
-    turn = Turn()
+    turn = JournalTurn()
     frames = b"".join(wire.encode_add(KEY, entry(1, number, b"x")) for number in numbers)
     turn.keep(ChangeKind.RUN, 1, numbers[0], numbers[-1], frames)
     turn.seal()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from mledger.bookie.client.ledgers.metadata_batches import MetadataReads, MetadataUpdates
-from mledger.bookie.client.ledgers.metadata_updater import HeldMetadata
+from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater
 from mledger.bookie.client.plans.placement import with_ensemble
 from mledger.bookie.errors import LedgerConflict, LedgerFenced, NoSuchLedger
 from mledger.metastore.cluster.layout import initialize
@@ -33,7 +33,7 @@ class World:
     async def held(self):
         """An open ledger, created here and held."""
         version = await self.records.create(1, OPEN)
-        return HeldMetadata(self.updates, 1, OPEN, version, timeout_s=1.0)
+        return MetadataUpdater(self.updates, 1, OPEN, version, timeout_s=1.0)
 
 
 def with_records(test):

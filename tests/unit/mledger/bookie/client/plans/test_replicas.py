@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 
 from mledger.bookie.client.checks.replica_check import Pace
 from mledger.bookie.client.plans.quorum import belongs, write_set
-from mledger.bookie.client.plans.replicas import MISSING, CopyRun, EntryRun, Span, spans, split_behind, uncovered
+from mledger.bookie.client.plans.replicas import (
+    MISSING,
+    CopyRun,
+    LedgerFragment,
+    ReplicaRun,
+    spans,
+    split_behind,
+    uncovered,
+)
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 
 BOOKIES = tuple("abcde")
@@ -15,29 +23,29 @@ def run_of(bookie: str, first: int, last: int) -> CopyRun:
     return CopyRun(bookie, first, last, last - first + 1, MISSING)
 
 
-def entries(runs: tuple[EntryRun, ...]) -> list[int]:
+def entries(runs: tuple[ReplicaRun, ...]) -> list[int]:
     return sorted(entry for run in runs for entry in range(run.first, run.last + 1, run.step))
 
 
 def test_entries_are_split_by_ensemble_up_to_the_end():
     metadata = LedgerMetadata(1, 1, 1, (Segment(0, ("a",)), Segment(4, ("b",)), Segment(9, ("c",))))
-    assert spans(metadata, 6) == (Span(0, 3, ("a",)), Span(4, 6, ("b",)))
+    assert spans(metadata, 6) == (LedgerFragment(0, 3, ("a",)), LedgerFragment(4, 6, ("b",)))
     assert spans(metadata, -1) == ()
 
 
 def test_an_entry_that_no_bookie_has_is_lost():
     runs = [run_of("a", 0, 9), run_of("b", 3, 5), run_of("c", 4, 20)]
-    assert uncovered(Span(0, 20, ("a", "b", "c")), 3, runs) == (EntryRun(4, 5),)
+    assert uncovered(LedgerFragment(0, 20, ("a", "b", "c")), 3, runs) == (ReplicaRun(4, 5),)
 
 
 def test_a_whole_ensemble_without_a_striped_ledger_is_one_run():
     runs = [run_of(bookie, 0, 10**9) for bookie in BOOKIES]
-    assert uncovered(Span(0, 10**9, BOOKIES), 2, runs) == (EntryRun(0, 10**9),)
+    assert uncovered(LedgerFragment(0, 10**9, BOOKIES), 2, runs) == (ReplicaRun(0, 10**9),)
 
 
 def test_two_neighbours_of_a_striped_ledger_lose_every_fifth_entry():
     runs = [run_of("a", 0, 10**9), run_of("b", 0, 10**9)]
-    assert uncovered(Span(0, 10**9, BOOKIES), 2, runs) == (EntryRun(0, 10**9, 5),)
+    assert uncovered(LedgerFragment(0, 10**9, BOOKIES), 2, runs) == (ReplicaRun(0, 10**9, 5),)
 
 
 @given(
@@ -47,7 +55,7 @@ def test_two_neighbours_of_a_striped_ledger_lose_every_fifth_entry():
 )
 def test_what_is_lost_and_what_is_unreachable_equals_a_count_by_entry(quorums, bad, away):
     size, write_quorum = quorums
-    span = Span(3, 27, BOOKIES[:size])
+    span = LedgerFragment(3, 27, BOOKIES[:size])
 
     def runs(chosen: list[tuple[int, int, int]]) -> list[CopyRun]:
         return [run_of(BOOKIES[index % size], min(a, b), max(a, b)) for index, a, b in chosen]
@@ -75,8 +83,8 @@ def test_only_what_a_bookie_lacks_at_the_very_end_may_still_come():
 
 
 def test_runs_say_how_many_entries_they_have():
-    assert (len(EntryRun(2, 12, 5)), str(EntryRun(2, 12, 5))) == (3, "2..12 every 5")
-    assert (len(EntryRun(7, 7)), str(EntryRun(7, 7))) == (1, "7")
+    assert (len(ReplicaRun(2, 12, 5)), str(ReplicaRun(2, 12, 5))) == (3, "2..12 every 5")
+    assert (len(ReplicaRun(7, 7)), str(ReplicaRun(7, 7))) == (1, "7")
     assert belongs(2, 2, 5, 2)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from mledger.bookie.server.process.garbage import EVERY_TIME, Compaction
 from mledger.bookie.server.process.known_settings import KNOWN
-from mledger.bookie.server.process.options import Options, parse_options
+from mledger.bookie.server.process.options import BookieOptions, parse_options
 from mledger.bookie.server.storage.disk import DiskLimits
 
 BASE = ("--metadata", "memory:", "--dir", "/d")
@@ -41,7 +41,7 @@ def _no_variable(monkeypatch):
     monkeypatch.delenv("MLEDGER_METADATA", raising=False)
 
 
-def options(*arguments: str) -> Options:
+def options(*arguments: str) -> BookieOptions:
     """The options of a command line that names a metadata store and a directory."""
     return parse_options([*BASE, *arguments])
 

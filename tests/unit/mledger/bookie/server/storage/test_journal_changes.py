@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.bookie.server.storage.index import Index, LedgerRecord, Row
+from mledger.bookie.server.storage.index import Index, LedgerData, Row
 from mledger.bookie.server.storage.journal import JournalPosition
 from mledger.bookie.server.storage.journal_changes import (
     ChangeKind,
@@ -14,7 +14,7 @@ from mledger.bookie.server.storage.journal_changes import (
     enter,
 )
 
-RECORD = LedgerRecord(b"k" * 20, fenced=True)
+RECORD = LedgerData(b"k" * 20, fenced=True)
 
 
 @pytest.fixture
