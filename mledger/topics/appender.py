@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mledger.bookie.client.ledgers.writer import LedgerWriter
+from mledger.bookie.client.plans.entry_sizes import checked_size
 from mledger.bookie.errors import (
     BookieError,
     BookieUnavailable,
-    EntryTooLarge,
     LedgerClosed,
     LedgerConflict,
     LedgerFenced,
@@ -119,11 +119,7 @@ class Appender:
             raise self._stopped
         if not payloads:
             raise ValueError("an empty batch: give at least one entry")
-        if max(map(len, payloads)) > self._largest:
-            raise EntryTooLarge(
-                f"an entry of {max(map(len, payloads))} bytes passes the limit of {self._largest}: "
-                "split it, or raise maxMessageSize here and the frame limit of the bookies"
-            )
+        checked_size(payloads, self._largest, "", "maxMessageSize here and the frame limit of the bookies")
         batch = Batch(self._loop.create_future(), len(payloads))
         current = self._current
         if self._switching is None and current is not None and current.failure is None:

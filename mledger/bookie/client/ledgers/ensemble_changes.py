@@ -52,27 +52,22 @@ class EnsembleChanges:
         self._pool, self._config, self._lane, self._chance = pool, config, lane, chance
         self._on_change, self._on_failure = on_change, on_failure
         self._loop = asyncio.get_running_loop()
-        self._failures = MemberFailures()
+        self.failures = MemberFailures()
         self._count = 0
         self._stopped = False
         self._changing: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._retry_s = config.replace_retry_s
 
-    @property
-    def someone_away(self) -> bool:
-        """Whether `start` would look for a bookie that went away while nothing was asked of it."""
-        return bool(self._failures.away)
-
     def note_failed(self, reasons: Mapping[int, str]) -> None:
         """The bookies at these indexes have failed: nothing more counts on them until they are replaced."""
-        self._failures.note(reasons, self._loop.time())
+        self.failures.note(reasons, self._loop.time())
         self._quorum.failed(reasons.keys())
 
     def note_away(self, index: int, reason: str) -> None:
         """The bookie at `index` went away and owed nothing: it is looked for when there is something to send."""
         self.note_failed({index: reason})
-        self._failures.note_away(index)
+        self.failures.note_away(index)
 
     def start(self) -> None:
         """Begin to replace who has failed, unless that is under way."""
@@ -107,7 +102,7 @@ class EnsembleChanges:
             lacking = quorum.lacking()
             if lacking is not None:
                 raise NotEnoughBookies(
-                    self._failures.not_enough(self.ledger_id, lacking.needed, self.ensemble, quorum.down)
+                    self.failures.not_enough(self.ledger_id, lacking.needed, self.ensemble, quorum.down)
                 )
         except MledgerError as error:
             self._on_failure(error)
@@ -139,8 +134,8 @@ class EnsembleChanges:
     async def _find(self) -> Found:
         """Connections for failed indexes: first to bookies that only went away while nothing was asked of them."""
         down = self._quorum.down
-        if self._failures.away:
-            back = {index: self.ensemble[index] for index in self._failures.take_away(down)}
+        if self.failures.away:
+            back = {index: self.ensemble[index] for index in self.failures.take_away(down)}
             returned = await take_back(back, self._pool, self._lane)
             if returned:
                 return returned
@@ -149,7 +144,7 @@ class EnsembleChanges:
         return await find_replacements(
             self.ensemble,
             down,
-            self._failures.may_return(down, since),
+            self.failures.may_return(down, since),
             self._pool,
             self._lane,
             self._chance,

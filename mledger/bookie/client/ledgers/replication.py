@@ -95,7 +95,7 @@ class Replication:
         self._pending.add(PendingBatch(first, end, payloads, last_add_confirmed, length, future))
         self._connections.send(parts, first, end - 1)
         self._progress.start()
-        if self._changes.someone_away:
+        if self._changes.failures.away:
             self._changes.start()
         return future
 

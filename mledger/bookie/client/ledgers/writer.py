@@ -15,11 +15,12 @@ from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater, chec
 from mledger.bookie.client.ledgers.pending_batches import failed_future
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.ledgers.replication import Replication
+from mledger.bookie.client.plans.entry_sizes import checked_size
 from mledger.bookie.client.plans.placement import with_ensemble
 from mledger.bookie.client.plans.quorum import WriteQuorum
 from mledger.bookie.client.plans.recovery import plan_closed
 from mledger.bookie.digest import Digest, master_key
-from mledger.bookie.errors import EntryTooLarge, LedgerClosed, NotEnoughBookies
+from mledger.bookie.errors import LedgerClosed, NotEnoughBookies
 from mledger.metastore.errors import MledgerError, StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 
@@ -45,6 +46,7 @@ class LedgerWriter:
     ) -> None:
         metadata = held.metadata
         self.ledger_id = held.ledger_id
+        self._place = f"ledger {held.ledger_id}: "
         self.length = 0
         """Payload bytes of all entries appended so far."""
         self._held, self._digest, self._pool, self._config = held, digest, pool, config
@@ -103,12 +105,7 @@ class LedgerWriter:
         """
         if not entries:
             raise ValueError("an append of no entries has no entry id: leave it out")
-        size = sum(map(len, entries))
-        if size > self._largest and max(map(len, entries)) > self._largest:
-            raise EntryTooLarge(
-                f"ledger {self.ledger_id}: an entry of {max(map(len, entries))} bytes passes the limit of "
-                f"{self._largest}: split it, or raise max_frame here and on the bookies"
-            )
+        size = checked_size(entries, self._largest, self._place, "max_frame here and on the bookies")
         failure = self._replication.failure
         if failure is None and self._closing is not None:
             failure = LedgerClosed(f"ledger {self.ledger_id} is closed: write to a new one")
