@@ -15,6 +15,7 @@ from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
 from mledger.cli.shared.late_commands import LateGroup
 from mledger.cli.shared.messages import messages
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.zookeeper.secrets import set_prompt
 
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
 INTERRUPTED = 130
@@ -39,6 +40,7 @@ command.late = NOUNS
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: the process's) and return its exit code."""
     messages.use(None)
+    set_prompt(_ask_secret if sys.stdin.isatty() else None)
     if COMPLETE_VARIABLE in os.environ:
         importlib.import_module("mledger.cli.completion").register()
     try:
@@ -80,6 +82,10 @@ def _failed(error: Exception) -> int:
     messages.error(one_line(error), code)
     _show_trace()
     return code
+
+
+def _ask_secret(what: str) -> str:
+    return str(click.prompt(what, hide_input=True, err=True))
 
 
 def _show_trace() -> None:

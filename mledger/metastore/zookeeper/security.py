@@ -1,7 +1,7 @@
 """How a client logs in to ZooKeeper, over what, and who may use the nodes it creates: a file that the URL names.
 
-The file has lines `key = value` and comments that begin with `#`. Secrets stay in it: no URL, command line or log has
-them.
+The file has lines `key = value` and comments that begin with `#`. Secrets stay in it, or where it says that they are
+(`secrets`): no URL, command line or log has them.
 
 | key | value |
 | --- | --- |
@@ -16,12 +16,16 @@ them.
 | `acl` | for nodes created, as zkCli writes it: `scheme:id:cdrwa,…`, or `creator`: whoever logged in may do all |
 | `zkEnableSecurity` | `true`: as `acl = creator` (BookKeeper's key) |
 | `jute.maxbuffer` | bytes that the servers take in one request, if that is not ZooKeeper's own limit |
+| a secret's key with `.file`, `.env` or `.prompt` | where `digest`, `sasl.password` or the key store's password is |
 """
 
 import os
 from dataclasses import dataclass
 
 from mledger.metastore.errors import InvalidMetadataUrl
+from mledger.metastore.zookeeper.secrets import KINDS, SecretNotFound, find_secret
+
+SECRETS = ("digest", "sasl.password", "zookeeper.ssl.keyStore.password")
 
 MIN_REQUEST_BYTES = 65_536  # with less no topic of some hundred ledgers could be written
 MECHANISMS = ("DIGEST-MD5", "GSSAPI")
@@ -41,6 +45,7 @@ _KEYS = (
     "acl",
     "zkEnableSecurity",
     "jute.maxbuffer",
+    *(f"{key}.{kind}" for key in SECRETS for kind in KINDS),
 )
 
 
@@ -130,9 +135,15 @@ def parse_security(text: str, path: str = "") -> Security:
             continue
         if not separator or key not in _KEYS:
             raise _wrong(path, f"line {number}: {key!r} is none of {', '.join(_KEYS)}")
-        if key in values and key != "digest":
-            raise _wrong(path, f"line {number}: {key} is there twice")
-        values.setdefault(key, []).append(value)
+        base, _, kind = key.rpartition(".")
+        name = base if base in SECRETS and kind in KINDS else key
+        if name in values and name != "digest":
+            raise _wrong(path, f"line {number}: {name} is there twice")
+        try:
+            found = value if name == key else find_secret(name, kind, value, path)
+        except SecretNotFound as error:
+            raise _wrong(path, f"line {number}: {error}") from None
+        values.setdefault(name, []).append(found)
     first = {key: found[0] for key, found in values.items()}
     digests = tuple(values.get("digest", ()))
     if any(":" not in digest for digest in digests):
