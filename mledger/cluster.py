@@ -26,6 +26,7 @@ from mledger.metastore.records.paths import TopicName, managed_ledger_path
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.runtime.gc_freeze import collect_again, lasting_objects
+from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import MetadataReader, MetadataStore
 from mledger.metastore.url import open_store
 from mledger.metrics_options import MetricsOptions
@@ -35,7 +36,6 @@ from mledger.topics.opening import open_managed_ledger, wall_clock_ms
 from mledger.topics.services import Services
 from mledger.topics.state import TopicState
 
-SESSION_TIMEOUT_S = 10.0
 TOPICS_AT_ONCE = 300  # opened, or closed
 NEW_VERSION = 0
 

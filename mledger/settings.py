@@ -9,9 +9,8 @@ from mledger.config import SETTINGS, ManagedLedgerConfig, config_from_settings
 from mledger.known_settings import is_known
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
 from mledger.metastore.runtime.settings import Settings, boolean, integer, read_settings
+from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.url import parse_url
-
-SESSION_TIMEOUT_S = 10.0
 
 _MAX_INT = 2**31 - 1
 _SESSION_KEYS = ("zooKeeperSessionTimeoutMillis", "metadataStoreSessionTimeoutMillis")

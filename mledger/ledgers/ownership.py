@@ -18,6 +18,7 @@ from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, owner_path
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation
 
 log = get_logger(__name__)
@@ -152,7 +153,7 @@ async def check_owner(
     managed_ledger: str,
     *,
     take_over: bool = False,
-    session_timeout: float = 10.0,
+    session_timeout: float = SESSION_TIMEOUT_S,
     own_session: int = 0,
 ) -> None:
     """Raise OwnedElsewhere if there is an owner and it does not go while its session lasts (M9).

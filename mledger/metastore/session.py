@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 from mledger.metastore.errors import MetadataError, SessionExpired, StoreClosed
 from mledger.metastore.store import MetadataReader, SessionState
 
+SESSION_TIMEOUT_S = 10.0
+"""After so long without contact a session ends, with its ephemeral nodes, where no other time is configured."""
 ENDED = (SessionState.EXPIRED, SessionState.CLOSED)
 
 

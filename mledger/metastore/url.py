@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidName
 from mledger.metastore.records.node_path import check_path
 from mledger.metastore.records.paths import LEDGERS
+from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import MetadataReader, MetadataStore
 
 DEFAULT_PORT = 2181
@@ -173,7 +174,7 @@ def _without_credentials(url: str) -> str:
 
 
 async def open_store(
-    url: str, *, session_timeout: float = 10.0, timeout: float = 10.0, create_chroot: bool = False
+    url: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0, create_chroot: bool = False
 ) -> MetadataStore:
     """Open the store at `url` for reading and writing.
 
@@ -219,7 +220,7 @@ async def open_store(
             return MemoryStore(name)
 
 
-async def open_reader(url: str, *, session_timeout: float = 10.0, timeout: float = 10.0) -> MetadataReader:
+async def open_reader(url: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0) -> MetadataReader:
     """Open the store at `url` for looking only (M9): the object has no method that writes. As `open_store`."""
     parsed = parse_url(url)
     if isinstance(parsed, SplitUrl):

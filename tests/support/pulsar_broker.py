@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.session import SESSION_TIMEOUT_S
 from tests.support.aio import HANG_S
 from tests.support.java import PROJECT, run_maven
 from tests.support.ports import free_late_port
@@ -22,13 +23,11 @@ from tests.support.ports import free_late_port
 CLUSTER = "test"
 BROKER_PROJECT = PROJECT / "pulsar_broker"
 TARGET = BROKER_PROJECT / "target"
-SESSION_TIMEOUT_S = 10.0
-"""Of the brokers' ZooKeeper sessions: what a killed one owned is free after it."""
 DEFAULTS = {
     "clusterName": CLUSTER,
     "bindAddress": "127.0.0.1",
     "advertisedAddress": "127.0.0.1",
-    "metadataStoreSessionTimeoutMillis": int(SESSION_TIMEOUT_S * 1000),
+    "metadataStoreSessionTimeoutMillis": int(SESSION_TIMEOUT_S * 1000),  # what a killed broker owned is free after it
     "managedLedgerDefaultEnsembleSize": 3,
     "managedLedgerDefaultWriteQuorum": 3,
     "managedLedgerDefaultAckQuorum": 2,

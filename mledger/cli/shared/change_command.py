@@ -32,9 +32,9 @@ from mledger.ledgers.shadow_topics import refuse_shadows
 from mledger.metastore.errors import BadVersion, MledgerError, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, cursor_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_reader
-from mledger.settings import SESSION_TIMEOUT_S
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Facts = tuple[tuple[Any, Value], ...]

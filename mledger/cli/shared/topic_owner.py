@@ -17,7 +17,8 @@ from mledger.config import ManagedLedgerConfig
 from mledger.events import EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.metastore.runtime.logs import get_logger
-from mledger.settings import SESSION_TIMEOUT_S, OwnerSettings, read_owner_settings
+from mledger.metastore.session import SESSION_TIMEOUT_S
+from mledger.settings import OwnerSettings, read_owner_settings
 
 QUORUMS = {
     "ensemble_size": "ensemble_size",

@@ -10,7 +10,7 @@ from mledger.metastore.records.node_path import check_path, check_request
 from mledger.metastore.records.pb import MetadataStore_pb2 as pb
 from mledger.metastore.rocksdb import wire
 from mledger.metastore.rocksdb.client_connection import ClientConnection, ConnectionGone
-from mledger.metastore.session import ENDED, SessionReader
+from mledger.metastore.session import ENDED, SESSION_TIMEOUT_S, SessionReader
 from mledger.metastore.store import (
     ANY_VERSION,
     Create,
@@ -42,7 +42,7 @@ class RocksDbReader(SessionReader):
         self._timeout = timeout
 
     @classmethod
-    async def open(cls, directory: str, *, session_timeout: float = 10.0, timeout: float = 10.0) -> Self:
+    async def open(cls, directory: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0) -> Self:
         """Connect to the server of `directory`; see `mledger.metastore.url.open_store`."""
         connection = ClientConnection(directory, session_timeout, only_reads=cls._only_reads)
         await connection.open(timeout)

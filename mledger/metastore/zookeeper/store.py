@@ -53,7 +53,7 @@ from mledger.metastore.errors import (
     StoreUnavailable,
 )
 from mledger.metastore.records.node_path import ancestors_of, check_operation, check_path
-from mledger.metastore.session import SessionReader
+from mledger.metastore.session import SESSION_TIMEOUT_S, SessionReader
 from mledger.metastore.store import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
@@ -143,7 +143,7 @@ class ZooKeeperReader(SessionReader):
         hosts: str,
         chroot: str = "",
         *,
-        session_timeout: float = 10.0,
+        session_timeout: float = SESSION_TIMEOUT_S,
         timeout: float = 10.0,
         config: str = "",
     ) -> Self:
@@ -323,7 +323,7 @@ class ZooKeeperStore(ZooKeeperReader, MetadataStore):
         hosts: str,
         chroot: str = "",
         *,
-        session_timeout: float = 10.0,
+        session_timeout: float = SESSION_TIMEOUT_S,
         timeout: float = 10.0,
         config: str = "",
         create_chroot: bool = False,

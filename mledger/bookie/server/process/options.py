@@ -19,6 +19,7 @@ from mledger.metastore.errors import InvalidSetting
 from mledger.metastore.records.paths import LEDGERS
 from mledger.metastore.runtime.logs import FORMATS, TEXT
 from mledger.metastore.runtime.settings import Settings, read_settings
+from mledger.metastore.session import SESSION_TIMEOUT_S
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class BookieOptions:
     port: int = 0
     bookie_id: str = ""
     ledgers_root: str = LEDGERS
-    session_timeout: float = 10.0
+    session_timeout: float = SESSION_TIMEOUT_S
     garbage_interval: float = 20.0
     garbage_grace: float = GRACE_S
     overreplicated_interval: float = EVERY_S
@@ -100,7 +101,7 @@ def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings
         port=_chosen(args.port, port or 0),
         bookie_id=_chosen(args.bookie_id, given.text("bookieId")),
         ledgers_root=args.ledgers_root or root or LEDGERS,
-        session_timeout=_chosen(args.session_timeout, given.seconds("zkTimeout", 10.0)),
+        session_timeout=_chosen(args.session_timeout, given.seconds("zkTimeout", SESSION_TIMEOUT_S)),
         garbage_interval=_chosen(args.gc_interval, given.seconds("gcWaitTime", 20.0)),
         garbage_grace=_chosen(args.gc_grace, given.seconds("mledgerGcGraceTime", GRACE_S, low=0)),
         overreplicated_interval=given.seconds("gcOverreplicatedLedgerWaitTime", EVERY_S, low=-1),
@@ -194,7 +195,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, help="0: the directory's own, or a free one at its first start")
     parser.add_argument("--bookie-id", default="", help="default: host:port")
     parser.add_argument("--ledgers-root", default="", help="where the metadata store has the ledgers")
-    parser.add_argument("--session-timeout", type=float, metavar="SECONDS", help="default: 10")
+    parser.add_argument("--session-timeout", type=float, metavar="SECONDS", help=f"default: {SESSION_TIMEOUT_S:g}")
     parser.add_argument("--gc-interval", type=float, metavar="SECONDS", help="between collections; default: 20")
     parser.add_argument(
         "--gc-grace", type=float, metavar="SECONDS", help="a ledger goes after so long without metadata; default: 60"

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 import mledger as public
+from mledger.cli.shared import change_command
+from mledger.metastore.session import SESSION_TIMEOUT_S
 from tests.support.aio import run
 from tests.support.cli import mledger, ok
 
@@ -23,3 +25,19 @@ def test_a_live_owner_is_left_alone_unless_taken_over(url, topic) -> None:
             await owned.abandon()
 
     run(main())
+
+
+def test_an_owner_that_may_be_dead_is_waited_for_as_long_as_its_configured_session_lasts(
+    url, topic, monkeypatch
+) -> None:
+    waited = []
+
+    async def checked(reader, managed_ledger, *, session_timeout) -> None:
+        waited.append(session_timeout)
+
+    monkeypatch.setattr(change_command, "check_owner", checked)
+    ok("topics", "create", topic, url=url)
+    ok("topics", "produce", topic, "--count", 1, url=url)
+    ok("topics", "truncate", topic, "--yes", "--set", "metadataStoreSessionTimeoutMillis=2500", url=url)
+    ok("topics", "terminate", topic, "--yes", url=url)
+    assert waited == [2.5, SESSION_TIMEOUT_S]
