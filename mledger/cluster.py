@@ -56,7 +56,12 @@ async def open_cluster(
     `config` is that of topics opened without one of their own. Without it, or with `cluster_quorums`, their new ledgers
     have the quorums that policies say, else those of the topic's last ledger. `client` is for the bookie client;
     `session_timeout` in seconds; `now_ms` is the clock, ms since 1970; with `metrics` they are served over HTTP as long
-    as the cluster is open. Raises InvalidMetadataUrl, StoreUnavailable, OSError when the port of the metrics is taken.
+    as the cluster is open.
+
+    Raises:
+        InvalidMetadataUrl: `url` names no store.
+        StoreUnavailable: nobody answers there.
+        OSError: the port of the metrics is taken.
     """
 
     async def open_session() -> MetadataStore:
@@ -158,9 +163,12 @@ class Cluster:
         events: EventSink = ignore_events,
         on_step: StepHook = ignore_steps,
     ) -> ManagedLedger:
-        """Create the topic and open it; TopicExists, InvalidName, and what keeps its first ledger from being made.
+        """Create the topic and open it; `trim` as in `open_topic`.
 
-        `trim` as in `open_topic`.
+        Raises:
+            TopicExists: it is there already.
+            InvalidName: no topic can have that name.
+            BookieError, MetadataError: its first ledger cannot be made.
         """
         topic = TopicName.parse(name)
         info = ManagedLedgerInfo(properties=tuple((properties or {}).items()))
@@ -196,9 +204,14 @@ class Cluster:
         and waited for, one session time-out long (M9); with `take_over` it is fenced. What cursors consumed and the
         retention in force does not keep goes by itself, unless a Pulsar broker serves the cluster; `trim` True: also
         then, False: never (M10). `config` is the default for what policies leave open. `events` gets what happens, in
-        the order of R11; `on_step` the name of each step that changes the cluster, before it is taken. Raises
-        TopicNotFound, OwnedElsewhere, ManagedLedgerFenced (others open it at the same time), TopicExists (it is open
-        here already), and what keeps it from being opened.
+        the order of R11; `on_step` the name of each step that changes the cluster, before it is taken.
+
+        Raises:
+            TopicNotFound: there is no such topic, and not `create`.
+            TopicExists: it is open here already.
+            OwnedElsewhere: a live owner was seen, and not `take_over`.
+            ManagedLedgerFenced: others open it at the same time.
+            BookieError, MetadataError: its last ledger cannot be recovered, or another not be made.
         """
         topic = TopicName.parse(name)
         if not await self._store.exists(topic.managed_ledger_path):
@@ -268,11 +281,16 @@ class Cluster:
         unreadable_cursors: bool = False,
         on_step: StepHook = ignore_steps,
     ) -> None:
-        """Delete the topic with its cursors and ledgers (M8); TopicNotFound, OwnedElsewhere without `take_over`.
+        """Delete the topic with its cursors and ledgers (M8).
 
         With it go the ledgers of its compaction and delayed delivery, and before it the topics with the
-        acknowledgements of transactions on its subscriptions. A cursor whose record does not parse is a RecordError,
-        but with `unreadable_cursors`: give that once you have a copy of the record (M12).
+        acknowledgements of transactions on its subscriptions. `unreadable_cursors` deletes cursors whose record does
+        not parse: give it once you have a copy of the record (M12).
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            OwnedElsewhere: a live owner was seen, and not `take_over`.
+            RecordError: a cursor's record does not parse, and not `unreadable_cursors`.
         """
         topic = TopicName.parse(name)
         managed_ledger = self._open.pop(topic.managed_ledger_name, None)

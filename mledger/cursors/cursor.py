@@ -160,7 +160,8 @@ class Cursor:
     def acknowledge(self, positions: Iterable[Position]) -> "asyncio.Future[None]":
         """Acknowledge entries one by one, any number a call; done when durable (C2, C3).
 
-        Raises InvalidPosition, and changes nothing, for a position past the last confirmed entry.
+        Raises:
+            InvalidPosition: one is past the last confirmed entry; nothing is changed.
         """
         self.check()
         return self._after_change(bool(self._acks.acknowledge(positions, self._host.ledger_list)))
@@ -181,9 +182,11 @@ class Cursor:
         """Acknowledge everything up to `position`; done when durable. `properties` replace those of the old position.
 
         Without them there are none, as in Pulsar, but of the cursor of compaction: they name its compacted ledger.
-        With `ack_set` the entry at `position` is a batch, acknowledged as by `acknowledge_batch`. Raises
-        InvalidPosition, and changes nothing, past the last confirmed entry or below mark-delete; InvalidProperties
-        for what no record can hold.
+        With `ack_set` the entry at `position` is a batch, acknowledged as by `acknowledge_batch`.
+
+        Raises:
+            InvalidPosition: it is past the last confirmed entry or below mark-delete; nothing is changed.
+            InvalidProperties: no record can hold them.
         """
         self.check()
         if properties:
@@ -199,7 +202,11 @@ class Cursor:
         return self._after_change(changed)
 
     async def skip(self, n: int, *, include_deleted: bool = False) -> None:
-        """Acknowledge the next `n` entries above mark-delete, counting deleted ones or not; durable on return (C6)."""
+        """Acknowledge the next `n` entries above mark-delete, counting deleted ones or not; durable on return (C6).
+
+        Raises:
+            InvalidPosition: `n` is negative.
+        """
         self.check()
         if n < 0:
             raise InvalidPosition(f"{n} entries cannot be skipped: give 0 or more")
@@ -219,7 +226,11 @@ class Cursor:
         await self._after_change(ahead and self._acks.acknowledge_cumulative(position, self._host.ledger_list))
 
     def set_cursor_properties(self, properties: dict[str, str]) -> "asyncio.Future[None]":
-        """Replace the cursor's own properties; done when durable in its record. InvalidProperties."""
+        """Replace the cursor's own properties; done when durable in its record.
+
+        Raises:
+            InvalidProperties: no record can hold them.
+        """
         self.check()
         check_properties(self._properties, tuple(properties.items()))
         self._cursor_properties = tuple(properties.items())
@@ -238,6 +249,9 @@ class Cursor:
         Everything above counts as not acknowledged but the indexes that `batch` deletes of the entry at `to`. A place
         where no entry is becomes the next valid one, unless `force`. The properties of the position stay. The cursor of
         compaction reads from there and keeps its mark-delete position, which says how far its compacted ledger goes.
+
+        Raises:
+            InvalidPosition: `to` is no place to reset to.
         """
         place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
         if not isinstance(place, Position):
@@ -297,8 +311,11 @@ class Cursor:
         """The next entries that are not acknowledged, at most so many, payload bytes and up to `max_position`.
 
         At least one if there is one; none at the end. Moves the read position. A missing or empty ledger is passed
-        (C11). What is listed and lost raises NoSuchLedger or NoSuchEntry, with autoSkipNonRecoverableData it is
-        acknowledged; a ledger in tiered storage only raises LedgerOffloaded.
+        (C11). With autoSkipNonRecoverableData what is listed and lost is acknowledged.
+
+        Raises:
+            NoSuchLedger, NoSuchEntry: what is listed is lost.
+            LedgerOffloaded: the ledger is in tiered storage only.
         """
         return await self._reads.read(max_entries, max_bytes, max_position)
 
@@ -307,7 +324,8 @@ class Cursor:
     ) -> list[Entry]:
         """The same, parked until there is an entry (C10); nothing once the read position is past `max_position`.
 
-        Raises TopicTerminated at the end of a terminated topic.
+        Raises:
+            TopicTerminated: the read position is at the end of a terminated topic.
         """
         return await self._reads.read_or_wait(max_entries, max_bytes, max_position)
 
@@ -317,7 +335,7 @@ class Cursor:
         return self._acks
 
     def check(self) -> None:
-        """Raise what stopped the cursor."""
+        """Raise what stopped the cursor, if anything did."""
         if self._stopped is not None:
             raise self._stopped
 

@@ -103,7 +103,11 @@ Result = str | int | None
 
 
 class MetadataReader(ABC):
-    """Looks, and cannot change anything. Every method raises StoreUnavailable when no server answers in time."""
+    """Looks, and cannot change anything.
+
+    Raises:
+        StoreUnavailable: no server answers in time; of every method.
+    """
 
     @property
     @abstractmethod
@@ -117,7 +121,11 @@ class MetadataReader(ABC):
 
     @abstractmethod
     async def wait_for_session(self, state: SessionState, timeout: float) -> None:
-        """Return when the session is in `state`; TimeoutError after `timeout` seconds."""
+        """Return when the session is in `state`.
+
+        Raises:
+            TimeoutError: it was not within `timeout` seconds.
+        """
 
     @abstractmethod
     async def sync(self) -> None:
@@ -128,7 +136,11 @@ class MetadataReader(ABC):
 
     @abstractmethod
     async def get(self, path: str) -> Node:
-        """The node at `path`; NodeNotFound."""
+        """The node at `path`.
+
+        Raises:
+            NodeNotFound: there is none.
+        """
 
     @abstractmethod
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
@@ -140,7 +152,11 @@ class MetadataReader(ABC):
 
     @abstractmethod
     async def children(self, path: str) -> list[str]:
-        """The names (not paths) of the children of `path`, sorted; NodeNotFound."""
+        """The names (not paths) of the children of `path`, sorted.
+
+        Raises:
+            NodeNotFound: there is no such node.
+        """
 
     @abstractmethod
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
@@ -155,8 +171,10 @@ class MetadataReader(ABC):
         """Changes of the node at `path` (of its list of children with `children`), from entering the context on.
 
         Entering returns once the watch is set; the node need not exist. Several changes may come as one, and what
-        cancels out (a node created and deleted) not at all; after a lost connection comes NodeChange.UNKNOWN. Ends with
-        SessionExpired or StoreClosed.
+        cancels out (a node created and deleted) not at all; after a lost connection comes NodeChange.UNKNOWN.
+
+        Raises:
+            SessionExpired, StoreClosed: the session ended, and the watch with it.
         """
 
     @abstractmethod
@@ -171,7 +189,11 @@ class MetadataReader(ABC):
 
 
 class MetadataStore(MetadataReader):
-    """A store that can also write. A write that raises StoreUnavailable may have been carried out: read back (M7)."""
+    """A store that can also write.
+
+    Raises:
+        StoreUnavailable: no server answers in time. The write may have been carried out: read back (M7).
+    """
 
     @property
     @abstractmethod
@@ -189,17 +211,36 @@ class MetadataStore(MetadataReader):
         """Create a node and return its path; with `parents`, missing ancestors first.
 
         A sequential node's path gets the parent's next number, 10 digits, at its end.
-        Raises NodeExists, NodeNotFound (the parent), NoChildrenForEphemerals.
+
+        Raises:
+            NodeExists: there is a node already.
+            NodeNotFound: there is no parent.
+            NoChildrenForEphemerals: the parent is ephemeral.
         """
 
     @abstractmethod
     async def put(self, path: str, data: bytes, version: int) -> int:
-        """Set the data if the node is at `version`; the new version. BadVersion, NodeNotFound."""
+        """Set the data if the node is at `version`; the new version.
+
+        Raises:
+            BadVersion: it is at another.
+            NodeNotFound: there is none.
+        """
 
     @abstractmethod
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Delete the node if it is at `version`. BadVersion, NodeNotFound, NodeNotEmpty."""
+        """Delete the node if it is at `version`.
+
+        Raises:
+            BadVersion: it is at another.
+            NodeNotFound: there is none.
+            NodeNotEmpty: it has children.
+        """
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """Carry out all operations or none. Raises what the first failing one would raise alone, with its path."""
+        """Carry out all operations or none.
+
+        Raises:
+            MetadataError: what the first failing one would raise alone, with its path.
+        """

@@ -221,7 +221,11 @@ async def open_store(
 
 
 async def open_reader(url: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0) -> MetadataReader:
-    """Open the store at `url` for looking only (M9): the object has no method that writes. As `open_store`."""
+    """Open the store at `url` for looking only (M9): the object has no method that writes.
+
+    Raises:
+        InvalidMetadataUrl, StoreUnavailable, NodeNotFound: as `open_store`.
+    """
     parsed = parse_url(url)
     if isinstance(parsed, SplitUrl):
         from mledger.metastore.split_store import SplitReader

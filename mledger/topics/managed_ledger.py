@@ -196,7 +196,11 @@ class ManagedLedger:
         """Append entries in order; the future gives where they are once all are acknowledged (M5).
 
         Batches given without waiting are written in the order given. A batch that passes the ledger's limit is split
-        over two ledgers. Raises ManagedLedgerFenced, ManagedLedgerClosed, TopicTerminated, EntryTooLarge, ValueError.
+        over two ledgers.
+
+        Raises:
+            ManagedLedgerFenced, ManagedLedgerClosed, TopicTerminated: it takes no more entries.
+            EntryTooLarge, ValueError: the batch cannot be written.
         """
         if self._appender is None:
             raise self._stopped or self._terminated_error()
@@ -225,7 +229,11 @@ class ManagedLedger:
         return await self.reader.read_on(lambda: self.ledger_list, first, max_entries, max_bytes, last)
 
     async def read_entry(self, position: Position) -> Entry:
-        """The entry at `position`; InvalidPosition if there is none."""
+        """The entry at `position`.
+
+        Raises:
+            InvalidPosition: there is none.
+        """
         self._check_readable()
         if not self.ledger_list.exists(position):
             raise InvalidPosition(f"{self.name} has no entry {position}")
@@ -244,17 +252,24 @@ class ManagedLedger:
     ) -> Cursor:
         """The cursor `name`, reading from after its mark-delete; made at `initial` if there is none (R1).
 
-        Waits for its own recovery only. `cursor_properties` are a new cursor's. Raises CursorRecoveryFailed, retriable,
-        when its state cannot be read now (R5); CursorNotFound without `create`; CursorExists with `exclusive`.
+        Waits for its own recovery only. `cursor_properties` are a new cursor's.
+
+        Raises:
+            CursorRecoveryFailed: its state cannot be read now; try again (R5).
+            CursorNotFound: there is none, and not `create`.
+            CursorExists: there is one, and `exclusive`.
         """
         self._check_open()
         return await self._cursors.open_cursor(name, initial, cursor_properties, create=create, exclusive=exclusive)
 
     async def delete_cursor(self, name: str, *, attached: Sequence[int] = ()) -> None:
-        """Delete the cursor, its record and its ledger; CursorNotFound.
+        """Delete the cursor, its record and its ledger.
 
         With it go the ledgers `attached` that it names beside that (`attached_ledgers`), in the same write. By itself
         it deletes none: a consumer of them may be using them under this owner.
+
+        Raises:
+            CursorNotFound: there is no such cursor.
         """
         self._check_open()
         await self._cursors.delete_cursor(name, attached)
@@ -269,8 +284,10 @@ class ManagedLedger:
     async def trim(self) -> TrimPlan:
         """Move cursors off consumed ledgers and delete what may go, now (R9, R10); what was done.
 
-        What policies keep stays (M10); PoliciesUnavailable if they cannot be read. With a cursor's state not known
-        nothing goes: then the plan has no deletions.
+        What policies keep stays (M10). With a cursor's state not known nothing goes: then the plan has no deletions.
+
+        Raises:
+            PoliciesUnavailable: the policies cannot be read.
         """
         self._check_open()
         await self.initialized()

@@ -97,7 +97,13 @@ class BookKeeperReader:
         self._pool.on_waiting = sink
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        """The ledger's metadata; NoSuchLedger, RecordError, StoreUnavailable."""
+        """The ledger's metadata.
+
+        Raises:
+            NoSuchLedger: it does not exist, or was deleted.
+            RecordError: its record does not parse.
+            StoreUnavailable: the metadata store does not answer.
+        """
         return (await self._read_metadata(ledger_id))[0]
 
     async def open_ledger_no_recovery(
@@ -106,7 +112,10 @@ class BookKeeperReader:
         """A reader to the ledger's end, or while it is not closed to its last-add-confirmed now (Q3).
 
         Raises:
-            NoSuchLedger, Unauthorized (wrong password), DigestMismatch (another digest type), BookieUnavailable.
+            NoSuchLedger: it does not exist, or was deleted.
+            Unauthorized: `password` is not the ledger's.
+            DigestMismatch: `digest` is not the ledger's.
+            BookieUnavailable: too few bookies answer to say where it ends.
         """
         metadata = await self.metadata(ledger_id)
         guard = _guard(ledger_id, metadata, password, digest)
@@ -118,7 +127,8 @@ class BookKeeperReader:
     async def peek(self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None) -> Peek:
         """The ledger as it is now, its unconfirmed tail included; nothing is fenced and nothing written (Q3).
 
-        Errors as of `open_ledger_no_recovery`.
+        Raises:
+            BookieError: as of `open_ledger_no_recovery`.
         """
         metadata = await self.metadata(ledger_id)
         guard = _guard(ledger_id, metadata, password, digest)
@@ -150,7 +160,8 @@ class BookKeeperReader:
         is used, where its metadata has it. What looks bad is looked at again if the metadata changed meanwhile.
 
         Raises:
-            NoSuchLedger (it was deleted), BookieUnavailable (the end of one that is not closed cannot be found).
+            NoSuchLedger: it was deleted.
+            BookieUnavailable: the end of one that is not closed cannot be found.
         """
         check = ReplicaCheck(self._pool, pace or Pace(), on_copies)
         metadata, version = await self._read_metadata(ledger_id)
@@ -237,8 +248,12 @@ class BookKeeper(BookKeeperReader):
             above: an id not above this one is passed over and another drawn (M1).
 
         Raises:
-            InvalidQuorum, NotEnoughBookies, NotEnoughRacks (where racks are enforced), StoreUnavailable, LedgerConflict
-            (the id counter is far behind `above`), and what `also` makes fail.
+            InvalidQuorum: the sizes do not fit each other.
+            NotEnoughBookies: too few can be reached.
+            NotEnoughRacks: they span too few, where racks are enforced.
+            StoreUnavailable: the metadata store does not answer.
+            LedgerConflict: the id counter is far behind `above`.
+            MetadataError: what `also` asks for fails.
         """
         check_quorums(ensemble_size, write_quorum, ack_quorum)
         metadata = LedgerMetadata(
@@ -272,8 +287,13 @@ class BookKeeper(BookKeeperReader):
         """Recover the ledger if it is not closed, fencing its writer, and return a reader of all of it (Q4).
 
         Raises:
-            NoSuchLedger, Unauthorized, DigestMismatch (another digest type), RecoveryUndecided, NotEnoughBookies,
-            LedgerConflict, StoreUnavailable.
+            NoSuchLedger: it does not exist, or was deleted.
+            Unauthorized: `password` is not the ledger's.
+            DigestMismatch: `digest` is not the ledger's.
+            RecoveryUndecided: too few bookies answer to say where it ends; try again.
+            NotEnoughBookies: its last entries cannot be written to as many as needed.
+            LedgerConflict: another client changes it at the same time.
+            StoreUnavailable: the metadata store does not answer.
         """
         metadata, version = await self._read_metadata(ledger_id)
         guard = _guard(ledger_id, metadata, password, digest)
@@ -282,7 +302,12 @@ class BookKeeper(BookKeeperReader):
         return self._reader(ledger_id, metadata, closed_end(metadata), guard)
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Delete the ledger's metadata; bookies free its space by and by. NoSuchLedger, StoreUnavailable."""
+        """Delete the ledger's metadata; bookies free its space by and by.
+
+        Raises:
+            NoSuchLedger: it does not exist, or was deleted already.
+            StoreUnavailable: the metadata store does not answer.
+        """
         try:
             await self._store.delete(ledger_id)
         except NodeNotFound as error:

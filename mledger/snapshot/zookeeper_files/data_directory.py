@@ -73,8 +73,12 @@ class DataDirectory:
         """Which files give the tree after transaction `zxid`, or after the last one made by `time_ms`; else the newest.
 
         A zxid between two transactions means the first of them. A time means the last transaction before the first
-        that was made later; where it is past the end of the files, their end. Raises ZxidNotCovered, MissingLog,
-        TruncatedFile, CorruptFile.
+        that was made later; where it is past the end of the files, their end.
+
+        Raises:
+            ZxidNotCovered: the files do not reach to that point.
+            MissingLog: a log between snapshot and point is not there.
+            TruncatedFile, CorruptFile: a file that is needed is damaged.
         """
         if zxid is not None and time_ms is not None:
             raise ValueError("a zxid or a time, not both")
@@ -224,7 +228,11 @@ def _by_zxid(names: Iterable[str], zxid: Callable[[str], int | None]) -> list[st
 def choose_snapshot(candidates: Iterable[Candidate], zxid: int, *, newest: bool) -> Candidate:
     """The newest snapshot that is exact at `zxid`, from those not newer, newest first.
 
-    `newest` if nothing is known to come after that zxid. Raises ZxidNotCovered, MissingLog.
+    `newest` if nothing is known to come after that zxid.
+
+    Raises:
+        ZxidNotCovered: all snapshots are newer, or were still being written then.
+        MissingLog: a snapshot would serve with logs that are not there.
     """
     oldest = None
     for oldest in candidates:
@@ -249,7 +257,11 @@ def choose_snapshot(candidates: Iterable[Candidate], zxid: int, *, newest: bool)
 
 
 def choose_logs(logs: Iterable[str], chosen: Candidate, zxid: int) -> tuple[str, ...]:
-    """The logs that hold the transactions after the snapshot up to `zxid`; MissingLog if they begin too late."""
+    """The logs that hold the transactions after the snapshot up to `zxid`.
+
+    Raises:
+        MissingLog: they begin too late.
+    """
     if chosen.zxid >= zxid:
         return ()
     needed = [name for name in logs if zxid_of(name) <= zxid]

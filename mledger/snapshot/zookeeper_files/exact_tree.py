@@ -43,8 +43,12 @@ class ExactTree:
     def nodes(self) -> Iterator[Znode]:
         """Every node once, in no particular order; then `summary` is set.
 
-        What came is proven only by the end: an error on the way voids all of it. Raises CorruptFile, TruncatedFile,
-        MissingLog, LogDoesNotFit, ZxidNotCovered.
+        What came is proven only by the end: an error on the way voids all of it.
+
+        Raises:
+            CorruptFile, TruncatedFile: a file is damaged.
+            MissingLog, LogDoesNotFit: the logs do not follow the snapshot, or each other.
+            ZxidNotCovered: the logs end too early.
         """
         plan = self.plan
         touched = Touched()
