@@ -1,0 +1,31 @@
+"""What a program that imports mledger, or a test that uses its plugin, has to load."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.aio import HANG_S
+from tests.support.cli import ROOT
+
+NAMES = "import mledger; [getattr(mledger, name) for name in mledger.__all__]"
+PLUGIN = "import pytest_mledger.plugin, pytest_mledger.cluster, pytest_mledger.owner, pytest_mledger.program"
+OF_THE_COMMAND = {"click", "rich", "mledger.cli"}
+OF_SERVERS = {"mledger.bookie.server", "psutil", "rocksdict"}
+OF_SNAPSHOTS = {"duckdb", "matplotlib", "pyarrow", "pyspark"}
+
+
+def loaded(program: str) -> set[str]:
+    """The modules that a fresh interpreter has imported after `program`, and their packages."""
+    command = [sys.executable, "-c", f"{program}; import sys; print(*sys.modules)"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("program", [NAMES, PLUGIN], ids=["every public name", "the plugin"])
+def test_neither_the_command_nor_servers_nor_spark_are_loaded(program):
+    assert not loaded(program) & (OF_THE_COMMAND | OF_SERVERS | OF_SNAPSHOTS)
+
+
+def test_importing_mledger_alone_loads_no_other_package_of_ours():
+    assert {name for name in loaded("import mledger") if name.startswith("mledger")} == {"mledger"}
