@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mledger.metastore.runtime.packages import check_rocksdb
 from pytest_mledger.program import Program
 from pytest_mledger.servers import ServerProcess, Servers
 
@@ -123,7 +124,11 @@ class RunningCluster:
     @classmethod
     @contextlib.contextmanager
     def start(cls, directory: Path, bookies: int) -> Iterator[RunningCluster]:
-        """A cluster of so many bookies below `directory`; on leaving, processes and data go. ClusterFailed."""
+        """A cluster of so many bookies below `directory`; on leaving, processes and data go.
+
+        Raises ClusterFailed, and PackageNotInstalled where RocksDB is missing.
+        """
+        check_rocksdb()
         servers = Servers(directory)
         try:
             cluster = cls(servers, f"rocksdb:{directory / 'metadata'}")

@@ -5,6 +5,10 @@ class MledgerError(Exception):
     """Root of all errors raised here: each says what happened, to what, and what to do."""
 
 
+class PackageNotInstalled(MledgerError):
+    """A package is missing that only some of what there is to do needs; says which extra brings it."""
+
+
 class MetadataError(MledgerError):
     """The metadata store refused or failed; `path` names the node where one is concerned."""
 

@@ -9,11 +9,15 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from tests.support.aio import HANG_S
 from tests.support.ports import environment_of_commands
 
+OURS = Path(sysconfig.get_path("purelib"))
 ROOT = Path(__file__).resolve().parents[2]
 BUILT_FROM = ("mledger", "pyspark_mledger", "pytest_mledger", "pyproject.toml", "README.md", "LICENSE")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
@@ -64,13 +68,41 @@ def build_wheel(to: Path) -> Path:
 
 
 def install(wheel: Path, directory: Path) -> Installed:
-    """A new virtual environment with `wheel`."""
+    """A new virtual environment with `wheel`, and whatever is installed where the tests run."""
+    made, packages = _install(wheel, directory)
+    (packages / "others.pth").write_text(f"{OURS}\n")  # its own .pth files, the editable mledger, are not read
+    return made
+
+
+def install_alone(wheel: Path, directory: Path) -> Installed:
+    """A new virtual environment with `wheel` and what it requires without an extra, and nothing else."""
+    made, packages = _install(wheel, directory)
+    for name in _required(packages):
+        for top in {file.parts[0] for file in metadata.distribution(name).files or () if file.parts[0] != ".."}:
+            if (OURS / top).exists() and not (packages / top).exists():
+                (packages / top).symlink_to(OURS / top)
+    return made
+
+
+def _required(packages: Path) -> set[str]:
+    """The distributions that the mledger in `packages` requires, and those that these do."""
+    (ours,) = metadata.distributions(name="mledger", path=[str(packages)])
+    found: set[str] = set()
+    waiting = list(ours.requires or ())
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        if requirement.name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            found.add(requirement.name)
+            waiting += metadata.requires(requirement.name) or ()
+    return found
+
+
+def _install(wheel: Path, directory: Path) -> tuple[Installed, Path]:
+    """A new virtual environment with `wheel` alone, and where its packages lie."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True, timeout=HANG_S)
     made = Installed(directory)
-    ours = sysconfig.get_path("purelib")
-    theirs = Path(sysconfig.get_path("purelib", vars={"base": str(directory), "platbase": str(directory)}))
-    (theirs / "dependencies.pth").write_text(f"{ours}\n")  # its own .pth files, the editable mledger, are not read
     pip = [sys.executable, "-m", "pip", "--python", str(made.python), "--disable-pip-version-check", "install"]
     options = ["--quiet", "--no-deps", "--no-index", "--ignore-installed", "--no-compile"]
     subprocess.run([*pip, *options, str(wheel)], check=True, timeout=HANG_S, env=os.environ | {"PIP_FIND_LINKS": ""})
-    return made
+    packages = sysconfig.get_path("purelib", vars={"base": str(directory), "platbase": str(directory)})
+    return made, Path(packages)

@@ -1,9 +1,11 @@
 """`mledger bookie run`: a bookie as this process."""
 
 from mledger.cli.shared.server_command import ServerMain, server_command
+from mledger.metastore.runtime.packages import check_rocksdb
 
 
 def _load() -> ServerMain:
+    check_rocksdb()
     from mledger.bookie.server.process.main import main
 
     return main

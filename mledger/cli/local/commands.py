@@ -12,6 +12,7 @@ from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.cluster import layout
+from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.metastore.runtime.settings import read_settings
 from mledger.metastore.url import open_store
 
@@ -66,6 +67,7 @@ def up(
     output = session.output
     options = plan_bookie_options(config_file, assignments, metrics, messages.log_format)
     read_settings(None if config_file is None else str(config_file), assignments)  # refused before anything starts
+    check_rocksdb()
     cluster = LocalCluster(directory)
     with cluster.locked(), output.progress("starting", "processes") as progress:
         state = cluster.load() or ClusterState()

@@ -13,6 +13,7 @@ from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns,
 from mledger.cli.shared.server_command import ServerMain, server_command
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import NodeNotFound
+from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.metastore.store import MetadataReader, Node
 from mledger.metastore.url import open_reader, open_store
 
@@ -29,6 +30,7 @@ class TreeNode:
 
 
 def _load_server() -> ServerMain:
+    check_rocksdb()
     from mledger.metastore.rocksdb.server import main
 
     return main

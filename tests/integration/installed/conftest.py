@@ -1,12 +1,25 @@
-"""The wheel in an environment of its own."""
+"""The wheel in environments of its own."""
+
+from pathlib import Path
 
 import pytest
 
-from tests.support.installed import Installed, build_wheel, install
+from tests.support.installed import Installed, build_wheel, install, install_alone
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory) -> Installed:
-    """The distribution as users have it."""
-    directory = tmp_path_factory.mktemp("installed")
-    return install(build_wheel(directory / "build"), directory / "venv")
+def wheel(tmp_path_factory) -> Path:
+    """The distribution, built."""
+    return build_wheel(tmp_path_factory.mktemp("build"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel, tmp_path_factory) -> Installed:
+    """The distribution as users have it who have everything else, too."""
+    return install(wheel, tmp_path_factory.mktemp("installed") / "venv")
+
+
+@pytest.fixture(scope="session")
+def installed_alone(wheel, tmp_path_factory) -> Installed:
+    """The distribution as `pip install mledger` leaves it, without an extra."""
+    return install_alone(wheel, tmp_path_factory.mktemp("alone") / "venv")

@@ -24,7 +24,7 @@ RUN_BY = {
 }
 """What runs all blocks of a language in a document."""
 OTHERWISE = {
-    "pip install .": ("tools/setup", "installs the project so, editable"),
+    "pip install '.[local]'": ("tools/setup", "installs the project so, editable, with another extra"),
     "pip install 'mledger[report]'": ("tools/setup", "the extra, installed from the checkout"),
     "pip install 'mledger[spark]'": ("tools/setup", "the extra, installed from the checkout"),
     "make demo": ("tests/integration/demo/test_demo.py", "run there"),
