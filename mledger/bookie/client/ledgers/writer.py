@@ -77,11 +77,6 @@ class LedgerWriter:
         return self._largest
 
     @property
-    def last_add_pushed(self) -> int:
-        """The last entry appended, acknowledged or not; -1 before the first."""
-        return self._quorum.next_entry - 1
-
-    @property
     def last_add_confirmed(self) -> int:
         """The last acknowledged entry (LAC); -1 before the first."""
         return self._quorum.acknowledged_below - 1

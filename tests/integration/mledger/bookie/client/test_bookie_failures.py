@@ -44,7 +44,7 @@ def test_a_killed_bookie_is_replaced_and_nothing_acknowledged_is_lost(bookies, e
             pending += [writer.append(payloads(50, start)) for start in range(2000, 4000, 50)]
             await asyncio.gather(*pending)
             while len(writer.metadata.segments) == 1:  # the kill may be noticed after the last acknowledgement
-                await writer.append(payloads(1, writer.last_add_pushed + 1))
+                await writer.append(payloads(1, writer.last_add_confirmed + 1))
             metadata = await writer.close()
             assert len(metadata.segments) == 2
             assert set(metadata.ensemble) - set(metadata.segments[0].bookies)
@@ -82,7 +82,7 @@ def test_without_a_spare_bookie_writing_goes_on_and_a_new_bookie_is_taken_in(boo
             assert len(writer.metadata.segments) == 1
             (added,) = bookies.start(1)
             while added.bookie_id not in writer.metadata.ensemble:
-                await writer.append(payloads(1, writer.last_add_pushed + 1))
+                await writer.append(payloads(1, writer.last_add_confirmed + 1))
             count = writer.last_add_confirmed + 1
             assert await read_all(bookies, writer, count) == payloads(count)
 
@@ -100,8 +100,8 @@ def test_a_bookie_that_comes_back_takes_part_again(bookies):
             bookies.kill(number)
             await writer.append(payloads(10, 10))
             back = bookies.restart(number)
-            while not await holders([back], writer.ledger_id, writer.last_add_pushed):
-                await writer.append(payloads(1, writer.last_add_pushed + 1))
+            while not await holders([back], writer.ledger_id, writer.last_add_confirmed):
+                await writer.append(payloads(1, writer.last_add_confirmed + 1))
             assert len(writer.metadata.segments) == 1
             count = writer.last_add_confirmed + 1
             assert await read_all(bookies, writer, count) == payloads(count)
@@ -161,7 +161,7 @@ def test_several_bookies_killed_at_once_are_all_replaced(bookies):
                 bookies.kill(member(bookies, writer, index))
             await writer.append(payloads(10, 10))
             while set(writer.metadata.ensemble) & dead:
-                await writer.append(payloads(1, writer.last_add_pushed + 1))
+                await writer.append(payloads(1, writer.last_add_confirmed + 1))
             count = writer.last_add_confirmed + 1
             assert await read_all(bookies, writer, count) == payloads(count)
 

@@ -149,7 +149,7 @@ def test_a_batch_with_an_entry_past_the_frame_limit_is_refused_whole(cluster):
         limit = ClientConfig().max_frame - 60
         with pytest.raises(EntryTooLarge, match=f"limit of {limit}"):
             writer.append([b"small", bytes(limit + 1)])
-        assert writer.last_add_pushed == -1
+        assert writer.length == 0
         assert await writer.append([b"small", bytes(limit)]) == 0
 
     with_client(cluster, main)
