@@ -2,9 +2,13 @@
 
 Each module lands in the package that owns its format. Descriptor names are our own (`mledger/metastore/records/pb/…`,
 package `mledger.…`), so that they meet no other distribution's in protobuf's pool; names do not go over the wire.
+
+The modules do without protoc's check that the runtime is as new as itself: they hold descriptors of proto2, which every
+runtime from 5.29 on builds messages of, and managed Spark brings old ones. A test reads and writes with the oldest.
 """
 
 import argparse
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +25,8 @@ OWNERS = {
     "BookkeeperProtocol": "mledger/bookie/pb",
     "PulsarApi": "mledger/pb",
 }
+_RUNTIME_IMPORT = "from google.protobuf import runtime_version as _runtime_version\n"
+_RUNTIME_CHECK = re.compile(r"^_runtime_version\.ValidateProtobufRuntimeVersion\([^)]*\)\n", re.MULTILINE)
 SUFFIXES = ("_pb2.py", "_pb2.pyi")
 
 
@@ -36,8 +42,18 @@ def generate(target: Path) -> list[Path]:
         code = protoc.main([*arguments, f"--plugin=protoc-gen-mypy={plugin}", f"{package}/{name}.proto"])
         if code != 0:
             raise SystemExit(f"protoc failed on proto/{name}.proto with exit code {code}: see its message above")
+        module = target / package / f"{name}_pb2.py"
+        module.write_text(without_runtime_check(module.read_text()))
         made += [Path(package) / f"{name}{suffix}" for suffix in SUFFIXES]
     return made
+
+
+def without_runtime_check(module: str) -> str:
+    """A generated module without its check of the runtime's version; SystemExit when protoc writes another one."""
+    shorter, checks = _RUNTIME_CHECK.subn("", module.replace(_RUNTIME_IMPORT, "", 1))
+    if checks != 1:
+        raise SystemExit("protoc writes the check of the runtime's version anew: see tools/generate_protos.py")
+    return shorter
 
 
 def differing(target: Path) -> list[Path]:
