@@ -9,7 +9,7 @@ from mledger.metastore.records.position import Position
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to `topic` (its managed-ledger name); `name` is the event's name in logs."""
+    """Something that happened to `topic` (its managed-ledger name); `name` is what commands show it by."""
 
     name: ClassVar[str] = "event"
     topic: str
