@@ -76,15 +76,15 @@ class _Topic:
 
 def nodes(sizes: Sizes, seed: int = 1) -> Iterator[Made]:
     """Every node of the cluster but ZooKeeper's own and the root."""
-    chance = random.Random(seed)
-    topics = _plan(sizes, chance)
-    yield from _admin(topics, chance)
+    rng = random.Random(seed)
+    topics = _plan(sizes, rng)
+    yield from _admin(topics, rng)
     yield Made(
         "/bookies", json.dumps({"default": {each: {"rack": f"/rack-{at % 3}"} for at, each in _bookies()}}).encode()
     )
-    yield from _bookkeeper(topics, chance)
-    yield from _managed_ledgers(topics, chance)
-    yield from _others(topics, chance)
+    yield from _bookkeeper(topics, rng)
+    yield from _managed_ledgers(topics, rng)
+    yield from _others(topics, rng)
 
 
 def bookie_session(index: int) -> int:
@@ -92,14 +92,14 @@ def bookie_session(index: int) -> int:
     return 0x1000_0000_0000_0001 + index
 
 
-def _plan(sizes: Sizes, chance: random.Random) -> list[_Topic]:
+def _plan(sizes: Sizes, rng: random.Random) -> list[_Topic]:
     """All topics by namespace, with ids of ledgers as one counter gives them over time: gaps where others were."""
-    owners = _spread(sizes.cursors, sizes.topics, chance)
+    owners = _spread(sizes.cursors, sizes.topics, rng)
     with_ledger = min(sizes.cursors // 2, max(0, sizes.ledgers - sizes.topics))
     has_ledger = [True] * with_ledger + [False] * (sizes.cursors - with_ledger)
-    chance.shuffle(has_ledger)
-    lists = _spread(sizes.ledgers - with_ledger, sizes.topics, chance)
-    ids = iter(_ids(sizes.ledgers, chance))
+    rng.shuffle(has_ledger)
+    lists = _spread(sizes.ledgers - with_ledger, sizes.topics, rng)
+    ids = iter(_ids(sizes.ledgers, rng))
     topics, cursor = [], 0
     for index in range(sizes.topics):
         namespace, name = _named(index)
@@ -122,21 +122,21 @@ def _named(index: int) -> tuple[str, str]:
     return f"tenant-{tenant:03d}/ns-{namespace}", f"clicks-{place // 100}-partition-{place}"
 
 
-def _spread(count: int, among: int, chance: random.Random) -> list[int]:
+def _spread(count: int, among: int, rng: random.Random) -> list[int]:
     """`count` things given to `among`: each gets its share, then some give to others."""
     shares = [count // among + (index < count % among) for index in range(among)]
     for _ in range(among):
-        giver, taker = chance.randrange(among), chance.randrange(among)
+        giver, taker = rng.randrange(among), rng.randrange(among)
         if shares[giver] > 1:
             shares[giver] -= 1
             shares[taker] += 1
     return shares
 
 
-def _ids(count: int, chance: random.Random) -> list[int]:
+def _ids(count: int, rng: random.Random) -> list[int]:
     """Ids in no order: one in five was deleted; the last two hundredth has ids of 64 bits."""
     highest = FIRST_LEDGER + count + count // 5
-    found = chance.sample(range(FIRST_LEDGER, highest), count)
+    found = rng.sample(range(FIRST_LEDGER, highest), count)
     for at in range(0, count, 200):
         found[at] += 1 << 32
     return found
@@ -162,7 +162,7 @@ def _folders(paths: Iterable[str], seen: set[str]) -> Iterator[Made]:
             at = path.find("/", at + 1)
 
 
-def _admin(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
+def _admin(topics: list[_Topic], rng: random.Random) -> Iterator[Made]:
     yield Made("/admin")
     yield Made("/admin/partitioned-topics")
     seen = {"/admin", "/admin/partitioned-topics"}
@@ -174,7 +174,7 @@ def _admin(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
             seen.add(path)
             yield from _folders([path], seen)
             record = b"{" if _damaged(next(numbers)) else b'{"partitions":100,"deleted":false}'
-            yield Made(path, record, chance.randrange(3))
+            yield Made(path, record, rng.randrange(3))
     yield Made("/admin/policies")
     seen.add("/admin/policies")
     for namespace, _ in groupby(topics, lambda topic: topic.namespace):
@@ -183,7 +183,7 @@ def _admin(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
         yield Made(path, b'{"retention_policies":{"retentionTimeInMinutes":60,"retentionSizeInMB":1024}}')
 
 
-def _bookkeeper(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
+def _bookkeeper(topics: list[_Topic], rng: random.Random) -> Iterator[Made]:
     yield Made("/ledgers")
     yield Made("/ledgers/INSTANCEID", b"6a8a0ab2-9d1f-4b9b-8c0e-6a0f3f3a8c11")
     yield Made("/ledgers/LAYOUT", b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1")
@@ -198,7 +198,7 @@ def _bookkeeper(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
     for name in bookies:
         cookie = Cookie(name, "/bookkeeper/journal", ("/bookkeeper/ledgers-0", "/bookkeeper/ledgers-1"), "6a8a0ab2")
         yield Made(f"/ledgers/cookies/{name}", encode_cookie(cookie))
-    yield from _ledgers(topics, bookies, chance)
+    yield from _ledgers(topics, bookies, rng)
     marked = sorted(ledger for topic in topics for ledger in topic.ledgers if ledger % 100 == 1)
     yield from (Made("/ledgers/underreplication"), Made("/ledgers/underreplication/ledgers"))
     seen = {"/ledgers", "/ledgers/underreplication", "/ledgers/underreplication/ledgers"}
@@ -213,7 +213,7 @@ def _registration(name: str) -> bytes:
     return encode_registration(host, int(port))
 
 
-def _ledgers(topics: list[_Topic], bookies: list[str], chance: random.Random) -> Iterator[Made]:
+def _ledgers(topics: list[_Topic], bookies: list[str], rng: random.Random) -> Iterator[Made]:
     owned = [(ledger, topic, None, ledger == topic.ledgers[-1]) for topic in topics for ledger in topic.ledgers]
     owned += [(ledger, topic, cursor, True) for topic in topics for cursor, ledger in topic.cursors if ledger != -1]
     seen = {"/ledgers"}
@@ -223,25 +223,23 @@ def _ledgers(topics: list[_Topic], bookies: list[str], chance: random.Random) ->
         if _damaged(number):
             yield Made(path, DAMAGED)
             continue
-        metadata = _metadata(ledger, topic, cursor, last, bookies, chance)
+        metadata = _metadata(ledger, topic, cursor, last, bookies, rng)
         yield Made(path, encode_ledger_metadata(metadata), 0 if metadata.state is LedgerState.OPEN else 1)
 
 
 def _metadata(
-    ledger: int, topic: _Topic, cursor: str | None, is_open: bool, bookies: list[str], chance: random.Random
+    ledger: int, topic: _Topic, cursor: str | None, is_open: bool, bookies: list[str], rng: random.Random
 ) -> LedgerMetadata:
-    shape = chance.random()
+    shape = rng.random()
     size = 3 if shape < 0.9 else 5
-    segments = [Segment(0, tuple(chance.sample(bookies, size)))]
+    segments = [Segment(0, tuple(rng.sample(bookies, size)))]
     while shape > 0.97 and len(segments) < 4:
-        segments.append(
-            Segment(segments[-1].first_entry + chance.randrange(1, 90_000), tuple(chance.sample(bookies, size)))
-        )
-    version = 3 if chance.random() < 0.99 else chance.choice((1, 2))
+        segments.append(Segment(segments[-1].first_entry + rng.randrange(1, 90_000), tuple(rng.sample(bookies, size))))
+    version = 3 if rng.random() < 0.99 else rng.choice((1, 2))
     custom = [("application", b"pulsar"), ("component", b"managed-ledger")]
     custom.append(("pulsar/managed-ledger", topic.managed_ledger.encode()))
     custom += [("pulsar/cursor", encode_name(cursor).encode())] if cursor is not None else []
-    entries = segments[-1].first_entry + chance.randrange(50_000)
+    entries = segments[-1].first_entry + rng.randrange(50_000)
     return LedgerMetadata(
         size,
         3,
@@ -258,22 +256,22 @@ def _metadata(
     )
 
 
-def _managed_ledgers(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
+def _managed_ledgers(topics: list[_Topic], rng: random.Random) -> Iterator[Made]:
     yield Made("/managed-ledgers")
     seen = {"/managed-ledgers"}
     cursors = count()
     for number, topic in enumerate(topics):
         path = f"/managed-ledgers/{topic.managed_ledger}"
         yield from _folders([path], seen)
-        yield Made(path, DAMAGED if _damaged(number) else _topic_record(topic, chance), len(topic.ledgers))
+        yield Made(path, DAMAGED if _damaged(number) else _topic_record(topic, rng), len(topic.ledgers))
         for cursor, ledger in topic.cursors:
-            data = DAMAGED if _damaged(next(cursors)) else _cursor_record(topic, ledger, chance)
-            yield Made(f"{path}/{encode_name(cursor)}", data, chance.randrange(20))
+            data = DAMAGED if _damaged(next(cursors)) else _cursor_record(topic, ledger, rng)
+            yield Made(f"{path}/{encode_name(cursor)}", data, rng.randrange(20))
 
 
-def _topic_record(topic: _Topic, chance: random.Random) -> bytes:
-    shape = chance.random()
-    ledgers = [_ledger_info(ledger, ledger == topic.ledgers[-1], chance) for ledger in topic.ledgers]
+def _topic_record(topic: _Topic, rng: random.Random) -> bytes:
+    shape = rng.random()
+    ledgers = [_ledger_info(ledger, ledger == topic.ledgers[-1], rng) for ledger in topic.ledgers]
     last = Position(topic.ledgers[-1], 41) if topic.ledgers else None
     info = ManagedLedgerInfo(
         tuple(ledgers),
@@ -283,16 +281,16 @@ def _topic_record(topic: _Topic, chance: random.Random) -> bytes:
     if shape < 0.003:
         message = InfoMessage.FromString(encode_managed_ledger_info(info))
         return text_format.MessageToString(message).encode()
-    compression = chance.choice(COMPRESSIONS) if shape < 0.02 else "NONE"
+    compression = rng.choice(COMPRESSIONS) if shape < 0.02 else "NONE"
     return encode_managed_ledger_info(info, compression=compression)
 
 
-def _ledger_info(ledger: int, is_open: bool, chance: random.Random) -> LedgerInfo:
+def _ledger_info(ledger: int, is_open: bool, rng: random.Random) -> LedgerInfo:
     if is_open:
         return LedgerInfo(ledger)
-    entries = chance.randrange(1, 50_000)
+    entries = rng.randrange(1, 50_000)
     offload = None
-    if chance.random() < 0.02:
+    if rng.random() < 0.02:
         context = InfoMessage().ledgerInfo.add(ledgerId=ledger).offloadContext
         context.uidMsb, context.uidLsb, context.complete = -ledger, ledger, True
         context.timestamp, context.driverMetadata.name = START_MS + ledger, "aws-s3"
@@ -301,32 +299,32 @@ def _ledger_info(ledger: int, is_open: bool, chance: random.Random) -> LedgerInf
     return LedgerInfo(ledger, entries, entries * 1000, START_MS + ledger, offload)
 
 
-def _cursor_record(topic: _Topic, cursor_ledger: int, chance: random.Random) -> bytes:
-    shape = chance.random()
-    ledger = chance.choice(topic.ledgers) if topic.ledgers else 0
-    entry = chance.randrange(40_000)
+def _cursor_record(topic: _Topic, cursor_ledger: int, rng: random.Random) -> bytes:
+    shape = rng.random()
+    ledger = rng.choice(topic.ledgers) if topic.ledgers else 0
+    entry = rng.randrange(40_000)
     info = ManagedCursorInfo(
         cursor_ledger,
         Position(ledger, entry),
-        ranges=_holes(ledger, entry, chance) if cursor_ledger == -1 and shape > 0.7 else (),
+        ranges=_holes(ledger, entry, rng) if cursor_ledger == -1 and shape > 0.7 else (),
         properties=(("#pulsar.internal.compacted", ledger),) if shape < 0.03 else (),
         last_active=START_MS + entry,
         batch_deletions=(BatchDeletion(Position(ledger, entry + 7), (-2, 1 << 40)),) if shape > 0.97 else (),
         cursor_properties=(("region", "eu-äß"), ("kind", "billing")) if 0.03 < shape < 0.06 else (),
     )
-    return encode_managed_cursor_info(info, compression=chance.choice(COMPRESSIONS) if shape < 0.01 else "NONE")
+    return encode_managed_cursor_info(info, compression=rng.choice(COMPRESSIONS) if shape < 0.01 else "NONE")
 
 
-def _holes(ledger: int, entry: int, chance: random.Random) -> tuple[PositionRange, ...]:
+def _holes(ledger: int, entry: int, rng: random.Random) -> tuple[PositionRange, ...]:
     ranges = []
-    for _ in range(min(1000, int(chance.paretovariate(1.2)))):
-        lower = entry + chance.randrange(1, 50)
-        entry = lower + chance.randrange(1, 20)
+    for _ in range(min(1000, int(rng.paretovariate(1.2)))):
+        lower = entry + rng.randrange(1, 50)
+        entry = lower + rng.randrange(1, 20)
         ranges.append(PositionRange(Position(ledger, lower), Position(ledger, entry)))
     return tuple(ranges)
 
 
-def _others(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
+def _others(topics: list[_Topic], rng: random.Random) -> Iterator[Made]:
     """What other parts of Pulsar keep beside: nine topics of ten have a schema."""
     yield Made("/schemas")
     seen = {"/schemas"}
@@ -334,4 +332,4 @@ def _others(topics: list[_Topic], chance: random.Random) -> Iterator[Made]:
         if index % 10:
             path = f"/schemas/{topic.namespace}/{encode_name(topic.name)}"
             yield from _folders([path], seen)
-            yield Made(path, SCHEMA + chance.randbytes(20), chance.randrange(4))
+            yield Made(path, SCHEMA + rng.randbytes(20), rng.randrange(4))

@@ -191,10 +191,10 @@ class RunningCluster:
         )
         self._servers.prepare(*_USED_LATER)
         self._servers.wait_serving(metadata)
-        initializing = self._servers.start("initializing", "pytest_mledger.initialization", self.url)
+        initialization = self._servers.start("initialization", "pytest_mledger.initialization", self.url)
         self._servers.prepare(BOOKIE_MODULE)
-        if self._servers.wait_ended(initializing) != 0:
-            self._servers.wait_serving(initializing)  # raises, with its log
+        if self._servers.wait_ended(initialization) != 0:
+            self._servers.wait_serving(initialization)  # raises, with its log
         self.bookies = tuple(Bookie(self._servers, number, self.url) for number in range(bookies))
         for bookie in self.bookies:
             bookie.launch()

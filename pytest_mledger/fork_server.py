@@ -126,7 +126,7 @@ def _become_server(
 
 
 def _end_with(parent: int) -> None:
-    """Have the system kill this process as soon as the nursery has ended, however it did."""
+    """Have the system kill this process as soon as the fork server has ended, however it did."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -134,7 +134,7 @@ def _end_with(parent: int) -> None:
 
 
 def _use_files(log: str) -> None:
-    """No stdin, the common stdout, a log of its own; nothing else of the nursery's."""
+    """No stdin, the common stdout, a log of its own; nothing else of the fork server's."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     errors = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(nothing, _STDIN)

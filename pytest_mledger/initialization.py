@@ -1,4 +1,4 @@
-"""A short work of the nursery: makes the nodes that every cluster has."""
+"""A short work of the fork server: makes the nodes that every cluster has."""
 
 import asyncio
 from collections.abc import Sequence

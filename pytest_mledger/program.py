@@ -89,7 +89,7 @@ class Program:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Become the command: what the nursery runs in the process it forked. OSError when there is no such command."""
+    """Become the command: what the fork server runs in the process it forked. OSError when there is no such command."""
     output, directory, environment, *command = arguments
     file = os.open(output, os.O_WRONLY | os.O_APPEND)
     os.dup2(file, _STDOUT)

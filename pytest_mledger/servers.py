@@ -39,14 +39,14 @@ class ServerProcess:
 
 
 class Servers:
-    """Servers that one nursery process forks; they end with it, and it ends with this process."""
+    """Servers that one fork server forks; they end with it, and it ends with this process."""
 
     def __init__(self, directory: Path) -> None:
-        """Start the nursery; its log and those of the servers are in `directory`."""
+        """Start the fork server; its log and those of the servers are in `directory`."""
         self.directory = directory
         self._servers: dict[str, ServerProcess] = {}
         self._received = b""
-        with (directory / "nursery.log").open("ab") as log:
+        with (directory / "fork_server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 python_command("pytest_mledger.fork_server"),
                 stdin=subprocess.PIPE,
@@ -92,7 +92,7 @@ class Servers:
             self._read()
 
     def close(self) -> None:
-        """End every server, at once, and the nursery."""
+        """End every server, at once, and the fork server."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -142,7 +142,9 @@ class Servers:
                     server.serving = event
 
     def _gone(self) -> ClusterFailed:
-        return ClusterFailed(f"the process that starts the servers has ended: {_log(self.directory / 'nursery.log')}")
+        return ClusterFailed(
+            f"the process that starts the servers has ended: {_log(self.directory / 'fork_server.log')}"
+        )
 
 
 def log_end(text: str, lines: int = 20) -> str:

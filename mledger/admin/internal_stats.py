@@ -1,4 +1,4 @@
-"""A topic's records and what its ledgers hold, as Pulsar's info-internal and stats-internal tell; looking only.
+"""A topic's records and what its ledgers hold, as Pulsar's info-internal and stats-internal tell; read-only.
 
 Records are as they are stored, cursors as opening would recover them. What only the owner's memory has is not here.
 """

@@ -221,7 +221,7 @@ async def open_store(
 
 
 async def open_reader(url: str, *, session_timeout: float = SESSION_TIMEOUT_S, timeout: float = 10.0) -> MetadataReader:
-    """Open the store at `url` for looking only (M9): the object has no method that writes.
+    """Open the store at `url` read-only (M9): the object has no method that writes.
 
     Raises:
         InvalidMetadataUrl, StoreUnavailable, NodeNotFound: as `open_store`.

@@ -20,7 +20,7 @@ class Rounds:
 
     def __init__(self, url: str, bookies: BookieProcesses, directory: Path, seed: int = 20) -> None:
         self.url, self.bookies, self.directory = url, bookies, directory
-        self.books, self.chance = Books(), random.Random(seed)
+        self.books, self.rng = Books(), random.Random(seed)
         self.killed_at: Counter[str] = Counter()
 
     def owner(self, pause_at: str = "", load: Load | None = None, beside: OwnerProcess | None = None) -> OwnerProcess:
@@ -35,7 +35,7 @@ class Rounds:
             owner.until(lambda seen: seen.acked_entries >= 500)
             if down is not None:
                 self.bookies.kill(down)
-            owner.acknowledge_more(self.chance.randrange(1, 8000))
+            owner.acknowledge_more(self.rng.randrange(1, 8000))
             owner.kill_under_way()
         finally:
             owner.close()

@@ -24,12 +24,12 @@ def bookies_on_rocksdb(metadata_process, tmp_path):
     processes.close()
 
 
-def kill_under_load(rounds: Rounds, metadata: MetadataProcess, chance: random.Random, with_owner: bool) -> None:
+def kill_under_load(rounds: Rounds, metadata: MetadataProcess, rng: random.Random, with_owner: bool) -> None:
     """An owner that goes on over kills of the metadata server, then dies too, sometimes while the server is away."""
     owner = rounds.owner()
     try:
         for _ in range(2):
-            target = rounds.books.owner.acked_entries + chance.randrange(500, 6000)
+            target = rounds.books.owner.acked_entries + rng.randrange(500, 6000)
             owner.until(lambda seen, target=target: seen.acked_entries >= target)
             metadata.kill()
             metadata.start()
@@ -51,8 +51,8 @@ def test_nothing_is_lost_double_or_orphaned_when_the_metadata_server_dies(
     metadata_process, bookies_on_rocksdb, tmp_path
 ):
     rounds = Rounds(metadata_process.url, bookies_on_rocksdb, tmp_path)
-    chance = random.Random(7)
+    rng = random.Random(7)
     for number in range(ROUNDS):
-        kill_under_load(rounds, metadata_process, chance, with_owner=number % 2 == 1)
+        kill_under_load(rounds, metadata_process, rng, with_owner=number % 2 == 1)
     assert all(bookie.running for bookie in bookies_on_rocksdb)
     run(check_everything(rounds.books, rounds.url))

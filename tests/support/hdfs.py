@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.exports.errors import ExportError
-from mledger.snapshot.exports.place import place_at
 from tests.support.exports import wait_for
 from tests.support.java import MAVEN_TIMEOUT_S, TARGET
 from tests.support.ports import free_late_port

@@ -20,7 +20,7 @@ QUICK = ClientConfig(replace_retry_s=0.05)
 async def client(url: str, config: ClientConfig = QUICK, seed: int = 1) -> AsyncIterator[BookKeeper]:
     """A client with a metadata session of its own."""
     async with await open_store(url) as store:
-        bookkeeper = BookKeeper(store, config, chance=random.Random(seed))
+        bookkeeper = BookKeeper(store, config, rng=random.Random(seed))
         try:
             yield bookkeeper
         finally:

@@ -1,4 +1,4 @@
-"""Reads the events of a namespace's policies (M10), by looking only: nothing is fenced or written.
+"""Reads the events of a namespace's policies (M10), read-only: nothing is fenced or written.
 
 The compacted ledger of `__change_events` has what compaction kept, the ledgers behind its horizon what came since. What
 was read once is kept and read on from; the tail that is not proven to stay is read each time anew.

@@ -1,4 +1,4 @@
-"""What belongs to a topic beside its own list, and goes with it: looking only.
+"""What belongs to a topic beside its own list, and goes with it: read-only.
 
 - The compacted topic's ledger, which compaction's cursor names, and the ledgers with the index of delayed messages
   ("buckets"), which a subscription's cursor names in its properties. A ledger counts only if its own custom metadata

@@ -1,6 +1,6 @@
 """Holds all ledgers against all that names them: orphans and dangling references, each looked at twice.
 
-Looking only. What changes meanwhile is no finding: ledgers are listed before references are read, and every candidate
+Read-only. What changes meanwhile is no finding: ledgers are listed before references are read, and every candidate
 is looked at again, the records of R10 before and after its topic's.
 """
 

@@ -1,4 +1,4 @@
-"""Gathers what `plan_repair` decides over, by looking only, and carries its plan out: all records of it or none."""
+"""Gathers what `plan_repair` decides over, read-only, and carries its plan out: all records of it or none."""
 
 import asyncio
 import contextlib

@@ -214,13 +214,13 @@ class BookKeeper(BookKeeperReader):
     """Also creates, recovers and deletes ledgers."""
 
     def __init__(
-        self, store: MetadataStore, config: ClientConfig | None = None, *, chance: random.Random | None = None
+        self, store: MetadataStore, config: ClientConfig | None = None, *, rng: random.Random | None = None
     ) -> None:
         super().__init__(store, config)
         self._nodes = store
         self._store = LedgerStore(store, self._config.ledgers_root)
         self._updates = MetadataUpdates(store, self._store)
-        self._chance = chance or random.Random()
+        self._rng = rng or random.Random()
         self._recoveries: dict[int, asyncio.Task[LedgerMetadata]] = {}
 
     async def create_ledger(
@@ -274,7 +274,7 @@ class BookKeeper(BookKeeperReader):
             password,
             self._pool,
             self._config,
-            chance=self._chance,
+            rng=self._rng,
             report=self._bad_replicas.note,
             reread=self.metadata,
         )
@@ -337,7 +337,7 @@ class BookKeeper(BookKeeperReader):
                     size,
                     usable - unreachable,
                     self._pool.quarantine.failed(),
-                    self._chance,
+                    self._rng,
                     write_quorum=write_quorum,
                     topology=topology,
                 )
@@ -380,7 +380,7 @@ class BookKeeper(BookKeeperReader):
             held = MetadataUpdater(
                 self._updates, ledger_id, metadata, version, timeout_s=self._config.metadata_timeout_s
             )
-            recovery = LedgerRecovery(held, digest, password, self._pool, self._config, chance=self._chance)
+            recovery = LedgerRecovery(held, digest, password, self._pool, self._config, rng=self._rng)
             task = asyncio.create_task(recovery.run())
             self._recoveries[ledger_id] = task
             task.add_done_callback(lambda done: self._recovered(ledger_id, done))

@@ -42,7 +42,7 @@ class AttachedToCursor:
 async def find_attached_to(
     cluster: Looking, inspector: Inspector, password: bytes, topic: TopicName, cursor: str, path: str
 ) -> AttachedToCursor:
-    """What goes with the cursor whose record is at `path`; looking only. RecordError."""
+    """What goes with the cursor whose record is at `path`; read-only. RecordError."""
     named = await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, [path])
     rows, lost = attached_rows(topic, named), lost_attached(topic, named)
     ledgers = tuple(each.ledger_id for each in named.ledgers)

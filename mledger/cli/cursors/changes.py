@@ -1,6 +1,6 @@
 """`mledger cursors skip|reset|repair|clear|set-properties|delete`: cursors changed by hand, with an undo file.
 
-The plan is made by looking only. Carrying it out opens the topic as its owner, moves the cursor, and closes cleanly.
+The plan is made read-only. Carrying it out opens the topic as its owner, moves the cursor, and closes cleanly.
 The topic is opened with everything kept: what the cursor leaves behind is trimmed by its next owner, not here, so that
 the command can be undone.
 """

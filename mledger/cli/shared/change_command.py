@@ -1,6 +1,6 @@
 """What commands share that change existing data: plan, owner (M9), consent, undo file, act, undo file completed.
 
-- The plan is made by looking only; --dry-run prints it and ends there: no undo file, no ownership.
+- The plan is made read-only; --dry-run prints it and ends there: no undo file, no ownership.
 - Under a live owner the command is refused before anything is asked or written.
 - What the plan was made from is read again before the undo file is written: what changed since is refused.
 - The undo file is durable before the first change, and completed after the last. A command cut off in between leaves

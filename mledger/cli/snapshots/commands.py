@@ -5,9 +5,9 @@ import click
 from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
+from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.exports.directory import find_snapshot, snapshots_in
 from mledger.snapshot.exports.manifest import iso
-from mledger.snapshot.exports.place import place_at
 from mledger.snapshot.exports.verification import verify_snapshot
 
 

@@ -1,6 +1,6 @@
 """`mledger topics trim|terminate|truncate|delete|set-properties`: whole topics changed, with a plan and an undo file.
 
-Each takes a topic, or a partitioned topic with all its partitions. The plan is made by looking only: of the topic as
+Each takes a topic, or a partitioned topic with all its partitions. The plan is made read-only: of the topic as
 opening it would make it. Deleted ledgers do not come back: the plan and the undo file say what of them is lost.
 """
 

@@ -211,7 +211,7 @@ class Service:
 
     def _write(self, connection: ServerConnection, write: pb.Write, written: pb.Written) -> None:
         if connection.session is None:
-            raise MetadataAccessDenied("this connection was opened for looking only")
+            raise MetadataAccessDenied("this connection was opened read-only")
         operations = wire.operations_of(write)
         missing: list[Operation] = []
         if write.with_parents and operations:

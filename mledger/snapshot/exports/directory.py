@@ -13,9 +13,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from mledger.snapshot.exports.destination import Destination, local_place, place_at
 from mledger.snapshot.exports.errors import ExportBusy, ExportNotWritable, SnapshotNotFound
 from mledger.snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
-from mledger.snapshot.exports.place import Destination, local_place, place_at
 
 UNFINISHED = "_unfinished"
 REMOVED = "_removed"
@@ -107,7 +107,7 @@ class SnapshotDirectory:
 def snapshots_in(place: Destination) -> list[Manifest]:
     """All whole snapshots in a directory, by the time they stand for.
 
-    Raises SnapshotNotFound if the directory is not there, InvalidManifest, PlaceNotReadable.
+    Raises SnapshotNotFound if the directory is not there, InvalidManifest, DestinationNotReadable.
     """
     if not place.is_there():
         raise SnapshotNotFound(f"{place} is no directory of snapshots")
@@ -119,7 +119,7 @@ def snapshots_in(place: Destination) -> list[Manifest]:
 def find_snapshot(text: str) -> tuple[Destination, Manifest]:
     """The snapshot at a path or URI: its own directory, or the newest in a directory of snapshots.
 
-    Raises SnapshotNotFound, InvalidManifest, PlaceNotReadable.
+    Raises SnapshotNotFound, InvalidManifest, DestinationNotReadable.
     """
     place = place_at(text)
     if place.holds(MANIFEST):
@@ -131,7 +131,7 @@ def find_snapshot(text: str) -> tuple[Destination, Manifest]:
 
 
 def read_manifest(place: Destination) -> Manifest:
-    """The manifest of the snapshot in a directory; InvalidManifest, PlaceNotReadable."""
+    """The manifest of the snapshot in a directory; InvalidManifest, DestinationNotReadable."""
     return decode_manifest(place.read(MANIFEST), f"{place}/{MANIFEST}")
 
 

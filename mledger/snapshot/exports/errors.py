@@ -31,7 +31,7 @@ class ExportNotWritable(ExportError):
     """The destination cannot be written."""
 
 
-class PlaceNotReadable(ExportError):
+class DestinationNotReadable(ExportError):
     """A place on some file system cannot be reached or read."""
 
 

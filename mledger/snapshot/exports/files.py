@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mledger.snapshot.exports.destination import CHUNK, Destination
 from mledger.snapshot.exports.manifest import FileRecord
-from mledger.snapshot.exports.place import CHUNK, Destination
 from mledger.snapshot.tables.row_builder import TABLES, Batch
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
 

@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from mledger.snapshot.exports.destination import Destination, local_path, place_at
 from mledger.snapshot.exports.directory import REMOVED, SnapshotDirectory, read_manifest, snapshots_in
 from mledger.snapshot.exports.errors import ExportError, ExportNotWritable
 from mledger.snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
-from mledger.snapshot.exports.place import Destination, local_path, place_at
 
 COPIED = "copied"
 _TRIAL = "_trial"
@@ -50,11 +50,11 @@ class RemoteDirectory(SnapshotDirectory):
             yield
 
     def snapshots(self) -> list[Manifest]:
-        """All whole snapshots, by the time they stand for. SnapshotNotFound, PlaceNotReadable."""
+        """All whole snapshots, by the time they stand for. SnapshotNotFound, DestinationNotReadable."""
         return snapshots_in(self.there)
 
     def find(self, name: str) -> Manifest | None:
-        """The whole snapshot of that name. PlaceNotReadable."""
+        """The whole snapshot of that name. DestinationNotReadable."""
         return read_manifest(self._place(name)) if self._place(name).holds(MANIFEST) else None
 
     def publish(self, name: str, manifest: bytes) -> None:
@@ -115,7 +115,7 @@ class RemoteDirectory(SnapshotDirectory):
 def snapshot_directory(text: str, stage: Path | None = None) -> SnapshotDirectory:
     """The directory of snapshots at a path or URI; `stage`: where those of other file systems are made.
 
-    Raises PlaceNotReadable; ExportNotWritable for a stage that is not needed.
+    Raises DestinationNotReadable; ExportNotWritable for a stage that is not needed.
     """
     here = local_path(text)
     if here is None:

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mledger.snapshot.exports.destination import local_place
 from mledger.snapshot.exports.directory import write_file
 from mledger.snapshot.exports.files import problem_of
 from mledger.snapshot.exports.manifest import FileRecord
-from mledger.snapshot.exports.place import local_place
 from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Share, TopicRange, TopicShare
 from mledger.snapshot.tables.node_kinds import NodeKind
 

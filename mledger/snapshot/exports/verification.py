@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
+from mledger.snapshot.exports.destination import Destination
 from mledger.snapshot.exports.files import is_data, problem_of
 from mledger.snapshot.exports.manifest import MANIFEST, FileRecord, Manifest
-from mledger.snapshot.exports.place import Destination
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, said
 
 

@@ -13,11 +13,11 @@ from typing import Any, Self
 import pyarrow as pa
 from pyarrow import dataset
 
+from mledger.snapshot.exports.destination import Destination, hadoop_path
 from mledger.snapshot.exports.directory import find_snapshot
 from mledger.snapshot.exports.errors import FormatNotInstalled, UnknownQuery
 from mledger.snapshot.exports.files import is_data
 from mledger.snapshot.exports.manifest import Manifest
-from mledger.snapshot.exports.place import Destination, hadoop_path
 from mledger.snapshot.tables.row_builder import TABLES
 
 VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs")

@@ -45,7 +45,7 @@ def _invert(path: Path, offset: int) -> None:
         os.fsync(file.fileno())
 
 
-def flip_in_stored_entries(directory: Path, chance: random.Random, count: int) -> list[Flip]:
+def flip_in_stored_entries(directory: Path, rng: random.Random, count: int) -> list[Flip]:
     """Invert bytes inside of records of the journal's files, which is where a bookie keeps its entries."""
     journal = directory / "journal"
     salt = _salt(directory)
@@ -55,8 +55,8 @@ def flip_in_stored_entries(directory: Path, chance: random.Random, count: int) -
         if scan.first:
             path = Path(file_path(str(journal), number))
             places = _record_places(path)[:-1]  # the last one of all would count as torn
-            chosen = chance.sample(places, min(count, len(places)))
-            flips += [flip(path, at + RECORD.size + chance.randrange(60, 160)) for at in chosen]
+            chosen = rng.sample(places, min(count, len(places)))
+            flips += [flip(path, at + RECORD.size + rng.randrange(60, 160)) for at in chosen]
     return flips
 
 
@@ -81,10 +81,10 @@ def has_entries(directory: Path) -> bool:
     return len(_record_places(Path(file_path(str(directory / "journal"), newest)))) > 3
 
 
-def flip_in_index(directory: Path, chance: random.Random) -> list[Flip]:
+def flip_in_index(directory: Path, rng: random.Random) -> list[Flip]:
     """Invert a byte in the blocks of every table of RocksDB."""
     tables = sorted((directory / "store").glob("*.sst"))
-    return [flip(table, chance.randrange(table.stat().st_size // 4)) for table in tables]
+    return [flip(table, rng.randrange(table.stat().st_size // 4)) for table in tables]
 
 
 def tear_journal(directory: Path) -> None:

@@ -53,7 +53,7 @@ class Stage:
 
     def __init__(self, world: World, proxies: Proxies, seed: int, pace: Pace = LONG) -> None:
         self.world, self.proxies, self.pace = world, proxies, pace
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.rounds = Rounds(self._owner_url(), world.bookies, world.directory, seed)
         self.links = [proxies.before(bookie.address) for bookie in world.bookies]
         addresses = {b.bookie_id: link.address for b, link in zip(world.bookies, self.links, strict=True)}
@@ -76,7 +76,7 @@ class Stage:
 
     def pick(self) -> int:
         """Any bookie but the one with the small disk, which has a fault of its own."""
-        return self.chance.randrange(len(self.world.bookies) - self.world.has_small_disk)
+        return self.rng.randrange(len(self.world.bookies) - self.world.has_small_disk)
 
     def pick_with_entries(self) -> int:
         """The same, one that has written entries lately."""
@@ -84,7 +84,7 @@ class Stage:
         while time.monotonic() < until:
             found = [n for n in range(len(self.world.bookies)) if has_entries(self.world.bookies[n].directory)]
             if found := [number for number in found if number < len(self.links) - self.world.has_small_disk]:
-                return self.chance.choice(found)
+                return self.rng.choice(found)
             self.hold(0.5)
         raise TimeoutError("no bookie gets any entries")
 

@@ -122,7 +122,7 @@ def entries_flipped(stage: Stage) -> None:
     """Bytes of stored entries change under a running bookie: what is read is right, or it is not given."""
     number = stage.pick_with_entries()
     stage.owner.kill()
-    flips = flip_in_stored_entries(stage.world.bookies[number].directory, stage.chance, FLIPS)
+    flips = flip_in_stored_entries(stage.world.bookies[number].directory, stage.rng, FLIPS)
     stage.saw["bytes of stored entries changed under a running bookie"] += len(flips)
     try:
         work = check_everything(stage.rounds.books, stage.world.url, config=stage.load.config, damaged=True)
@@ -139,7 +139,7 @@ def journal_flipped(stage: Stage) -> None:
     number = stage.pick_with_entries()
     bookie = stage.world.bookies[number]
     bookie.kill()
-    flips = flip_in_stored_entries(bookie.directory, stage.chance, 1)
+    flips = flip_in_stored_entries(bookie.directory, stage.rng, 1)
     _start_damaged(stage, number, lambda: [flip.back() for flip in flips])
 
 
@@ -148,7 +148,7 @@ def index_flipped(stage: Stage) -> None:
     number = stage.pick_with_entries()
     bookie = stage.world.bookies[number]
     bookie.stop()
-    flips = flip_in_index(bookie.directory, stage.chance)
+    flips = flip_in_index(bookie.directory, stage.rng)
     _start_damaged(stage, number, lambda: [flip.back() for flip in flips])
 
 

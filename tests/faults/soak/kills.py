@@ -53,7 +53,7 @@ def _kill_owners(rounds: Rounds, kills: int, done: Kills, progress: Progress) ->
     """Every second time with a bookie down, every fourth in the middle of a step that others could see."""
     steps = [step for _ in range(kills) for step in STEPS]
     for number in range(kills):
-        down = rounds.chance.randrange(len(rounds.bookies)) if number % 2 else None
+        down = rounds.rng.randrange(len(rounds.bookies)) if number % 2 else None
         step = steps[number // 4 * 2 + number % 4 // 2] if number % 4 in (0, 3) else None
         if step is None:
             rounds.kill_somewhere(down)

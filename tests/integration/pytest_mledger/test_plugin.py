@@ -109,9 +109,9 @@ def test_no_server_outlives_the_process_that_forked_it(project):
     run = project.start(STAND_STILL)
     read_until_ready(run)
     servers = processes_in(project.base)
-    (nursery,) = [process for process in servers if process.ppid() == run.pid]
-    nursery.kill()
-    servers.remove(nursery)
+    (fork_server,) = [process for process in servers if process.ppid() == run.pid]
+    fork_server.kill()
+    servers.remove(fork_server)
     assert end_by_themselves(servers)
     run.kill()
     run.wait()

@@ -1,4 +1,4 @@
-"""Whether bookies are well, by looking only: registered, reachable, their cookies right, able to read, with room.
+"""Whether bookies are well, read-only: registered, reachable, their cookies right, able to read, with room.
 
 `plan_problems` decides from what was found; `BookieCheck` finds it.
 """

@@ -42,14 +42,14 @@ class EnsembleChanges:
         config: ClientConfig,
         *,
         lane: Lane,
-        chance: random.Random,
+        rng: random.Random,
         on_change: ChangeSink,
         on_failure: Callable[[MledgerError], None],
     ) -> None:
         """`on_failure` hears once why no ack quorum is possible any more, or the change was refused."""
         self.ledger_id, self.ensemble = ledger_id, ensemble
         self._quorum, self._commit = quorum, commit
-        self._pool, self._config, self._lane, self._chance = pool, config, lane, chance
+        self._pool, self._config, self._lane, self._rng = pool, config, lane, rng
         self._on_change, self._on_failure = on_change, on_failure
         self._loop = asyncio.get_running_loop()
         self.failures = MemberFailures()
@@ -147,6 +147,6 @@ class EnsembleChanges:
             self.failures.may_return(down, since),
             self._pool,
             self._lane,
-            self._chance,
+            self._rng,
             write_quorum=self._quorum.write_quorum,
         )

@@ -47,10 +47,10 @@ class LedgerRecovery:
         pool: BookiePool,
         config: ClientConfig,
         *,
-        chance: random.Random,
+        rng: random.Random,
     ) -> None:
         self.ledger_id = held.ledger_id
-        self._held, self._pool, self._config, self._chance = held, pool, config, chance
+        self._held, self._pool, self._config, self._rng = held, pool, config, rng
         self._key = master_key(password)
         self._end_reader = EndReader(self.ledger_id, digest, pool, Lane.RECOVERY, _RECOVERY_READ, self._key)
         self._segments: tuple[Segment, ...] | None = None
@@ -150,7 +150,7 @@ class LedgerRecovery:
                 self._pool,
                 self._config,
                 lane=Lane.RECOVERY,
-                chance=self._chance,
+                rng=self._rng,
             )
             await self._write_back.start()
             await self._write_back.settled()  # bookies that are down are replaced from the first entry on

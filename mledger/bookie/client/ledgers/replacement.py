@@ -21,7 +21,7 @@ async def find_replacements(
     may_return: Collection[int],
     pool: BookiePool,
     lane: Lane,
-    chance: random.Random,
+    rng: random.Random,
     *,
     write_quorum: int,
 ) -> Found:
@@ -33,7 +33,7 @@ async def find_replacements(
     """
     found: Found = {}
     try:
-        await _take_others(found, ensemble, failed, pool, lane, chance, write_quorum)
+        await _take_others(found, ensemble, failed, pool, lane, rng, write_quorum)
         back = {index: ensemble[index] for index in failed if index in may_return and index not in found}
         writable = set(await pool.writable()) - pool.quarantine.silent() if back else ()
         found |= await take_back({index: bookie for index, bookie in back.items() if bookie in writable}, pool, lane)
@@ -59,7 +59,7 @@ async def _take_others(
     failed: Collection[int],
     pool: BookiePool,
     lane: Lane,
-    chance: random.Random,
+    rng: random.Random,
     write_quorum: int,
 ) -> None:
     unreachable: set[str] = set()
@@ -74,7 +74,7 @@ async def _take_others(
             missing,
             candidates,
             pool.quarantine.failed(),
-            chance,
+            rng,
             write_quorum=write_quorum,
             topology=topology,
         )

@@ -41,7 +41,7 @@ class Replication:
         config: ClientConfig,
         *,
         lane: Lane = Lane.NORMAL,
-        chance: random.Random,
+        rng: random.Random,
     ) -> None:
         self.ledger_id, self.quorum = ledger_id, quorum
         self.failure: MledgerError | None = None
@@ -57,7 +57,7 @@ class Replication:
             pool,
             config,
             lane=lane,
-            chance=chance,
+            rng=rng,
             on_change=self._put_in_place,
             on_failure=self.stop,
         )

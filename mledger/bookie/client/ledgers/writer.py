@@ -40,7 +40,7 @@ class LedgerWriter:
         pool: BookiePool,
         config: ClientConfig,
         *,
-        chance: random.Random,
+        rng: random.Random,
         report: BadReplicaSink,
         reread: Reread,
     ) -> None:
@@ -62,7 +62,7 @@ class LedgerWriter:
             self._commit,
             pool,
             config,
-            chance=chance,
+            rng=rng,
         )
         self._closing: asyncio.Task[LedgerMetadata] | None = None
 

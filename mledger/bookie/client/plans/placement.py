@@ -31,7 +31,7 @@ def plan_ensemble(
     size: int,
     writable: Collection[str],
     failed: Collection[str],
-    chance: random.Random,
+    rng: random.Random,
     *,
     write_quorum: int = 1,
     topology: Topology = ONE_RACK,
@@ -43,7 +43,7 @@ def plan_ensemble(
     Raises:
         NotEnoughBookies: fewer than `size` bookies are writable. NotEnoughRacks: they are on too few racks.
     """
-    good, doubtful = _preferred(writable, failed, chance)
+    good, doubtful = _preferred(writable, failed, rng)
     if len(good) + len(doubtful) < size:
         raise NotEnoughBookies(
             f"an ensemble of {size} bookies is asked for and {len(good) + len(doubtful)} are registered and writable: "
@@ -72,7 +72,7 @@ def plan_replacements(
     failing: Collection[int],
     writable: Collection[str],
     failed: Collection[str],
-    chance: random.Random,
+    rng: random.Random,
     *,
     write_quorum: int = 1,
     topology: Topology = ONE_RACK,
@@ -82,7 +82,7 @@ def plan_replacements(
     Bookies in `failed` come last, and none is taken that is in the ensemble already. Racks as of `plan_ensemble`, those
     of the members that stay given. Indexes without a replacement are absent from the result.
     """
-    good, doubtful = _preferred(set(writable) - set(ensemble), failed, chance)
+    good, doubtful = _preferred(set(writable) - set(ensemble), failed, rng)
     for indexes in _subsets(sorted(failing), len(good) + len(doubtful)):
         members = [None if index in indexes else bookie for index, bookie in enumerate(ensemble)]
         for candidates in (good, good + doubtful):
@@ -105,13 +105,11 @@ def replace_members(ensemble: Sequence[str], replacements: Mapping[int, str]) ->
     return tuple(replacements.get(index, bookie) for index, bookie in enumerate(ensemble))
 
 
-def _preferred(
-    writable: Collection[str], failed: Collection[str], chance: random.Random
-) -> tuple[list[str], list[str]]:
+def _preferred(writable: Collection[str], failed: Collection[str], rng: random.Random) -> tuple[list[str], list[str]]:
     good = sorted(set(writable) - set(failed))
     doubtful = sorted(set(writable) & set(failed))
-    chance.shuffle(good)
-    chance.shuffle(doubtful)
+    rng.shuffle(good)
+    rng.shuffle(doubtful)
     return good, doubtful
 
 

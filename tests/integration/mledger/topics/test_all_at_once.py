@@ -22,16 +22,16 @@ FENCES = 12
 class Load:
     """What runs at once on one topic; `known` are the positions acknowledged to the writer, in order."""
 
-    def __init__(self, topic: mledger.ManagedLedger, chance: random.Random) -> None:
+    def __init__(self, topic: mledger.ManagedLedger, rng: random.Random) -> None:
         self.topic = topic
-        self.chance = chance
+        self.rng = rng
         self.known: list[mledger.Position] = []
         self.appended = 0
 
     async def append(self) -> None:
         pending = []
         for _ in range(BATCHES):
-            count = self.chance.randint(1, 30)
+            count = self.rng.randint(1, 30)
             pending.append(self.topic.append(payloads(count, self.appended)))
             self.appended += count
             if len(pending) > WINDOW:
@@ -51,29 +51,29 @@ class Load:
             await self._step(cursor)
 
     async def _step(self, cursor: mledger.Cursor) -> None:
-        chance = self.chance
+        rng = self.rng
         live = [position for position in self.known[-400:] if not cursor.is_deleted(position)]
-        match chance.randrange(10):
+        match rng.randrange(10):
             case 0:
-                await cursor.reset(chance.choice(self.known[-300:]))
+                await cursor.reset(rng.choice(self.known[-300:]))
             case 1:
-                await cursor.skip(chance.randint(0, 30))
+                await cursor.skip(rng.randint(0, 30))
             case 2:
-                await cursor.read(chance.randint(1, 60))
+                await cursor.read(rng.randint(1, 60))
             case 3:
-                await cursor.set_cursor_properties({"round": str(chance.random())})
+                await cursor.set_cursor_properties({"round": str(rng.random())})
             case 4:
                 await self.topic.trim()
             case 5 if live:
-                await cursor.acknowledge_cumulative(chance.choice(live[:50]))
+                await cursor.acknowledge_cumulative(rng.choice(live[:50]))
             case _ if live:
-                acknowledged = cursor.acknowledge(chance.sample(live, min(len(live), chance.randint(1, 20))))
-                if chance.random() < 0.5:
+                acknowledged = cursor.acknowledge(rng.sample(live, min(len(live), rng.randint(1, 20))))
+                if rng.random() < 0.5:
                     await acknowledged
 
     async def fence(self, other: BookKeeper) -> None:
         for _ in range(FENCES):
-            cursor = self.chance.choice(list(self.topic.open_cursors.values()))
+            cursor = self.rng.choice(list(self.topic.open_cursors.values()))
             for ledger_id in {self.topic.ledgers[-1].ledger_id, cursor.cursor_ledger} - {-1}:
                 try:
                     await other.open_ledger(ledger_id)

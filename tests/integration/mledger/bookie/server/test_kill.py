@@ -90,7 +90,7 @@ def batched(values, size):
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_acknowledged_is_lost_by_kill_9(bookies, seed):
     (bookie,) = bookies.start(1, "--journal-mb", "2")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
 
     async def main():
         loads = []
@@ -102,7 +102,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(bookies, seed):
             ]
             loads += new
             tasks = [asyncio.ensure_future(load.run(bookie)) for load in new]
-            wanted = chance.randrange(200, 6000)
+            wanted = rng.randrange(200, 6000)
             while sum(len(load.acknowledged) for load in new) < wanted:
                 await asyncio.sleep(0.005)
             bookie.kill()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mledger.snapshot import DataDirectory, ExactTree, LocalFiles
-from mledger.snapshot.exports.place import place_at
+from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.sql.queries import QUERIES, open_snapshots
 from mledger.snapshot.zookeeper_files.arrow_files import ArrowFiles
 from mledger.snapshot.zookeeper_files.file_systems import FAILURES, open_uri, said

@@ -24,7 +24,7 @@ class Cluster:
     """A bookie under load whose ledgers come and go; `entries` is what must be there."""
 
     def __init__(self, bookie, store, seed):
-        self.bookie, self.ledgers, self.chance = bookie, LedgerStore(store), random.Random(seed)
+        self.bookie, self.ledgers, self.rng = bookie, LedgerStore(store), random.Random(seed)
         self.entries = {}
 
     async def live(self, life):
@@ -36,14 +36,14 @@ class Cluster:
         async with RawClient(self.bookie) as client:
             for number in range(ENTRIES):
                 for ledger in (*doomed, *new):
-                    data = entry(ledger, number, self.chance.randbytes(SIZE))
+                    data = entry(ledger, number, self.rng.randbytes(SIZE))
                     assert (await client.ask(wire.encode_add(KEY, data))).error == 0
                     if ledger in new:
                         self.entries[ledger, number] = data
         for ledger in doomed:
             await self.ledgers.delete(ledger)
         await self.gone(doomed)
-        await asyncio.sleep(self.chance.random() / 20)
+        await asyncio.sleep(self.rng.random() / 20)
         self.bookie.restart()
         return doomed
 

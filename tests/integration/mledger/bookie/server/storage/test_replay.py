@@ -120,19 +120,19 @@ def test_bytes_of_superseded_repeats_are_not_counted_by_a_restart_either(tmp_pat
     assert replayed.live == replayed.counted()
 
 
-async def anything(bookie, chance):
+async def anything(bookie, rng):
     """Adds, adds again, fences, moves and deletions in any order, several in one turn."""
     for _ in range(120):
-        ledger = chance.randrange(1, 5)
-        match chance.randrange(10):
+        ledger = rng.randrange(1, 5)
+        match rng.randrange(10):
             case 0 | 1 | 2 | 3:
                 highest = bookie.turns.ledgers.get(ledger).highest
-                add(bookie, ledger, range(highest + 1, highest + 1 + chance.randrange(1, 40)), bytes(700))
+                add(bookie, ledger, range(highest + 1, highest + 1 + rng.randrange(1, 40)), bytes(700))
             case 4 | 5:
-                add(bookie, ledger, [chance.randrange(30) for _ in range(4)], chance.randbytes(300))
+                add(bookie, ledger, [rng.randrange(30) for _ in range(4)], rng.randbytes(300))
             case 6:
-                add(bookie, ledger, [chance.randrange(100)])
-                if not chance.randrange(5):
+                add(bookie, ledger, [rng.randrange(100)])
+                if not rng.randrange(5):
                     fence(bookie, ledger)
             case 7:
                 await bookie.turns.drain()
@@ -140,21 +140,21 @@ async def anything(bookie, chance):
                 await bookie.turns.drain()
                 found = contents(bookie.index)
                 rows = [(False, row) for row in found.runs] + [(True, row) for row in found.repeats]
-                moved = move(bookie, chance.sample(rows, min(len(rows), 5)))
-                add(bookie, ledger, [chance.randrange(30) for _ in range(2)])
+                moved = move(bookie, rng.sample(rows, min(len(rows), 5)))
+                add(bookie, ledger, [rng.randrange(30) for _ in range(2)])
                 await moved
             case 9:
                 await bookie.turns.drain()
-                if not chance.randrange(4):
-                    await deletion(bookie, ledger, chance)
+                if not rng.randrange(4):
+                    await deletion(bookie, ledger, rng)
     await bookie.turns.drain()
 
 
-async def deletion(bookie, ledger, chance):
+async def deletion(bookie, ledger, rng):
     """Delete a ledger and begin it anew, at times without anything of that on disk but the journal."""
     delete(bookie, ledger)
-    add(bookie, ledger, range(chance.randrange(1, 40)), bytes(700))  # refused if it was fenced
-    if bookie.turns.ledgers.get(ledger).was_fenced or chance.randrange(2):
+    add(bookie, ledger, range(rng.randrange(1, 40)), bytes(700))  # refused if it was fenced
+    if bookie.turns.ledgers.get(ledger).was_fenced or rng.randrange(2):
         await asyncio.get_running_loop().run_in_executor(None, bookie.index.flush)
 
 

@@ -81,9 +81,9 @@ def test_no_replacement_spans_more_racks(drawn, size, quorum, failing, seed):
     bookies, quorum = [f"b{number}" for number in range(count)], min(quorum, size)
     failing = {index for index in failing if index < size}
     assume(failing and count >= size + len(failing))
-    chance = random.Random(seed)
-    ensemble = tuple(chance.sample(bookies, size))
-    found = plan_replacements(ensemble, failing, bookies, (), chance, write_quorum=quorum, topology=topology)
+    rng = random.Random(seed)
+    ensemble = tuple(rng.sample(bookies, size))
+    found = plan_replacements(ensemble, failing, bookies, (), rng, write_quorum=quorum, topology=topology)
     assert found.keys() == failing
     others = sorted(set(bookies) - set(ensemble))
     assert set(found.values()) <= set(others)
@@ -136,8 +136,8 @@ def test_the_error_counts_the_bookies_of_each_rack():
 
 def test_every_bookie_is_chosen_as_often_as_its_rack_allows():
     topology = Topology(PlacementPolicy(), {f"b{number}": RACKS[number % 3] for number in range(9)})
-    chance, counts = random.Random(5), dict.fromkeys(topology.racks, 0)
+    rng, counts = random.Random(5), dict.fromkeys(topology.racks, 0)
     for _ in range(900):
-        for bookie in plan_ensemble(3, counts.copy(), (), chance, write_quorum=3, topology=topology):
+        for bookie in plan_ensemble(3, counts.copy(), (), rng, write_quorum=3, topology=topology):
             counts[bookie] += 1
     assert max(counts.values()) < 1.3 * min(counts.values())

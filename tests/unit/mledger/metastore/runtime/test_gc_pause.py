@@ -1,10 +1,10 @@
-"""Very many topics are kept out of the collector's sight while they are open."""
+"""The collector rests while very many values are made, and does not look at very many topics while they are open."""
 
 import gc
 
 import pytest
 
-from mledger.metastore.runtime.gc_freeze import MANY, collect_again, lasting_objects
+from mledger.metastore.runtime.gc_pause import MANY_TOPICS, collect_again, collector_paused, lasting_objects
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def everything_seen_again():
 
 def test_what_is_made_inside_is_not_looked_at_until_the_topics_are_closed():
     before = gc.get_freeze_count()
-    with lasting_objects(MANY):
+    with lasting_objects(MANY_TOPICS):
         assert not gc.isenabled()
         made = [[] for _ in range(1000)]
     assert gc.isenabled()
@@ -26,7 +26,7 @@ def test_what_is_made_inside_is_not_looked_at_until_the_topics_are_closed():
 
 
 def test_a_few_topics_change_nothing():
-    with lasting_objects(MANY - 1):
+    with lasting_objects(MANY_TOPICS - 1):
         assert gc.isenabled()
     assert gc.get_freeze_count() == 0
 
@@ -34,7 +34,7 @@ def test_a_few_topics_change_nothing():
 def test_a_collector_that_the_program_switched_off_stays_off():
     gc.disable()
     try:
-        with lasting_objects(MANY):
+        with lasting_objects(MANY_TOPICS):
             assert not gc.isenabled()
         assert not gc.isenabled()
         assert gc.get_freeze_count() == 0
@@ -43,7 +43,18 @@ def test_a_collector_that_the_program_switched_off_stays_off():
 
 
 def test_a_failed_opening_leaves_the_collector_on():
-    with pytest.raises(RuntimeError), lasting_objects(MANY):
+    with pytest.raises(RuntimeError), lasting_objects(MANY_TOPICS):
         raise RuntimeError
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+
+
+def test_the_collector_rests_while_many_values_are_made():
+    with collector_paused(10_000):
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_the_collector_goes_on_while_few_values_are_made():
+    with collector_paused(9_999):
+        assert gc.isenabled()

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from mledger.snapshot.exports.errors import ExportNotWritable, PlaceNotReadable
+from mledger.snapshot.exports.errors import DestinationNotReadable, ExportNotWritable
 from mledger.snapshot.zookeeper_files.file_systems import (
     FAILURES,
     OBJECT_STORES,
@@ -45,23 +45,23 @@ class Destination:
         )
 
     def names(self) -> list[str]:
-        """What is in it, without what is further below; empty if it is not there. PlaceNotReadable."""
+        """What is in it, without what is further below; empty if it is not there. DestinationNotReadable."""
         with self._reading():
             return sorted(each.base_name for each in self._select(recursive=False))
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of every file in it and below, by name from here; empty if it is not there. PlaceNotReadable."""
+        """Bytes of every file in it and below, by name from here; empty if it is not there. DestinationNotReadable."""
         with self._reading():
             found = [each for each in self._select(recursive=True) if each.type is fs.FileType.File]
         return {each.path.lstrip("/")[len(self.path.lstrip("/")) + 1 :]: each.size for each in found}
 
     def is_there(self) -> bool:
-        """Whether it is a directory, or, on an object store, the beginning of a name. PlaceNotReadable."""
+        """Whether it is a directory, or, on an object store, the beginning of a name. DestinationNotReadable."""
         with self._reading():
             return self.system.get_file_info(self.path).type is fs.FileType.Directory
 
     def holds(self, name: str) -> bool:
-        """Whether a file of that name is in it. PlaceNotReadable."""
+        """Whether a file of that name is in it. DestinationNotReadable."""
         with self._reading():
             return self.system.get_file_info(f"{self.path}/{name}").type is fs.FileType.File
 
@@ -70,7 +70,7 @@ class Destination:
         return cast("BinaryIO", self.system.open_input_file(f"{self.path}/{name}"))
 
     def read(self, name: str) -> bytes:
-        """All of a file. PlaceNotReadable."""
+        """All of a file. DestinationNotReadable."""
         with self._reading(name), self.open(name) as stream:
             return stream.read()
 
@@ -118,7 +118,7 @@ class Destination:
         try:
             yield
         except FAILURES as error:
-            raise PlaceNotReadable(f"{self._named(name)} cannot be read: {said(error)}") from None
+            raise DestinationNotReadable(f"{self._named(name)} cannot be read: {said(error)}") from None
 
     @contextmanager
     def _writing(self, name: str = "") -> Iterator[None]:
@@ -132,13 +132,13 @@ class Destination:
 
 
 def place_at(text: str) -> Destination:
-    """The directory that a path or a URI names; PlaceNotReadable where its file system cannot be reached."""
+    """The directory that a path or a URI names; DestinationNotReadable where its file system cannot be reached."""
     if (here := local_path(text)) is not None:
         return local_place(here)
     try:
         system, path = open_uri(text)
     except FAILURES as error:
-        raise PlaceNotReadable(f"{without_credentials(text)} cannot be reached: {said(error)}") from None
+        raise DestinationNotReadable(f"{without_credentials(text)} cannot be reached: {said(error)}") from None
     return Destination(system, path, without_credentials(text).rstrip("/"), scheme_of(text))
 
 
