@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from mledger.bookie.client.checks.bookie_check import BookieCheck
-from mledger.bookie.client.checks.replica_check import CopiesSink, Pace, ReplicaCheck, ignore_copies
+from mledger.bookie.client.checks.replica_check import CopiesSink, ReplicaCheck, ignore_copies
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
 from mledger.bookie.client.connections.connection import WaitingSink
@@ -45,6 +45,7 @@ from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.rate_limiter import RateLimiter
 from mledger.metastore.store import MetadataReader, MetadataStore, Operation
 from mledger.metastore.write_verification import is_there
 
@@ -152,7 +153,7 @@ class BookKeeperReader:
         return BookieCheck(self._metadata, self._pool, self._config.ledgers_root, self._config.silence_timeout_s)
 
     async def check_ledger(
-        self, ledger_id: int, pace: Pace | None = None, on_copies: CopiesSink = ignore_copies
+        self, ledger_id: int, rate_limiter: RateLimiter | None = None, on_copies: CopiesSink = ignore_copies
     ) -> LedgerCheck:
         """Read every copy of every entry of the ledger and hold it to its digest; nothing is fenced or written.
 
@@ -163,7 +164,7 @@ class BookKeeperReader:
             NoSuchLedger: it was deleted.
             BookieUnavailable: the end of one that is not closed cannot be found.
         """
-        check = ReplicaCheck(self._pool, pace or Pace(), on_copies)
+        check = ReplicaCheck(self._pool, rate_limiter or RateLimiter(), on_copies)
         metadata, version = await self._read_metadata(ledger_id)
         for _ in range(_MOST_CHECKS):
             found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32C)

@@ -10,7 +10,6 @@ import click
 
 from mledger.admin.references.ledger_audit import LedgerAuditor, ReferenceAudit
 from mledger.admin.references.reader import ListedLedger, References, UnreadableRecord, read_origins
-from mledger.bookie.client.checks.replica_check import Pace
 from mledger.bookie.client.plans.replicas import CopyRun, LedgerCheck, ReplicaRun
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchLedger
 from mledger.cli.shared.context import CommandContext, session_options
@@ -21,6 +20,7 @@ from mledger.cli.shared.targets import find_targets
 from mledger.ledgers.references import Reference, find_dangling
 from mledger.metastore.errors import RecordError
 from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.rate_limiter import RateLimiter
 
 AT_ONCE = 4
 MIN_AGE_S = 60
@@ -103,8 +103,8 @@ def check(
     if references_only and ledger_ids:
         raise click.UsageError("--references-only goes with --topic or --all")
     name = None if topic is None else TopicName.parse(topic)
-    pace = Pace(None if max_mib is None else max_mib * MIB)
-    findings = session.run(_check(session, ledger_ids, name, not references_only, pace, min_age * 1000))
+    rate_limiter = RateLimiter(None if max_mib is None else max_mib * MIB)
+    findings = session.run(_check(session, ledger_ids, name, not references_only, rate_limiter, min_age * 1000))
     _show(session.output, findings)
     return findings.exit_code
 
@@ -114,7 +114,7 @@ async def _check(
     ledger_ids: Sequence[int],
     name: TopicName | None,
     entries: bool,
-    pace: Pace,
+    rate_limiter: RateLimiter,
     min_age_ms: int,
 ) -> Findings:
     async with looking(session.url) as cluster:
@@ -124,7 +124,7 @@ async def _check(
             findings.of[each.origin.ledger_id] = each.origin.of
         if entries:
             cluster.bookies.on_bad_replica = None
-            await _read_entries(session.output, cluster, findings, pace)
+            await _read_entries(session.output, cluster, findings, rate_limiter)
         return findings
 
 
@@ -162,7 +162,7 @@ def _only(
     return ReferenceAudit(tuple(listed), (), (), (), (), dangling, tuple(unreadable))
 
 
-async def _read_entries(output: Output, cluster: Looking, findings: Findings, pace: Pace) -> None:
+async def _read_entries(output: Output, cluster: Looking, findings: Findings, rate_limiter: RateLimiter) -> None:
     """Read the copies of all listed ledgers, some side by side."""
     waiting = deque(each.origin.ledger_id for each in findings.audit.listed)
     with output.progress("reading", "copies") as progress:
@@ -174,7 +174,7 @@ async def _read_entries(output: Output, cluster: Looking, findings: Findings, pa
                 try:
                     findings.note(
                         await cluster.bookies.check_ledger(
-                            ledger_id, pace, lambda copies, _: progress.advance(task, copies)
+                            ledger_id, rate_limiter, lambda copies, _: progress.advance(task, copies)
                         )
                     )
                 except NoSuchLedger:

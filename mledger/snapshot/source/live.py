@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.paths import MANAGED_LEDGERS, PARTITIONED_TOPICS, PERSISTENT, SEGMENT
+from mledger.metastore.runtime.rate_limiter import RateLimiter
 from mledger.metastore.store import MetadataReader, Node
 from mledger.snapshot.source.splits import (
     SHARES_WITH_RATE,
@@ -43,32 +44,6 @@ T = TypeVar("T")
 Nodes = list[tuple[NodeKind, FoundNode]]
 
 
-class Pace:
-    """Lets through so many nodes a second; None: all."""
-
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._free_at = 0.0
-
-    def at_once(self, most: int = NODES_AT_ONCE) -> int:
-        """How many to ask for together: with a rate a fiftieth of a second's worth, for others wait behind them."""
-        return most if self._rate is None else max(1, min(most, int(self._rate / BURSTS_A_SECOND)))
-
-    async def wait(self, nodes: int) -> None:
-        """Return when `nodes` more may be read."""
-        delay = self.delay(asyncio.get_running_loop().time(), nodes)
-        if delay > 0:
-            await asyncio.sleep(delay)
-
-    def delay(self, now: float, nodes: int) -> float:
-        """How many seconds from `now` on `nodes` more have to wait; they count from then on."""
-        if self._rate is None:
-            return 0.0
-        begin = max(now, self._free_at)
-        self._free_at = begin + nodes / self._rate
-        return begin - now
-
-
 class LiveNodes:
     """Finds and reads the nodes of a store."""
 
@@ -76,7 +51,7 @@ class LiveNodes:
         self._store = store
         self._scope = scope
         self._root = ledgers_root
-        self._pace = Pace(rate)
+        self._rate_limiter = RateLimiter(rate)
         self._steps: dict[NodeKind, int] = {}
 
     async def plan(self, kinds: frozenset[NodeKind], partitions: int | None, rate: float | None) -> list[Share]:
@@ -131,7 +106,8 @@ class LiveNodes:
         """The nodes of a share of topics, in lists; `together`: each topic in the same list as all its cursors."""
         for part in share.ranges:
             paths = await self._topics_in(part)
-            for start in range(0, len(paths), step := self._pace.at_once(TOGETHER if together else TOPICS_AT_ONCE)):
+            step = nodes_at_once(self._rate_limiter.per_second, TOGETHER if together else TOPICS_AT_ONCE)
+            for start in range(0, len(paths), step):
                 lists = self._topics_at(paths[start : start + step], topics, cursors)
                 if together:
                     yield [node async for nodes in lists for node in nodes]
@@ -224,7 +200,7 @@ class LiveNodes:
     async def _read(self, kind: NodeKind, paths: Sequence[str]) -> AsyncGenerator[Nodes, None]:
         start = 0
         while start < len(paths):
-            step = min(self._steps.get(kind, FIRST_NODES), self._pace.at_once())
+            step = min(self._steps.get(kind, FIRST_NODES), nodes_at_once(self._rate_limiter.per_second))
             nodes = await self._get(kind, paths[start : start + step])
             yield nodes
             start += step
@@ -237,12 +213,19 @@ class LiveNodes:
 
     async def _in_steps(self, read: Callable[[Sequence[str]], Awaitable[list[T]]], paths: Sequence[str]) -> list[T]:
         found: list[T] = []
-        step = self._pace.at_once()
+        step = nodes_at_once(self._rate_limiter.per_second)
         for start in range(0, len(paths), step):
             some = paths[start : start + step]
-            await self._pace.wait(len(some))
+            pause = self._rate_limiter.pause_before(len(some), asyncio.get_running_loop().time())
+            if pause > 0:
+                await asyncio.sleep(pause)
             found += await read(some)
         return found
+
+
+def nodes_at_once(rate: float | None, most: int = NODES_AT_ONCE) -> int:
+    """How many to ask for together: with a rate a fiftieth of a second's worth, for others wait behind them."""
+    return most if rate is None else max(1, min(most, int(rate / BURSTS_A_SECOND)))
 
 
 def next_step(nodes: Nodes) -> int:

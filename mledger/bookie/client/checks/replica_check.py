@@ -27,6 +27,7 @@ from mledger.bookie.client.plans.replicas import (
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import BookieRefused, BookieUnavailable, Code
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
+from mledger.metastore.runtime.rate_limiter import RateLimiter
 
 CHUNK_BYTES = 512 << 10  # asked of one bookie at once
 WINDOW = 64  # single reads of one bookie under way, at first
@@ -38,22 +39,6 @@ CopiesSink = Callable[[int, int], None]
 
 def ignore_copies(copies: int, size: int) -> None:
     """A CopiesSink for whom nobody waits."""
-
-
-class Pace:
-    """Keeps the bytes that are read below a rate, by telling how long to wait after each read."""
-
-    def __init__(self, bytes_per_s: float | None = None) -> None:
-        """No limit with None."""
-        self._rate = bytes_per_s
-        self._free_at = 0.0
-
-    def pause_after(self, size: int, now: float) -> float:
-        """Seconds to wait after `size` bytes were read at `now` (s)."""
-        if self._rate is None:
-            return 0.0
-        self._free_at = max(self._free_at, now) + size / self._rate
-        return self._free_at - now
 
 
 @dataclass(slots=True)
@@ -89,8 +74,8 @@ class _Copies:
 class ReplicaCheck:
     """Checks ledgers one after another, or several side by side; `on_copies` hears how many copies were looked at."""
 
-    def __init__(self, pool: BookiePool, pace: Pace, on_copies: CopiesSink = ignore_copies) -> None:
-        self._pool, self._pace, self._on_copies = pool, pace, on_copies
+    def __init__(self, pool: BookiePool, rate_limiter: RateLimiter, on_copies: CopiesSink = ignore_copies) -> None:
+        self._pool, self._rate_limiter, self._on_copies = pool, rate_limiter, on_copies
         self._no_batches: set[str] = set()
 
     async def check(
@@ -155,9 +140,9 @@ class ReplicaCheck:
         self._no_batches.add(bookie)
 
     async def looked_at(self, copies: int, size: int) -> None:
-        """Tell of it, and keep the pace."""
+        """Tell of it, and keep to the rate."""
         self._on_copies(copies, size)
-        pause = self._pace.pause_after(size, asyncio.get_running_loop().time())
+        pause = self._rate_limiter.pause_after(size, asyncio.get_running_loop().time())
         if pause > 0:
             await asyncio.sleep(pause)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mledger.metastore.errors import InvalidMetadataUrl
 from mledger.metastore.records.paths import LEDGERS
-from mledger.snapshot.source.live import BYTES_AT_ONCE, NODES_AT_ONCE, Pace, next_step
+from mledger.snapshot.source.live import BYTES_AT_ONCE, NODES_AT_ONCE, next_step, nodes_at_once
 from mledger.snapshot.source.options import OPTIONS, parse_options
 from mledger.snapshot.source.splits import split_folders, split_topics
 from mledger.snapshot.tables.ledgers import entries_held
@@ -183,13 +183,10 @@ def test_entries_held_are_those_whose_write_set_has_the_member(first, length, en
         assert entries_held(first, last, member, ensemble_size, write_quorum) == len(holding)
 
 
-def test_a_pace_lets_through_so_many_a_second():
-    pace = Pace(100.0)
-    assert pace.at_once() == 2
-    waits = [pace.delay(5.0, 10) for _ in range(11)]
-    assert waits[0] == 0
-    assert waits[-1] == pytest.approx(1.0)
-    assert pace.delay(60.0, 10) == 0
+def test_requests_are_small_where_a_rate_is_given():
+    assert nodes_at_once(100.0) == 2
+    assert nodes_at_once(None) == NODES_AT_ONCE
+    assert nodes_at_once(1e9, 20) == 20
 
 
 def test_requests_grow_and_shrink_with_the_nodes_that_come():
@@ -200,7 +197,3 @@ def test_requests_grow_and_shrink_with_the_nodes_that_come():
     assert next_step(some(256, 100)) == NODES_AT_ONCE
     assert next_step(some(256, 1 << 20)) == BYTES_AT_ONCE >> 20
     assert next_step(some(1, BYTES_AT_ONCE * 2)) == 1
-
-
-def test_no_pace_waits_for_nothing():
-    assert [Pace(None).delay(now, 1000) for now in (1.0, 1.0)] == [0, 0]

@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.bookie.client.checks.replica_check import Pace
 from mledger.bookie.client.plans.quorum import belongs, write_set
 from mledger.bookie.client.plans.replicas import (
     MISSING,
@@ -86,11 +85,3 @@ def test_runs_say_how_many_entries_they_have():
     assert (len(ReplicaRun(2, 12, 5)), str(ReplicaRun(2, 12, 5))) == (3, "2..12 every 5")
     assert (len(ReplicaRun(7, 7)), str(ReplicaRun(7, 7))) == (1, "7")
     assert belongs(2, 2, 5, 2)
-
-
-def test_a_pace_lets_pass_what_the_rate_allows():
-    pace = Pace(100.0)
-    assert pace.pause_after(50, now=10.0) == 0.5
-    assert pace.pause_after(50, now=10.5) == 0.5
-    assert pace.pause_after(25, now=20.0) == 0.25
-    assert Pace().pause_after(1 << 40, now=0.0) == 0.0
