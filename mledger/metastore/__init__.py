@@ -1,1 +1,1 @@
-"""What the metadata store holds: the store itself, names, and the records of ledgers, cursors and bookies."""
+"""The metadata store: its interface and implementations, its paths, and the records that it holds."""

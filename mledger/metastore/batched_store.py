@@ -1,8 +1,8 @@
-"""A store whose requests of one turn of the event loop go together: one process may own ten thousand topics.
+"""Combines the requests of one turn of the event loop: one process may own ten thousand topics.
 
-Reads asked for in the same turn become one multiRead, writes one multi (architecture, Concurrency): alone each costs
-store and client as much as many together. Nobody's write depends on another's: where one of a multi is refused none is
-carried out, and each is then sent alone, as it was asked for. What is asked for alone is sent as it is.
+Reads asked for in the same turn become one multiRead, and writes one multi (architecture, Concurrency): alone, each
+would cost the store and the client as much as many together. Writes stay independent: where the store refuses one of a
+multi it carries out none, and each is then sent alone. A request that is alone in its turn is sent as it is.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from mledger.metastore.store import (
 
 MOST_OPERATIONS = 200  # in one multi
 MOST_BYTES = 256 * 1024  # of data in one multi
-NODE_BYTES = 100  # about what an operation takes beside its data
+NODE_BYTES = 100  # about what an operation takes besides its data
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -36,10 +36,10 @@ Waiting = tuple[Asked, asyncio.Future[Answer]]
 
 
 class RequestBatcher(Generic[Asked, Answer]):
-    """Collects what is asked for in one turn of the loop and has `carry_out` answer it.
+    """Collects the requests of one turn of the loop and has `carry_out` answer them.
 
-    `carry_out` gets who still waits, and sets their futures; an error of it is given to those it left without answer.
-    A part that nobody waits for any more is cancelled.
+    `carry_out` gets the requests that still have a waiter, and sets their futures. Its error goes to every
+    future that has no result yet. It is cancelled when nobody waits for any of its requests any more.
     """
 
     def __init__(self, carry_out: Callable[[Sequence[Waiting[Asked, Answer]]], Awaitable[None]]) -> None:
@@ -85,7 +85,7 @@ class RequestBatcher(Generic[Asked, Answer]):
 
 
 class BatchedStore(MetadataStore):
-    """`inner`, with the requests of one turn sent together; closes it."""
+    """A store that sends the requests of one turn together to `inner`; closing it closes `inner`."""
 
     def __init__(self, inner: MetadataStore) -> None:
         self._inner = inner
@@ -100,7 +100,7 @@ class BatchedStore(MetadataStore):
 
     @property
     def session_state(self) -> SessionState:
-        """The session as last heard of."""
+        """The session's last known state."""
         return self._inner.session_state
 
     @property
@@ -109,7 +109,7 @@ class BatchedStore(MetadataStore):
         return self._inner.session_id
 
     def owner_at(self, path: str) -> int:
-        """The same for a node at `path`, as `MetadataStore.owner_at`."""
+        """The session's owner id for a node at `path`, as `MetadataStore.owner_at`."""
         return self._inner.owner_at(path)
 
     async def wait_for_session(self, state: SessionState, timeout: float) -> None:
@@ -208,7 +208,7 @@ class BatchedStore(MetadataStore):
         except StoreUnavailable as error:
             for _, future in waiting:
                 _fail(future, error)
-        except MetadataError:  # nothing was carried out, because of one of them
+        except MetadataError:  # one was refused, so none was carried out
             await asyncio.gather(*(self._write_alone(*each) for each in waiting))
         else:
             start = 0
@@ -238,7 +238,7 @@ class BatchedStore(MetadataStore):
 
 
 def gathered(store: MetadataStore) -> MetadataStore:
-    """`store` with its requests gathered; one that is two stores stays as it is: a multi over both is not whole."""
+    """`store` with its requests batched; a SplitStore is returned as it is: a multi over two stores is not atomic."""
     return store if isinstance(store, SplitStore) else BatchedStore(store)
 
 
@@ -269,7 +269,7 @@ async def _read_together(
         found = await read([path for paths, _ in waiting for path in paths])
     except StoreUnavailable:
         raise
-    except MetadataError:  # one may not be read, or is no path: the others are not to suffer for it
+    except MetadataError:  # one request is refused (access, or an invalid path): the others must not fail with it
         await asyncio.gather(*(_read_alone(read, paths, future) for paths, future in waiting))
         return
     start = 0

@@ -18,11 +18,11 @@ class MetadataError(MledgerError):
 
 
 class NodeNotFound(MetadataError):
-    """The node, or the parent of a node to create, is not there."""
+    """The node does not exist, or the parent of a node to create does not."""
 
 
 class NodeExists(MetadataError):
-    """A node of that name is there already."""
+    """A node at that path exists already."""
 
 
 class NodeNotEmpty(MetadataError):
@@ -30,27 +30,27 @@ class NodeNotEmpty(MetadataError):
 
 
 class BadVersion(MetadataError):
-    """The node is not at the version that was expected: somebody else changed it (M7)."""
+    """The node is not at the expected version: somebody else changed it (M7)."""
 
 
 class NoChildrenForEphemerals(MetadataError):
-    """An ephemeral node can have no children."""
+    """The parent is an ephemeral node, which can have no children."""
 
 
 class NodeTooLarge(MetadataError):
-    """A write that passes the store's limit on one request; nothing was sent."""
+    """A write exceeds the store's limit on one request; nothing was sent."""
 
 
 class MetadataAccessDenied(MetadataError):
-    """The store's access control forbids it."""
+    """The store's access control forbids the operation."""
 
 
 class StoreUnavailable(MetadataError):
-    """No answer in time, or no connection; whether a write was carried out is not known."""
+    """No answer in time, or no connection; it is not known whether a write was carried out."""
 
 
 class SessionExpired(StoreUnavailable):
-    """The session has ended at the server, its ephemeral nodes with it; open a new store."""
+    """The session has ended at the server, and its ephemeral nodes with it; open a new store."""
 
 
 class StoreClosed(MetadataError):
@@ -58,11 +58,11 @@ class StoreClosed(MetadataError):
 
 
 class InvalidMetadataUrl(MetadataError):
-    """A metadata URL that names no store known here."""
+    """A URL that names no supported metadata store."""
 
 
 class InvalidMetadataDirectory(MetadataError):
-    """A directory that cannot be served as a metadata store: in use, of another format, or another program's."""
+    """A directory that cannot be served as a metadata store: it is in use, of another format, or another program's."""
 
 
 class InvalidName(MetadataError):
@@ -74,12 +74,12 @@ class RecordError(MetadataError):
 
 
 class InvalidSetting(MledgerError):
-    """A settings file, or a value in one, that cannot be used; the message says where it stands."""
+    """A settings file, or a value in one, that cannot be used; the message says where it is."""
 
 
 class ZooKeeperNotFound(MledgerError):
-    """This machine has no ZooKeeper, or no Java to run it on; the message says what to install."""
+    """This machine has no ZooKeeper, or no Java to run it; the message says what to install."""
 
 
 class ZooKeeperFailed(MledgerError):
-    """A ZooKeeper server that was to start ended, or did not serve in time."""
+    """A ZooKeeper server that was being started ended, or did not serve in time."""

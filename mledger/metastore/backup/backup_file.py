@@ -1,7 +1,7 @@
-"""Copies of a metadata tree as a file: JSON lines, closed by a count and a checksum (docs/how-to/metadata-backup.md).
+"""A backup of a metadata tree as a file: JSON lines, closed by a count and a checksum (docs/how-to/metadata-backup.md).
 
-The first line says what it is, each further one is a node, the last one ends it. A file whose name ends in `.gz` is
-compressed. Nothing of a file is believed before its last line was checked against all before it.
+The first line is the head, each further line is a node, and the last line holds the count and the checksum. A file
+whose name ends in `.gz` is compressed. Check the whole file with `check_backup` before you use any of its nodes.
 """
 
 import base64
@@ -19,18 +19,18 @@ from mledger.metastore.errors import MetadataError
 FORMAT = "mledger metadata backup"
 VERSION = 1
 WORLD_ACL = ("world:anyone:crwda",)
-"""What is not written: everybody may do everything."""
+"""The access control list that is left out of the file: everybody may do everything."""
 
 
 class InvalidBackup(MetadataError):
-    """A file that is no backup, is cut off or was changed, or is of a version that this program does not know."""
+    """A file that is no backup, is cut off, was changed, or has a version that this program does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupNode:
-    """A node as it was: its data, its version, and its access control list, empty where the store has none.
+    """One node: its data, its version, and its access control list, empty where the store has none.
 
-    `ephemeral` ones are told for the record; they are never restored.
+    `ephemeral` nodes are recorded for information only; a restore never writes them.
     """
 
     path: str
@@ -42,7 +42,7 @@ class BackupNode:
 
 @dataclass(frozen=True, slots=True)
 class BackupHead:
-    """Where and when it was made: `cluster` is the store's URL without secrets, `made_at` UTC."""
+    """Where and when the backup was made: `cluster` is the store's URL without secrets, `made_at` is in UTC."""
 
     cluster: str
     made_at: str
@@ -53,14 +53,14 @@ class BackupWriter:
     """Writes a backup to an open file."""
 
     def __init__(self, file: BinaryIO, head: BackupHead) -> None:
-        """Begin with `head`."""
+        """Write `head` as the first line of `file`."""
         self._file = file
         self._digest = hashlib.sha256()
         self.nodes = 0
         self._line({"format": FORMAT, "version": VERSION, **_fields(head)})
 
     def add(self, node: BackupNode) -> None:
-        """One more node, none twice, after its parent if that is in the backup."""
+        """Write one more node: no node twice, and each after its parent if the parent is in the backup."""
         value: dict[str, Any] = {
             "path": node.path,
             "version": node.version,
@@ -74,7 +74,7 @@ class BackupWriter:
         self.nodes += 1
 
     def end(self) -> None:
-        """The last line."""
+        """Write the last line."""
         self._file.write(_last_line(self.nodes, self._digest.hexdigest()))
 
     def _line(self, value: Mapping[str, Any]) -> None:
@@ -92,14 +92,14 @@ def _last_line(nodes: int, checksum: str) -> bytes:
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file for a backup; FileExistsError if there is one."""
+    """Create the file of a new backup; FileExistsError if the file exists."""
     if path.suffix == ".gz":
         return cast("BinaryIO", gzip.open(path, "xb", compresslevel=6))
     return path.open("xb")
 
 
 def check_backup(path: Path) -> tuple[BackupHead, int]:
-    """Read all of the backup at `path`: its head and how many nodes it has. InvalidBackup, OSError."""
+    """Read the whole backup at `path`; return its head and its number of nodes. InvalidBackup, OSError."""
     count = 0
     with _open(path) as file:
         head = _head(path, file.readline())
@@ -109,7 +109,7 @@ def check_backup(path: Path) -> tuple[BackupHead, int]:
 
 
 def read_backup(path: Path) -> Iterator[BackupNode]:
-    """The nodes of a backup in the order in which they were added; InvalidBackup may come as late as at the end."""
+    """Yield the nodes of a backup in the order in which they were added; InvalidBackup may come only at the end."""
     with _open(path) as file:
         _head(path, file.readline())
         yield from _lines(path, file)
@@ -129,7 +129,7 @@ def _head(path: Path, line: bytes) -> BackupHead:
         if value["format"] != FORMAT:
             raise InvalidBackup(f"{path} is not a metadata backup")
         if value["version"] != VERSION:
-            raise InvalidBackup(f"{path} is of version {value['version']!r}: this program knows {VERSION}")
+            raise InvalidBackup(f"{path} has version {value['version']!r}: this program reads version {VERSION}")
         return BackupHead(str(value["cluster"]), str(value["made_at"]), str(value["path"]))
     except (ValueError, KeyError, TypeError, EOFError, OSError):
         raise InvalidBackup(f"{path} is not a metadata backup") from None
@@ -145,7 +145,7 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[BackupNode]:
             value = _object(path, number, line)
             if "sha256" in value:
                 if line != _last_line(nodes, digest.hexdigest()) or file.read(1):
-                    raise InvalidBackup(f"{path} was changed since it was written: its checksum is another")
+                    raise InvalidBackup(f"{path} was changed since it was written: its checksum does not match")
                 return
             digest.update(line)
             yield _node(path, number, value)
@@ -161,7 +161,7 @@ def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise InvalidBackup(f"{path}, line {number}: not what a backup has there")
+        raise InvalidBackup(f"{path}, line {number}: not a line of a backup")
     return value
 
 

@@ -1,10 +1,10 @@
-"""Puts a backup's nodes back into a tree: what that changes, decided node by node without I/O, and doing it.
+"""Restores a backup into a tree: plans the changes node by node, then writes them.
 
-- Ephemeral nodes are never written, nor is what ZooKeeper keeps for itself. Nodes that hold what the backup has are
-  left alone, whatever their version; those that are not in the backup stay, unless they are to be removed.
-- Versions begin anew: a node that is created is at version 0, one that is changed is one version up.
-- Ledger ids go on well above every ledger of the backup and of the tree: the counter is only ever moved forward, and
-  from a far way off by beginning with the longer ids, as BookKeeper does when the short ones are used up (formats.md).
+- A restore never writes ephemeral nodes, nor ZooKeeper's own nodes. A node that already holds the backup's data is
+  left alone, whatever its version. A node that the backup lacks stays, unless it is to be removed.
+- Versions start anew: a created node is at version 0, a changed node is one version up.
+- Ledger ids continue well above every ledger of the backup and of the tree. The counter only moves forward. Where the
+  gap is too large, the longer ids begin, as in BookKeeper when the short ones are used up (formats.md).
 """
 
 import enum
@@ -24,10 +24,10 @@ PAGE = 500
 BATCH_OPERATIONS = 200
 BATCH_BYTES = 256 << 10
 MOST_DRAWN = 100_000
-"""So many ids are drawn to move the counter forward; from further off the longer ids begin."""
+"""The most ids drawn to move the counter forward; where the gap is larger, the longer ids begin."""
 
 ID_MARGIN = 10_000
-"""Ledgers above the highest there is may have been deleted before; their entries may still lie on bookies."""
+"""Ids left free above the highest ledger: such ledgers may have been deleted, with entries still on bookies."""
 
 _HIGH = re.compile(rf"{LEDGERS}/idgen-long/HOB-(\d{{10}})", re.ASCII)
 _LIVE = (
@@ -39,7 +39,7 @@ _LIVE = (
 
 
 class RestoreAction(enum.Enum):
-    """What restoring does with a node."""
+    """What a restore does with a node."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -51,7 +51,7 @@ class RestoreAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens to the node at `path`, which is at `version` now (None: not there)."""
+    """What a restore does with the node at `path`, which is at `version` now (None: it does not exist)."""
 
     path: str
     action: RestoreAction
@@ -60,9 +60,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """All that changes, or stays though the backup has it not; `same` nodes hold what the backup has.
+    """All that changes, and what stays although the backup lacks it; `same` nodes hold what the backup has.
 
-    `ids_above`: ledger ids have to go on above this one, None where no ledger is restored.
+    `ids_above`: ledger ids must continue above this one; None where no ledger is restored.
     """
 
     steps: tuple[Step, ...]
@@ -71,7 +71,7 @@ class RestorePlan:
     ids_above: int | None
 
     def paths(self, *actions: RestoreAction) -> list[str]:
-        """The nodes of these actions."""
+        """The paths of the steps with one of `actions`."""
         return [step.path for step in self.steps if step.action in actions]
 
     @property
@@ -82,7 +82,7 @@ class RestorePlan:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Somebody whom a restore would pull the ground from under."""
+    """A live user of the nodes that a restore would change."""
 
     what: str
     path: str
@@ -92,7 +92,7 @@ class Live:
 
 
 def plan_node(node: BackupNode, now: Node | None) -> RestoreAction:
-    """What is done with a node of the backup that is `now` in the tree."""
+    """What a restore does with a node of the backup that is `now` in the tree (None: it does not exist)."""
     if node.ephemeral or (now is not None and now.stat.ephemeral_owner) or is_below(node.path, ZOOKEEPERS_OWN):
         return RestoreAction.SKIP
     if now is None:
@@ -101,9 +101,9 @@ def plan_node(node: BackupNode, now: Node | None) -> RestoreAction:
 
 
 def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[Step]:
-    """What is done with the tree's nodes that the backup has not, parents before their children.
+    """What a restore does with the tree's nodes that the backup lacks, parents before their children.
 
-    Those that hold something that stays (an ephemeral node) stay, too, and so do the counters of ledger ids.
+    A node above one that stays (an ephemeral node, say) stays too, and so do the counters of ledger ids.
     """
     stay: set[str] = set()
     for node in reversed(others):
@@ -134,7 +134,7 @@ async def plan_restore(
     remove: bool = False,
     count: Callable[[int], None] = ignore_count,
 ) -> RestorePlan:
-    """What restoring `nodes` at and below `start` would do to the tree as it is; nothing is written."""
+    """Plan what restoring `nodes` at and below `start` would change in the tree; write nothing."""
     steps: list[Step] = []
     wanted: set[str] = set()
     same = skipped = 0
@@ -159,7 +159,7 @@ async def plan_restore(
 
 
 async def find_live(reader: MetadataReader, touched: Collection[str]) -> list[Live]:
-    """Bookies that are registered, if ledgers' nodes are `touched`; owners and brokers, if others are."""
+    """Registered bookies, if ledgers' nodes are `touched`; owners and brokers, if others are."""
     ledgers = any(is_below(path, LEDGERS) for path in touched)
     others = any(not is_below(path, LEDGERS) for path in touched)
     found: list[Live] = []
@@ -176,11 +176,11 @@ async def restore(
     nodes: Callable[[], Iterable[BackupNode]],
     count: Callable[[int], None] = ignore_count,
 ) -> None:
-    """Carry `plan` out; `nodes` reads again what it was made from.
+    """Carry out `plan`; `nodes` reads the nodes again from which the plan was made.
 
-    Ledger ids are moved first, so that no ledger of the backup is there before the counter is above it. Nodes are
-    written some at a time, parents first, and removed last. Cut off in between, the same restore goes on from there.
-    Raises BadVersion, NodeExists: somebody else writes to the tree.
+    Ledger ids are moved first: no ledger of the backup exists before the counter is above it. Then nodes are written
+    in batches, parents first; removals come last. After an interruption, the same restore continues where it stopped.
+    Raises BadVersion or NodeExists when somebody else writes to the tree.
     """
     versions = {
         step.path: step.version for step in plan.steps if step.action in (RestoreAction.CREATE, RestoreAction.CHANGE)
@@ -209,7 +209,7 @@ async def _write_nodes(
     versions: Mapping[str, int | None],
     count: Callable[[int], None],
 ) -> None:
-    """Create or change those of `nodes` that are in `versions`, in their order."""
+    """Create or change, in order, those of `nodes` that are in `versions`."""
     batch: list[Operation] = []
     size = 0
     for node in nodes:
@@ -228,7 +228,7 @@ async def _write_nodes(
 
 
 async def raise_ledger_ids(store: MetadataStore, above: int) -> None:
-    """Have the cluster's next ledger id be above `above`; the counter is never moved back."""
+    """Make the cluster's next ledger id greater than `above`; the counter never moves back."""
     drawn = await LedgerStore(store).next_id()
     if drawn > above:
         return
@@ -244,7 +244,7 @@ async def raise_ledger_ids(store: MetadataStore, above: int) -> None:
 
 
 async def _draw(store: MetadataStore, count: int) -> int:
-    """Use up `count` short ids; the last of them."""
+    """Use up `count` short ids; return the last of them."""
     prefix = f"{LEDGERS}/idgen/ID-"
     made = await store.multi([Create(prefix, ephemeral=True, sequential=True)] * count)
     paths = [path for path in made if isinstance(path, str)]
@@ -253,7 +253,7 @@ async def _draw(store: MetadataStore, count: int) -> int:
 
 
 async def _ensure_parents(store: MetadataStore, paths: Collection[str]) -> None:
-    """Create the folders that nodes to restore lie in and that the backup has not: a part of a tree may be restored."""
+    """Create the parents that neither the backup nor the tree has: the backup may hold only a part of a tree."""
     parents = {path.rpartition("/")[0] for path in paths} - set(paths) - {""}
     missing = [
         path for path, node in zip(sorted(parents), await store.get_many(sorted(parents)), strict=True) if node is None
@@ -266,7 +266,7 @@ async def _ensure_parents(store: MetadataStore, paths: Collection[str]) -> None:
 
 
 async def _write(store: MetadataStore, operations: Sequence[Operation], count: Callable[[int], None]) -> None:
-    """Some operations, those of ledgers and those of others apart: they may lie in two stores."""
+    """Write some operations, those of ledgers apart from the others: they may be in two stores."""
     for ledgers in (True, False):
         some = [operation for operation in operations if is_below(operation.path, LEDGERS) is ledgers]
         if some:
@@ -286,7 +286,7 @@ def _pages(nodes: Iterable[BackupNode]) -> Iterable[list[BackupNode]]:
 
 
 def _highest_id(path: str) -> int:
-    """The highest ledger id that the node at `path` shows to be drawn, -1 for none."""
+    """The highest ledger id that the node at `path` shows to be in use, -1 for none."""
     counter = _HIGH.fullmatch(path)
     if counter is not None:
         return ((int(counter[1]) + 1) << 32) - 1

@@ -1,8 +1,8 @@
 """Reads a whole metadata tree to copy it, while others write to it.
 
-A node is copied as it is when it is come by; what is created meanwhile may be missing, what is deleted may be there.
-Ledgers are copied before the topics that name them, and those that came to be meanwhile after them: a topic of the copy
-names no ledger that the copy lacks, unless that ledger was made and deleted while the copy was.
+Each node is copied as it is when it is read. A node created meanwhile may be missing, and one deleted meanwhile
+may be in the copy. Ledgers are copied before the topics that name them, and new ledgers once more after the topics.
+So a topic of the copy names no ledger that the copy lacks, unless that ledger was created and deleted in between.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
@@ -17,7 +17,7 @@ ZOOKEEPERS_OWN = "/zookeeper"
 
 
 def ignore_count(count: int) -> None:
-    """A counter for whom nobody waits."""
+    """Ignore the number of nodes copied."""
 
 
 async def copy_tree(
@@ -26,7 +26,7 @@ async def copy_tree(
     start: str = "/",
     count: Callable[[int], None] = ignore_count,
 ) -> int:
-    """Hand every node at and below `start` to `add`, parents before their children; how many. StoreUnavailable."""
+    """Hand every node at and below `start` to `add`, parents first; return their number. StoreUnavailable."""
     known: set[str] = set()
     copied = 0
     parts = _parts(start)
@@ -45,16 +45,16 @@ async def copy_tree(
 
 
 def _parts(start: str) -> list[tuple[str, tuple[str, ...], bool]]:
-    """Where to begin, what to leave out, and whether only nodes that are new count: one after the other."""
+    """The walks in order: where each begins, what it leaves out, and whether it counts only new nodes."""
     if start != "/":
         return [(start, (), False)]
     return [(LEDGERS, (), False), ("/", (ZOOKEEPERS_OWN, LEDGERS), False), (LEDGERS, (), True)]
 
 
 async def walk(reader: MetadataReader, start: str, without: Collection[str] = ()) -> AsyncIterator[list[BackupNode]]:
-    """The nodes at and below `start`, without their access control lists, in pages, parents before their children.
+    """Yield the nodes at and below `start` in pages, parents first, without their access control lists.
 
-    None if `start` is not there.
+    Yields no node if `start` does not exist.
     """
     pending = [start]
     while pending:

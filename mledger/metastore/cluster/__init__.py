@@ -1,1 +1,1 @@
-"""What a cluster keeps in the metadata store: ledgers, bookies, cookies, layout, policies, auto-recovery."""
+"""A cluster's nodes in the metadata store: ledgers, bookies, cookies, layout, policies, auto-recovery."""

@@ -1,4 +1,4 @@
-"""What BookKeeper's auto-recovery keeps in the metadata store: marks with their locks, switch, delay, auditor."""
+"""BookKeeper's auto-recovery in the metadata store: marks with their locks, the switch, the delay, the auditor."""
 
 import re
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ _LEVELS = 4  # of the marks' tree above the marks themselves
 
 @dataclass(frozen=True, slots=True)
 class RecoveryState:
-    """Whether under-replicated ledgers are replicated anew, and who decides which those are.
+    """Whether auto-recovery replicates under-replicated ledgers, and which bookie is the auditor.
 
-    `auditor` is None where none is elected; where BookKeeper's and Pulsar's metadata drivers have each elected one, it
-    names both. `lost_bookie_delay_s`, how long an auditor waits for a bookie that is gone, is None where nobody has set
-    it.
+    `auditor` is None where none is elected. BookKeeper's and Pulsar's metadata drivers hold separate elections; where
+    each has elected an auditor, it names both. `lost_bookie_delay_s`: how long an auditor waits for a lost bookie, None
+    where nobody has set it.
     """
 
     enabled: bool
@@ -35,7 +35,7 @@ class RecoveryState:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A ledger that lacks replicas; `worker` is the bookie that replicates it now, None for none."""
+    """A ledger that lacks replicas; `worker` is the bookie that replicates it now, None if no bookie does."""
 
     ledger_id: int
     mark: UnderreplicatedLedger
@@ -43,22 +43,22 @@ class Mark:
 
 
 def disable_path(root: str = LEDGERS) -> str:
-    """The node that is there while auto-recovery is switched off."""
+    """The node that exists while auto-recovery is switched off."""
     return f"{root}/underreplication/disable"
 
 
 def lost_bookie_delay_path(root: str = LEDGERS) -> str:
-    """How many seconds an auditor waits for a bookie that is gone, as text."""
+    """The node that says how many seconds an auditor waits for a lost bookie, as text."""
     return f"{root}/underreplication/lostBookieRecoveryDelay"
 
 
 def auditor_leader_path(root: str = LEDGERS) -> str:
-    """The ephemeral of the auditor that Pulsar's metadata driver elected; BookKeeper's own counts votes elsewhere."""
+    """The ephemeral node of the auditor elected by Pulsar's metadata driver; BookKeeper's own driver uses another."""
     return f"{root}/underreplication/leader"
 
 
 async def read_recovery_state(reader: MetadataReader, root: str = LEDGERS) -> RecoveryState:
-    """The state of auto-recovery; RecordError."""
+    """Read the state of auto-recovery; RecordError."""
     election = f"{root}/underreplication/auditorelection"
     disabled, delay, leader = await reader.get_many(
         [disable_path(root), lost_bookie_delay_path(root), auditor_leader_path(root)]
@@ -103,4 +103,4 @@ def _seconds(data: bytes, root: str) -> int:
         return int(data.decode("ascii"))
     except ValueError:
         path = lost_bookie_delay_path(root)
-        raise RecordError(f"{path} is no number of seconds: {data[:40]!r}", path) from None
+        raise RecordError(f"{path} is not a number of seconds: {data[:40]!r}", path) from None

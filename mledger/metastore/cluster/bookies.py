@@ -1,4 +1,4 @@
-"""Which bookies serve, and where (formats.md, ZooKeeper tree). Cookies are in `cookies`, exported here too."""
+"""Registrations of bookies: which serve, and where (formats.md, ZooKeeper tree). `cookies` is exported here too."""
 
 import contextlib
 from collections.abc import Iterable
@@ -47,27 +47,27 @@ _VERSION = "mledger.version"
 _WHAT = "registration"
 _READ_ONLY = "readonly"
 _ATTEMPTS = 10
-_LONGEST_PORT = 9  # digits: of more, Python makes no number
+_LONGEST_PORT = 9  # digits; Python converts no number that is far longer
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BookieRegistration:
-    """A bookie that serves: where its id resolves to, and whether it takes no new entries."""
+    """A registered bookie: the address its id resolves to, and whether it is read-only."""
 
     bookie_id: str
     host: str
     port: int
     read_only: bool = False
     http: str = ""
-    """Where it serves metrics and health, host:port; empty where it says nothing of that."""
+    """The endpoint of its metrics and health, host:port; empty where it names none."""
     version: str = ""
-    """Of the program, where it says so: ours does."""
+    """The program's version; only mledger's bookies give one."""
 
 
 def decode_registration(bookie_id: str, data: bytes, *, read_only: bool = False, path: str = "") -> BookieRegistration:
-    """What a bookie's node says; with no data the id itself is host:port. RecordError without an entries' endpoint."""
+    """Decode a bookie's node; if it is empty, the id itself is host:port. RecordError if it has no RPC endpoint."""
     if not data:
         host, separator, port = bookie_id.rpartition(":")
         number = port.isascii() and port.isdigit() and len(port) <= _LONGEST_PORT
@@ -79,7 +79,7 @@ def decode_registration(bookie_id: str, data: bytes, *, read_only: bool = False,
         if endpoint.protocol == RPC_PROTOCOL:
             host = text_of(endpoint.host, _WHAT, path)
             if not host or not 0 < endpoint.port <= 0xFFFF:
-                raise record_error(_WHAT, path, f"nobody can serve at {host!r} port {endpoint.port}")
+                raise record_error(_WHAT, path, f"host {host!r} and port {endpoint.port} are not an address")
             http = next(
                 (f"{each.host}:{each.port}" for each in message.endpoints if each.protocol == HTTP_PROTOCOL), ""
             )
@@ -89,7 +89,7 @@ def decode_registration(bookie_id: str, data: bytes, *, read_only: bool = False,
 
 
 def encode_registration(host: str, port: int, http: tuple[str, int] | None = None, version: str = "") -> bytes:
-    """What a bookie that serves at `host` and `port`, and HTTP at `http`, says of itself."""
+    """Encode the registration of a bookie that serves at `host` and `port`, and HTTP at `http`."""
     message = BookieServiceInfoFormat()
     message.endpoints.add(id=_ENDPOINT, host=host, port=port, protocol=RPC_PROTOCOL)
     if http is not None:
@@ -100,14 +100,14 @@ def encode_registration(host: str, port: int, http: tuple[str, int] | None = Non
 
 
 async def list_bookies(reader: MetadataReader, root: str = LEDGERS) -> list[BookieRegistration]:
-    """All bookies that serve, by id, the writable ones first; NodeNotFound when the cluster is not initialised.
+    """All registered bookies, the writable ones first, each by id; NodeNotFound when the cluster is not initialised.
 
-    A registration that cannot be read is left out with a warning: nobody can reach that bookie.
+    An unreadable registration is left out with a warning: nobody can reach that bookie.
     """
     writable, read_only = await reader.children_many([f"{root}/available", f"{root}/available/{_READ_ONLY}"])
     if writable is None:
         path = f"{root}/available"
-        raise NodeNotFound(f"{path} is not there: the cluster was not initialised, or its root is another", path)
+        raise NodeNotFound(f"{path} does not exist: initialise the cluster, or correct its root", path)
     ids = [(bookie_id, False) for bookie_id in writable if bookie_id != _READ_ONLY]
     ids += [(bookie_id, True) for bookie_id in read_only or ()]
     nodes = await reader.get_many([_path(root, bookie_id, kind) for bookie_id, kind in ids])
@@ -116,14 +116,14 @@ async def list_bookies(reader: MetadataReader, root: str = LEDGERS) -> list[Book
 
 
 def resolve(registrations: Iterable[BookieRegistration], bookie_id: str) -> tuple[str, int]:
-    """Host and port of a bookie; one that is not registered is tried at the host:port its id may be. InvalidName."""
+    """Host and port of a bookie; if it is not registered, its id is tried as host:port. InvalidName."""
     for registration in registrations:
         if registration.bookie_id == bookie_id:
             return registration.host, registration.port
     try:
         guess = decode_registration(bookie_id, b"")
     except RecordError:
-        raise InvalidName(f"the bookie {bookie_id} is not registered: nothing says where it is") from None
+        raise InvalidName(f"the bookie {bookie_id} is not registered: its address is not known") from None
     return guess.host, guess.port
 
 
@@ -139,15 +139,15 @@ async def register(
     http: tuple[str, int] | None = None,
     version: str = "",
 ) -> None:
-    """Announce the bookie for as long as this store's session lives; a second call in the session does nothing.
+    """Register the bookie for as long as this store's session lives; a second call in the session does nothing.
 
-    NodeExists while another session announces it: another bookie of that id, or this one's former process, which goes
-    with its session time-out. With `replace_own` an announcement with the same host and port is replaced at once; that
-    is for a bookie that holds the port, so that nobody else can be serving there.
+    NodeExists while another session holds the registration: another bookie with that id, or this bookie's former
+    process, whose registration ends with its session time-out. With `replace_own`, a registration with the same host
+    and port is replaced at once. Use that only in a bookie that has bound the port: nobody else can serve there.
     """
     path = _path(root, bookie_id, read_only)
     data = encode_registration(host, port, http, version)
-    for _ in range(_ATTEMPTS):  # a former process's announcement goes whenever its session ends
+    for _ in range(_ATTEMPTS):  # a former process's registration may disappear at any time, with its session
         if await _announce(store, path, data):
             return
         try:
@@ -162,14 +162,14 @@ async def register(
             await store.multi([Delete(path, node.version), Create(path, data, ephemeral=True)])
             return
     raise NodeExists(
-        f"the bookie {bookie_id} is announced by another session: stop the other bookie of that id, or wait for "
+        f"the bookie {bookie_id} is registered by another session: stop the other bookie of that id, or wait for "
         f"the session of this one's former process to end",
         path,
     )
 
 
 async def unregister(store: MetadataStore, bookie_id: str, *, read_only: bool = False, root: str = LEDGERS) -> None:
-    """Take the announcement back; nothing happens when there is none."""
+    """Remove the registration, if there is one."""
     path = _path(root, bookie_id, read_only)
     try:
         await store.delete(path, ANY_VERSION)
@@ -178,7 +178,7 @@ async def unregister(store: MetadataStore, bookie_id: str, *, read_only: bool = 
 
 
 def _same_place(bookie_id: str, data: bytes, own: bytes) -> bool:
-    """Whether an announcement names the host and port of our own; what else it says may be of another version."""
+    """Whether a registration names the same host and port as ours; the rest may be of another version."""
     try:
         found, ours = decode_registration(bookie_id, data), decode_registration(bookie_id, own)
     except RecordError:
@@ -192,7 +192,7 @@ async def _announce(store: MetadataStore, path: str, data: bytes) -> bool:
     except NodeExists:
         return False
     except StoreUnavailable:
-        # Whether it was made shows the owner of the node.
+        # The node's owner shows whether the create was carried out.
         if await store.exists(path) is None:
             raise
         return False

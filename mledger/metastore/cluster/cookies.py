@@ -1,7 +1,7 @@
-"""Cookies: what a bookie must still be when it comes back (formats.md, ZooKeeper tree).
+"""Cookies: the identity by which a bookie is recognised when it comes back (formats.md, ZooKeeper tree).
 
-Version 5 is written: the version's line and CookieFormat as protobuf text. Versions 4 (the same) and 3 (three lines)
-are read too.
+Cookies are written in version 5: a line with the version, then CookieFormat as protobuf text. Versions 4 (the same) and
+3 (three lines) are read too.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Cookie:
 
 
 def decode_cookie(data: bytes, path: str = "") -> Cookie:
-    """The cookie in `data`, read at `path` (a node's or a file's); RecordError."""
+    """Decode the cookie in `data`, which was read at `path` (a node's or a file's); RecordError."""
     first, separator, body = data.partition(b"\n")
     if not separator or not (number := first.strip()).isdigit() or len(number) > 9:
         raise record_error(_WHAT, path, "it does not begin with its layout version")
@@ -54,7 +54,7 @@ def decode_cookie(data: bytes, path: str = "") -> Cookie:
 
 
 def encode_cookie(cookie: Cookie) -> bytes:
-    """The cookie in the current version, whichever it was read in."""
+    """Encode the cookie in the current version, whichever version it was read in."""
     if any("\t" in directory for directory in (*cookie.ledger_dirs, *(cookie.index_dirs or ()))):
         raise RecordError(f"the cookie of {cookie.bookie_id} cannot be written: a directory has a tab in its name")
     message = CookieFormat(
@@ -68,14 +68,14 @@ def encode_cookie(cookie: Cookie) -> bytes:
 
 
 async def read_cookie(reader: MetadataReader, bookie_id: str, root: str = LEDGERS) -> tuple[Cookie, int]:
-    """The bookie's cookie and the version of its node; NodeNotFound, RecordError."""
+    """Read the bookie's cookie and the version of its node; NodeNotFound, RecordError."""
     path = cookie_path(bookie_id, root)
     node = await reader.get(path)
     return decode_cookie(node.data, path), node.version
 
 
 async def write_cookie(store: MetadataStore, cookie: Cookie, version: int | None = None, root: str = LEDGERS) -> int:
-    """Create the bookie's cookie, or with `version` replace it; the version of its node. NodeExists, BadVersion."""
+    """Create the bookie's cookie, or replace it at `version`; return its node's version. NodeExists, BadVersion."""
     path = cookie_path(cookie.bookie_id, root)
     if version is not None:
         return await store.put(path, encode_cookie(cookie), version)

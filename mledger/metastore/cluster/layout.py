@@ -1,4 +1,4 @@
-"""A cluster's own nodes: how its ledgers are laid out, its instance id, where its bookies register (formats.md)."""
+"""A cluster's own nodes: its ledger layout, its instance id, the parents of its bookies' registrations (formats.md)."""
 
 import uuid
 
@@ -12,9 +12,9 @@ LAYOUT = f"{LAYOUT_VERSION}\n{HIERARCHICAL}:1".encode()
 
 
 async def initialize(store: MetadataStore, root: str = LEDGERS) -> str:
-    """Make what is missing of the nodes that every cluster has, as BookKeeper's initialisation does; the instance id.
+    """Create the nodes that every cluster has and this one lacks, as BookKeeper's initialisation does; the instance id.
 
-    An initialised cluster is left as it is. RecordError when its layout is one that this program cannot work on.
+    An initialised cluster is left as it is. RecordError when this program does not support the cluster's layout.
     """
     for _ in range(2):
         await check_layout(store, root)
@@ -66,8 +66,8 @@ async def check_layout(reader: MetadataReader, root: str = LEDGERS) -> None:
         return
     if node.data.rstrip() != LAYOUT:
         raise RecordError(
-            f"{path} says {node.data.decode(errors='replace')!r}: only version {LAYOUT_VERSION} with {HIERARCHICAL}:1 "
-            f"is known here",
+            f"{path} holds {node.data.decode(errors='replace')!r}: only version {LAYOUT_VERSION} with {HIERARCHICAL}:1 "
+            f"is supported",
             path,
         )
 

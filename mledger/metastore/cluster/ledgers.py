@@ -1,7 +1,7 @@
 """Ledgers in the metadata store: their ids, and their metadata by compare-and-set (formats.md, ZooKeeper tree).
 
-An id is the sequence number of an ephemeral node that is deleted at once. Past 2^31-2 the counter is a 63-bit one,
-whose upper half is the name of the directory it counts in. Once that counter exists nothing else is used.
+An id is the sequence number of an ephemeral node that is deleted at once. Past 2^31-2, ids come from a 63-bit counter,
+whose upper half is the name of the directory it counts in. Once that counter exists, no other is used.
 """
 
 import re
@@ -40,14 +40,14 @@ _LEVELS_BELOW = {2: 2, 3: 4}
 """How deep the ledgers lie below a directory with a name of two or three digits."""
 
 _AT_ONCE = 64
-"""Directories listed in one go."""
+"""Directories listed at once."""
 
 _LISTED_AT_ONCE = 16
-"""Directories of ten thousand ledgers each, the most there may be in one, listed in one go."""
+"""Directories listed at once that hold ledgers, each at most ten thousand."""
 
 
 class LedgerStoreReader:
-    """Looks at ledgers' metadata. Paths are below `root`."""
+    """Reads ledgers' metadata. Paths are below `root`."""
 
     def __init__(self, store: MetadataReader, root: str = LEDGERS) -> None:
         self._reader = store
@@ -69,11 +69,10 @@ class LedgerStoreReader:
         ]
 
     async def list(self) -> AsyncIterator[Page]:
-        """The ids of all ledgers, rising, in pages that are not empty.
+        """Yield the ids of all ledgers in ascending order, in pages that are not empty.
 
-        Ends without an error only when the whole tree was seen: StoreUnavailable, NodeNotFound (no root) and
-        RecordError (a node that no ledger can have) are raised out of it. A ledger that is created or deleted
-        meanwhile may be missing.
+        Ends without an error only after it has listed the whole tree. Raises StoreUnavailable, NodeNotFound (no root)
+        and RecordError (a node whose name is no ledger's). A ledger created or deleted meanwhile may be missing.
         """
         names = await self._names_at_root()
         trees = sorted((name for name in names if _TREES.fullmatch(name)), key=lambda name: (len(name), name))
@@ -82,10 +81,10 @@ class LedgerStoreReader:
                 yield page
 
     async def absent(self, ledger_ids: Sequence[int]) -> Page:
-        """Those of `ledger_ids`, rising, that the listing does not have: a candidate for a look, no proof (Q9).
+        """Those of `ledger_ids`, which are ascending, that the listing lacks: candidates to check, not proof (Q9).
 
-        Only directories that these ids would be in are listed, a few at a time: it takes little memory in a cluster of
-        any size. Raises what `list` does.
+        Lists only the directories that would hold these ids, a few at a time: it takes little memory in any cluster.
+        Raises what `list` does.
         """
         await self._names_at_root()
         found: Page = []
@@ -99,7 +98,7 @@ class LedgerStoreReader:
         return found
 
     async def _names_at_root(self) -> Sequence[str]:
-        """What is directly below the root; RecordError when those are ledgers."""
+        """The names directly below the root; RecordError when they are ledgers."""
         names = await self._reader.children(self.root)
         flat = [name for name in names if _FLAT_LEDGER.fullmatch(name)]
         if flat:
@@ -114,7 +113,7 @@ class LedgerStoreReader:
         for start in range(0, len(directories), _AT_ONCE):
             some = directories[start : start + _AT_ONCE]
             found = await self._reader.children_many(some)
-            # None: its ledgers were deleted since its parent was listed, and the directory with them.
+            # None: the directory was deleted with its ledgers after its parent was listed.
             below = [
                 f"{directory}/{name}"
                 for directory, names in zip(some, found, strict=True)
@@ -130,7 +129,7 @@ class LedgerStoreReader:
         try:
             return ledger_id_from_path(path, self.root)
         except InvalidName as error:
-            raise RecordError(f"{path} stands among ledgers and is none: {error}", path) from error
+            raise RecordError(f"{path} is among the ledgers but is not a ledger: {error}", path) from error
 
 
 class LedgerStore(LedgerStoreReader):
@@ -142,7 +141,7 @@ class LedgerStore(LedgerStoreReader):
         self._long_ids: bool | None = None
 
     async def next_id(self) -> int:
-        """A ledger id that the cluster gives to nobody else; StoreUnavailable may use one up, which does no harm."""
+        """Draw a ledger id that the cluster gives to nobody else; StoreUnavailable may waste one, which is harmless."""
         if self._long_ids is None:
             self._long_ids = await self._store.exists(f"{self.root}/idgen-long") is not None
         if not self._long_ids:
@@ -153,10 +152,10 @@ class LedgerStore(LedgerStoreReader):
         return await self._next_long_id()
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata, also: Sequence[Operation] = ()) -> int:
-        """Create the ledger's metadata and carry out `also`, both or neither; the version of the metadata.
+        """Create the ledger's metadata and carry out `also`, both or neither; return the version of the metadata.
 
-        Missing parents of created nodes are made. NodeExists when another has taken the id. A create whose answer is
-        lost is looked up (M7); the random token that version 3 holds tells ours from another's.
+        Creates missing parents. NodeExists when another client has taken the id. If the create's answer is lost, the
+        node is read back (M7); the random token of version 3 distinguishes our node from another's.
         """
         token = secrets.randbits(63) or 1 if metadata.format_version == 3 else 0
         data = encode_ledger_metadata(replace(metadata, c_token=token))
@@ -169,7 +168,7 @@ class LedgerStore(LedgerStoreReader):
                 missing = [each for each in directories if each in {error.path, _directory(error.path)}]
                 if not missing:
                     raise
-                # Whoever deletes a ledger removes the directories it leaves empty, so this can come again.
+                # A delete of another ledger removes directories that it leaves empty, so this can happen again.
                 await self._make_directory(missing[0])
             else:
                 return 0
@@ -177,10 +176,10 @@ class LedgerStore(LedgerStoreReader):
         raise NodeNotFound(f"the directories of {path} were removed as often as they were made: try again", path)
 
     async def put(self, ledger_id: int, metadata: LedgerMetadata, version: int) -> int:
-        """Replace the metadata if it is at `version`; the new version. BadVersion, NodeNotFound.
+        """Replace the metadata if it is at `version`; return the new version. BadVersion, NodeNotFound.
 
-        After a conflict or a lost connection it is read back first: our own bytes one version up are ours (M7). The
-        token of the create is not written again, as in Java.
+        After a conflict or a lost connection the node is read back first: if it holds our own bytes one version up, the
+        write was ours (M7). As in Java, the token of the create is not written again.
         """
         data = encode_ledger_metadata(replace(metadata, c_token=0))
         return await put_own(self._store, ledger_path(ledger_id, self.root), data, version)
@@ -200,7 +199,7 @@ class LedgerStore(LedgerStoreReader):
     async def _prune(self, directory: str) -> None:
         while directory != self.root:
             try:
-                stat = await self._store.exists(directory)  # a delete refused would be a write, and spoil a multi
+                stat = await self._store.exists(directory)  # a refused delete is a write, too, and fails a multi
                 if stat is None or stat.num_children:
                     return
                 await self._store.delete(directory)
@@ -226,7 +225,7 @@ class LedgerStore(LedgerStoreReader):
         raise RecordError(f"all ledger ids below {counters} are used up", counters)
 
     async def _count(self, directory: str) -> int | None:
-        """The next number of the counter in `directory`, None when it has no more below 2^31-1."""
+        """The next number of the counter in `directory`, None when none below 2^31-1 is left."""
         made = await self._store.create(f"{directory}/ID-", ephemeral=True, sequential=True, parents=True)
         try:
             await self._store.delete(made)

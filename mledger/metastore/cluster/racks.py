@@ -1,6 +1,6 @@
-"""Where bookies stand: Pulsar's `/bookies`, JSON of group to bookie id to {rack, hostname} (formats.md).
+"""Racks of bookies: Pulsar's `/bookies`, JSON of group to bookie id to {rack, hostname} (formats.md).
 
-A rack is a path: `/rack`, or `/region/rack` where regions matter; the leading slash may be left out.
+A rack is a path: `/rack`, or `/region/rack` where there are regions; the leading slash is optional.
 """
 
 import json
@@ -11,7 +11,7 @@ from mledger.metastore.errors import RecordError
 RACKS_PATH = "/bookies"
 
 RackGroups = Mapping[str, Mapping[str, str | None]]
-"""By group the rack of each of its bookies as it is written, None for one without."""
+"""For each group, the rack of each of its bookies as written, None for a bookie without one."""
 
 
 def decode_racks(data: bytes, path: str = RACKS_PATH) -> RackGroups:

@@ -13,12 +13,12 @@ from mledger.metastore.records.pb.LedgerMetadata_pb2 import (
 from mledger.metastore.records.protobuf import parse_text, record_error
 
 NOT_KEPT = -1
-"""`ctime` of a mark that does not say since when."""
+"""`ctime` of a mark without a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnderreplicatedLedger:
-    """That a ledger lacks the replicas of these bookies, since `ctime` (ms since 1970)."""
+    """A mark: since `ctime` (ms since 1970) the ledger lacks the replicas of these bookies."""
 
     replicas: tuple[str, ...]
     ctime: int = NOT_KEPT
@@ -48,7 +48,7 @@ def encode_lock(bookie_id: str) -> bytes:
 
 
 def decode_auditor_vote(data: bytes, path: str = "") -> str:
-    """The bookie that stands for the auditor, or is it; RecordError."""
+    """The bookie that stands for election as auditor, or is the auditor; RecordError."""
     return parse_text(AuditorVoteFormat, data, "auditor's vote", path).bookieId
 
 

@@ -1,1 +1,1 @@
-"""The metadata store in the memory of this process."""
+"""The metadata store in this process's memory."""

@@ -1,4 +1,4 @@
-"""The metadata store in this process's memory: for tests and for trying things out, gone with the process."""
+"""The metadata store in this process's memory: for tests and trials; its data is lost when the process ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -33,16 +33,16 @@ def _tree(name: str) -> MemoryTree:
 
 
 class MemoryReader(SessionReader):
-    """Looks at the tree called `name` of this process."""
+    """Reads the tree called `name` of this process."""
 
     def __init__(self, name: str = "") -> None:
-        """Open the tree `name`, made when first opened; the empty name is a new tree each time."""
+        """Open the tree `name`, which the first opening creates; the empty name is a new tree each time."""
         self._tree = _tree(name)
         self._session = Session(f"memory:{name}", SessionState.CONNECTED)
         self._session_id = self._tree.new_session()
 
     async def sync(self) -> None:
-        """Nothing to wait for: there is one state."""
+        """Do nothing: there is only one state."""
         self._session.check()
 
     async def get(self, path: str) -> Node:
@@ -99,7 +99,7 @@ class MemoryReader(SessionReader):
         self._end(SessionState.CLOSED)
 
     def expire(self) -> None:
-        """End the session as a server does that has not heard of its client for too long."""
+        """End the session as a server does when it has not heard from its client for too long."""
         self._end(SessionState.EXPIRED)
 
     def _end(self, state: SessionState) -> None:

@@ -1,4 +1,4 @@
-"""A tree of nodes in this process, by ZooKeeper's rules: versions, sequence numbers, ephemeral owners, all or none."""
+"""A tree of nodes in this process, by ZooKeeper's rules: versions, sequence numbers, ephemerals, atomic multis."""
 
 import itertools
 import time
@@ -37,7 +37,7 @@ _NO_CHILDREN: AbstractSet[str] = frozenset()  # shared: most nodes have none, an
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node as it is kept outside the tree; `children_created`: how many children it ever had."""
+    """A node as it is stored outside the tree; `children_created` counts all children it ever had."""
 
     path: str
     data: bytes
@@ -73,10 +73,10 @@ class _Entry:
 
 
 class MemoryTree:
-    """The nodes and those who watch them. Every call is done at once."""
+    """The nodes and their watchers. No call waits."""
 
     def __init__(self, listener: Listener | None = None) -> None:
-        """A tree that has only its root; `listener` hears of every change, before those who watch do."""
+        """Create a tree that has only its root; `listener` is told of every change before the watchers are."""
         self._entries = {"/": _Entry()}
         self._owned: dict[int, set[str]] = {}
         self._watchers: dict[tuple[str, bool], list[Watcher]] = {}
@@ -84,7 +84,7 @@ class MemoryTree:
         self._session_ids = itertools.count(1)
 
     def new_session(self) -> int:
-        """An id for a session that will own ephemeral nodes."""
+        """Draw an id for a session that will own ephemeral nodes."""
         return next(self._session_ids)
 
     def end_session(self, session_id: int) -> None:
@@ -93,7 +93,7 @@ class MemoryTree:
             self.apply([Delete(path)], session_id)
 
     def record(self, path: str) -> NodeRecord | None:
-        """The node at `path` with all there is to know of it, None if there is none."""
+        """The node at `path` with all that the tree knows of it, None if there is none."""
         entry = self._entries.get(path)
         if entry is None:
             return None
@@ -102,7 +102,7 @@ class MemoryTree:
         )
 
     def restore(self, records: Iterable[NodeRecord]) -> None:
-        """Put nodes back as they were, parents before their children, telling nobody. NodeNotFound: no parent."""
+        """Put stored nodes back, parents before their children, without calling watchers. NodeNotFound: no parent."""
         for kept in records:
             entry = _Entry(kept.data, kept.version, kept.created_ms, kept.modified_ms, kept.ephemeral_owner)
             entry.children_created = kept.children_created
@@ -133,7 +133,7 @@ class MemoryTree:
             del self._watchers[path, children]
 
     def apply(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
-        """Carry out all `operations` for a session, or none; raises what the first that fails raises."""
+        """Carry out all `operations` for a session, or none; raises what the first failing operation raises."""
         check_request(operations)
         undos: list[Undo] = []
         events: list[Event] = []

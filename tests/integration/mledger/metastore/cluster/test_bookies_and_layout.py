@@ -103,9 +103,9 @@ def test_a_bookie_that_nobody_can_reach_is_left_out_with_a_warning(any_metadata_
 @with_two_stores
 async def test_an_id_that_another_session_announces_is_refused(one, other):
     await register(one, "named", "127.0.0.1", 3181)
-    with pytest.raises(NodeExists, match="announced by another session"):
+    with pytest.raises(NodeExists, match="registered by another session"):
         await register(other, "named", "127.0.0.1", 3181)
-    with pytest.raises(NodeExists, match="announced by another session"):
+    with pytest.raises(NodeExists, match="registered by another session"):
         await register(other, "named", "127.0.0.1", 3182, replace_own=True)
 
 
@@ -144,7 +144,7 @@ def test_an_id_resolves_by_its_registration_or_by_itself():
     found = [BookieRegistration("named", "10.0.0.3", 3181)]
     assert resolve(found, "named") == ("10.0.0.3", 3181)
     assert resolve(found, "10.0.0.4:3182") == ("10.0.0.4", 3182)
-    with pytest.raises(InvalidName, match="nothing says where it is"):
+    with pytest.raises(InvalidName, match="its address is not known"):
         resolve(found, "other")
 
 
