@@ -3,7 +3,7 @@
 So a command starts without what the others need, and help and completion are there before any of it is imported.
 """
 
-from mledger.cli.shared.late_commands import LateCommand, LateGroup, late_group
+from mledger.cli.shared.command_groups import LateCommand, LateGroup, late_group
 
 BOOKIE = {
     "run": LateCommand(
@@ -152,10 +152,10 @@ TOPICS = {
         "Show the records of TOPIC and of its cursors as they are stored; the JSON is as `pulsar-admin` prints it.",
     ),
     "list": LateCommand(
-        "topics.listing:list_command", "List the topics, or those of NAMESPACE: tenant or tenant/namespace."
+        "topics.topic_list:list_command", "List the topics, or those of NAMESPACE: tenant or tenant/namespace."
     ),
     "produce": LateCommand(
-        "topics.publishing:produce",
+        "topics.producer:produce",
         "Publish Pulsar messages to TOPIC: a line each, or --count made ones; returns when all are acknowledged.",
     ),
     "read": LateCommand(

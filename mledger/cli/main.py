@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import click
 
 from mledger.cli.catalogue import NOUNS
+from mledger.cli.shared.command_groups import LateGroup
 from mledger.cli.shared.context import session_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
-from mledger.cli.shared.late_commands import LateGroup
 from mledger.cli.shared.messages import messages
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.zookeeper.secrets import set_prompt

@@ -14,7 +14,7 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.command_group import CommandGroup
+from mledger.cli.shared.command_groups import CommandGroup
 from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.read_only import Looking, looking

@@ -125,7 +125,7 @@ class Output:
         click.echo(text, nl=False, file=self._stdout)
 
     def _print(self, shown: OutputTable | OutputRecord) -> None:
-        from mledger.cli.shared.printing import printed
+        from mledger.cli.shared.rich_tables import printed
 
         click.echo(printed(shown, self._stdout), file=self._stdout)
 

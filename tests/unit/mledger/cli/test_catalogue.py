@@ -5,7 +5,7 @@ import pytest
 
 from mledger.cli.catalogue import NOUNS
 from mledger.cli.main import command
-from mledger.cli.shared.late_commands import LateCommand, LateGroup
+from mledger.cli.shared.command_groups import LateCommand, LateGroup
 
 GROUPS = {noun: group.late for noun, group in NOUNS.items() if isinstance(group, LateGroup)}
 LATE = {(): NOUNS} | {(noun,): commands for noun, commands in GROUPS.items()}

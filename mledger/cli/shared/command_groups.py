@@ -1,4 +1,4 @@
-"""Commands that are imported when they are used, in groups that can list and describe them before."""
+"""Groups of commands: their help says of each command what it does, and imports none before it is used."""
 
 import importlib
 from collections.abc import Mapping
@@ -7,9 +7,21 @@ from typing import NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from mledger.cli.shared.command_group import CommandGroup
-
 PACKAGE = "mledger.cli"
+
+
+class CommandGroup(click.Group):
+    """Click's group; the first sentence of a command's help is wrapped where it is long, not cut off."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands' names and first sentences."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(limit=2**31)) for name, command in found if command and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 class LateCommand(NamedTuple):
