@@ -1,9 +1,10 @@
-"""A metadata store that outlives its session: when that has ended at the server, another is opened in its place.
+"""A metadata store that outlives its session: when the session ends at the server, it opens another.
 
-- A read under way is sent again in the new session. A write under way raises StoreUnavailable: it may have been carried
-  out, to be read back like after a lost connection (M7). The server refuses what the old session sends from its end on.
-- Ephemeral nodes are gone with the session; who has some is told, to make them again.
-- A watch goes on in the new session, beginning with NodeChange.UNKNOWN.
+- A read in progress is sent again in the new session. A write in progress raises StoreUnavailable: it may have been
+  carried out; read back, as after a lost connection (M7). Once the old session has ended, the server refuses what it
+  sends.
+- Ephemeral nodes end with the session; listeners are told, so that they can create them again.
+- A watch continues in the new session, beginning with NodeChange.UNKNOWN.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ log = get_logger(__name__)
 
 
 class RenewedStore(MetadataStore):
-    """`store`, and after its session has ended what `reopen` gives; `timeout` in seconds is how long requests wait."""
+    """Uses `store`, and after its session has ended what `reopen` returns; requests wait at most `timeout` seconds."""
 
     def __init__(self, store: MetadataStore, reopen: Callable[[], Awaitable[MetadataStore]], timeout: float) -> None:
         self._store = store
@@ -38,7 +39,7 @@ class RenewedStore(MetadataStore):
         self._looking = asyncio.get_running_loop().create_task(self._look())
 
     def on_renewed(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever there is another session."""
+        """Call `listener` after each new session."""
         self._listeners.append(listener)
 
     @property
@@ -48,7 +49,7 @@ class RenewedStore(MetadataStore):
 
     @property
     def session_state(self) -> SessionState:
-        """The session as last heard of; SUSPENDED while another is to be opened."""
+        """The session's last known state; SUSPENDED until another session is open."""
         if self._closed:
             return SessionState.CLOSED
         state = self._store.session_state
@@ -56,11 +57,11 @@ class RenewedStore(MetadataStore):
 
     @property
     def session_id(self) -> int:
-        """What `Stat.ephemeral_owner` holds for ephemeral nodes of the session of now."""
+        """What `Stat.ephemeral_owner` holds for ephemeral nodes of the current session."""
         return self._store.session_id
 
     def owner_at(self, path: str) -> int:
-        """The same for a node at `path`, as `MetadataStore.owner_at`."""
+        """The current session's owner id for a node at `path`, as `MetadataStore.owner_at`."""
         return self._store.owner_at(path)
 
     async def wait_for_session(self, state: SessionState, timeout: float) -> None:
@@ -103,7 +104,7 @@ class RenewedStore(MetadataStore):
 
     @asynccontextmanager
     async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
-        """Changes, as `MetadataReader.watch`, over the end of sessions."""
+        """Changes, as `MetadataReader.watch`, across sessions."""
         async with AsyncExitStack() as stack:
 
             async def arm() -> AsyncIterator[NodeChange]:
@@ -146,7 +147,7 @@ class RenewedStore(MetadataStore):
         return await self._write(lambda store: store.multi(operations))
 
     async def close(self) -> None:
-        """End the session, and open no other."""
+        """End the session without opening another."""
         self._closed = True
         for task in (self._looking, self._renewing):
             if task is not None:
@@ -175,7 +176,7 @@ class RenewedStore(MetadataStore):
             ) from error
 
     async def _live(self) -> MetadataStore:
-        """The store of the session of now."""
+        """The store of the current session."""
         if self._closed:
             raise StoreClosed(f"{self.url} was closed by this program")
         if self._renewing is not None:
@@ -188,7 +189,7 @@ class RenewedStore(MetadataStore):
         return self._store
 
     def _renew(self, ended: MetadataStore) -> None:
-        """Open another session unless somebody has noticed before that that of `ended` is over."""
+        """Open another session, unless that of `ended` has been replaced already or is being replaced."""
         if self._store is ended and self._renewing is None and not self._closed:
             self._renewing = asyncio.get_running_loop().create_task(self._open_another(ended))
 
@@ -199,7 +200,7 @@ class RenewedStore(MetadataStore):
             try:
                 self._store = await self._reopen()
                 break
-            except Exception as error:  # the system's too: nobody else would try again
+            except Exception as error:  # errors of the system too: nobody else would try again
                 log.warning("session_not_renewed", url=self.url, error=error)
                 await asyncio.sleep(delay)
                 delay = min(REOPEN_LAST_S, 2 * delay)
@@ -210,7 +211,7 @@ class RenewedStore(MetadataStore):
         await ended.close()
 
     async def _look(self) -> None:
-        """Notice the end of a session in which nobody asks for anything."""
+        """Notice when a session ends while there are no requests."""
         while True:
             if self._renewing is not None:
                 await asyncio.wait([self._renewing])

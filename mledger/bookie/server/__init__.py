@@ -1,1 +1,1 @@
-"""A bookie: journal, store, ledgers, connections, the process."""
+"""A bookie: its storage, its connections, and its process."""

@@ -1,4 +1,4 @@
-"""`python -m mledger.bookie.server`: what `mledger bookie run` is, without the command's own imports."""
+"""`python -m mledger.bookie.server`: the same as `mledger bookie run`, without the imports of the command line."""
 
 import sys
 

@@ -1,8 +1,8 @@
 """Managed-ledger and cursor records as bytes (formats.md, Managed-ledger records).
 
-Read are the binary form, the same compressed, and the text form of very old clusters; written is the binary form, as
-Java writes it. A topic's record may be empty. Fields of newer versions are kept in the record and in each ledger of
-it. What is cut off, damaged or lacks a required field is a RecordError that names the path, never another record.
+Reads the binary form, the compressed binary form, and the text form of very old clusters. Writes the binary form, as
+Java does. A topic's record may be empty. Fields of newer versions are kept, in the record and in each
+of its ledgers. A record that is cut off, damaged, or lacks a required field raises a RecordError that names its path.
 """
 
 from collections.abc import Callable, Iterable
@@ -120,7 +120,7 @@ def _decode(message_type: type[M], value_of: Callable[[M, str], T], data: bytes,
 
 
 def _looks_like_text(record: bytes) -> bool:
-    # A text begins with a field's name, which is no binary message; a binary one that is cut off, with no letter.
+    # Text begins with a field's name, no binary message does; a binary one that is cut off begins with no letter.
     return record[:1].isalpha() and record.isascii() and record.replace(b"\n", b" ").decode().isprintable()
 
 
@@ -140,7 +140,7 @@ class _Encoding:
 
 def _written(message: Message, unknown: bytes, compression: str) -> bytes:
     if compression not in CompressionType.__members__:
-        raise RecordError(f"{compression!r} is no compression: use one of {', '.join(CompressionType.__members__)}")
+        raise RecordError(f"{compression!r} is not a compression: use one of {', '.join(CompressionType.__members__)}")
     if unknown:
         message.MergeFromString(unknown)
     return compress(message.SerializeToString(), CompressionType[compression])

@@ -2,7 +2,7 @@
 
 Layout: `0x4778`, the header's length in 4 bytes, the header {compression type, uncompressed size}, the compressed
 record. LZ4 and SNAPPY are raw blocks, ZLIB ends at a sync flush without end marker or checksum. A record that does
-not begin with the magic is not compressed: no protobuf message begins so.
+not begin with the magic is not compressed: no protobuf message begins with it.
 """
 
 import enum
@@ -17,7 +17,7 @@ from mledger.metastore.records.protobuf import parse_binary, record_error
 
 MAGIC = b"\x47\x78"
 LARGEST_RECORD = 256 << 20
-"""Bytes that a record may claim to unfold to; more is taken for a damaged header."""
+"""The most bytes that a record may claim as its uncompressed size; a larger claim counts as damage."""
 
 _HEADER_AT = len(MAGIC) + 4
 
@@ -46,20 +46,20 @@ def decompress(data: bytes, what: str, path: str) -> tuple[bytes, CompressionTyp
     try:
         kind = CompressionType(header.compressionType)
     except ValueError:
-        raise record_error(what, path, f"its compression type {header.compressionType} is not known here") from None
+        raise record_error(what, path, f"its compression type {header.compressionType} is not supported") from None
     return unpack_block(kind, data[body_at:], size, what, path), kind
 
 
 def unpack_block(kind: CompressionType, block: bytes, size: int, what: str, path: str = "") -> bytes:
-    """The `size` bytes that were packed as `block`; RecordError when it is damaged or holds another number of them."""
+    """Unpack `block` to its `size` bytes; RecordError when it is damaged or holds another number of bytes."""
     if not 0 <= size <= LARGEST_RECORD:
-        raise record_error(what, path, f"a {kind.name} block that unfolds to {size} bytes is taken for damaged")
+        raise record_error(what, path, f"a {kind.name} block that claims to unpack to {size} bytes is damaged")
     try:
         record = _UNPACK[kind](block, size)
     except (cramjam.DecompressionError, zlib.error, ValueError) as error:
         raise record_error(what, path, f"its {kind.name} block is damaged: {error}") from None
     if len(record) != size:
-        raise record_error(what, path, f"its {kind.name} block unfolds to {len(record)} bytes and should to {size}")
+        raise record_error(what, path, f"its {kind.name} block unpacks to {len(record)} bytes instead of {size}")
     return record
 
 

@@ -45,7 +45,7 @@ _IN_RECOVERY_ENTRY = -102
 
 
 def decode_ledger_metadata(data: bytes, path: str = "") -> LedgerMetadata:
-    """The metadata in `data`, read at `path`; RecordError for a version not known here and for damage."""
+    """Decode the metadata in `data`, read at `path`; RecordError if it is damaged or its version is unknown."""
     if data.startswith(_HEADER_3):
         version, body = 3, data[len(_HEADER_3) :]
     else:
@@ -68,7 +68,7 @@ def decode_ledger_metadata(data: bytes, path: str = "") -> LedgerMetadata:
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
-    """The bytes of `metadata` in its `format_version`; RecordError when it contradicts itself or does not fit that."""
+    """Encode `metadata` in its `format_version`; RecordError when it contradicts itself or does not fit."""
     wrong = contradiction(metadata)
     if wrong:
         raise RecordError(f"the ledger metadata cannot be written: {wrong}")
@@ -88,7 +88,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
 
 
 def contradiction(metadata: LedgerMetadata) -> str:
-    """What in `metadata` cannot be, or an empty text."""
+    """What contradicts itself in `metadata`; empty if nothing does."""
     sizes = metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
     if not sizes[0] >= sizes[1] >= sizes[2] >= 1:
         return f"ensemble size {sizes[0]}, write quorum {sizes[1]}, ack quorum {sizes[2]} must fall, and not below 1"
@@ -122,7 +122,7 @@ def _parse_delimited(body: bytes, path: str) -> LedgerMetadataFormat:
         raise record_error(_WHAT, path, f"its message should have {size} bytes and has {len(body) - at}")
     message = parse_binary(LedgerMetadataFormat, body[at:], _WHAT, path)
     if _DIGEST_TYPE in unknown_numbers(message):
-        raise record_error(_WHAT, path, "its digest type is not known here")
+        raise record_error(_WHAT, path, "its digest type is not supported")
     return message
 
 
@@ -198,7 +198,7 @@ def _bookie(name: str) -> str:
 
 def _number(text: str, path: str) -> int:
     if not _NUMBER.fullmatch(text) or not -(1 << 63) <= int(text) < 1 << 63:
-        raise record_error(_WHAT, path, f"{text!r} stands where a number should")
+        raise record_error(_WHAT, path, f"{text!r} is not a number")
     return int(text)
 
 

@@ -18,7 +18,7 @@ class LedgerState(enum.Enum):
 
 
 class DigestType(enum.Enum):
-    """What guards an entry's bytes; the numbers are the record's."""
+    """How an entry's bytes are protected; the numbers are the record's."""
 
     CRC32 = 1
     HMAC = 2

@@ -1,4 +1,4 @@
-"""Paths of nodes: which are valid, and their parents. ZooKeeper's rules, kept by every store."""
+"""Paths of nodes: their validity and their parents, by ZooKeeper's rules, in every store."""
 
 import re
 from collections.abc import Sequence
@@ -6,32 +6,32 @@ from collections.abc import Sequence
 from mledger.metastore.errors import InvalidName, NodeTooLarge
 from mledger.metastore.store import MAX_REQUEST_BYTES, Create, Delete, Operation
 
-# ZooKeeper refuses control characters, surrogates, private use and all it cannot hold in 16 bits.
+# ZooKeeper refuses control characters, surrogates, private-use characters, and all that do not fit in 16 bits.
 _VALID = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+)+")
 
 
 def check_path(path: str) -> str:
-    """`path` itself if a node can have it: absolute, no empty, `.` or `..` part, no slash last; else InvalidName."""
+    """`path` itself if it is valid: absolute, without empty, `.` or `..` parts or a final slash; else InvalidName."""
     if _VALID.fullmatch(path) is None:
         raise InvalidName(f"{path!r} is not a node's path: write it as /part/part", path)
     return path
 
 
 def check_operation(operation: Operation) -> None:
-    """InvalidName if no store could carry out `operation`: its path, or the root created or deleted."""
+    """InvalidName if no store could carry out `operation`: bad path, or the root is created or deleted."""
     check_path(operation.path)
     if operation.path == "/" and isinstance(operation, Create | Delete):
         raise InvalidName("the root can neither be created nor deleted", "/")
 
 
 def check_request(operations: Sequence[Operation]) -> None:
-    """As `check_operation` for each; NodeTooLarge when paths and data pass the limit of one request."""
+    """Apply `check_operation` to each; NodeTooLarge when paths and data exceed the limit of one request."""
     for operation in operations:
         check_operation(operation)
     size = sum(len(operation.path) + len(getattr(operation, "data", b"")) for operation in operations)
     if size > MAX_REQUEST_BYTES:
         path = operations[0].path
-        raise NodeTooLarge(f"{path}: a write of {size} bytes passes the limit of {MAX_REQUEST_BYTES}", path)
+        raise NodeTooLarge(f"{path}: a write of {size} bytes exceeds the limit of {MAX_REQUEST_BYTES}", path)
 
 
 def parent_of(path: str) -> str:

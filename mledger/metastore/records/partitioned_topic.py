@@ -8,7 +8,7 @@ from mledger.metastore.errors import RecordError
 
 @dataclass(frozen=True, slots=True)
 class PartitionedTopic:
-    """How many partitions a topic has; `deleted` while a deletion is under way. `properties` None: never given any."""
+    """How many partitions a topic has; `deleted` while it is being deleted. `properties` is None if never given."""
 
     partitions: int
     deleted: bool = False
@@ -21,11 +21,11 @@ def decode_partitioned_topic(data: bytes, path: str = "") -> PartitionedTopic:
     try:
         fields = json.loads(data)
         if not isinstance(fields, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         partitions, deleted = fields.pop("partitions", 0), fields.pop("deleted", False)
         properties = fields.pop("properties", None)
         if type(partitions) is not int or type(deleted) is not bool or partitions < 0:
-            raise ValueError("partitions is not a count, or deleted no truth value")
+            raise ValueError("partitions is not a count, or deleted is not a boolean")
         pairs = None if properties is None else tuple((key, _text(value)) for key, value in properties.items())
     except (ValueError, AttributeError, RecursionError) as error:
         raise RecordError(f"the partitioned topic's record at {path} cannot be read: {error}", path) from None

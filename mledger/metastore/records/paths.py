@@ -1,6 +1,6 @@
-"""Every path in the metadata store, and the names in them (formats.md, ZooKeeper tree). Pure; InvalidName when bad.
+"""All paths of the metadata store, and the names in them (formats.md, ZooKeeper tree). Pure; bad names: InvalidName.
 
-Topic and cursor names stand in paths as Java's URLEncoder writes them. A managed ledger's name is its path below
+Topic and cursor names appear in paths as Java's URLEncoder writes them. A managed ledger's name is its path below
 `/managed-ledgers`, with the topic already encoded: `tenant/namespace/persistent/<encoded topic>`.
 """
 
@@ -31,10 +31,10 @@ MAX_PARTITION = (1 << 31) - 1
 
 MAX_LEDGER_ID = (1 << 63) - 1
 FIRST_LONG_ID = (1 << 31) - 1
-"""From this id on a ledger's path has five levels instead of three."""
+"""From this id on, a ledger's path has five levels instead of three."""
 
 SEGMENT_DESCRIPTOR = re.compile(r"[0-9a-f]{4}-[0-9a-f]{4}-\d{1,19}", re.ASCII)
-"""Which segment: its hash range and number, the last element of a segment's path."""
+"""A segment: its hash range and its number; the last element of a segment's path."""
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN = re.compile(r"[a-zA-Z0-9*_\-][a-zA-Z0-9*._\-]*")
@@ -46,7 +46,7 @@ _LONG_LEDGER = re.compile(r"(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})", re.ASCII)
 
 
 def encode_name(name: str) -> str:
-    """`name` as one element of a path: UTF-8, space as `+`, and only letters, digits and `*-._` left as they are."""
+    """Encode `name` as one element of a path: UTF-8, space as `+`, only letters, digits and `*-._` unescaped."""
     try:
         return quote_plus(name, safe="*").replace("~", "%7E")
     except UnicodeEncodeError:
@@ -54,7 +54,7 @@ def encode_name(name: str) -> str:
 
 
 def decode_name(text: str) -> str:
-    """The name that `encode_name` made `text` of; other spellings of an escape are read too."""
+    """The name that `encode_name` encoded as `text`; other spellings of an escape are read too."""
     if "%" not in text and "+" not in text:
         return text
     if _BAD_ESCAPE.search(text):
@@ -66,7 +66,7 @@ def decode_name(text: str) -> str:
 
 
 def cursor_name(node: str) -> str:
-    """The plain name of the cursor whose node is called `node`; one that nobody encoded stands for itself."""
+    """The plain name of the cursor whose node is called `node`; a name that is not encoded is returned as it is."""
     try:
         return decode_name(node)
     except InvalidName:
@@ -74,7 +74,7 @@ def cursor_name(node: str) -> str:
 
 
 def topic_of_element(element: str) -> str:
-    """The local name of the topic whose node is called `element`; InvalidName if none is. Without a TopicName: fast."""
+    """The local name of the topic whose node is called `element`; InvalidName. Faster than a TopicName."""
     if _PLAIN.fullmatch(element):
         return element
     name = decode_name(element)
@@ -83,7 +83,7 @@ def topic_of_element(element: str) -> str:
 
 
 def split_partition(local_name: str) -> tuple[str, int | None]:
-    """The partitioned topic and the number in a partition's name; the name itself and None where it is none."""
+    """The partitioned topic and the index in a partition's name; the name itself and None if it is no partition."""
     base, found, number = local_name.rpartition(PARTITION)
     if (
         not found
@@ -98,7 +98,7 @@ def split_partition(local_name: str) -> tuple[str, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic as Pulsar names it; `cluster` only in the old form with five levels, `descriptor` of a segment."""
+    """A topic as Pulsar names it; `cluster` only in the old form with five levels, `descriptor` only of a segment."""
 
     tenant: str
     namespace: str
@@ -133,7 +133,7 @@ class TopicName:
         if not separator:
             domain, rest = PERSISTENT, text if "/" in text else f"public/default/{text}"
         if domain == NON_PERSISTENT:
-            raise InvalidName(f"{text!r} is a non-persistent topic: nothing of it is stored")
+            raise InvalidName(f"{text!r} is a non-persistent topic: Pulsar stores nothing of it")
         if domain == SCALABLE:
             raise InvalidName(
                 f"{text!r} is a scalable topic, which itself stores nothing: name one of its segments, as "
@@ -156,7 +156,7 @@ class TopicName:
 
     @classmethod
     def of_managed_ledger(cls, name: str) -> "TopicName":
-        """The topic of the managed ledger `name`; InvalidName when no topic's managed ledger is called so."""
+        """The topic of the managed ledger `name`; InvalidName when the name is not a topic's."""
         parts = name.split("/")
         if len(parts) == 4:
             return cls(parts[0], parts[1], decode_name(parts[3]), domain=parts[2])
@@ -188,17 +188,17 @@ class TopicName:
 
     @property
     def partition_index(self) -> int | None:
-        """Which partition of `partitioned` it is by its name, None if by its name it is none; a segment never is."""
+        """The partition's index in its name, None if the name is not a partition's; a segment's never is."""
         return None if self.domain == SEGMENT else split_partition(self.local_name)[1]
 
     @property
     def partitioned(self) -> "TopicName":
-        """The topic that it is a partition of by its name, else itself."""
+        """The partitioned topic of this partition; the topic itself if its name is not a partition's."""
         base, index = split_partition(self.local_name)
         return self if index is None or self.domain == SEGMENT else replace(self, local_name=base)
 
     def partition(self, index: int) -> "TopicName":
-        """Its partition `index`, from 0."""
+        """The name of its partition `index`, from 0."""
         return replace(self, local_name=f"{self.local_name}{PARTITION}{index}")
 
     @property
@@ -220,7 +220,7 @@ def _is_descriptor(text: str | None) -> bool:
 
 
 def managed_ledger_depth(elements: Sequence[str]) -> int | None:
-    """How many of a path's elements below `/managed-ledgers` name the managed ledger; None where they name none.
+    """How many of a path's elements below `/managed-ledgers` name the managed ledger; None if they do not name one.
 
     Those are tenant/namespace/persistent/topic, tenant/cluster/namespace/persistent/topic and
     tenant/namespace/segment/topic/descriptor.
@@ -304,7 +304,7 @@ def check_bookie_id(bookie_id: str) -> str:
 
 
 def underreplicated_path(ledger_id: int, root: str = LEDGERS) -> str:
-    """The mark that a ledger lacks replicas."""
+    """Where the mark is that a ledger lacks replicas."""
     ledger_path(ledger_id, root)
     digits = f"{ledger_id:016x}"
     parts = "/".join(digits[at : at + 4] for at in range(0, 16, 4))
@@ -312,26 +312,26 @@ def underreplicated_path(ledger_id: int, root: str = LEDGERS) -> str:
 
 
 def underreplication_lock_path(ledger_id: int, root: str = LEDGERS) -> str:
-    """The lock of whoever repairs that ledger."""
+    """Where the lock is of the bookie that replicates that ledger."""
     ledger_path(ledger_id, root)
     return f"{root}/underreplication/locks/urL{ledger_id:010d}"
 
 
 def pending_path(ledger_id: int) -> str:
-    """Our record of a ledger created and not yet in its owner's list (R10)."""
+    """Where our record is of a ledger that was created and is not yet in its owner's list (R10)."""
     return f"{PENDING}/{ledger_id}"
 
 
 def deletion_path(ledger_id: int) -> str:
-    """Our record of a ledger out of its owner's list and not yet deleted (R10)."""
+    """Where our record is of a ledger that left its owner's list and is not yet deleted (R10)."""
     return f"{DELETIONS}/{ledger_id}"
 
 
 def kept_path(ledger_id: int) -> str:
-    """Our record of a cursor ledger that no cursor names and that holds what could not be read (M12)."""
+    """Where our record is of a cursor ledger that no cursor names and that holds unreadable entries (M12)."""
     return f"{KEPT}/{ledger_id}"
 
 
 def owner_path(managed_ledger: str) -> str:
-    """Our ephemeral node that says who has a managed ledger open (M9)."""
+    """Where our ephemeral node is that says who has a managed ledger open (M9)."""
     return f"{OWNERS}/{_element(encode_name(managed_ledger), f'the managed ledger {managed_ledger!r}')}"

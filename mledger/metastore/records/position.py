@@ -1,4 +1,4 @@
-"""Where an entry is: (ledger id, entry id), rule M2."""
+"""The position of an entry: (ledger id, entry id), rule M2."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What the codecs share: parsing a message strictly, and keeping fields that this program does not know.
+"""Shared by the codecs: parsing a message strictly, and keeping fields that this program does not know.
 
 Errors are RecordError and name the record's path and what is wrong with it.
 """
@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 
 def record_error(what: str, path: str, wrong: str) -> RecordError:
-    """The error that `what` at `path` cannot be read."""
+    """The error which says that `what` at `path` cannot be read."""
     where = f" at {path}" if path else ""
     return RecordError(f"the {what}{where} cannot be read: {wrong}", path)
 
@@ -31,7 +31,7 @@ def parse_binary(message_type: type[M], data: bytes, what: str, path: str) -> M:
 
 
 def parse_text(message_type: type[M], data: bytes, what: str, path: str) -> M:
-    """The message whose text form is `data`; RecordError for text that is cut off or has a field unknown here."""
+    """The message whose text form is `data`; RecordError for text that is cut off or has an unknown field."""
     if data and not data.endswith(b"\n"):
         raise record_error(what, path, "its text is cut off: its last line has no end")
     try:
@@ -50,7 +50,7 @@ def _complete(message: M, what: str, path: str) -> M:
 
 
 def text_of(value: Any, what: str, path: str) -> str:
-    """A string field's value, which protobuf hands out as bytes when it is not UTF-8: RecordError."""
+    """A string field's value; RecordError if it is not UTF-8 (protobuf then returns bytes)."""
     if isinstance(value, str):
         return value
     raise record_error(what, path, f"{value!r} in it is not UTF-8")
@@ -63,7 +63,7 @@ def unknown_numbers(message: Message) -> set[int]:
 
 
 def unknown_fields(message: Message) -> bytes:
-    """The fields of `message` itself that this program does not know, as they came: for `MergeFromString`."""
+    """The fields of `message` itself that this program does not know, unchanged, for `MergeFromString`."""
     if not len(UnknownFieldSet(message)):
         return b""
     rest = type(message)()

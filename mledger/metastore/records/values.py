@@ -8,14 +8,14 @@ from mledger.metastore.records.position import Position, PositionRange
 NO_CURSOR_LEDGER = -1
 
 OPEN_ZEROS = frozenset({"timestamp"})
-"""What Pulsar writes of a ledger that it has just created: no entries, no size, and the timestamp 0."""
+"""What Pulsar writes for a ledger that it has just created: no entries, no size, and the timestamp 0."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadContext:
-    """Where an offloaded ledger's copy is; kept as read, never interpreted yet."""
+    """Where an offloaded ledger's copy is; kept as read, never interpreted."""
 
     encoded: bytes
 
@@ -24,7 +24,7 @@ class OffloadContext:
 class LedgerInfo:
     """One ledger of a topic; entries, size (payload bytes) and timestamp (close time, ms) are 0 while it is open.
 
-    `zeros` names those of the three that are written although they are 0; it does not count when records are compared.
+    `zeros` names those of the three that are written although they are 0; comparisons of records ignore it.
     """
 
     ledger_id: int
@@ -66,7 +66,7 @@ class LedgerBits:
 
 @dataclass(frozen=True, slots=True)
 class StateChunk:
-    """One part of a state that did not fit one entry; `part_index == part_count` commits the group."""
+    """One part of a state that did not fit in one entry; `part_index == part_count` commits the group."""
 
     part_index: int
     part_count: int

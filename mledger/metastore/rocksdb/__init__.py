@@ -1,1 +1,1 @@
-"""The metadata store in RocksDB: one process keeps a directory and serves it on a socket (metadata-rocksdb.md)."""
+"""The metadata store in RocksDB: one process owns a directory and serves it on a socket (metadata-rocksdb.md)."""

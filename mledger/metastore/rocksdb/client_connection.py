@@ -1,7 +1,7 @@
-"""A client's session with a metadata server: connected again whenever the connection is lost, until the session ends.
+"""A client's session with a metadata server: it reconnects whenever the connection is lost, until the session ends.
 
-Reads that are lost with a connection are asked again. Writes never are: whether a lost write was carried out only its
-caller can find out, by reading back (M7). Watches are set again and then say UNKNOWN.
+Reads that are lost with a connection are sent again. Writes never are: only their caller can find out, by reading back,
+whether a lost write was carried out (M7). Watches are set again and then report UNKNOWN.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from mledger.metastore.store import NodeChange, SessionState
 
 log = get_logger(__name__)
 
-HEARTBEATS = 3  # in a session's time-out
-GREETING_S = 2.0  # at most, for an answer to a greeting; else the server is asked anew
+HEARTBEATS = 3  # per session time-out
+GREETING_S = 2.0  # at most, for the answer to a greeting; then the client connects anew
 CLOSE_LIMIT_S = 1.0
 FIRST_DELAY_S = 0.02  # before connecting again
 LONGEST_DELAY_S = 0.25
@@ -35,7 +35,7 @@ class ConnectionGone(Exception):
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A watch: set at the server once `armed`."""
+    """A watch; `armed` once it is set at the server."""
 
     watch_id: int
     path: str
@@ -44,13 +44,13 @@ class Subscription:
     armed: bool = False
 
     def request(self) -> pb.Request:
-        """What sets it."""
+        """The request that sets it."""
         return pb.Request(watch=pb.Watch(watch_id=self.watch_id, path=self.path, children=self.children))
 
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A request and who waits for its answer; `again`: it may be sent twice."""
+    """A request and the future of its answer; `again`: it may be sent twice."""
 
     request: pb.Request
     answer: "asyncio.Future[pb.Answer]"
@@ -59,7 +59,7 @@ class _Asked:
 
 
 class _Link(asyncio.Protocol):
-    """One connection; hands answers over until it ends."""
+    """One connection; passes answers on until it ends."""
 
     def __init__(self, take: Callable[[pb.Answer], None]) -> None:
         self._take = take
@@ -71,7 +71,7 @@ class _Link(asyncio.Protocol):
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
@@ -87,7 +87,7 @@ class _Link(asyncio.Protocol):
             self.ended.set_result(None)
 
     def send(self, request: pb.Request) -> None:
-        """Send with all that is asked for in this round of the loop."""
+        """Send `request` together with all others of this turn of the loop."""
         if not self._out:
             self._loop.call_soon(self._write)
         self._out.append(wire.frame(request))
@@ -99,7 +99,7 @@ class _Link(asyncio.Protocol):
 
 
 class ClientConnection:
-    """A session; `ask` sends requests, `session` says its state."""
+    """A session; `ask` sends requests, `session` has its state."""
 
     def __init__(self, directory: str, session_timeout: float, *, only_reads: bool) -> None:
         """Prepare for the server of `directory`; `open` connects. `session_timeout` in seconds."""
@@ -122,7 +122,7 @@ class ClientConnection:
         connected = asyncio.create_task(self.session.wait_for(SessionState.CONNECTED))
         try:
             await asyncio.wait([connected, self._keeping], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:  # nobody else would end what was begun
+        except asyncio.CancelledError:  # nobody else would end the connecting task
             await self.close()
             raise
         finally:
@@ -136,10 +136,10 @@ class ClientConnection:
         )
 
     async def ask(self, request: pb.Request, *, again: bool) -> pb.Answer:
-        """The answer to a request, sent as soon as there is a connection; withdrawn if the caller is cancelled before.
+        """Send a request as soon as there is a connection, and return its answer; if cancelled before, it is not sent.
 
-        Raises the error that the server answers, ConnectionGone for one not to be sent `again`, SessionExpired or
-        StoreClosed.
+        Raises the error that the server answers, ConnectionGone for a lost request that is not to be sent `again`,
+        SessionExpired, or StoreClosed.
         """
         return await self._ask(_Asked(request, asyncio.get_running_loop().create_future(), again))
 
@@ -163,7 +163,7 @@ class ClientConnection:
             self._link.send(unwatch)
 
     async def close(self) -> None:
-        """End the session; a server that does not answer is waited for a moment only."""
+        """End the session; wait only briefly for a server that does not answer."""
         leaving = self.session.state is SessionState.CONNECTED
         link = self._link
         self._end(SessionState.CLOSED)
@@ -264,7 +264,7 @@ class ClientConnection:
         return None
 
     async def _beat(self, link: _Link) -> None:
-        """Show the server a sign of life now and then, until it gives none."""
+        """Send heartbeats until the server no longer answers."""
         loop = asyncio.get_running_loop()
         every = self._timeout / HEARTBEATS
         while not link.ended.done():

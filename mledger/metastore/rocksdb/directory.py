@@ -1,7 +1,7 @@
-"""The directory of a RocksDB metadata store: in which format it is, that one process alone keeps it, and its socket.
+"""The directory of a RocksDB metadata store: its format, its lock (one process at a time), and its socket.
 
-A Unix socket's path holds some 100 bytes only. Where the directory's path is longer, the socket is reached through
-`/proc/self/fd/<the open directory>/`, as long a path as any.
+A Unix socket's path holds only some 100 bytes. Where the directory's path is longer, the socket is reached through
+`/proc/self/fd/<the open directory>/`, which allows paths of any length.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class MetadataDirectory:
     """A directory, locked for this process. Nothing in it is changed before `begin`."""
 
     def __init__(self, path: str) -> None:
-        """Lock the directory, made if it is missing. InvalidMetadataDirectory when it is in use or not one of ours."""
+        """Lock the directory; create it if missing. InvalidMetadataDirectory when it is in use or not a store's."""
         self.path = os.path.abspath(path)
         self._listens = False
         try:
@@ -73,7 +73,7 @@ class MetadataDirectory:
         os.fsync(self._file)
 
     def listen(self) -> socket.socket:
-        """A socket in the directory that clients connect to; a former process's is replaced."""
+        """Listen on the directory's socket, to which clients connect; it replaces a former process's socket."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self.path, SOCKET))
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -90,7 +90,7 @@ class MetadataDirectory:
         return listener
 
     def unlock(self) -> None:
-        """Let others have the directory."""
+        """Let another process use the directory."""
         if self._listens:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.path, SOCKET))
@@ -108,7 +108,7 @@ class MetadataDirectory:
                 ) from None
             if os.path.exists(self.rows):
                 raise InvalidMetadataDirectory(
-                    f"{path} is missing although there is a {_ROWS}: restore it, or name another directory"
+                    f"{path} is missing but there is a {_ROWS}: restore it, or name another directory"
                 ) from None
             return
         if title != _TITLE or lines != [f"version {FORMAT_VERSION}"]:
@@ -119,7 +119,7 @@ class MetadataDirectory:
 
 
 def connect(directory: str) -> socket.socket:
-    """A socket connected to whoever serves `directory`, not blocking. OSError when nobody does, or is too busy."""
+    """Connect to the server of `directory`; the socket does not block. OSError when there is none or it is too busy."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:
@@ -133,7 +133,7 @@ def connect(directory: str) -> socket.socket:
 
 @contextlib.contextmanager
 def _reachable(directory: str) -> Iterator[str]:
-    """A path of the socket in `directory` that is short enough."""
+    """A path of the socket in `directory` that is short enough to connect to."""
     path = os.path.join(directory, SOCKET)
     if len(os.fsencode(path)) <= _LONGEST:
         yield path

@@ -1,7 +1,7 @@
-"""Which process is at the other end of a Unix socket, and whether it has ended: then its session need not linger.
+"""The process at the other end of a Unix socket: who it is, and whether it has ended, so that its session can end.
 
-Only what is certain counts: a process is gone when this system, in the same namespace of processes, has none of that
-pid that started then, or has been started again since. Where that cannot be told, sessions end by their time-out.
+Only certainty counts. A process has ended if this system, in the same pid namespace, has no process with that pid and
+start time, or has rebooted since. Where this cannot be determined, sessions end by their time-out.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _ENDED_STATES = ("Z", "X", "x")
 
 @dataclass(frozen=True, slots=True)
 class PeerProcess:
-    """A process for good: pids are used again, `started` (ticks since the boot) and the boot tell two apart."""
+    """A process, identified for good: `started` (ticks since boot) and the boot id distinguish reuses of a pid."""
 
     pid: int
     started: int
@@ -28,7 +28,7 @@ class PeerProcess:
 
 
 def process_of(connection: socket.socket) -> PeerProcess | None:
-    """The process that connected; None where the system does not tell."""
+    """The process that connected; None where the system does not tell which."""
     try:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid = _CREDENTIALS.unpack(credentials)[0]
@@ -43,7 +43,7 @@ def process_of(connection: socket.socket) -> PeerProcess | None:
 
 
 def is_gone(process: PeerProcess) -> bool:
-    """Whether `process` has certainly ended."""
+    """Whether it is certain that `process` has ended."""
     try:
         if _boot_id() != process.boot_id:
             return True
@@ -56,7 +56,7 @@ def is_gone(process: PeerProcess) -> bool:
 
 
 def end_of(process: PeerProcess) -> int | None:
-    """A file descriptor that becomes readable when `process` ends; None where the system has no such thing."""
+    """A file descriptor that becomes readable when `process` ends; None where the system does not provide one."""
     with contextlib.suppress(AttributeError, OSError):
         descriptor = os.pidfd_open(process.pid)
         if not is_gone(process):
@@ -66,7 +66,7 @@ def end_of(process: PeerProcess) -> int | None:
 
 
 def _look(pid: int) -> tuple[str, int] | None:
-    """State and start of the process that has `pid` now; None when there is none. OSError when /proc is not there."""
+    """State and start time of the process with `pid` now; None when there is none. OSError without /proc."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()

@@ -2,8 +2,8 @@
 
 | key | value |
 | --- | --- |
-| `c` path | how many children the node ever had, 8 bytes; missing: none |
-| `i` | the last session id given out, 8 bytes |
+| `c` path | how many children the node has ever had, 8 bytes; absent if none |
+| `i` | the last session id assigned, 8 bytes |
 | `n` path | StoredNode |
 | `s` session id, 8 bytes | StoredSession |
 """
@@ -29,10 +29,10 @@ _MEMTABLE_BYTES = 8 << 20  # replayed at most when the process starts
 
 
 class Rows:
-    """Rows of one directory; writes gather until `commit`."""
+    """The rows of one directory; writes are gathered until `commit`."""
 
     def __init__(self, path: str) -> None:
-        """Open or create. Exception (RocksDB's) when its log is damaged elsewhere than at its end."""
+        """Open or create. Raises RocksDB's Exception when its log is damaged anywhere but at its end."""
         self._db = Rdict(path, _options())
         self._sync = WriteOptions()
         self._sync.sync = True
@@ -67,7 +67,7 @@ class Rows:
             yield _NUMBER.unpack(key)[0], session.timeout_ms / 1000, known if process.pid else None
 
     def last_session_id(self) -> int:
-        """The last id given out, 0 if there was none."""
+        """The last id assigned, 0 if there was none."""
         value = self._db.get(_LAST_ID)
         return 0 if value is None else _NUMBER.unpack(value)[0]
 
@@ -83,7 +83,7 @@ class Rows:
         self._batch.put(_NODE + record.path.encode(), node.SerializeToString())
 
     def put_count(self, path: str, count: int) -> None:
-        """Keep how many children a node ever had."""
+        """Store how many children a node has ever had."""
         if count:
             self._batch.put(_COUNT + path.encode(), _NUMBER.pack(count))
         else:
@@ -103,7 +103,7 @@ class Rows:
         self._batch.put(_SESSION + _NUMBER.pack(session_id), session.SerializeToString())
 
     def put_last_session_id(self, session_id: int) -> None:
-        """Keep the last id given out."""
+        """Store the last id assigned."""
         self._batch.put(_LAST_ID, _NUMBER.pack(session_id))
 
     def delete_session(self, session_id: int) -> None:
@@ -111,17 +111,17 @@ class Rows:
         self._batch.delete(_SESSION + _NUMBER.pack(session_id))
 
     def commit(self) -> None:
-        """Write what was put, all or none, and sync it. After an exception (RocksDB's) nothing may be answered."""
+        """Write what was put, all or nothing, and sync it. After RocksDB raises, answer no request."""
         batch, self._batch = self._batch, WriteBatch(raw_mode=True)
         if len(batch):
             self._db.write(batch, self._sync)
 
     def close(self) -> None:
-        """Close; what was not committed is gone."""
+        """Close; uncommitted writes are lost."""
         self._db.close()
 
     def _with(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys that begin with `prefix`, without it, rising, and their values."""
+        """Keys that begin with `prefix`, without it, in ascending order, and their values."""
         rows = self._db.iter()
         rows.seek(prefix)
         while at_row(rows) and (key := rows.key())[:1] == prefix:

@@ -1,7 +1,7 @@
 """The server process of a RocksDB metadata store: `mledger metadata run --dir DIR`.
 
-When it serves, it prints one JSON line on stdout: `{"url": "rocksdb:DIR", "pid": …}`; logs go to stderr. SIGTERM ends
-it; after kill -9 it goes on where it was, sessions included.
+Once it serves, it prints one JSON line on stdout: `{"url": "rocksdb:DIR", "pid": …}`. Logs go to stderr. SIGTERM ends
+it. After kill -9, the next process resumes with the same tree and sessions.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PROGRAM = "mledger metadata run"
 
 @dataclass(frozen=True, slots=True)
 class MetadataServerOptions:
-    """What the process is told when it is started."""
+    """The options with which the process is started."""
 
     directory: str
     in_memory: bool = False
@@ -47,15 +47,15 @@ class MetadataServer:
 
     @classmethod
     async def open(cls, path: str, *, in_memory: bool = False) -> "MetadataServer":
-        """Lock `path`, load what it holds, and serve it; with `in_memory` a new tree, of which nothing is kept.
+        """Lock `path`, load its tree, and serve it; with `in_memory`, serve a new tree and store nothing.
 
-        InvalidMetadataDirectory when it is in use, of another format, or its log is damaged.
+        InvalidMetadataDirectory when the directory is in use or of another format, or its log is damaged.
         """
         directory = MetadataDirectory(path)
         rows = None
         try:
             if in_memory and directory.begun:
-                raise InvalidMetadataDirectory(f"{directory.path} keeps a store already: name another to keep nothing")
+                raise InvalidMetadataDirectory(f"{directory.path} already holds a store: name another")
             if not in_memory:
                 directory.begin()
                 try:
@@ -75,16 +75,16 @@ class MetadataServer:
 
     @property
     def url(self) -> str:
-        """How clients name it."""
+        """The URL by which clients reach it."""
         return f"rocksdb:{self._directory.path}"
 
     @property
     def failed(self) -> "asyncio.Future[None]":
-        """Ends with the error that makes it impossible to go on."""
+        """Completes with the error that forces the server to stop."""
         return self._service.failed
 
     async def close(self) -> None:
-        """Stop serving; sessions stay, for the next process."""
+        """Stop serving; the sessions remain for the next process."""
         self._listener.close()
         self._service.close()
         if self._rows is not None:
@@ -93,7 +93,7 @@ class MetadataServer:
 
 
 async def serve(options: MetadataServerOptions) -> None:
-    """Serve until SIGTERM or SIGINT. MetadataError when that is not, or no longer, possible."""
+    """Serve until SIGTERM or SIGINT. MetadataError when the server cannot start or must stop."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -115,18 +115,18 @@ def parse_options(arguments: Sequence[str], program: str = PROGRAM) -> MetadataS
     """The options of a command line; SystemExit(2) says what is wrong with it."""
     parser = argparse.ArgumentParser(
         prog=program,
-        description="Keeps a metadata store in DIR and serves it there.",
+        description="Serves the metadata store in DIR.",
     )
-    parser.add_argument("--dir", required=True, help="the store's directory; made when it is missing")
-    parser.add_argument("--in-memory", action="store_true", help="keep nothing: a new tree, gone with the process")
+    parser.add_argument("--dir", required=True, help="the store's directory; created if missing")
+    parser.add_argument("--in-memory", action="store_true", help="store nothing: the tree ends with the process")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object a line")
+    parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object per line")
     args = parser.parse_args(arguments)
     return MetadataServerOptions(args.dir, args.in_memory, args.log_level, args.log_format)
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
-    """Run a metadata server; the exit code. `program` is what messages call it."""
+    """Run a metadata server; return its exit code. Messages call it `program`."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
     try:

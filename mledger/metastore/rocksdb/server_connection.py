@@ -1,4 +1,4 @@
-"""One client's connection as a metadata server has it: requests in, answers and events out, in order, with bounds."""
+"""One client's connection at a metadata server: requests in, answers and events out, in order, within limits."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from mledger.metastore.store import NodeChange
 log = get_logger(__name__)
 
 MAX_UNREAD = 2 * MAX_ANSWER
-"""Bytes that may wait for a client that does not read; then it has to connect anew, and look again."""
+"""The most unread bytes that a client may leave; beyond it, the server closes the connection."""
 
 
 class RequestProcessor(Protocol):
@@ -49,7 +49,7 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Asyncio's: a client has connected."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
         connection: socket.socket = transport.get_extra_info("socket")
         self.process = process_of(connection)
 
@@ -69,7 +69,7 @@ class ServerConnection(asyncio.Protocol):
         self._turns.lost(self)
 
     def pause_writing(self) -> None:
-        """Asyncio's: the client reads too slowly, so nothing more is read from it."""
+        """Asyncio's: the client reads too slowly, so stop reading from it."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -78,13 +78,13 @@ class ServerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def put(self, data: bytes) -> None:
-        """Have `data` sent at the end of the turn."""
+        """Send `data` at the end of the turn."""
         if not self._out:
             self._turns.answered(self)
         self._out.append(data)
 
     def flush(self) -> None:
-        """Send what was put; close if nothing is to follow."""
+        """Send what was put; then close the connection if nothing more is to follow."""
         out, self._out = self._out, []
         if self._transport.is_closing():
             return
@@ -96,7 +96,7 @@ class ServerConnection(asyncio.Protocol):
             self.abort(f"it leaves more than {MAX_UNREAD} bytes unread")
 
     def abort(self, why: str) -> None:
-        """End the connection at once; its session may go on with another."""
+        """End the connection at once; its session may continue on another."""
         log.warning("connection_aborted", pid=self.process and self.process.pid, reason=why)
         self.stop()
 

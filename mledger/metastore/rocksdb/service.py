@@ -1,8 +1,8 @@
-"""What a metadata server does: requests of all clients in turns, each turn one write and one sync, then all answers.
+"""The metadata server's work: it takes the requests of all clients in turns; each turn is one write and one sync.
 
-- Every answer of a turn, reads included, follows the sync of all that the turn wrote: nobody sees what could be lost.
-- What arrives during a sync is the next turn's: group commit needs no timer.
-- A session ends when its client says so, when it was silent for its time-out, or when its process has certainly ended.
+- All answers of a turn, reads included, are sent after the sync of its writes: nobody sees what could still be lost.
+- Requests that arrive during a sync belong to the next turn: group commit needs no timer.
+- A session ends when its client ends it, when it was silent for its time-out, or when its process has certainly ended.
 - A failed write or sync ends the process; it is never retried.
 """
 
@@ -27,14 +27,14 @@ log = get_logger(__name__)
 
 FOUND_BYTES = 4 << 20
 """Bytes of nodes in one answer, unless the first alone has more."""
-_ANSWER_ROOM = 64  # what an answer has beside its nodes
+_ANSWER_ROOM = 64  # bytes of an answer besides its nodes
 
 
 class Service:
     """A tree served to connections, on one event loop."""
 
     def __init__(self, rows: Rows | None) -> None:
-        """Serve what `rows` hold; without rows, a new tree that is gone with the process. Use on a running loop."""
+        """Serve the tree in `rows`; without rows, a new tree that is never stored. Use on a running loop."""
         self._loop = asyncio.get_running_loop()
         self._rows = rows
         self._changed: set[str] = set()
@@ -59,16 +59,16 @@ class Service:
         return connection
 
     def submit(self, connection: ServerConnection, request: pb.Request) -> None:
-        """Have a request answered in the next turn."""
+        """Answer a request in the next turn."""
         self._inbox.append((connection, request))
         self._plan_turn()
 
     def answered(self, connection: ServerConnection) -> None:
-        """Have what was put into a connection sent at the turn's end."""
+        """Send what was put into a connection at the end of the turn."""
         self._answered.append(connection)
 
     def lost(self, connection: ServerConnection) -> None:
-        """Forget a connection that has ended; its session may come back with another unless its process is gone."""
+        """Forget a connection that has ended; its session may get another one, unless its process has ended."""
         self._connections.discard(connection)
         for path, children, watcher in connection.watches.values():
             self._tree.unwatch(path, children, watcher)
@@ -80,7 +80,7 @@ class Service:
                 self._end_soon(session)
 
     def close(self) -> None:
-        """Answer nobody any more; sessions stay, for the next process."""
+        """Stop answering; the sessions remain for the next process."""
         if self._look is not None:
             self._look.cancel()
         for connection in list(self._connections):
@@ -121,8 +121,8 @@ class Service:
                 self._end(session)
         try:
             self._commit()
-        except Exception as error:  # RocksDB's: what is on disk now is not known
-            self.failed.set_exception(InvalidMetadataDirectory(f"a write failed, nothing of it was answered: {error}"))
+        except Exception as error:  # RocksDB's: it is not known what is on disk now
+            self.failed.set_exception(InvalidMetadataDirectory(f"a write failed, none of it was answered: {error}"))
             return
         answered, self._answered = self._answered, []
         for connection in answered:
@@ -136,7 +136,7 @@ class Service:
                 if record is None:
                     rows.delete_node(path)
                     continue
-                if path in self._changed or path == "/":  # a root that nobody wrote has no row yet
+                if path in self._changed or path == "/":  # a root that was never written has no row yet
                     rows.put_node(record)
                 rows.put_count(path, record.children_created)
             rows.commit()
@@ -183,7 +183,7 @@ class Service:
             case "ping":
                 pass
             case _:
-                raise WireError("a request of a kind unknown here")
+                raise WireError("a request of an unknown kind")
         answer.done.SetInParent()
 
     def _read(self, read: pb.Read, found: pb.Found) -> None:
@@ -206,7 +206,7 @@ class Service:
                 break
         if 2 * size > wire.MAX_ANSWER and found.ByteSize() + _ANSWER_ROOM > wire.MAX_ANSWER:
             path = read.paths[len(found.nodes) - 1]
-            what = f"{size} bytes of names, and an answer has {wire.MAX_ANSWER} at most"
+            what = f"their names take {size} bytes, and an answer holds {wire.MAX_ANSWER}"
             raise MetadataError(f"{path} has too many children to be listed: {what}", path)
 
     def _write(self, connection: ServerConnection, write: pb.Write, written: pb.Written) -> None:
@@ -283,7 +283,7 @@ class Service:
         connection.ending = True
 
     def _end(self, session: ServerSession) -> None:
-        """Delete the session and its ephemeral nodes, and tell its client if there is one."""
+        """Delete the session and its ephemeral nodes, and notify its client if it is connected."""
         self._tree.end_session(session.session_id)
         self._sessions.remove(session)
         self._unfollow(session)
@@ -301,7 +301,7 @@ class Service:
             self._plan_turn()
 
     def _follow(self, session: ServerSession) -> None:
-        """End the session with its process, where the system tells."""
+        """End the session when its process ends, where the system can tell."""
         if session.process is None:
             return
         session.process_end = end_of(session.process)
@@ -321,7 +321,7 @@ class Service:
         self._end_soon(session)
 
     def _plan_look(self) -> None:
-        """Look at the sessions' time-outs when the next may have passed."""
+        """Schedule the next check of the sessions' time-outs."""
         deadline = self._sessions.next_deadline()
         if deadline is None or (self._look is not None and self._look_at <= deadline):
             return

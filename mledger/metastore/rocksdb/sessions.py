@@ -1,6 +1,6 @@
 """The sessions of a metadata server, and when one has been silent for too long. No I/O; times from the caller's clock.
 
-Time during which the server itself stood still does not count against a session: its clients' heartbeats lay unread.
+While the server itself stood still, it left heartbeats unread: that time does not count against a session.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SHORTEST_S = 0.1
 STALL_S = 0.1
-"""Seconds by which a timer may be late before the server is taken to have stood still."""
+"""Seconds by which a timer must be late for the server to count as stalled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +29,7 @@ class ServerSession:
     connection: "ServerConnection | None" = None
 
     def heard(self, now: float) -> None:
-        """The client gave a sign of life."""
+        """Note a sign of life of the client."""
         self.deadline = now + self.timeout_s
 
 
@@ -49,7 +49,7 @@ class Sessions:
         return self.restore(self.last_id, timeout_s, now)
 
     def restore(self, session_id: int, timeout_s: float, now: float) -> ServerSession:
-        """A session that was there before; it has its whole time-out from `now` on."""
+        """Restore a former process's session; it gets its whole time-out, from `now`."""
         timeout_s = max(timeout_s, SHORTEST_S)
         session = ServerSession(session_id, timeout_s, now + timeout_s)
         self._sessions[session_id] = session
@@ -57,7 +57,7 @@ class Sessions:
         return session
 
     def get(self, session_id: int) -> ServerSession | None:
-        """The session of that id, None if it has ended or never was."""
+        """The session with that id, None if it has ended or never existed."""
         return self._sessions.get(session_id)
 
     def remove(self, session: ServerSession) -> None:
@@ -65,11 +65,11 @@ class Sessions:
         del self._sessions[session.session_id]
 
     def next_deadline(self) -> float | None:
-        """When the next one will have been silent for too long; None without sessions."""
+        """When the first session will time out; None without sessions."""
         return min((session.deadline for session in self._sessions.values()), default=None)
 
     def plan_expired(self, planned: float, now: float) -> list[ServerSession]:
-        """Those to end at `now`, at a look planned for `planned`; after a stall none, and all get its time back."""
+        """The sessions that expire at `now`; the check was due at `planned`. None after a stall, which extends all."""
         late = now - planned
         if late > STALL_S:
             for session in self._sessions.values():

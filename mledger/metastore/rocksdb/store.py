@@ -27,11 +27,11 @@ from mledger.metastore.store import (
 
 PATHS_A_REQUEST = 2_000
 REQUESTS_AT_ONCE = 4
-"""Of one read of many nodes: the server cuts off who leaves more unread than some large answers."""
+"""Limit for one read of many nodes: the server disconnects a client that leaves more than a few answers unread."""
 
 
 class RocksDbReader(SessionReader):
-    """Looks at the tree that a server keeps; opened by `open`. The server keeps no session of it that could expire."""
+    """Reads the tree of a server; opened by `open`. The server keeps no session for it that could expire."""
 
     _only_reads = True
 
@@ -49,7 +49,7 @@ class RocksDbReader(SessionReader):
         return cls(connection, timeout)
 
     async def sync(self) -> None:
-        """Nothing to wait for: one server has the only state, and answers from it."""
+        """Do nothing: one server has the only state, and answers from it."""
         self._session.check()
 
     async def get(self, path: str) -> Node:
@@ -58,7 +58,7 @@ class RocksDbReader(SessionReader):
         return _node(_there(found, path))
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """The nodes at `paths`, None where there is none; some thousand in a request."""
+        """The nodes at `paths`, None where there is none; thousands in one request."""
         found = await self._read(pb.Read.DATA, paths)
         return [_node(each) if each.HasField("stat") else None for each in found]
 
@@ -73,7 +73,7 @@ class RocksDbReader(SessionReader):
         return list(_there(found, path).children)
 
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """The children of each of `paths`, None where there is no such node; some thousand in a request."""
+        """The children of each of `paths`, None where there is no such node; thousands in one request."""
         found = await self._read(pb.Read.CHILDREN, paths)
         return [list(each.children) if each.HasField("stat") else None for each in found]
 
@@ -107,7 +107,7 @@ class RocksDbReader(SessionReader):
         await self._connection.close()
 
     async def _read(self, want: "pb.Read.Want.ValueType", paths: Sequence[str]) -> list[pb.FoundNode]:
-        """One for each path, in order."""
+        """Read each path; the results are in the same order."""
         self._session.check()
         for path in paths:
             check_path(path)
@@ -123,7 +123,7 @@ class RocksDbReader(SessionReader):
     async def _read_part(
         self, want: "pb.Read.Want.ValueType", paths: Sequence[str], places: asyncio.Semaphore
     ) -> list[pb.FoundNode]:
-        """As many requests as it takes, each with the whole time-out."""
+        """Read in as many requests as needed, each with the whole time-out."""
         found: list[pb.FoundNode] = []
         while len(found) < len(paths):
             request = pb.Request(read=pb.Read(want=want, paths=paths[len(found) :]))
@@ -151,7 +151,7 @@ class RocksDbReader(SessionReader):
 
 
 class RocksDbStore(RocksDbReader, MetadataStore):
-    """Reads and writes the tree that a server keeps; opened by `open`."""
+    """Reads and writes the tree of a server; opened by `open`."""
 
     _only_reads = False
 
@@ -182,7 +182,7 @@ class RocksDbStore(RocksDbReader, MetadataStore):
         return await self._write(operations)
 
     async def _write(self, operations: Sequence[Operation], *, with_parents: bool = False) -> list[Result]:
-        """The results of operations that are sent at most once."""
+        """Send operations at most once, and return their results."""
         self._session.check()
         check_request(operations)
         if not operations:

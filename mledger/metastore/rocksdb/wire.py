@@ -1,7 +1,7 @@
-"""What goes over the socket: frames in, frames out, and values as messages. No I/O.
+"""The protocol of the socket: frames in, frames out, and values as messages. No I/O.
 
-A frame is a 4-byte big-endian length and a message of proto/MetadataStore.proto. A frame over the limit, that of
-requests or that of answers, is refused before it is read.
+A frame is a 4-byte big-endian length and a message of proto/MetadataStore.proto. A frame longer than the limit for
+requests, or that for answers, is refused before it is read.
 """
 
 import struct
@@ -26,9 +26,9 @@ from mledger.metastore.store import Check, Create, Delete, NodeChange, Operation
 
 PROTOCOL = 1
 MAX_FRAME = 16 << 20
-"""Bytes of one request: one of MAX_REQUEST_BYTES in the smallest operations has its place in it."""
+"""The most bytes of a request: enough for MAX_REQUEST_BYTES in the smallest operations."""
 MAX_ANSWER = 64 << 20
-"""Bytes of one answer: the names of a million children have their place in it. A server gives none that is larger."""
+"""The most bytes of an answer: enough for the names of a million children. A server sends none that is larger."""
 
 _LENGTH = struct.Struct(">I")
 
@@ -56,7 +56,7 @@ _ERRORS_BACK = {code: kind for kind, code in _ERRORS.items()}
 
 
 class WireError(Exception):
-    """Bytes that are not this protocol; the connection cannot go on."""
+    """Bytes that do not follow this protocol; the connection is unusable."""
 
 
 def frame(message: Message) -> bytes:
@@ -66,16 +66,16 @@ def frame(message: Message) -> bytes:
 
 
 class Frames(Generic[M]):
-    """Cuts what is received into messages of one type."""
+    """Splits received bytes into messages of one type."""
 
     def __init__(self, message_type: type[M], most: int = MAX_FRAME) -> None:
-        """Messages are of `message_type`, and of at most so many bytes."""
+        """Expect messages of `message_type`, each of at most `most` bytes."""
         self._type, self._most = message_type, most
         self._chunks: list[bytes] = []
         self._held = self._wanted = 0
 
     def feed(self, data: bytes) -> Iterator[M]:
-        """The messages that `data` completes. WireError when it is none, or one over the limit."""
+        """Yield the messages that `data` completes. WireError for a malformed message, or one over the limit."""
         self._chunks.append(data)
         self._held += len(data)
         if self._held < self._wanted:
@@ -119,7 +119,7 @@ def write_of(operations: Sequence[Operation], *, with_parents: bool = False) -> 
 
 
 def operations_of(write: pb.Write) -> list[Operation]:
-    """The operations that a request asks for; WireError for one of a kind unknown here."""
+    """The operations in a request; WireError for an unknown kind."""
     return [_operation(message) for message in write.operations]
 
 
@@ -186,5 +186,5 @@ def event_of(watch_id: int, change: NodeChange) -> bytes:
 
 
 def change_of(event: pb.Event) -> NodeChange:
-    """The change that an event tells of; UNKNOWN, look again, for one that this program does not know."""
+    """The change in an event; UNKNOWN, which means look again, for a kind that this program does not know."""
     return _CHANGES_BACK.get(event.change, NodeChange.UNKNOWN)

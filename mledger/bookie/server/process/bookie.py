@@ -1,4 +1,4 @@
-"""A bookie without its surroundings: journal, index and turns over one directory, replayed at the start."""
+"""A bookie's storage, opened and served: journal, index and turns over one directory, replayed at the start."""
 
 import asyncio
 import ssl
@@ -64,7 +64,7 @@ class Bookie:
         config = config or BookieConfig()
         self._config, self._auth, self._gate, self._tls = config, auth, gate, tls
         if directory.format is None:
-            raise InvalidBookieDirectory(f"{directory.path}: not begun")
+            raise InvalidBookieDirectory(f"{directory.path}: not initialised as a bookie's directory")
         self.salt, self.journal_path, started = directory.format.salt, directory.journal, time.monotonic()
         directory.check_parts()
         directory.make_journal()
@@ -80,7 +80,7 @@ class Bookie:
                 self.index.close()
                 raise
         self.threads = ThreadPoolExecutor(_THREADS, "storage")
-        """For what looks at many rows of the index, or writes it out, away from the loop: `close` waits for it."""
+        """For work on many rows of the index, or on its flush, off the loop: `close` waits for it."""
         path = self.journal_path
         self._files = JournalReader(path)
         self.turns = GroupCommit(
@@ -95,9 +95,9 @@ class Bookie:
         log.info("storage_open", seconds=round(time.monotonic() - started, 3), next_sequence=plan.last + 1)
 
     def _replay(self, directory: BookieDirectory) -> tuple[ReplayPlan, int, list[int]]:
-        """Bring the index to the journal's end and have a file to write to: records replayed, files without any.
+        """Bring the index up to the journal's end and open a file to write to; records replayed, files without any.
 
-        Q10: nothing is read from the journal that is not durable.
+        Q10: only durable bytes of the journal are read.
         """
         index, path, salt = self.index, self.journal_path, self.salt
         numbers = file_numbers(path)
@@ -112,19 +112,19 @@ class Bookie:
         if records:
             log.info("journal_replayed", first=plan.first, last=plan.last, records=records)
         if not directory.complete:
-            index.recount()  # former versions counted repeats that were replaced
+            index.recount()  # former versions also counted replaced repeats
         needed = partial(self._reserve.needed_of, path)
         self._journal = Journal(path, salt, self._config.journal_file_bytes, max(numbers, default=0), needed)
         self._journal.open(plan_continued(scans, plan.last, index.live))
         index.commit(plan.last + 1, self._journal.current)
-        index.flush()  # from here on no file before the current one is needed for its records' order
+        index.flush()  # from here on, replay needs no file before the current one
         live, current = index.live, self._journal.current
         empty = [scan.file for scan in scans if not scan.first and scan.file < current]
         return plan, records, [file for file in empty if live.get(file, 0) <= 0]
 
     @property
     def counters(self) -> Counters:
-        """What it has counted since it was opened."""
+        """The counts since the bookie was opened."""
         return self.turns.counters
 
     @property
@@ -143,11 +143,11 @@ class Bookie:
 
     @property
     def missing_reserve(self) -> int:
-        """Bytes of what is free that are held back for the index when there is room again."""
+        """Bytes of free space that must stay reserved for the index."""
         return self._reserve.missing
 
     def tend_reserves(self) -> None:
-        """Have room held back for when a disk is full, where there is room; and given up where it is full."""
+        """Reserve space for the time when a disk is full, where there is room; release it where the disk is full."""
         self._reserve.tend()
         if free_bytes(self.journal_path) >= 3 * self.journal_file_bytes:
             self.turns.keep_reserve()
@@ -158,10 +158,10 @@ class Bookie:
         return await loop.create_server(self.connection, host, port, backlog=1024)
 
     async def close(self) -> None:
-        """Answer what was accepted, write the index out, and close."""
+        """Answer all accepted requests, flush the index, and close."""
         await self.turns.close()
         loop = asyncio.get_running_loop()
-        # A collection that was ended has a thread at work still, perhaps; the index cannot be closed under it.
+        # A cancelled collection may still have a thread at work; the index cannot be closed before that ends.
         await loop.run_in_executor(None, partial(self.threads.shutdown, cancel_futures=True))
         await loop.run_in_executor(None, self.index.flush)
         self._journal.close()

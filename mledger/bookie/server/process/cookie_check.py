@@ -1,9 +1,9 @@
-"""Which bookie a directory is, and whether it may start: decided before anything in it is touched.
+"""Checks which bookie a directory belongs to, and whether it may start, before anything in it changes.
 
-- A directory is one bookie's of one cluster for good.
+- A directory belongs to one bookie of one cluster for good.
 - The cookie in the metadata store must be the one that the directory would write.
-- An empty directory cannot take the place of one that has been registered: its entries would be missing.
-- All of it holds again in each new session: who was away for so long may have been decommissioned.
+- An empty directory cannot replace one that has been registered: its entries would be missing.
+- All of this is checked again in each new session: a bookie that was away for so long may have been decommissioned.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from mledger.metastore.store import MetadataReader, MetadataStore
 
 @dataclass(frozen=True, slots=True)
 class IdentityPlan:
-    """What to write before the storage is opened: the directory's format (None: it is there), the cookie likewise."""
+    """What to write before the storage is opened: the directory's format and cookie; None where there is one."""
 
     begin: DirectoryFormat | None
     write_cookie: bool
@@ -41,19 +41,19 @@ def plan_identity(
     own: Cookie,
     stored: Cookie | None,
 ) -> IdentityPlan:
-    """Whether the directory at `path` may be the bookie `bookie_id` of the cluster `instance`.
+    """Decide whether the directory at `path` may serve as the bookie `bookie_id` of the cluster `instance`.
 
     Args:
         path: the directory.
         found: what its format file says, None for an empty directory.
         begun: whether it may hold entries.
-        bookie_id: the bookie it is to be.
+        bookie_id: the bookie that is to use it.
         instance: the cluster's instance id.
         own: the cookie it would write.
-        stored: the cookie the metadata store has for `bookie_id`.
+        stored: the cookie of `bookie_id` in the metadata store.
 
     Raises:
-        InvalidBookieDirectory: it may not; says why and what to do.
+        InvalidBookieDirectory: it may not; the message says why and what to do.
     """
     if found is None and stored is not None:
         raise InvalidBookieDirectory(
@@ -86,7 +86,7 @@ def plan_identity(
 
 
 async def establish(store: MetadataStore, directory: BookieDirectory, bookie_id: str, instance: str, root: str) -> None:
-    """Check that the directory is the bookie's, and make it so if it is new. InvalidBookieDirectory."""
+    """Check that the directory is the bookie's, and claim it if it is new. InvalidBookieDirectory."""
     own, plan = await _look(store, directory, bookie_id, instance, root)
     if plan.begin is None:
         directory.check_parts()
@@ -102,10 +102,10 @@ async def establish(store: MetadataStore, directory: BookieDirectory, bookie_id:
 
 
 async def confirm(store: MetadataReader, directory: BookieDirectory, bookie_id: str, root: str) -> None:
-    """Check that a directory that is served is still the bookie's. InvalidBookieDirectory.
+    """Check that the directory being served is still the bookie's. InvalidBookieDirectory.
 
-    While nobody heard of the bookie it may have been decommissioned: what it took then would be refused at its next
-    start. The store is asked as it is now (Q9).
+    While the bookie was unregistered it may have been decommissioned: entries that it took then would be refused at its
+    next start. The metadata store is synced before it is read (Q9).
     """
     await store.sync()
     await _look(store, directory, bookie_id, await instance_id(store, root), root)
@@ -114,7 +114,7 @@ async def confirm(store: MetadataReader, directory: BookieDirectory, bookie_id: 
 async def _look(
     store: MetadataReader, directory: BookieDirectory, bookie_id: str, instance: str, root: str
 ) -> tuple[Cookie, IdentityPlan]:
-    """The cookie that the directory would write, and what is to be written."""
+    """The cookie that the directory would write, and the plan of what to write."""
     own = Cookie(bookie_id, directory.journal, (directory.path,), instance)
     try:
         stored, _ = await read_cookie(store, bookie_id, root)

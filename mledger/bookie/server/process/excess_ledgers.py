@@ -1,9 +1,9 @@
-"""Closed ledgers whose ensembles this bookie has left are deleted here: BookKeeper calls them over-replicated.
+"""Deletes local copies of closed ledgers whose ensembles no longer have this bookie (over-replicated ledgers).
 
-- Q9 The metadata, read from a store that was synced, names the bookie in no ensemble, and so it did a grace period
-  before; nothing was added in between: a replication that goes on writes before it changes the metadata.
-- While it is deleted, the lock of re-replication is held, as BookKeeper's bookies hold it: nobody brings it back.
-- A ledger that is open or being recovered stays: its ensemble may still change.
+- Q9 The metadata, read from a synced store, names the bookie in no ensemble, now and a grace period ago. Nothing was
+  added in between: replication still in progress writes entries before it changes the metadata.
+- The deletion holds the lock of re-replication, as BookKeeper's bookies do: no worker replicates the ledger meanwhile.
+- A ledger that is open or in recovery stays: its ensemble may still change.
 """
 
 import asyncio
@@ -26,30 +26,30 @@ EVERY_S = 86_400.0
 
 _AT_ONCE = 1_000
 _MOST_LEFT = 10_000
-"""Ledgers that are remembered until they go; others are found by the next look."""
+"""The most candidates remembered until they are deleted; the next look finds the others."""
 
 
 class LocalLedgers(Protocol):
-    """What a bookie holds."""
+    """The ledgers that a bookie stores."""
 
     def pages(self) -> AsyncIterator[list[int]]:
-        """The ledgers that are here, rising, in pages."""
+        """Yield the local ledgers in ascending order, in pages."""
 
     async def needed(self, ledger: int) -> dict[int, int]:
-        """Bytes of each journal file that a ledger's rows name."""
+        """Bytes that a ledger's rows name in each journal file."""
 
     async def delete(self, ledger: int, expected: Mapping[int, int]) -> bool:
-        """Forget a ledger if its rows name what is expected; whether it was so."""
+        """Delete a ledger if its rows still name what is expected; whether it did."""
 
 
 def has_left(metadata: LedgerMetadata, bookie_id: str) -> bool:
-    """Whether a closed ledger has no ensemble with the bookie."""
+    """Whether a ledger is closed and no ensemble of it has the bookie."""
     closed = metadata.state is LedgerState.CLOSED
     return closed and not any(bookie_id in segment.bookies for segment in metadata.segments)
 
 
 class OverreplicatedLedgers:
-    """Looks for them now and then."""
+    """Finds and deletes over-replicated ledgers at intervals."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class OverreplicatedLedgers:
         every_s: float = EVERY_S,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Look each `every_s` seconds, the first time after as many; at 0 or below never."""
+        """Look every `every_s` seconds, first after one interval; never if it is 0 or less."""
         self._local, self._bookie_id, self._root, self._counts = local, bookie_id, root, counts
         self._grace_s, self._every_s = grace_s, every_s
         self._clock = clock or asyncio.get_running_loop().time
@@ -76,7 +76,7 @@ class OverreplicatedLedgers:
         return looks or bool(self._left or self._locks)
 
     async def collect(self, store: MetadataStore) -> list[int]:
-        """Look when it is time, and delete what was found a grace period ago; the ids. Its errors come out."""
+        """Look when it is time, and delete what was found a grace period ago; return the ids. Raises its errors."""
         await self._release_lost(store)
         if self._every_s > 0 and self._clock() - self._looked_at >= self._every_s:
             await self._look(store)
@@ -100,7 +100,7 @@ class OverreplicatedLedgers:
                         self._left[ledger] = self._clock(), await self._local.needed(ledger)
 
     async def _left_of(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
-        """Those of `ledgers` that the bookie has left. One whose metadata is gone is the other collection's."""
+        """Those of `ledgers` that the bookie has left. Ledgers without metadata are left to the `GarbageCollector`."""
         paths = [ledger_path(ledger, self._root) for ledger in ledgers]
         found = []
         for ledger, path, node in zip(ledgers, paths, await reader.get_many(paths), strict=True):
@@ -112,14 +112,14 @@ class OverreplicatedLedgers:
         return found
 
     async def _delete(self, store: MetadataStore, ledger: int, needed: Mapping[int, int]) -> bool:
-        """Delete a ledger if nobody replicates it now, and it is still as it was found."""
+        """Delete a ledger unless somebody replicates it now or it has changed since it was found."""
         lock = underreplication_lock_path(ledger, self._root)
         try:
             await store.create(lock, encode_lock(self._bookie_id), ephemeral=True, parents=True)
         except NodeExists:
             log.info("overreplicated_ledger_kept", ledger=ledger, reason="locked")
             return False
-        except StoreUnavailable:  # it may have been created
+        except StoreUnavailable:  # the lock may have been created
             self._locks.add(lock)
             raise
         try:
@@ -130,7 +130,7 @@ class OverreplicatedLedgers:
             await self._release_lost(store)
 
     async def _release_lost(self, store: MetadataStore) -> None:
-        """Give back locks of this session; others ended with theirs."""
+        """Release locks of this session; locks of other sessions ended with those."""
         for lock in list(self._locks):
             stat = await store.exists(lock)
             if stat is not None and stat.ephemeral_owner == store.owner_at(lock):

@@ -1,12 +1,12 @@
-"""Ledgers whose metadata was deleted are deleted here too, and their space comes back.
+"""Deletes ledgers whose metadata was deleted, and reclaims their space.
 
-- Q9 A ledger goes when the metadata store, brought up to date after the question was put, has not had it for a grace
-  period. Local ids are listed first: a ledger made meanwhile is in no danger.
-- Each id that a listing does not have is looked up again, alone, before anything of it is deleted.
+- Q9 A ledger is deleted when a metadata store that was synced after the local ids were listed has lacked it for a grace
+  period. Local ids are listed first, so a ledger created meanwhile is safe.
+- Each id that a listing lacks is looked up alone before its ledger is deleted.
 - A listing that fails or ends early deletes nothing; nor does a cluster with another instance id.
-- A journal file of which little is needed any more has that little written anew, where that saves room: what stands
-  around small entries is written again with them. One of which nothing is needed is used again, or removed.
-- A file that cannot be read is kept, and reported; the others go on.
+- A journal file with little live data is emptied where that saves room: the live data, with the records around small
+  entries, is written again. A file without live data is reused or removed.
+- A file that cannot be read is kept and reported; the collection continues with the others.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Files of which less than `share` is still needed are emptied, each `every_s` seconds; 0: each time.
+    """Every `every_s` seconds (0: at each collection), files with a live share below `share` are emptied.
 
-    With `settled` only those of which nothing was deleted since the last time: of others more may soon go by itself.
+    With `settled`, only files of which nothing was deleted since the last time: others may soon be freed without it.
     """
 
     share: float = 0.5
@@ -49,30 +49,30 @@ class Compaction:
 EVERY_TIME = (Compaction(), Compaction(0.85, settled=True))
 
 GRACE_S = 60.0
-"""For so long a ledger's metadata has to be absent before the ledger goes: longer than ZooKeeper's servers may believe
-in a leader that is none any more."""
+"""How long a ledger's metadata must be absent before the ledger is deleted, in seconds: longer than ZooKeeper's
+servers may follow a leader that has lost its role."""
 
 _PAGE = 10_000
 """Local ledgers compared with the metadata at once."""
 _MOST_ABSENT = 100_000
-"""Ledgers without metadata that are remembered; others have their turn when these are gone."""
-_MOST_FILES = 8  # emptied before those that became free are given back
+"""The most ledgers without metadata that are remembered; others follow when these are deleted."""
+_MOST_FILES = 8  # emptied before freed files are given back
 _MOVE_BYTES = 1 << 20
 _MOVE_ROWS = 256  # each is looked up on the loop
 _UNREADABLE = (OSError, CorruptJournal, wire.MalformedFrame, struct.error, ValueError)
-"""What reading a file raises that is damaged, or lies on a bad disk."""
+"""What reading a file raises if the file is damaged or its disk is bad."""
 
 
 def plan_absent(
     absent: Sequence[int], since: Mapping[int, float], now: float, grace_s: float
 ) -> tuple[dict[int, float], list[int]]:
-    """Since when each of `absent` is so, and which have been for `grace_s` seconds: those are to be looked up."""
+    """Since when each of `absent` is absent, and which have been for `grace_s` seconds and are to be looked up."""
     found = {ledger: since.get(ledger, now) for ledger in absent}
     return found, [ledger for ledger, at in found.items() if now - at >= grace_s]
 
 
 def plan_due(compactions: Sequence[Compaction], done_at: Sequence[float], now: float) -> list[Compaction]:
-    """Which compactions are due. `done_at` is when each was done last, on the clock of `now`, in seconds."""
+    """The compactions that are due. `done_at`: when each was done last, on the clock of `now`, in seconds."""
     return [kind for kind, at in zip(compactions, done_at, strict=True) if now - at >= kind.every_s]
 
 
@@ -84,15 +84,15 @@ def plan_emptying(
     settled: Collection[int] = (),
     kept: Mapping[int, int] | None = None,
 ) -> list[int]:
-    """Which journal files to empty: of those written before `current`, the ones least needed, a few at a time.
+    """The journal files to empty: a few of those before `current`, the ones with the least live data.
 
     Args:
         sizes: bytes of each file, by number.
-        live: bytes of each that the index names.
-        current: the file that is written now.
-        due: which files count as little needed.
+        live: live bytes of each, which the index names.
+        current: the file being written.
+        due: the compactions that are due.
         settled: files of which nothing was deleted since the last time.
-        kept: bytes of a file that are not live, and that emptying it would not save; 0 where it was not looked at.
+        kept: bytes of a file that are not live, and that emptying it would not save; 0 if the file was not examined.
     """
     kept = kept or {}
     shares = {True: max((kind.share for kind in due), default=0.0)}
@@ -103,12 +103,12 @@ def plan_emptying(
 
 
 def plan_freeing(files: Sequence[int], live: Mapping[int, int], current: int) -> list[int]:
-    """Which journal files are needed no more."""
+    """The journal files without live data."""
     return [file for file in files if file < current and live.get(file, 0) <= 0]
 
 
 class GarbageCollector:
-    """Compares what a bookie holds with the metadata store, now and then."""
+    """Compares a bookie's ledgers with the metadata store at intervals."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class GarbageCollector:
     ) -> None:
         """`instance` is the instance id of the cluster that the bookie's ledgers belong to.
 
-        Each `overreplicated_every_s` seconds those are looked for whose ensembles `bookie_id` has left; 0: never.
+        Every `overreplicated_every_s` seconds it looks for ledgers whose ensembles `bookie_id` has left; 0: never.
         """
         self._bookie, self._instance, self._root = bookie, instance, root
         self._compactions, self._grace_s = compactions, grace_s
@@ -138,7 +138,7 @@ class GarbageCollector:
         )
 
     async def run(self, store: MetadataStore) -> None:
-        """Collect and reclaim. What goes wrong is logged and counted: a bookie goes on without."""
+        """Collect and reclaim. Errors are logged and counted: the bookie keeps running."""
         began, failures = self._loop.time(), self._counts.failures
         steps: Sequence[Callable[[], Awaitable[object]]] = (
             partial(self.collect, store),
@@ -158,7 +158,7 @@ class GarbageCollector:
             self._counts.times.observe(self._loop.time() - began)
 
     async def collect(self, reader: MetadataReader) -> list[int]:
-        """Delete what the metadata store has not had for the grace period; the ids. Its errors come out."""
+        """Delete ledgers that the metadata store has lacked for the grace period; return the ids. Raises its errors."""
         held, deleted, absent_since = 0, [], dict[int, float]()
         async for local in self.pages():
             if not held and not await self._is_ours(reader):
@@ -180,13 +180,13 @@ class GarbageCollector:
         return deleted
 
     async def collect_overreplicated(self, store: MetadataStore) -> list[int]:
-        """Delete what is closed and whose ensembles the bookie has left; the ids. Its errors come out."""
+        """Delete closed ledgers whose ensembles the bookie has left; return the ids. Raises its errors."""
         if not self.overreplicated.due or not await self._is_ours(store):
             return []
         return await self.overreplicated.collect(store)
 
     async def delete(self, ledger: int, expected: Mapping[int, int] | None = None) -> bool:
-        """Forget a ledger that nobody needs; False when something is added to it now, or was since `expected`."""
+        """Delete an unneeded ledger; False if adds to it are in progress, or came since `expected`."""
         turns = self._bookie.turns
         seen = turns.ledgers.get(ledger)
         commit = seen.commit
@@ -196,11 +196,11 @@ class GarbageCollector:
         return turns.delete(ledger, seen, commit, needed)
 
     async def needed(self, ledger: int) -> dict[int, int]:
-        """Bytes of each journal file that a ledger's rows name."""
+        """Bytes that a ledger's rows name in each journal file."""
         return await self._loop.run_in_executor(self._bookie.threads, self._bookie.index.needed_bytes, ledger)
 
     async def pages(self) -> AsyncIterator[list[int]]:
-        """The ledgers that are here, rising, in pages."""
+        """Yield the local ledgers in ascending order, in pages."""
         first = 0
         while page := await self._loop.run_in_executor(
             self._bookie.threads, self._bookie.index.ledger_ids, first, _PAGE
@@ -209,7 +209,7 @@ class GarbageCollector:
             first = page[-1] + 1
 
     async def _is_ours(self, reader: MetadataReader) -> bool:
-        """Whether this is the metadata that the bookie's ledgers are in."""
+        """Whether this metadata store has the metadata of the bookie's ledgers."""
         found = await instance_id(reader, self._root)
         if found != self._instance:
             log.error("garbage_refused", cluster=found, bookie_belongs_to=self._instance)
@@ -218,7 +218,7 @@ class GarbageCollector:
         return True
 
     async def _gone(self, reader: MetadataReader, ledgers: Sequence[int]) -> list[int]:
-        """Those that the metadata store does not have: as it is after now (Q9)."""
+        """Those of `ledgers` that the metadata store, synced now, does not have (Q9)."""
         if not ledgers:
             return []
         await reader.sync()
@@ -226,7 +226,7 @@ class GarbageCollector:
         return [ledger for ledger, node in zip(ledgers, nodes, strict=True) if node is None]
 
     async def reclaim(self) -> int:
-        """Give space back; how many journal files are needed no more."""
+        """Reclaim space; return the number of journal files that are no longer needed."""
         index, now = self._bookie.index, self._loop.time()
         due = plan_due(self._compactions, self._done_at, now)
         settled = {file for file, live in index.live.items() if self._live_before.get(file) == live}
@@ -250,21 +250,21 @@ class GarbageCollector:
         return freed
 
     def _sizes(self, without: Collection[int] = ()) -> dict[int, int]:
-        """Bytes of each journal file but those, and but those that are damaged or given back already."""
+        """Bytes of each journal file, except `without`, damaged files, and files already given back."""
         path, found = self._bookie.journal_path, dict[int, int]()
         for number in file_numbers(path):
             if number in without or number in self._damaged or number in self._bookie.turns.given_back:
                 continue
             try:
                 found[number] = os.stat(file_path(path, number)).st_size
-            except FileNotFoundError:  # listed before the journal's thread took it
+            except FileNotFoundError:  # the journal's thread took it after it was listed
                 continue
             except OSError as error:
                 self._mark(number, error)
         return found
 
     async def _free(self) -> int:
-        """Give back the files that are needed no more; how many."""
+        """Give back the files without live data; return their number."""
         bookie, sizes = self._bookie, self._sizes()
         candidates = plan_freeing(list(sizes), bookie.index.live, bookie.turns.file)
         free = [number for number in candidates if (found := await self._contents(number)) and not found.rows]
@@ -278,17 +278,17 @@ class GarbageCollector:
         return len(free)
 
     async def _look(self, number: int, size: int) -> FileContents | None:
-        """What is needed of a file of so many bytes; how much emptying it would save is known from then on."""
+        """Read which rows of a file of `size` bytes are live, and note what emptying the file would save."""
         contents = await self._contents(number)
         if contents is not None and contents.rows:
             self._kept[number] = contents.kept(size)
         return contents
 
     async def _empty(self, number: int, rows: Sequence[tuple[bool, Row]]) -> None:
-        """Write anew what is needed of a file."""
+        """Write the live rows of a file again."""
         try:
             moved = [await self._move(number, group) for group in _groups(rows)]
-        except DiskFull as error:  # it is tried again: what goes by itself makes room
+        except DiskFull as error:  # retried later: deletions may make room first
             log.warning("journal_file_not_emptied", file=number, error=error)
             return
         except _UNREADABLE as error:
@@ -300,7 +300,7 @@ class GarbageCollector:
             self._mark(number, CorruptJournal("its records cannot be found"))
 
     async def _move(self, number: int, rows: Sequence[tuple[bool, Row]]) -> int:
-        """Write runs of a file anew, those that are still needed when they have been read; how many."""
+        """Write those runs of a file again that are still live once they have been read; return their number."""
         bookie = self._bookie
         path = bookie.journal_path
         frames = await self._loop.run_in_executor(bookie.threads, read_frames, path, number, [row for _, row in rows])
@@ -314,7 +314,7 @@ class GarbageCollector:
         return len(current)
 
     async def _contents(self, number: int) -> FileContents | None:
-        """What the index names in a file, as far as the file's records can be found; None when it cannot be read."""
+        """The rows of a file, as far as its records can be found; None when it cannot be read."""
         bookie = self._bookie
         try:
             return await self._loop.run_in_executor(
@@ -325,7 +325,7 @@ class GarbageCollector:
             return None
 
     def _mark(self, number: int, error: Exception) -> None:
-        """Leave a damaged file alone until the next start, and say so once."""
+        """Leave a damaged file alone until the next start, and log it once."""
         self._damaged.add(number)
         self._counts.damaged_files = len(self._damaged)
         live = self._bookie.index.live.get(number, 0)

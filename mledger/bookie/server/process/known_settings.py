@@ -1,4 +1,4 @@
-"""Keys that a bookie of BookKeeper 4.17 knows, whatever they mean here (`settings` beside it has those that do)."""
+"""The keys that a bookie of BookKeeper 4.17 knows; `settings` has those that take effect here."""
 
 KNOWN = frozenset(
     """

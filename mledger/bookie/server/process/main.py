@@ -44,7 +44,7 @@ _KEEPALIVE_S = 60
 _KEEPALIVE_AGAIN_S = 15
 _KEEPALIVE_TIMES = 4
 _OTHER_FILES = 512
-"""Files that a bookie has open beside its connections, at most."""
+"""The most files that a bookie opens besides its connections."""
 
 
 class BookieProcess:
@@ -60,7 +60,7 @@ class BookieProcess:
         self._port = 0
         self._http: tuple[str, int] | None = None
         self._registered = False
-        self._read_only_told: bool | None = None  # what others were told; None: not sure
+        self._read_only_told: bool | None = None  # what is registered; None: not known
         self._gate = ConnectionLimit(options.max_connections)
         self._disk_warned = False
 
@@ -116,7 +116,7 @@ class BookieProcess:
         log.info("stopped", bookie=self._bookie_id)
 
     async def _stop_or_failure(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
-        """Wait for the signal; a part that fails ends the process with its error."""
+        """Wait for the signal; an error of one of `tasks` ends the process."""
         stop = asyncio.ensure_future(self._stop.wait())
         done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in (stop, *tasks):
@@ -156,19 +156,19 @@ class BookieProcess:
         log.info("registered", bookie=self._bookie_id, read_only=read_only)
 
     async def _tell_read_only(self) -> None:
-        """Move the registration to the list of the writable, or of the read-only bookies."""
+        """Move the registration to the list of the writable or of the read-only bookies."""
         try:
             await self._register()
             self._read_only_told = None
             read_only = self._bookie.turns.read_only
             await unregister(self._metadata, self._bookie_id, read_only=not read_only, root=self._options.ledgers_root)
             self._read_only_told = read_only
-        except MetadataError as error:  # tried again at the next look
+        except MetadataError as error:  # retried at the next check
             self._read_only_told = None
             log.warning("register_failed", bookie=self._bookie_id, error=error)
 
     def _announce(self) -> None:
-        """Say on stdout, in one line, that the bookie serves."""
+        """Print one line on stdout to say that the bookie serves."""
         where = {"host": self._options.announced, "port": self._port}
         fields = {"bookie_id": self._bookie_id, **where, "pid": os.getpid()}
         if self._http is not None:
@@ -177,7 +177,7 @@ class BookieProcess:
         sys.stdout.flush()
 
     async def _keep_registered(self) -> None:
-        """Open a new session when one has expired, for as long as the process lives. InvalidBookieDirectory ends it."""
+        """Open a new session whenever one expires, while the process lives. InvalidBookieDirectory ends the process."""
         while True:
             try:
                 await self._metadata.wait_for_session(SessionState.EXPIRED, _SESSION_LOOK_S)
@@ -203,7 +203,7 @@ class BookieProcess:
         self, directory: BookieDirectory, address: tuple[str, int]
     ) -> Callable[[], Coroutine[Any, Any, None]]:
         """Serve metrics and health over HTTP; what ends that."""
-        from mledger.bookie.server.process.metrics import (  # not every bookie pays for the library
+        from mledger.bookie.server.process.metrics import (  # only bookies with metrics load the library
             BookieMetrics,
             BookieState,
         )
@@ -230,7 +230,7 @@ class BookieProcess:
             await garbage.run(self._metadata)
 
     async def _watch_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
-        """Become read-only while a disk is nearly full, or end, as `limits` say."""
+        """Make the bookie read-only while a disk is nearly full, or end it, as `limits` say."""
         while True:
             self._look_at_disk(paths, limits)
             if self._read_only_told != self._bookie.turns.read_only:
@@ -238,7 +238,7 @@ class BookieProcess:
             await asyncio.sleep(limits.look_s)
 
     def _look_at_disk(self, paths: Sequence[str], limits: DiskLimits) -> None:
-        """Take entries or not, by what is free now. DiskFull when the bookie is to end then."""
+        """Become read-only or writable according to the free space. DiskFull if the bookie is to end."""
         self._bookie.tend_reserves()
         disk, turns = fullest(paths), self._bookie.turns
         if self._disk_warned != (disk.used_share > limits.warn_share):
@@ -265,7 +265,7 @@ def _program_version() -> str:
 
 
 def _allow_connections(wanted: int) -> int:
-    """Have the system allow so many connections; as many as it allows."""
+    """Raise the system's limit to `wanted` connections; return how many it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -279,7 +279,7 @@ def _allow_connections(wanted: int) -> int:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A listening socket; with port 0 one that outgoing connections are not given while the bookie is down."""
+    """A listening socket; with port 0, one outside the range of ports that outgoing connections get."""
     ports = (port,) if port else ports_to_try()
     for number in ports:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
@@ -298,9 +298,10 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _keep_alive(listener: socket.socket) -> None:
-    """Have the system end connections whose clients are gone without a word, a machine switched off for one.
+    """Have the system end connections to clients that vanished, such as a machine that was switched off.
 
-    Each would keep its place among those that there may be, and its buffer. Connections have it of their listener.
+    Otherwise each would occupy a place within the connection limit, and its buffer. Connections inherit the option from
+    their listener.
     """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
@@ -316,7 +317,7 @@ def _auth_factory(name: str) -> AuthFactory | None:
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
-    """Run a bookie; the exit code. `program` is what messages call it."""
+    """Run a bookie; return its exit code. Messages call it `program`."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
     sys.setswitchinterval(0.0005)

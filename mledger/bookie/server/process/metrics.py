@@ -1,4 +1,4 @@
-"""A bookie's metrics, under BookKeeper's names where it has one (monitoring.md), and whether it serves."""
+"""A bookie's metrics, under BookKeeper's names where it has them (monitoring.md), and its health."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ _FAILED = {"success": "false"}
 
 @dataclass(frozen=True, slots=True)
 class BookieState:
-    """What a bookie is for others."""
+    """A bookie's state as others see it."""
 
     registered: bool
     read_only: bool
@@ -31,12 +31,12 @@ class BookieState:
 
     @property
     def ready(self) -> bool:
-        """Whether clients find it."""
+        """Whether clients can find it."""
         return self.registered and not self.stopping
 
     @property
     def server_status(self) -> int:
-        """As BookKeeper counts it: 1 takes entries, 0 is read-only, -1 is not registered."""
+        """BookKeeper's status value: 1 writable, 0 read-only, -1 not registered."""
         return -1 if not self.registered else 0 if self.read_only else 1
 
 
@@ -49,7 +49,7 @@ class Files:
 
 
 class BookieMetrics:
-    """Answers for one bookie."""
+    """Answers HTTP requests for one bookie's metrics and health."""
 
     def __init__(self, bookie: Bookie, gate: ConnectionLimit, directory: str, state: Callable[[], BookieState]) -> None:
         self._bookie, self._gate, self._directory, self._state = bookie, gate, directory, state
@@ -65,12 +65,12 @@ class BookieMetrics:
         }
 
     async def metrics(self, asked: HttpRequest) -> HttpResponse:
-        """Everything that is counted."""
+        """All metrics."""
         files = await asyncio.get_running_loop().run_in_executor(None, self._look)
         return expose(self._gather(files), asked)
 
     async def health(self, _: HttpRequest) -> HttpResponse:
-        """200 while clients find the bookie, read-only or not; 503 otherwise."""
+        """200 while the bookie is registered, read-only or not; 503 otherwise."""
         state = self._state()
         said = {
             "status": "ok" if state.ready else "not registered",
@@ -81,17 +81,17 @@ class BookieMetrics:
         return _json(said, HTTPStatus.OK if state.ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def heartbeat(self, _: HttpRequest) -> HttpResponse:
-        """That the process answers."""
+        """Answer that the process is alive."""
         return HttpResponse(b"OK\n")
 
     async def is_ready(self, _: HttpRequest) -> HttpResponse:
-        """As BookKeeper's: 200 or 503."""
+        """As BookKeeper's endpoint of that name: 200 or 503."""
         if self._state().ready:
             return HttpResponse(b"OK")
         return HttpResponse(b"Bookie is not ready", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def state(self, _: HttpRequest) -> HttpResponse:
-        """As BookKeeper's."""
+        """As BookKeeper's endpoint of that name."""
         state = self._state()
         return _json(
             {
@@ -108,7 +108,7 @@ class BookieMetrics:
         for number in file_numbers(path):
             try:
                 sizes[number] = os.stat(file_path(path, number)).st_size
-            except FileNotFoundError:  # it was given back meanwhile
+            except FileNotFoundError:  # it was removed meanwhile
                 continue
         return Files(sizes, fullest([path, self._directory]))
 
@@ -185,7 +185,7 @@ class BookieMetrics:
 
 
 def _counted(count: int) -> Durations:
-    """So many, of which the times are not known."""
+    """`count` observations whose times are not known."""
     times = Durations()
     times.count = count
     return times

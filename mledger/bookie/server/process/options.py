@@ -1,4 +1,4 @@
-"""What a bookie process is told when it is started: options win over `--set`, that over the file of `--config`."""
+"""The options of a bookie process: command-line options win over `--set`, which wins over the file of `--config`."""
 
 import argparse
 import os
@@ -32,7 +32,7 @@ PROGRAM = "mledger bookie run"
 
 @dataclass(frozen=True, slots=True)
 class BookieOptions:
-    """Times in seconds. `announced` is the address that others are told, `metrics` host and port of the HTTP server."""
+    """Times in seconds. `announced` is the address to register, `metrics` the host and port of the HTTP server."""
 
     metadata: str
     directory: str
@@ -120,7 +120,7 @@ def _options(args: argparse.Namespace, settings: Settings, given: BookieSettings
 
 
 def _chosen(option: T | None, setting: T) -> T:
-    """The option if there is one; the setting was read, and checked, all the same."""
+    """The option if there is one, else the setting, which has been checked in either case."""
     return setting if option is None or option == "" else option
 
 
@@ -128,7 +128,7 @@ def _storage(args: argparse.Namespace, given: BookieSettings) -> BookieConfig:
     largest = given.journal_file_bytes or _DEFAULTS.journal_file_bytes
     memtable = _DEFAULTS.index.memtable_bytes if args.memtable_mb is None else args.memtable_mb * _MIB
     return BookieConfig(
-        # a file is freed as a whole: those of BookKeeper's size would keep what is deleted for too long
+        # a file is freed as a whole: files of BookKeeper's size would keep deleted entries for too long
         journal_file_bytes=args.journal_mb * _MIB if args.journal_mb else min(largest, _DEFAULTS.journal_file_bytes),
         max_frame=_chosen(args.max_frame, given.max_frame or wire.MAX_FRAME),
         index=IndexConfig(memtable_bytes=memtable),
@@ -151,7 +151,7 @@ def _disk_limits(args: argparse.Namespace, settings: Settings, given: BookieSett
 
 
 def _compactions(settings: Settings) -> tuple[Compaction, ...]:
-    """BookKeeper's minor and major compaction where a setting speaks of one; by default one each time."""
+    """BookKeeper's minor and major compaction if a setting configures either; else both at each collection."""
     kinds = (("minor", 0.2, 3600.0), ("major", 0.8, 86400.0))
     keys = [(f"{kind}CompactionThreshold", f"{kind}CompactionInterval") for kind, _, _ in kinds]
     if not any(key in settings.given for pair in keys for key in pair):
@@ -183,18 +183,18 @@ def _seconds_or_none(text: str) -> float:
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
-        description="A bookie: keeps entries of ledgers.",
+        description="Runs a bookie, which stores entries of ledgers.",
         epilog="Options win over --set, --set over --config. Keys: docs/reference/configuration.md.",
     )
     parser.add_argument("--config", metavar="FILE", help="settings under BookKeeper's names: a bookkeeper.conf")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one such setting; repeatable")
     parser.add_argument("--metadata", default="", help="URL of the metadata store  [env: MLEDGER_METADATA]")
-    parser.add_argument("--dir", default="", help="the bookie's directory, made when it is missing: journal and index")
+    parser.add_argument("--dir", default="", help="the bookie's directory, created if missing: journal and index")
     parser.add_argument("--journal-dir", default="", metavar="DIR", help="the journal's own directory, on another disk")
     parser.add_argument("--host", default="", help="address to listen on and to announce  [default: 127.0.0.1]")
     parser.add_argument("--port", type=int, help="0: the directory's own, or a free one at its first start")
     parser.add_argument("--bookie-id", default="", help="default: host:port")
-    parser.add_argument("--ledgers-root", default="", help="where the metadata store has the ledgers")
+    parser.add_argument("--ledgers-root", default="", help="the ledgers' root path in the metadata store")
     parser.add_argument("--session-timeout", type=float, metavar="SECONDS", help=f"default: {SESSION_TIMEOUT_S:g}")
     parser.add_argument("--gc-interval", type=float, metavar="SECONDS", help="between collections; default: 20")
     parser.add_argument(
@@ -210,5 +210,5 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve metrics and health; 0: a free one")
     parser.add_argument("--metrics-host", default="", metavar="HOST", help="default: 127.0.0.1")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object a line")
+    parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object per line")
     return parser

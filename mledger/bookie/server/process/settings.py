@@ -1,4 +1,4 @@
-"""What BookKeeper's own keys, as `bookkeeper.conf` has them, mean for this bookie (docs/reference/configuration.md)."""
+"""BookKeeper's own keys, as in `bookkeeper.conf`, and what they mean here (docs/reference/configuration.md)."""
 
 import socket
 from collections.abc import Callable
@@ -30,10 +30,10 @@ _share = number(0, 1)
 
 
 class BookieSettings:
-    """The settings of a bookie process, each as this program uses it; None or empty where none was given."""
+    """The settings of a bookie process in this program's terms; None or empty where not given."""
 
     def __init__(self, settings: Settings) -> None:
-        """InvalidSetting for what a bookie cannot be started with."""
+        """Raise InvalidSetting for settings with which a bookie cannot start."""
         self._settings = settings
         for key, instead in (
             ("httpServerTlsEnable", "this bookie serves HTTP without TLS: leave it out"),
@@ -73,10 +73,10 @@ class BookieSettings:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """The address to listen on and the one to announce, both empty if nothing says so.
+        """The address to listen on and the one to register; both empty if no setting names them.
 
-        A bookie with an address that others are told listens on all interfaces, as the original does, unless that
-        is a loopback one or `listeningInterface` names one interface.
+        A bookie with an address to register listens on all interfaces, as BookKeeper does, unless that address is a
+        loopback address or `listeningInterface` names one interface.
         """
         interface = self._optional("listeningInterface", _interface_address)
         announced = self.text("advertisedAddress")
@@ -91,7 +91,7 @@ class BookieSettings:
 
     @property
     def directory(self) -> str:
-        """Where the index is, and the journal unless it has a directory of its own."""
+        """The directory of the index, and of the journal unless that has its own."""
         return self._one_directory("ledgerDirectories")
 
     @property
@@ -125,12 +125,12 @@ class BookieSettings:
 
     @property
     def auth(self) -> str:
-        """Where connections get their authentication from, MODULE:FACTORY."""
+        """The factory of connections' authentication, MODULE:FACTORY."""
         return self._optional("bookieAuthProviderFactoryClass", _auth_factory) or ""
 
     @property
     def tls(self) -> TlsSettings | None:
-        """How connections are encrypted where clients ask for it; None if they cannot be."""
+        """How connections are encrypted when clients ask for it; None if encryption is not configured."""
         if self._optional("tlsProviderFactoryClass", _tls_provider) is None:
             return None
         kind = self._settings.take("tlsKeyStoreType", _pem, "")
@@ -190,7 +190,7 @@ def _auth_factory(text: str) -> str:
         return ""
     module, separator, factory = text.partition(":")
     if not (module and separator and factory):
-        raise ValueError("this bookie is no Java program: write MODULE:FACTORY of a Python one, or leave it out")
+        raise ValueError("this bookie is not a Java program: write MODULE:FACTORY of a Python one, or leave it out")
     return text
 
 

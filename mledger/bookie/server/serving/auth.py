@@ -1,16 +1,16 @@
-"""Whether a connection may ask anything: pluggable, one provider a connection. Without one everybody may."""
+"""Authentication of connections: pluggable, one provider per connection. Without a provider, all are accepted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 DISABLED_PLUGIN = "AuthDisabledPlugin"
-"""What a bookie without a provider calls itself in its answers to auth messages."""
+"""The plugin name in a bookie's answers to auth messages when it has no provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthStep:
-    """What a provider makes of one message: the answer, None to refuse; `authenticated` ends the handshake."""
+    """A provider's result for one message: the answer, or None to refuse; `authenticated` ends the handshake."""
 
     answer: bytes | None
     authenticated: bool = False

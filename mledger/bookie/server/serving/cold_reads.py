@@ -1,7 +1,7 @@
-"""Runs that are neither in this process's memory nor in the system's are read on threads: the loop goes on with adds.
+"""Reads runs that are in no cache on threads, so that the loop can serve adds meanwhile.
 
-What is read is put in the cache of `JournalReader`, and whoever waits is told; it then finds the run there. Several who
-wait for one run have it read once.
+A run that has been read is put in the cache of `JournalReader`, and its waiters are called; they then find it there. A
+run with several waiters is read once.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from mledger.bookie.server.storage.runs import StoredRun, parse_run
 
 THREADS = 4
 MOST_BYTES = 16 << 20
-"""Bytes that are read at once, unless one run alone has more."""
+"""Bytes read at once, unless one run alone is larger."""
 
 Key = tuple[int, int]
 
 
 @dataclass(eq=False, slots=True)
 class _Wait:
-    """Who waits for runs, and for how many still."""
+    """A waiter, and the number of runs that it still waits for."""
 
     left: int
     done: Callable[[], None]
@@ -43,7 +43,7 @@ class ColdReads:
         self._closed = False
 
     def fetch(self, rows: Sequence[Row], done: Callable[[], None]) -> None:
-        """Read runs, and call `done` when each of them is in memory, or has failed."""
+        """Read runs, and call `done` when each of them is in memory or has failed."""
         wait = _Wait(len(rows), done)
         for row in rows:
             key = row.file, row.offset
@@ -54,7 +54,7 @@ class ColdReads:
         self._begin()
 
     def close(self) -> None:
-        """End the threads; nobody is told any more."""
+        """End the threads; call no more waiters."""
         self._closed = True
         self._queue.clear()
         self._threads.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""One client's connection: its receive buffer, the requests in it in their order, and back-pressure both ways.
+"""One client's connection: its receive buffer, its requests in order, and back-pressure in both directions.
 
 A connection speaks version 3 until its first version 2 frame, then version 2 for good.
 """
@@ -24,7 +24,7 @@ from mledger.metastore.runtime.logs import get_logger
 log = get_logger(__name__)
 
 BUFFER = 1 << 20
-"""Bytes of a receive buffer of a busy connection; one that has to hold a larger frame grows for it."""
+"""Bytes of a busy connection's receive buffer; it grows where one frame is larger."""
 FIRST_BUFFER = 64 << 10
 """Bytes of a receive buffer until one receive fills it: most connections are never busy."""
 
@@ -34,13 +34,13 @@ HANDSHAKE_S = 30.0
 _UNSENT = 1 << 20
 _TOGETHER = 256 << 10
 _MOST_OWED = 4 << 20
-"""Bytes of answers that wait for a sync or the disk, beyond which a client's next requests wait too."""
+"""Once this many bytes of answers wait for a sync or the disk, the client's next requests wait too."""
 _COLD_TRIES = 3
-"""How often what a read needs is fetched; between fetch and read it may be moved, or pushed out of memory."""
+"""How often a read's runs are fetched; between fetch and read they may be moved or evicted."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Hands what comes in to the turns, and writes what they answer."""
+    """Passes requests to the turns, and writes their answers."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self._turns, self._service, self._max_frame = turns, service, max_frame
         self._gate, self._admitted = gate, False
-        self._tls = tls  # None as soon as the connection is encrypted, or cannot be
+        self._tls = tls  # None once the connection is encrypted, or if it cannot be
         self._encrypting: asyncio.Task[None] | None = None
         self._auth = auth() if auth is not None else None
         self._authenticated = auth is None
@@ -62,7 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._start = self._filled = self._next_frame = 0
         self._requests: Sequence[version3_wire.Request] = []
         self._next = 0
-        self._answered = 0  # reads of the run that is next
+        self._answered = 0  # reads answered in the next run
         self._error = ""
         self._waiting = self._choked = self._paused = self._closed = self._held = False
         self._fetching = 0  # bytes of runs that reads wait for
@@ -88,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         log.debug("connected", peer=self._peer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; what was accepted stays accepted."""
+        """End the connection; accepted requests stay accepted."""
         if not self._closed and self._next == len(self._requests) and self._filled > self._start:
             log.warning("closed_inside_frame", peer=self._peer, bytes=self._filled - self._start)
         self._closed = True
@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what came in, unless adds wait for the turn: then it is taken with them."""
+        """Take the received bytes, unless adds wait for the turn: then they are taken with those."""
         self._filled += nbytes
         if self._filled == FIRST_BUFFER == self._least:
             self._least = BUFFER
@@ -113,11 +113,11 @@ class Connection(asyncio.BufferedProtocol):
             self._make_room()
 
     def pause_writing(self) -> None:
-        """Take no more requests while the client does not take its answers."""
+        """Take no more requests while the client does not read its answers."""
         self._choked = True
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Take requests again."""
         self._choked = False
         self._resume()
 
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
     # The turns' side.
 
     def send(self, parts: Parts) -> None:
-        """Write responses; those to requests of one receive buffer go together."""
+        """Write responses; those to requests of one receive buffer are sent together."""
         if self._closed:
             return
         if not self._answering and self._encrypting is None:
@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write_answers()
 
     def take(self) -> None:
-        """Go on with the adds that waited."""
+        """Take the adds that waited."""
         self._waiting = False
         self._go_on()
         self._make_room()
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             self._next += 1
 
     def _add_must_wait(self) -> bool:
-        """Whether what comes next is an add and the turn is full: better found together with what comes behind."""
+        """Whether the next request is an add and the turn is full: it is better found together with its successors."""
         at = self._start
         if not self._turns.busy or self._filled - at < wire.HEAD.size or not self._authenticated:
             return False
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         return add
 
     def _is_version_3(self) -> bool:
-        """Whether the frame that comes next, of which more than the length is there, is one of version 3."""
+        """Whether the next frame, of which more than the length has arrived, is of version 3."""
         return not self._version_2 and self._buffer[self._start + wire.LENGTH.size] == wire.VERSION_3_TAG
 
     def _wait(self) -> None:
@@ -228,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(scan.requests or scan.error)
 
     def _add(self, run: request_frames.AddRun) -> None:
-        if isinstance(run, version3_wire.TransactionRun):  # found on authenticated connections only
+        if isinstance(run, version3_wire.TransactionRun):  # occurs on authenticated connections only
             self._turns.add(self, run.frames, run)
             return
         self._version_2 = True
@@ -238,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
             self.send([run.responses(Code.UNAUTHORIZED)])
 
     def _reads(self, run: ReadRun) -> None:
-        """Answer the next plain reads together, or the next one alone when that is no matter of memory only."""
+        """Answer the next plain reads together; or only the next one, if it needs more than memory."""
         number = self._answered
         together = self._service.read(self, run, number)
         if not together:
@@ -279,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         serve: Callable[[], None],
         tries: int = _COLD_TRIES,
     ) -> None:
-        """Serve a read when what it needs is in memory; adds and other reads do not wait for the disk."""
+        """Serve a read once its runs are in memory; adds and other reads do not wait for the disk."""
         turns = self._turns
         rows = turns.reader.cold(turns.ledgers.get(ledger), entry, batch) if self._authenticated and tries else ()
         if not rows:
@@ -333,12 +333,12 @@ class Connection(asyncio.BufferedProtocol):
             self.send([version3.unauthenticated(request)])
 
     def _start_tls(self, request: pb.Request, context: ssl.SSLContext) -> None:
-        """Agree, and go on encrypted. What the client sent behind its request is nothing that could be trusted."""
+        """Agree to TLS and start the handshake. Bytes that the client sent after its request cannot be trusted."""
         if self._next + 1 < len(self._requests) or self._start < self._filled:
             self._close("bytes behind the request to start TLS")
             return
         self._tls = None
-        self._transport.pause_reading()  # what comes next is the handshake's
+        self._transport.pause_reading()  # the next bytes belong to the handshake
         self.send([version3.tls_agreed(request)])
         self._write_answers()
         self._encrypting = asyncio.get_running_loop().create_task(self._encrypt(context))
@@ -369,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
     # The buffer.
 
     def _make_room(self) -> None:
-        """Move what is left to the front, in a buffer that the next frame fits; stop reading while there is no room."""
+        """Move the remaining bytes to the front of a buffer that fits the next frame; stop reading while it is full."""
         if self._closed or self._transport.is_closing():
             return
         if self._next == len(self._requests):

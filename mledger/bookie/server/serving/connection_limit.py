@@ -1,4 +1,4 @@
-"""How many connections a bookie has, and that there are not more than it may have."""
+"""Limits the number of a bookie's connections."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ _TOLD_S = 1.0
 
 
 class ConnectionLimit:
-    """Counts connections in and out. A crowd is told of once a second, not once a connection."""
+    """Counts connections. Refusals are logged once a second, not once per connection."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -19,7 +19,7 @@ class ConnectionLimit:
         self._told_at = float("-inf")
 
     def enter(self, peer: str) -> bool:
-        """Let a connection in; False when there are as many as there may be."""
+        """Admit a connection; False when the limit is reached."""
         if self.inside < self.most:
             self.inside += 1
             return True
@@ -31,5 +31,5 @@ class ConnectionLimit:
         return False
 
     def leave(self) -> None:
-        """A connection that was let in has ended."""
+        """Note that an admitted connection has ended."""
         self.inside -= 1

@@ -1,4 +1,4 @@
-"""What a bookie counts while it works: plain numbers, changed a few times a turn, read when metrics are asked for."""
+"""A bookie's counters: plain numbers, changed a few times per turn, read when metrics are requested."""
 
 from dataclasses import dataclass, field
 
@@ -39,7 +39,7 @@ class Counters:
     replay_s: float = 0.0
 
     def read(self, size: int, *, refused: bool, count: int = 1) -> None:
-        """Count answers to reads, of so many bytes together."""
+        """Count answers to reads, `size` bytes in total."""
         self.reads += count
         self.read_bytes += size
         self.reads_refused += count if refused else 0

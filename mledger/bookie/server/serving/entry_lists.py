@@ -1,7 +1,7 @@
-"""Which entries of a ledger are here: asked by the check of replicas, ledger after ledger, while others read and add.
+"""Lists the entries of a ledger that this bookie has, for the replica check, while others read and add.
 
-The index names runs, not the entries in them, so their frames are read: in a thread, some runs at a time, and for one
-list at a time.
+The index names runs, not the entries in them, so the frames of the runs are read: in a thread, some runs at a time, for
+one list at a time.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class EntryLists:
         self._one = asyncio.Semaphore(1)
 
     async def entries(self, state: LedgerDescriptor) -> Entries:
-        """The entry ids of a ledger, unique and rising. OSError, wire.MalformedFrame when they cannot be read."""
+        """The entry ids of a ledger, unique and ascending. OSError, wire.MalformedFrame when they cannot be read."""
         async with self._one:
             found = [pending.run.entries for pending in state.pending]
             first = 0
@@ -45,7 +45,7 @@ class EntryLists:
             return numpy.unique(numpy.concatenate(found)) if found else numpy.zeros(0, numpy.int64)
 
     async def _read(self, rows: Sequence[Row]) -> Entries:
-        """The entries in runs; a run that is moved while it is read is looked for again."""
+        """The entries in runs; a run that is moved while it is read is looked up again."""
         loop = asyncio.get_running_loop()
         for left in reversed(range(_TRIES)):
             try:

@@ -1,9 +1,9 @@
-"""Group commit: what came in becomes one journal record, one sync, one batch for the index, and then all answers.
+"""Group commit: the requests of a turn become one journal record, one sync, one index batch, and then all answers.
 
-- Q8 A response to an add follows the sync of the bytes it answers, and the entry can be read by then.
-- Q7 A fence takes its place in the order of adds; the answer to a fencing read waits until every add accepted before it
-  and the fence mark are synced, and sees those adds.
-- What arrives during a sync is the next turn's: there is no timer.
+- Q8 A response to an add follows the sync of its bytes; by then the entry can be read.
+- Q7 A fence takes its place in the order of adds. The answer to a fencing read waits until the fence and every add
+  accepted before it are synced, and reflects those adds.
+- Requests that arrive during a sync belong to the next turn: there is no timer.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ from mledger.metastore.runtime.logs import get_logger
 log = get_logger(__name__)
 
 LARGEST_TURN = 8 << 20
-"""Bytes after which a turn takes from no further connection: what is accepted and not synced is bounded by it."""
+"""Bytes after which a turn takes no further connection's adds; this limits what is accepted and not synced."""
 
 _NO_ERROR = bytes(4)
 _LEAST_ROOM = 8 * BLOCK
 
 
 class GroupCommit:
-    """Accepts adds and fences, and answers them when they are durable. Lives on the loop."""
+    """Accepts adds and fences, and answers them once they are durable. Lives on the loop."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class GroupCommit:
         self.cold_reads = ColdReads(files)
         self.read_only = False
         self.given_back: set[int] = set()
-        """Files that the journal's thread was given; they may still be there. Numbers are never used again."""
+        """Files handed to the journal's thread, which may still exist. Numbers are never reused."""
         self._sequence = sequence
         self._open = JournalTurn()
         self._flying: JournalTurn | None = None
@@ -87,7 +87,7 @@ class GroupCommit:
 
     @property
     def busy(self) -> bool:
-        """Whether adds have to wait: a sync is under way, the open turn is full, or the bookie stops."""
+        """Whether adds must wait: a sync is in progress, the open turn is full, or the bookie is stopping."""
         return self._flying is not None or self._open.size >= self.largest or self._closing
 
     @property
@@ -102,41 +102,41 @@ class GroupCommit:
 
     @property
     def clients_waiting(self) -> int:
-        """Connections that are not read from until adds are taken again."""
+        """Connections that are not read from until adds are accepted again."""
         return len(self._waiting)
 
     @property
     def file(self) -> int:
-        """The journal file that was written last."""
+        """The number of the journal file that was written last."""
         return self._file
 
     def owed(self, client: Client) -> int:
-        """Bytes of answers that wait for a sync, for the open turn's or the one under way."""
+        """Bytes of answers that wait for the sync of the open turn or of the one in progress."""
         flying = self._flying.owed.get(client, 0) if self._flying is not None else 0
         return self._open.owed.get(client, 0) + flying
 
     @property
     def full(self) -> bool:
-        """Whether the disk has no room for another journal file: what is left of this one is for fences."""
+        """Whether the disk has no room for another journal file; the rest of the current file is kept for fences."""
         return self._journal.last_room is not None
 
     def _change_refused(self) -> Code:
-        """Why no ledger's record can be changed now: on a full disk, and nothing is left of what is held back."""
+        """Why no ledger's record can be changed now: the disk is full and its reserve is used up."""
         room = self._journal.last_room
         if room is None or self.unsynced_bytes + _LEAST_ROOM <= room:
             return Code.OK
         return Code.IO_ERROR
 
     def keep_reserve(self) -> None:
-        """Have a journal file held back for when the disk is full."""
+        """Reserve a journal file for the time when the disk is full."""
         self._thread.keep_reserve()
 
     def wait(self, client: Client) -> None:
-        """Have `client.take()` called when adds are taken again."""
+        """Call `client.take()` when adds are accepted again."""
         self._waiting.append(client)
 
     def add(self, client: Client, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
-        """Take the adds of a run from a receive buffer, or refuse them."""
+        """Accept the adds of a run from a receive buffer, or refuse them."""
         if run.lowest < 0:
             self._add_one_by_one(client, buffer, run)
             return
@@ -153,7 +153,7 @@ class GroupCommit:
             self.confirm(state, run.last_confirmed(buffer))
 
     def _add_one_by_one(self, client: Client, buffer: bytes | bytearray, run: request_frames.AddRun) -> None:
-        """Refuse negative entry ids, take the others."""
+        """Refuse negative entry ids and accept the others."""
         for number in range(len(run)):
             single = run.part(number, number + 1)
             if single.entries[0] < 0:
@@ -199,7 +199,7 @@ class GroupCommit:
             client.send(parts)
 
     def answer_when_durable(self, client: Client, state: LedgerDescriptor, parts: Parts) -> None:
-        """Have an answer sent when everything accepted of a ledger is synced."""
+        """Send an answer once everything accepted for a ledger is synced."""
         waits_for = state.commit
         if isinstance(waits_for, JournalTurn) and not waits_for.synced:
             waits_for.answer(client, parts)
@@ -219,9 +219,9 @@ class GroupCommit:
         return state.confirmed
 
     def confirm(self, state: LedgerDescriptor, confirmed: int) -> None:
-        """Take in what a writer says is confirmed; who has not been asked for it need not know it.
+        """Note the last add confirmed that a writer sends, if this bookie keeps it in memory for the ledger.
 
-        Reads may wait for a ledger that has left memory since: they are woken all the same.
+        Long polls may wait for a ledger that has left memory since; they are woken in any case.
         """
         if state.confirmed is not None:
             if confirmed <= state.confirmed:
@@ -230,11 +230,11 @@ class GroupCommit:
         self.long_polls.advance(state.ledger, confirmed)
 
     def _count_read(self, head: bytes | memoryview) -> None:
-        """Count an answer by what its first bytes say: length 4, header word 4, error 4."""
+        """Count an answer by its first bytes: length 4, header word 4, error 4."""
         self.counters.read(int.from_bytes(head[:4], "big"), refused=head[8:12] != _NO_ERROR)
 
     def fence(self, state: LedgerDescriptor, master_key: bytes) -> Code:
-        """Fence a ledger, durable with all that is accepted of it, or say why not."""
+        """Fence a ledger, durably with everything accepted for it; return the code, which may be a refusal."""
         code = check_master_key(state, master_key)
         fenced = state.record is not None and state.record.fenced
         if not code and not fenced:
@@ -250,16 +250,16 @@ class GroupCommit:
         return Code.OK
 
     def change(self, state: LedgerDescriptor, record: LedgerData) -> None:
-        """Have a ledger's record written with the open turn."""
+        """Write a ledger's record with the open turn."""
         state.record = record
         self._open.changed[state.ledger] = state
         state.commit = self._open
         self._schedule()
 
     def delete(self, ledger: int, seen: LedgerDescriptor, commit: Commit | None, needed: Mapping[int, int]) -> bool:
-        """Forget a ledger that the metadata store no longer has; False when it has changed meanwhile.
+        """Delete a ledger that the metadata store no longer has; False if it has changed meanwhile.
 
-        `needed` is what the index said of it when it was last changed by `commit`, of which `seen` was its state.
+        `needed` is what the index said of it when it was last changed by `commit`; `seen` was its state then.
         """
         state = self.ledgers.get(ledger)
         if state is not seen or state.commit is not commit or not state.durable:
@@ -270,19 +270,19 @@ class GroupCommit:
         return True
 
     def current(self, row: Row, *, repeated: bool) -> bool:
-        """Whether the index still has this row, and no turn under way is about its ledger."""
+        """Whether the index still has this row and no turn in progress concerns its ledger."""
         if not self.ledgers.get(row.ledger).durable:
             return False
         return self._index.found(row.ledger, row.first, repeated=repeated) == row
 
     def move(self, runs: Sequence[tuple[bool, Row, bytes]]) -> "asyncio.Future[None]":
-        """Write runs anew at the journal's end; done when the index names their new place. All must be current.
+        """Write runs again at the journal's end; done when the index names their new place. All must be current.
 
-        DiskFull when that would take more than half of what is left on a full disk.
+        DiskFull when that would take more than half of the room left on a full disk.
         """
         room = self._journal.last_room
         if room is not None and 2 * (sum(len(frames) for _, _, frames in runs) + _LEAST_ROOM) > room:
-            raise DiskFull("there is no room for another journal file: make room")
+            raise DiskFull("the disk has no room for another journal file: make room")
         turn = JournalTurn(MOVED, done=self._loop.create_future())
         for repeated, row, frames in runs:
             kind, source = ChangeKind.REPEAT if repeated else ChangeKind.RUN, JournalPosition(row.file, row.offset)
@@ -293,7 +293,7 @@ class GroupCommit:
         return turn.done
 
     def recycle(self, files: Sequence[int]) -> None:
-        """Give files back of which the index, flushed, names nothing; the journal's thread does it later."""
+        """Give back files of which the flushed index names nothing; the journal's thread does it later."""
         self.given_back.update(files)
         for file in files:
             self._files.forget(file)
@@ -308,7 +308,7 @@ class GroupCommit:
             await asyncio.wait([self._flush])
 
     async def close(self) -> None:
-        """Take no more adds, drain, then end the journal's thread."""
+        """Accept no more adds, drain, then end the journal's thread."""
         self._closing = True
         self.cold_reads.close()
         await self.drain()
@@ -323,7 +323,7 @@ class GroupCommit:
             self._loop.call_soon(self._seal)
 
     def _seal(self) -> None:
-        """Hand a turn to the journal: the open one, or when it is empty, or has just had its turn, a move."""
+        """Hand a turn to the journal: the open one; or a move if that is empty or a turn was written just before."""
         self._scheduled = False
         if self._flying is not None:
             return
@@ -336,7 +336,7 @@ class GroupCommit:
         self._fly(turn)
 
     def _fly(self, turn: JournalTurn) -> None:
-        """Have a turn written, under a sequence that no other gets whatever becomes of it."""
+        """Write a turn, under a sequence number that no other turn gets, whatever happens to this one."""
         try:
             turn.seal()
             turn.sequence, self._sequence = self._sequence, self._sequence + 1
@@ -346,11 +346,11 @@ class GroupCommit:
             end_process("turn_failed", error)
 
     def _wake(self, place: JournalPosition) -> None:
-        """On the journal's thread: the turn under way is synced, its payload is at `place`."""
+        """Called on the journal's thread: the turn in progress is synced, its payload is at `place`."""
         self._loop.call_soon_threadsafe(self._done, place)
 
     def _done(self, place: JournalPosition) -> None:
-        """The turn under way is durable. An error from here on leaves memory, index and journal apart: it ends all."""
+        """Complete the durable turn. An error from here on ends the process: memory, index and journal would differ."""
         try:
             self._finish(place)
             self._go_on()
@@ -358,9 +358,9 @@ class GroupCommit:
             end_process("turn_failed", error)
 
     def _finish(self, place: JournalPosition) -> None:
-        """Answer the turn under way and enter it in the index.
+        """Enter the turn in progress in the index, and answer it.
 
-        Until it is in the index, which is before anything else happens on this loop, its entries are read from memory.
+        Until it is in the index, which happens before anything else on this loop, its entries are read from memory.
         """
         turn, self._flying = self._flying, None
         assert turn is not None
@@ -381,7 +381,7 @@ class GroupCommit:
         self._moved_last = turn.kind == MOVED
 
     def _go_on(self) -> None:
-        """Take what waited, and have the next turn written: a move where there is one and the last was none."""
+        """Take the requests that waited, and write the next turn: a move if one waits and the last turn was none."""
         if self._moves and not self._moved_last:
             self._fly(self._moves.popleft())
             return
@@ -405,9 +405,9 @@ class GroupCommit:
             counters.add_times.observe(self._loop.time() - turn.begun, turn.adds)
 
     def _start_flush(self) -> None:
-        """A new journal file was begun: have the index written out, so that a restart replays little."""
+        """Flush the index after a new journal file was begun, so that a restart replays little."""
         if self._flush is not None:
-            self._flush_again = True  # the one under way may not have what the last file holds
+            self._flush_again = True  # the flush in progress may lack rows of the last file
             return
         self._flush = self._loop.run_in_executor(None, self._index.flush)
         self._flush.add_done_callback(self._flushed)

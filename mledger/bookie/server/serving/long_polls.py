@@ -1,4 +1,4 @@
-"""Reads that wait until a ledger's last add confirmed passes what their client knows, or until their time is over."""
+"""Long polls: reads that wait until a ledger's last add confirmed passes the one their client knows, or time out."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from typing import TypeVar
 K = TypeVar("K")
 
 MOST_WAITING = 65_536
-"""Reads that wait at one bookie; one more is answered at once."""
+"""The most reads that wait at one bookie; one more is answered at once."""
 LONGEST_S = 600.0
-"""How long a read waits at most, whatever it asks for."""
+"""The longest that a read waits, in seconds, whatever it asks for."""
 
 
 @dataclass(eq=False, slots=True)
 class LongPoll:
-    """One read that waits. `wake` is called once, with whether the last add confirmed has advanced."""
+    """One waiting read. `wake` is called once, with whether the last add confirmed has advanced."""
 
     client: object
     ledger: int
@@ -25,7 +25,7 @@ class LongPoll:
 
 
 class LongPolls:
-    """The reads that wait at a bookie. Lives on the loop."""
+    """The waiting reads of a bookie. Lives on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST_WAITING) -> None:
         self._loop, self._most = loop, most
@@ -37,7 +37,7 @@ class LongPolls:
         return self._count
 
     def wait(self, client: object, ledger: int, previous: int, wait_s: float, wake: Callable[[bool], None]) -> bool:
-        """Have `wake` called; False when too many wait."""
+        """Register `wake` for a waiting read; False when too many wait."""
         if self._count >= self._most:
             return False
         poll = LongPoll(client, ledger, previous, wake)
@@ -55,7 +55,7 @@ class LongPolls:
             self._end(poll, True)
 
     def forget(self, client: object) -> None:
-        """Drop the reads of a client that is gone."""
+        """Drop the reads of a client that has disconnected."""
         for poll in list(self._by_client.get(client, ())):
             self._remove(poll)
 

@@ -1,4 +1,4 @@
-"""Encrypted connections: what BookKeeper's TLS settings say, as a context for the server's side of a handshake."""
+"""Encrypted connections: an SSL context for the server's side, from BookKeeper's TLS settings."""
 
 import ssl
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ PEM = "PEM"
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Paths of PEM files, empty where there is none. `protocols`: versions as Java names them, all if there is none.
+    """Paths of PEM files, empty where there is none. `protocols`: versions as Java names them; empty for all.
 
-    With `client_authentication` a client needs a certificate that `authorities` vouch for.
+    With `client_authentication`, a client needs a certificate signed by one of `authorities`.
     """
 
     certificate: str
@@ -28,7 +28,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context that handshakes are begun with. InvalidSetting names the file, or the setting, that is wrong."""
+    """The context for handshakes. InvalidSetting names the wrong file or setting."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = _versions(settings.protocols)
     password = _read(settings.password, "tlsKeyStorePasswordPath").strip() if settings.password else ""

@@ -1,4 +1,4 @@
-"""Version 3 messages, as a bookie reads and writes them, and the handshake of either version. No I/O."""
+"""Version 3 messages as a bookie reads and writes them, and the handshake of either version. No I/O."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Version3Response:
-    """What to send back, and what became of the connection."""
+    """What to send back, and the connection's new state."""
 
     frame: bytes
     authenticated: bool
@@ -39,19 +39,19 @@ def open_request(message: bytes) -> pb.Request:
     try:
         request = pb.Request.FromString(message)
     except DecodeError as error:
-        raise wire.MalformedFrame(f"no version 3 request: {error}") from None
-    if not request.IsInitialized():  # the parser leaves out whether required fields are there
-        raise wire.MalformedFrame("a version 3 request without a field that it must have")
+        raise wire.MalformedFrame(f"not a version 3 request: {error}") from None
+    if not request.IsInitialized():  # the parser does not check required fields
+        raise wire.MalformedFrame("a version 3 request lacks a required field")
     return request
 
 
 def is_handshake(request: pb.Request) -> bool:
-    """Whether a request is answered by the connection's authentication."""
+    """Whether the connection's authentication answers the request."""
     return request.header.operation == pb.AUTH and request.HasField("authRequest")
 
 
 def handshake(request: pb.Request, auth: AuthProvider | None) -> Version3Response:
-    """The answer to an auth request of a connection that is not authenticated, or has no need to."""
+    """The answer to an auth request on a connection that is not authenticated, or need not be."""
     if auth is None:
         return Version3Response(
             _with_message(request, pb.AuthMessage(authPluginName=DISABLED_PLUGIN, payload=b"")), True
@@ -66,23 +66,23 @@ def handshake(request: pb.Request, auth: AuthProvider | None) -> Version3Respons
 
 
 def refusal(request: pb.Request, code: Code) -> bytes:
-    """The response that answers no operation."""
+    """A refusal without an operation's own response."""
     return frame(pb.Response(header=request.header, status=pb.StatusCode.ValueType(STATUS[code])))
 
 
 def starts_tls(request: pb.Request) -> bool:
-    """Whether a request asks to go on encrypted."""
+    """Whether a request asks to start TLS."""
     return request.header.operation == pb.START_TLS and request.HasField("startTLSRequest")
 
 
 def tls_agreed(request: pb.Request) -> bytes:
-    """The response after which the handshake follows."""
+    """The response that precedes the TLS handshake."""
     header = pb.BKPacketHeader(version=pb.VERSION_THREE, operation=pb.START_TLS, txnId=request.header.txnId)
     return frame(pb.Response(header=header, status=pb.EOK, startTLSResponse=pb.StartTLSResponse()))
 
 
 def unauthenticated(request: pb.Request) -> bytes:
-    """The response to whatever comes before its connection is authenticated."""
+    """The response to any request before its connection is authenticated."""
     return refusal(request, Code.BAD_REQUEST if starts_tls(request) else Code.UNAUTHORIZED)
 
 
@@ -97,9 +97,9 @@ def frame(response: pb.Response) -> bytes:
 
 
 def answer(request: pb.Request, code: Code, *fields: bytes) -> Parts:
-    """The response of the request's operation: its status, then `fields`, each a part of what `number` and `data` make.
+    """The response of the request's operation: its status, then `fields`, each made by `number` and `data`.
 
-    It is put together by hand: an entry in it is not copied.
+    It is assembled by hand, so that an entry in it is not copied.
     """
     operation, status = request.header.operation, varint(STATUS[code])
     header = _HEADER + varint(operation) + b"\x18" + varint(request.header.txnId)
@@ -121,14 +121,14 @@ def data(field: int, value: bytes) -> tuple[bytes, bytes]:
 def answer_version_2(frame: bytes, auth: AuthProvider | None, authenticated: bool) -> Version3Response:
     """The answer to a version 2 auth request. MalformedFrame when it holds no AuthMessage.
 
-    A refusal has no frame: version 2 has no way to say so but to close.
+    A refusal has no frame: in version 2 the bookie can only close the connection.
     """
     _, header = wire.HEAD.unpack_from(frame)
     version = header >> 24
     try:
         message = pb.AuthMessage.FromString(frame[wire.HEAD.size :])
     except DecodeError as error:
-        raise wire.MalformedFrame(f"no auth message: {error}") from None
+        raise wire.MalformedFrame(f"not an auth message: {error}") from None
     if auth is None or authenticated:
         disabled = pb.AuthMessage(authPluginName=DISABLED_PLUGIN, payload=b"")
         return Version3Response(wire.encode_auth(disabled.SerializeToString(), version), True)
@@ -140,7 +140,7 @@ def answer_version_2(frame: bytes, auth: AuthProvider | None, authenticated: boo
 
 
 def entry_read(request: pb.Request) -> tuple[int, int] | None:
-    """Ledger and entry that a request reads; None for one of another kind."""
+    """Ledger and entry that a request reads; None for a request of another kind."""
     if request.header.operation != pb.READ_ENTRY or not request.HasField("readRequest"):
         return None
     read = request.readRequest

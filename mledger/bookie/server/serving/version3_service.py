@@ -1,9 +1,9 @@
-"""What a bookie does for each operation of version 3 but adds, which go the way of version 2's.
+"""Serves the operations of version 3, except adds, which take the path of version 2's adds.
 
-- A read of an entry carries the last add confirmed as this bookie knows it. One that names an earlier one waits.
+- The answer to a read carries the last add confirmed that this bookie knows. A read that names an earlier one waits.
 - A fencing read is answered as in version 2 (Q7).
-- A force is answered when everything accepted of its ledger is synced. So is an add with deferred sync: Q8 has no
-  exception, and its answer then says more than was asked for.
+- A force is answered when everything accepted for its ledger is synced. So is an add with deferred sync: Q8 has no
+  exception, so its answer promises more than was asked for.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ _EXPLICIT_LAC, _LAST_ENTRY = 3, 4
 _AVAILABLE = 3
 _ANSWER_HEAD = 64
 _ANSWERED_TOGETHER = 256 << 10
-"""Bytes of entries after which answers to plain reads are sent: a client has to take them before it gets more."""
+"""Bytes of entries after which answers to plain reads are sent: the client must read them before it gets more."""
 _MOST_LISTS = 1024
-"""Lists of entries that wait to be made."""
+"""The most lists of entries that wait to be made."""
 
 Serve = Callable[[Client, pb.Request], None]
 
@@ -44,7 +44,7 @@ class Version3Service:
     """Serves the requests of authenticated clients. Lives on the loop."""
 
     def __init__(self, turns: GroupCommit, lists: EntryLists, disk: Callable[[], Disk], max_frame: int) -> None:
-        """`disk` looks at the bookie's fullest disk; no answer has more than `max_frame` bytes."""
+        """`disk` returns the bookie's fullest disk; no answer is larger than `max_frame` bytes."""
         self._turns, self._lists, self._disk, self._max_frame = turns, lists, disk, max_frame
         self._tasks: dict[asyncio.Task[None], Client] = {}
         self._operations: dict[int, tuple[str, Serve]] = {
@@ -58,7 +58,7 @@ class Version3Service:
         }
 
     def serve(self, client: Client, request: pb.Request) -> None:
-        """Answer a request, now or later. MalformedFrame when it lacks what its operation needs."""
+        """Answer a request, now or later. MalformedFrame when it lacks a field that its operation needs."""
         field, operation = self._operations.get(request.header.operation, ("", None))
         if operation is None:  # ranges and batches are named in the protocol, but have no messages
             client.send([version3.refusal(request, Code.BAD_REQUEST)])
@@ -68,7 +68,7 @@ class Version3Service:
         operation(client, request)
 
     def forget(self, client: Client) -> None:
-        """Drop what a client that is gone waits for."""
+        """Drop the waiting requests of a client that has disconnected."""
         self._turns.long_polls.forget(client)
         for task in [task for task, of_client in self._tasks.items() if of_client is client]:
             task.cancel()
@@ -156,13 +156,13 @@ class Version3Service:
         if entry is not None:
             parts += version3.data(_BODY, entry)
             if state.record is not None and state.record.limbo:
-                code = Code.UNKNOWN_LEDGER_STATE  # the entry is there, the last add confirmed is not known
+                code = Code.UNKNOWN_LEDGER_STATE  # the entry exists, but the last add confirmed is unknown
             elif (known := self._confirmed(state)) is not None:
                 parts.append(version3.number(_CONFIRMED, known))
         self._send_read(client, version3.answer(request, code, *parts), code)
 
     def _long_poll(self, client: Client, request: pb.Request) -> None:
-        """Answer when the last add confirmed is above the one that the request names, or its time is over."""
+        """Answer when the last add confirmed passes the one in the request, or when its time is over."""
         read, turns = request.readRequest, self._turns
         state = turns.ledgers.get(read.ledgerId)
         if state.record is None:
@@ -199,7 +199,7 @@ class Version3Service:
             return
         if confirmed > read.previousLAC and entry >= 0:
             code, found = self._entry(state, entry)
-            code = Code.OK if code == Code.NO_ENTRY else code  # striping may have put it on other bookies
+            code = Code.OK if code == Code.NO_ENTRY else code  # striping may have placed it on other bookies
         parts = [version3.number(_LEDGER, read.ledgerId)]
         parts.append(version3.number(_ENTRY, read.entryId if found is None else entry))
         if found is not None:
@@ -210,7 +210,7 @@ class Version3Service:
         self._send_read(client, version3.answer(request, code, *parts), code)
 
     def _confirmed(self, state: LedgerDescriptor) -> int | None:
-        """The last add confirmed, None when the ledger's last entry, which says it, cannot be read."""
+        """The last add confirmed; None when the ledger's last entry, which carries it, cannot be read."""
         try:
             return self._turns.confirmed(state)
         except Exception as error:
@@ -293,7 +293,7 @@ class Version3Service:
         client.send(version3.answer(request, code, *fields))
 
     def _refuse_add(self, client: Client, request: pb.Request) -> None:
-        """Refuse an add that cannot be stored; unauthorized is what writers stop at."""
+        """Refuse an add that cannot be stored, as unauthorized: on that code writers stop."""
         add = request.addRequest
         code = Code.UNAUTHORIZED if request.header.version == pb.VERSION_THREE else Code.BAD_VERSION
         log.warning("add_refused", ledger=add.ledgerId, entry=add.entryId, count=1, code=code)

@@ -165,7 +165,7 @@ def test_a_tree_in_memory_is_served_alike_and_keeps_nothing(tmp_path):
     assert process.stop() == 0
     durable = MetadataProcess(tmp_path / "metadata").start()
     assert durable.stop() == 0
-    with pytest.raises(MetadataServerFailed, match="keeps a store already"):
+    with pytest.raises(MetadataServerFailed, match="already holds a store"):
         process.start()
 
 
@@ -195,7 +195,7 @@ def test_a_full_disk_ends_the_process_and_loses_nothing_acknowledged(tmp_path):
 
     run(main())
     assert process.wait() == 1
-    assert "a write failed, nothing of it was answered" in process.log_path.read_text()
+    assert "a write failed, none of it was answered" in process.log_path.read_text()
     assert 5 < len(acknowledged) < 25
     process.start()
 

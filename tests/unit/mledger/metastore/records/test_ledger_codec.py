@@ -152,8 +152,8 @@ def test_fields_of_newer_versions_are_kept():
         (HEADER % 1 + b"1\n1\n0\n0\ta:1\n5\tCLOSE", "cut off"),
         (HEADER % 1 + b"1\n1\n0\n0\ta:1", "cut off"),
         (HEADER % 1 + b"1\n1\n", "cut off before the first ensemble"),
-        (HEADER % 1 + b"1\n1_0\n0\n0\ta:1\n", "where a number should"),
-        (HEADER % 1 + b"1\n1\n0\n99999999999999999999\ta:1\n", "where a number should"),
+        (HEADER % 1 + b"1\n1_0\n0\n0\ta:1\n", "is not a number"),
+        (HEADER % 1 + b"1\n1\n0\n99999999999999999999\ta:1\n", "is not a number"),
         (HEADER % 1 + b"1\n1\n0\n0\t\xff\n", "not UTF-8"),
     ],
 )  # fmt: skip

@@ -26,7 +26,7 @@ HOSTILE = {
     "operation that is none": (wire.HEAD.pack(20, wire.header_word(99)) + bytes(16), "unknown operation 99"),
     "operation of version 3 only": (wire.HEAD.pack(20, wire.header_word(wire.Op.WRITE_LAC)) + bytes(16), "operation 5"),
     "auth that is no message": (wire.encode_auth(b"\xff\xff"), "no auth message"),
-    "version 3 that is none": (wire.LENGTH.pack(6) + b"\x0a\x06\x08\x03\x10\xff", "no version 3 request"),
+    "version 3 that is none": (wire.LENGTH.pack(6) + b"\x0a\x06\x08\x03\x10\xff", "not a version 3 request"),
     "version 3 without its operation's message": (
         wire.LENGTH.pack(8) + b"\x0a\x06\x08\x03\x10\x01\x18\x01",
         "its readR",
