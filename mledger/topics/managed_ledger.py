@@ -25,17 +25,17 @@ from mledger.ledgers.topic_record import RecordChange
 from mledger.ledgers.trim_plan import TrimPlan
 from mledger.metastore.errors import MetadataError, MledgerError
 from mledger.metastore.records.position import Position
-from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import Appender
 from mledger.topics.state import OpenedTopic, TopicState
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers
+from mledger.topics.topic_view import TopicView
 from mledger.topics.trimmer import Trimmer
 
 log = get_logger(__name__)
 
 
-class ManagedLedger:
+class ManagedLedger(TopicView):
     """One open topic."""
 
     def __init__(self, opened: OpenedTopic) -> None:
@@ -104,11 +104,6 @@ class ManagedLedger:
     # -- looking
 
     @property
-    def name(self) -> str:
-        """The managed ledger's name, `tenant/namespace/persistent/topic`."""
-        return self._record.name
-
-    @property
     def state(self) -> TopicState:
         """What it can do now."""
         if self._record.fenced is not None:
@@ -118,52 +113,10 @@ class ManagedLedger:
         return TopicState.OPEN if self.terminated is None else TopicState.TERMINATED
 
     @property
-    def info(self) -> ManagedLedgerInfo:
-        """The topic's record as last written."""
-        return self._record.info
-
-    @property
-    def terminated(self) -> Position | None:
-        """Where it was terminated, None if it was not (M8)."""
-        return self._record.info.terminated
-
-    @property
-    def last_confirmed(self) -> Position:
-        """The last acknowledged entry; with none, the place before the first."""
-        if self.terminated is not None and not self.ledger_list.total_entries:
-            return self.terminated
-        return self.ledger_list.last_confirmed
-
-    @property
-    def ledger_list(self) -> LedgerList:
-        """The same, to look positions up in; another object after each change of the list."""
-        return self._ledgers.list
-
-    @property
     def ledgers_to_start_in(self) -> LedgerList:
-        """The same without the ledgers that are being taken off the list."""
+        """The list without the ledgers that are being taken off it."""
         dropping = self._trimmer.dropping
         return self.ledger_list.without(dropping) if dropping else self.ledger_list
-
-    @property
-    def ledgers(self) -> tuple[LedgerInfo, ...]:
-        """Its ledgers in order, the one open for writing with what is acknowledged in it."""
-        return self.ledger_list.live_infos
-
-    @property
-    def number_of_entries(self) -> int:
-        """Acknowledged entries in all ledgers."""
-        return self.ledger_list.total_entries
-
-    @property
-    def total_size(self) -> int:
-        """Payload bytes of them."""
-        return self.ledger_list.total_size
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The topic's properties."""
-        return dict(self._record.info.properties)
 
     @property
     def cursors(self) -> list[str]:
