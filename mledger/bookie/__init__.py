@@ -1,1 +1,1 @@
-"""Entries on disk and on the wire: BookKeeper's protocol, digests, the server and the client."""
+"""Bookies: BookKeeper's protocol, digests of entries, the server, and the client."""

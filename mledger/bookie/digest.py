@@ -1,7 +1,7 @@
-"""What guards an entry's bytes on a bookie, and the key that guards a ledger (formats.md, Bookie protocol).
+"""Digests that protect an entry's bytes on a bookie, and a ledger's master key (formats.md, Bookie protocol).
 
-The digest covers the 32 header bytes of an entry (ledger, entry, last-add-confirmed, length) and its payload; of an
-explicit-LAC packet the 16 bytes ledger, LAC. Nothing here does I/O.
+The digest of an entry covers its 32 header bytes (ledger, entry, last-add-confirmed, length) and its payload; that of
+an explicit-LAC packet covers the 16 bytes ledger, LAC. No I/O.
 """
 
 import hashlib
@@ -26,16 +26,16 @@ _JOIN_BELOW = 512
 
 
 def master_key(password: bytes) -> bytes:
-    """The 20 bytes a bookie keeps of a ledger's password and asks for again on every add and fencing read."""
+    """The 20 bytes that a bookie stores of a ledger's password and checks on every add and fencing read."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
 class Digest(ABC):
-    """How one ledger's entries are guarded. Headers and payloads are `bytes`."""
+    """The digest of one ledger's entries. Headers and payloads are `bytes`."""
 
     digest_type: DigestType
     size: int
-    """Bytes that the digest takes between header and payload."""
+    """Bytes of the digest, which is between header and payload."""
 
     @abstractmethod
     def value(self, header: bytes, payload: bytes) -> bytes:
@@ -43,15 +43,15 @@ class Digest(ABC):
 
     @abstractmethod
     def values(self, headers: Sequence[bytes], payloads: Sequence[bytes]) -> list[bytes]:
-        """The digests of a batch, in its order; ValueError when the two differ in length."""
+        """The digests of a batch, in order; ValueError when the two differ in length."""
 
     def verify(self, header: bytes, payload: bytes, digest: bytes) -> bool:
-        """Whether `digest` is that of `header` and `payload`."""
+        """Whether `digest` is the digest of `header` and `payload`."""
         return self.value(header, payload) == digest
 
 
 class Crc32cDigest(Digest):
-    """CRC32C, 4 bytes: what Pulsar uses unless told otherwise."""
+    """CRC32C, 4 bytes: Pulsar's default."""
 
     digest_type = DigestType.CRC32C
     size = 4
@@ -88,7 +88,7 @@ class Crc32Digest(Digest):
 
 
 class HmacDigest(Digest):
-    """HMAC-SHA1, 20 bytes, keyed with the ledger's password: the only one that a forger cannot make."""
+    """HMAC-SHA1, 20 bytes, keyed with the ledger's password: the only digest that cannot be forged."""
 
     digest_type = DigestType.HMAC
     size = 20
@@ -106,7 +106,7 @@ class HmacDigest(Digest):
         return [digest(key, header + payload, "sha1") for header, payload in zip(headers, payloads, strict=True)]
 
     def verify(self, header: bytes, payload: bytes, digest: bytes) -> bool:
-        """Whether the digest fits, in time that tells nothing about where it differs."""
+        """Whether the digest matches, in a time that does not reveal where it differs."""
         return hmac.compare_digest(self.value(header, payload), digest)
 
 
@@ -139,6 +139,6 @@ def make_digest(digest_type: DigestType, password: bytes) -> Digest:
 
 
 def explicit_lac_packet(digest: Digest, ledger_id: int, last_add_confirmed: int) -> bytes:
-    """The packet that carries a last-add-confirmed of its own, outside any entry."""
+    """The packet that carries a last-add-confirmed outside any entry."""
     head = EXPLICIT_LAC_HEAD.pack(ledger_id, last_add_confirmed)
     return head + digest.value(head, b"")

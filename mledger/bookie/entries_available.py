@@ -1,7 +1,7 @@
-"""Which entries of a ledger a bookie has, in the condensed form of BookKeeper's list of entries. No I/O.
+"""The entries of a ledger that a bookie has, in the compact form of BookKeeper's list of entries. No I/O.
 
-A sequence is a run of entry ids without a gap. Sequences of one size that begin at one distance from each other, as
-striping leaves them, are one group: 8 bytes first start, 8 bytes last start, 4 bytes size, 4 bytes distance.
+A sequence is a run of entry ids without a gap. Sequences of the same size at equal distances, as striping leaves them,
+form one group: 8 bytes first start, 8 bytes last start, 4 bytes size, 4 bytes distance.
 """
 
 import struct
@@ -17,13 +17,13 @@ _LARGEST = (1 << 31) - 1
 
 
 def encode_available(entries: NDArray[numpy.int64]) -> bytes:
-    """The entry ids, which are unique and rising."""
+    """Encode entry ids, which are unique and ascending."""
     groups = plan_groups(entries)
     return _HEADER.pack(_VERSION, len(groups)) + b"".join([_GROUP.pack(*group) for group in groups])
 
 
 def plan_groups(entries: NDArray[numpy.int64]) -> list[tuple[int, int, int, int]]:
-    """First start, last start, size and distance of each group of sequences; distance 0 for one sequence alone."""
+    """First start, last start, size and distance of each group of sequences; a single sequence has distance 0."""
     if not len(entries):
         return []
     cuts = numpy.flatnonzero(numpy.diff(entries) != 1) + 1

@@ -26,11 +26,11 @@ class BookieError(MledgerError):
 
 
 class NoSuchLedger(BookieError):
-    """The ledger has no metadata: it never was, or was deleted."""
+    """The ledger has no metadata: it never existed, or was deleted."""
 
 
 class NoSuchEntry(BookieError):
-    """The entry is provably not there: beyond the ledger's end, or never written."""
+    """The entry provably does not exist: it is beyond the ledger's end, or was never written."""
 
 
 class LedgerFenced(BookieError):
@@ -42,7 +42,7 @@ class LedgerClosed(BookieError):
 
 
 class Unauthorized(BookieError):
-    """The password, and so the master key, is not the ledger's."""
+    """The password, and so the master key, does not match the ledger's."""
 
 
 class DigestMismatch(BookieError):
@@ -62,7 +62,7 @@ class BookieUnavailable(BookieError):
 
 
 class LedgerConflict(BookieError):
-    """The ledger's metadata was changed by another client in a way that ours cannot go on from (M7)."""
+    """Another client changed the ledger's metadata so that this client cannot continue (M7)."""
 
 
 class RecoveryUndecided(BookieError):
@@ -70,11 +70,11 @@ class RecoveryUndecided(BookieError):
 
 
 class EntryTooLarge(BookieError):
-    """An entry that passes the frame limit."""
+    """An entry exceeds the frame limit."""
 
 
 class InvalidQuorum(BookieError):
-    """Not E >= Wq >= Aq >= 1."""
+    """The quorums do not satisfy E >= Wq >= Aq >= 1."""
 
 
 class BookieRefused(BookieError):
@@ -82,7 +82,7 @@ class BookieRefused(BookieError):
 
 
 class DiskFull(BookieError):
-    """A bookie's disk has no room for what is to be written; make room."""
+    """A bookie's disk has no room for a write; make room."""
 
 
 class InvalidBookieDirectory(BookieError):

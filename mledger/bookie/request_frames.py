@@ -1,7 +1,7 @@
-"""Requests in a bookie's receive buffer, found many at once, and the answers to them. No I/O.
+"""Requests in a bookie's receive buffer, parsed many at once, and their responses. No I/O.
 
-A buffer is read as a whole: `scan` finds the frames in it and hands neighbouring adds of one ledger over as one
-`AddRun`, as arrays where the frames are of one size and by one tight loop where they are not.
+A buffer is parsed as a whole: `scan` finds its frames and returns neighbouring adds of one ledger as one `AddRun`. It
+uses arrays where the frames have one size, and a tight loop where they do not.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from mledger.bookie.wire import (
     encode_response,
 )
 
-_RUN_WORDS = slice(1, 9)  # header word, master key, ledger: what adds of one run share
+_RUN_WORDS = slice(1, 9)  # header word, master key, ledger: shared by the adds of one run
 _ENTRY_WORDS = slice(9, 11)
 _FEWEST_AS_BLOCK = 8
 _ENTRY_ID = struct.Struct(">q")
@@ -37,8 +37,8 @@ _ENTRY_ID = struct.Struct(">q")
 class AddRun:
     """Neighbouring add requests in a buffer that share header word, master key and ledger.
 
-    `starts` are the frames' places in the buffer with the end of the last behind them, `entries` their entry ids;
-    `rising` says that each id is above the one before.
+    `starts` are the places of the frames in the buffer, then the end of the last one; `entries` are their entry ids;
+    `rising` says whether each id is above the one before.
     """
 
     version: int
@@ -73,7 +73,7 @@ class AddRun:
         return int(self.entries[-1] if self.rising else self.entries.max())
 
     def part(self, first: int, last: int) -> "AddRun":
-        """The requests number `first` to `last` - 1."""
+        """The requests with the numbers `first` to `last` - 1."""
         entries = self.entries[first:last]
         starts = self.starts[first : last + 1]
         return AddRun(self.version, self.flags, self.master_key, self.ledger, starts, entries, is_rising(entries))
@@ -83,13 +83,13 @@ class AddRun:
         return int(_ENTRY_ID.unpack_from(buffer, int(self.starts[-2]) + ENTRY_AT + 16)[0])
 
     def responses(self, error: int = Code.OK) -> bytes:
-        """The responses to all requests, in their order."""
+        """The responses to all requests, in order."""
         return add_responses(self, error)
 
 
 @dataclass(frozen=True, slots=True)
 class OtherFrame:
-    """A whole frame that is not an add of version 0 to 2: where it lies, its length field included."""
+    """A whole frame that is not an add of version 0 to 2: its place, length field included."""
 
     start: int
     end: int
@@ -100,17 +100,17 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Scan(Generic[R_co]):
-    """What a buffer holds: requests in order, the place after the last whole frame, and what is wrong there."""
+    """The contents of a buffer: requests in order, the place after the last whole frame, and any error there."""
 
     requests: Sequence[R_co]
     end: int
     error: str = ""
     next_frame: int = 0
-    """Bytes that the frame at `end` will have with its length field; 0 while that is not known."""
+    """Size of the frame at `end`, with its length field; 0 while unknown."""
 
 
 def scan(buffer: bytes | bytearray, start: int, filled: int, max_frame: int = MAX_FRAME) -> Scan[AddRun | OtherFrame]:
-    """Find the frames that `buffer` holds whole between `start` and `filled`."""
+    """Find the whole frames in `buffer` between `start` and `filled`."""
     requests: list[AddRun | OtherFrame] = []
     at = start
     while filled - at >= HEAD.size:
@@ -161,7 +161,7 @@ def _frame_error(length: int, header: int, max_frame: int) -> str:
 
 
 def _equal_frames(buffer: bytes | bytearray, at: int, filled: int, stride: int) -> int:
-    """How many frames from `at` on have the length of the first; the next one may be of any."""
+    """How many frames from `at` on have the first one's length; the frame after them may have any."""
     count = (filled - at) // stride
     if count == 1 or buffer[at + stride : at + stride + 4] != buffer[at : at + 4]:
         return 1
@@ -172,7 +172,7 @@ def _equal_frames(buffer: bytes | bytearray, at: int, filled: int, stride: int) 
 
 
 def _add_starts(buffer: bytes | bytearray, at: int, filled: int, max_frame: int) -> NDArray[numpy.int64]:
-    """Places of the whole adds from `at` on, the end of the last behind them; ends before the first other frame."""
+    """Places of the whole adds from `at` on, then the end of the last; stops at the first other frame."""
     found: list[int] = []
     append, unpack, last = found.append, LENGTH.unpack_from, filled - HEAD.size
     while at <= last:
@@ -199,13 +199,13 @@ def is_rising(entries: NDArray[numpy.int64]) -> bool:
 
 
 def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRun | OtherFrame]:
-    """Cut frames, each as long as an add's head or longer, where header word, master key or ledger change."""
+    """Split frames, each at least as long as an add's head, where header word, master key or ledger change."""
     count = len(starts) - 1
     window = numpy.ndarray((len(buffer) - ADD_HEAD.size + 1, ADD_HEAD.size), numpy.uint8, buffer, 0, (1, 1))
     words = window[starts[:-1]].view(numpy.uint32)
     shared = words[:, _RUN_WORDS]
     entries = words[:, _ENTRY_WORDS].copy().view(">i8").ravel().astype(numpy.int64)
-    rising = False  # all runs are: each is looked at alone only where not
+    rising = False  # true if all runs are; otherwise each run is checked alone
     if (shared == shared[0]).all():
         bounds = [0, count]
     else:
@@ -225,7 +225,7 @@ def _runs(buffer: bytes | bytearray, starts: NDArray[numpy.int64]) -> list[AddRu
 
 
 def add_responses(run: AddRun, error: int = Code.OK) -> bytes:
-    """The responses to all requests of a run, in its order."""
+    """The responses to all requests of a run, in order."""
     first = encode_response(Op.ADD, error, run.ledger, int(run.entries[0]), b"", run.version)
     if len(run) == 1:
         return first

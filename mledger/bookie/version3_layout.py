@@ -1,7 +1,7 @@
-"""Where the parts of a version 3 add lie, so that many adds of one layout are read as arrays. No I/O.
+"""The layout of version 3 adds, so that many adds of one layout are parsed as arrays. No I/O.
 
-Protobuf writes numbers in as many bytes as they need, so a client's adds differ in layout only when a number gets
-longer. One add is read by protobuf's parser; those laid out like it are then found, and read, together.
+Protobuf writes numbers in as many bytes as they need, so a client's adds change their layout only when a number gets
+longer. Protobuf's parser reads one add; all adds with the same layout are then found and parsed together.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mledger.bookie import wire
 
-_MORE = 0x80  # a varint's bytes but the last have this bit
+_MORE = 0x80  # set in all bytes of a varint but the last
 _ADD_FIELD = b"\xaa\x06"
 _KEY_FIELD = b"\x1a\x14"
 _WRITE_FLAGS_FIELD = b"\x28"
@@ -23,7 +23,7 @@ Numbers = NDArray[numpy.int64]
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """What one add request says. `write_flags` None: it has none."""
+    """The contents of one add request. `write_flags` is None if it has none."""
 
     transaction: int
     priority: int | None
@@ -36,13 +36,13 @@ class Add:
 
     @property
     def flags(self) -> int:
-        """The flags of the same request in version 2."""
+        """The flags of the equivalent version 2 request."""
         high = wire.Flag.HIGH_PRIORITY if self.priority else 0
         return high | (wire.Flag.RECOVERY_ADD if self.recovery else 0)
 
     @property
     def frame(self) -> bytes:
-        """The same request in version 2."""
+        """The equivalent version 2 request."""
         return wire.encode_add(self.master_key, self.body, self.flags)
 
 
@@ -61,7 +61,7 @@ def varint(value: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class AddLayout:
-    """The bytes of one add around its body, and which bits of them every add of the layout has.
+    """The bytes of one add around its body, and a mask of the bits that all adds of the layout share.
 
     Slices are the places of numbers, counted from the frame's length field.
     """
@@ -80,7 +80,7 @@ class AddLayout:
 
 @dataclass(frozen=True, slots=True)
 class AddsFound:
-    """The adds of one layout: which of the frames asked about they are, and what they say."""
+    """The adds of one layout: which of the given frames they are, and their contents."""
 
     rows: Numbers
     transactions: Numbers
@@ -92,7 +92,7 @@ class AddsFound:
 
 
 def layout_of(add: Add) -> AddLayout | None:
-    """How clients lay out an add; None for one whose numbers do not fit in 63 bits."""
+    """The layout of an add as clients write it; None if its numbers do not fit in 63 bits."""
     if not 0 <= add.transaction < 1 << 63 or add.ledger < 0 or add.entry < 0:
         return None
     tail = b"" if add.write_flags is None else _WRITE_FLAGS_FIELD + varint(add.write_flags)
@@ -137,7 +137,7 @@ def layout_of(add: Add) -> AddLayout | None:
 
 
 def find(layout: AddLayout, buffer: bytes | bytearray, starts: Numbers, ends: Numbers) -> AddsFound:
-    """Which of the frames between `starts` and `ends` are adds of a layout that name the entry in their body."""
+    """Find the frames between `starts` and `ends` that are adds of a layout and name their entry in the body."""
     head, tail = len(layout.head), len(layout.tail)
     rows = numpy.flatnonzero(ends - starts >= head + tail + wire.ENTRY_HEAD.size)
     heads = _windows(buffer, head)[starts[rows]]
@@ -164,7 +164,7 @@ def find(layout: AddLayout, buffer: bytes | bytearray, starts: Numbers, ends: Nu
 
 
 def _windows(buffer: bytes | bytearray, size: int) -> Bytes:
-    """All pieces of so many bytes, by where they begin."""
+    """All slices of `size` bytes, by where they begin."""
     return numpy.ndarray((len(buffer) - size + 1, size), numpy.uint8, buffer, 0, (1, 1))
 
 

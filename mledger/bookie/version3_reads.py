@@ -1,7 +1,7 @@
-"""Plain reads of BookKeeper's protocol version 3, many at once: frames in, frames out. No I/O.
+"""Plain reads of BookKeeper's protocol version 3, parsed many at once: frames in, frames out. No I/O.
 
-A plain read asks for one entry and for nothing more: it does not fence, and does not wait. Clients write it in one
-way only, so that it is read without protobuf's parser. Whatever is written in another way is left to the parser.
+A plain read asks for one entry; it neither fences nor waits. Clients encode it in only one way, so it is parsed without
+protobuf. Reads in any other encoding are left to protobuf's parser.
 """
 
 import functools
@@ -15,9 +15,9 @@ from mledger.bookie import wire
 from mledger.bookie.version3_layout import varint
 
 OPERATION = b"\x08\x03\x10\x01"
-"""Version and operation: how the header of a read begins."""
+"""Version and operation: the start of a read's header."""
 LONGEST = 43
-"""Bytes that the frame of a plain read has at most."""
+"""The most bytes of a plain read's frame."""
 
 _HEADER = OPERATION + b"\x18"
 _VARINT = rb"([\x80-\xff]{0,8}[\x00-\x7f])"
@@ -27,17 +27,17 @@ _READ = re.compile(
 )
 _LEDGER = operator.itemgetter(3)
 _FIXED = 16
-"""Bytes of a plain read's frame beside its three numbers."""
+"""Bytes of a plain read's frame besides its three numbers."""
 
 short_varint = functools.lru_cache(4096)(varint)
-"""The varints of sizes and positions, most of which come again and again."""
+"""Cache of varints of sizes and positions, most of which recur."""
 
 
-@dataclass(slots=True)  # not frozen: that takes four times as long to make, and there may be one for each read
+@dataclass(slots=True)  # not frozen: a frozen one takes four times as long to create, and there may be one per read
 class ReadRun:
-    """Neighbouring plain reads of one ledger; each number that the answer has again is kept as its varint, too.
+    """Neighbouring plain reads of one ledger; numbers that the response repeats are kept as varints, too.
 
-    `starts` are the frames' places in the buffer with the end of the last behind them.
+    `starts` are the places of the frames in the buffer, then the end of the last one.
     """
 
     ledger: int
@@ -51,7 +51,7 @@ class ReadRun:
         return len(self.entries)
 
     def responses(self, first: int, found: Sequence[bytes], last_confirmed: int) -> bytes:
-        """The responses to the reads from number `first` on, with the entries that were found for them."""
+        """The responses to the reads from number `first` on, with the entries found for them."""
         parts: list[bytes] = []
         tail = b"\x28" + short_varint(last_confirmed)
         shape, before, between, behind = (0, 0, -1), b"", b"", b""
@@ -68,9 +68,9 @@ class ReadRun:
 
 @functools.lru_cache(256)
 def _around(transaction: int, number: int, entry: int, ledger: bytes, tail: int) -> tuple[bytes, bytes, bytes]:
-    """What a response has before its transaction, then before its entry's number, then before its entry.
+    """The parts of a response before its transaction, before its entry's number, and before its entry.
 
-    `transaction`, `number`, `entry` and `tail` are the sizes of what stands there.
+    `transaction`, `number`, `entry` and `tail` are the sizes of those fields.
     """
     behind = b"\x22" + short_varint(entry)
     body = b"\x08\x00\x10" + ledger + b"\x18"
@@ -82,7 +82,7 @@ def _around(transaction: int, number: int, entry: int, ledger: bytes, tail: int)
 
 
 def find_reads(buffer: bytes | bytearray, starts: Sequence[int]) -> list[ReadRun]:
-    """The frames between `starts` as plain reads; none when a single one of them is anything else."""
+    """Parse the frames between `starts` as plain reads; empty if any of them is anything else."""
     at, end, count = starts[0], starts[-1], len(starts) - 1
     if end - at > LONGEST * count:
         return []
@@ -90,7 +90,7 @@ def find_reads(buffer: bytes | bytearray, starts: Sequence[int]) -> list[ReadRun
     if len(found) != count:
         return []
     for place, (head, transaction, size, ledger, entry) in enumerate(found, 1):
-        at += _FIXED + len(transaction) + len(ledger) + len(entry)  # where each ends, when there is nothing between
+        at += _FIXED + len(transaction) + len(ledger) + len(entry)  # where each must end if nothing else is between
         if at != starts[place] or head[0] != 5 + len(transaction) or size[0] != 2 + len(ledger) + len(entry):
             return []
     runs, first = [], 0

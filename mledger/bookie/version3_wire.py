@@ -1,7 +1,7 @@
 """Requests of BookKeeper's protocol version 3: frames in, frames out. No I/O (formats.md, Bookie protocol).
 
-A frame is a 4-byte length and a protobuf message. A receive buffer is read as a whole, as one of version 2 is:
-neighbouring adds of one ledger become one `TransactionRun`, whose frames are version 2's: that is what a bookie stores.
+A frame is a 4-byte length and a protobuf message. Like a version 2 buffer, a receive buffer is parsed as a whole.
+Neighbouring adds of one ledger become one `TransactionRun`, whose frames are version 2's, which the bookie stores.
 Neighbouring plain reads of one ledger become one `ReadRun`.
 """
 
@@ -22,7 +22,7 @@ from mledger.bookie.version3_reads import ReadRun, find_reads
 
 VERSION = 3
 ADD_ENTRY = 2
-"""The operation's number in a header."""
+"""The number of the operation field in a header."""
 
 STATUS = {
     Code.OK: 0,
@@ -37,11 +37,11 @@ STATUS = {
     Code.TOO_MANY_REQUESTS: 506,
     Code.UNKNOWN_LEDGER_STATE: 507,
 }
-"""The statuses that stand for version 2's error codes."""
+"""The statuses that correspond to version 2's error codes."""
 
 _OPERATION_FIELD = b"\x08\x03\x10"
 OPERATION_AT = wire.LENGTH.size + 5
-"""Where a request that clients write says its operation, counted from its length field."""
+"""Where clients put a request's operation, counted from its length field."""
 _OPERATION = numpy.frombuffer(_OPERATION_FIELD, numpy.uint8)
 _ADD = bytes((ADD_ENTRY,))
 _HEADER_AT = wire.LENGTH.size + 2
@@ -65,12 +65,12 @@ class TransactionRun(request_frames.AddRun):
     transactions: Numbers
 
     def part(self, first: int, last: int) -> "TransactionRun":
-        """The requests number `first` to `last` - 1."""
+        """The requests with the numbers `first` to `last` - 1."""
         cut = request_frames.AddRun.part(self, first, last)
         return _transaction_run(cut, self.frames, self.transactions[first:last])
 
     def responses(self, error: int = Code.OK) -> bytes:
-        """The responses to all requests, in their order."""
+        """The responses to all requests, in order."""
         return add_responses(self.ledger, self.transactions, self.entries, STATUS[Code(error)])
 
 
@@ -107,7 +107,7 @@ def _few_responses(ledger: int, transactions: Numbers, entries: Numbers, status:
 
 
 def _block_responses(ledger: int, transactions: Numbers, entries: Numbers, status: int) -> bytes:
-    """Responses whose numbers are of one length each."""
+    """Responses in which each number has the same length."""
     first = add_response(ledger, int(transactions[0]), int(entries[0]), status)
     entry_size, size = len(varint(int(entries[0]))), len(varint(int(transactions[0])))
     rows = numpy.empty((len(entries), len(first)), numpy.uint8)
@@ -131,16 +131,16 @@ def _write_varints(into: NDArray[numpy.uint8], numbers: Numbers) -> None:
 
 
 def is_add(buffer: bytes | bytearray, at: int) -> bool:
-    """Whether the frame at `at`, which need not be whole, is an add as clients write it."""
+    """Whether the frame at `at`, which need not be complete, is an add as clients encode it."""
     return buffer[at + wire.LENGTH.size] == wire.VERSION_3_TAG and buffer[at + OPERATION_AT] == ADD_ENTRY
 
 
 def scan(
     buffer: bytes | bytearray, start: int, filled: int, max_frame: int = wire.MAX_FRAME, *, adds: bool = True
 ) -> request_frames.Scan[Request]:
-    """Find the version 3 frames that are whole between `start` and `filled`, to the first of another version.
+    """Find the whole version 3 frames between `start` and `filled`, up to the first of another version.
 
-    Without `adds` it is one frame at most, and taken for no add.
+    Without `adds`, return at most one frame, never as an add.
     """
     starts, at, next_frame, error = [start], start, 0, ""
     append, unpack, last, first_byte = starts.append, wire.LENGTH.unpack_from, filled - wire.LENGTH.size, _FIRST_BYTE
@@ -161,7 +161,7 @@ def scan(
 
 
 def _requests(buffer: bytes | bytearray, starts: list[int]) -> list[Request]:
-    reads = find_reads(buffer, starts)  # who reads does most often nothing else
+    reads = find_reads(buffer, starts)  # a client that reads usually does nothing else
     if reads:
         return [*reads]
     adds = [buffer[start + OPERATION_AT : start + _HEAD] for start in starts[:-1]].count(_ADD)
@@ -192,12 +192,12 @@ def _add_of(buffer: bytes | bytearray, start: int, end: int) -> Add | None:
 
 
 def _shared(add: Add | None) -> tuple[int, bytes, int] | None:
-    """What adds of one run have in common."""
+    """The values that adds of one run share."""
     return None if add is None else (add.ledger, add.master_key, add.flags)
 
 
 def _others(buffer: bytes | bytearray, starts: list[int]) -> list[Request]:
-    """Frames without an add among them."""
+    """Frames none of which is an add."""
     reads = find_reads(buffer, starts)
     if reads:
         return [*reads]
@@ -219,10 +219,10 @@ def run_of(adds: Sequence[Add]) -> TransactionRun:
 
 
 def read_add(message: bytes) -> Add | None:
-    """The add in a message; None if it is none, or one that cannot be stored."""
+    """The add in a message; None if it is not an add, or cannot be stored."""
     if message[2:5] == _OPERATION_FIELD and message[5:6] != _ADD:
         return None
-    from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb  # loaded where it is needed: that takes a while
+    from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb  # loaded only where needed: loading is slow
 
     try:
         request = pb.Request.FromString(message)
@@ -243,7 +243,7 @@ def read_add(message: bytes) -> Add | None:
 
 
 class _Block:
-    """Many frames, read together."""
+    """Many frames, parsed together."""
 
     def __init__(self, buffer: bytes | bytearray, starts: list[int]) -> None:
         self._buffer = buffer
@@ -255,7 +255,7 @@ class _Block:
             heads[:, OPERATION_AT] != ADD_ENTRY
         )
         self._layouts: list[AddLayout] = []
-        self._layout = numpy.full(count, -1, numpy.int64)  # which layout each frame has
+        self._layout = numpy.full(count, -1, numpy.int64)  # the layout of each frame
         self._transactions, self._ledgers, self._entries, self._bodies, self._body_sizes = numpy.zeros(
             (5, count), numpy.int64
         )
@@ -263,7 +263,7 @@ class _Block:
         self._keys = numpy.zeros((count, wire.MASTER_KEY_SIZE), numpy.uint8)
 
     def requests(self) -> list[Request]:
-        """The frames as requests, in their order."""
+        """The frames as requests, in order."""
         self._find()
         known = self._layout >= 0
         same = known[1:] & known[:-1]
@@ -284,7 +284,7 @@ class _Block:
         return requests
 
     def _find(self) -> None:
-        """Sort the frames by layout: that of the first, then that of the first still unknown, and so on."""
+        """Group the frames by layout: that of the first, then that of the first still unknown, and so on."""
         rows = numpy.flatnonzero(~self._other)
         for _ in range(_MOST_LAYOUTS):
             if not len(rows):
@@ -336,7 +336,7 @@ class _Block:
         return _transaction_run(run, self._frames(heads, rows), self._transactions[rows])
 
     def _frames(self, heads: NDArray[numpy.uint8], rows: slice) -> bytes:
-        """Version 2 heads and the bodies behind them."""
+        """Version 2 heads, each followed by its body."""
         bodies, sizes, count = self._bodies[rows], self._body_sizes[rows], len(heads)
         stride = int(bodies[1] - bodies[0]) if count > 1 else 0
         size = int(sizes[0])

@@ -1,7 +1,7 @@
 """BookKeeper's protocol version 2: frames in, frames out. No I/O (formats.md, Bookie protocol).
 
-A frame is a 4-byte length of what follows, a header word (version << 24 | operation << 16 | flags) and what the
-operation asks for. How a bookie reads many of them at once: `request_frames`.
+A frame is a 4-byte length of the rest, a header word (version << 24 | operation << 16 | flags), and the fields of the
+operation. `request_frames` shows how a bookie parses many of them at once.
 """
 
 import enum
@@ -17,7 +17,7 @@ VERSION_3_TAG = 0x0A
 """First byte of a version 3 frame: field 1 (the header) of a protobuf message."""
 
 MAX_FRAME = 5_253_120
-"""Bytes after the length that a frame may have by default: Pulsar's largest message and its frame padding."""
+"""The most bytes after a frame's length by default: Pulsar's largest message and its frame padding."""
 
 LAST_ENTRY = -1
 """The entry id that asks for the last entry."""
@@ -47,29 +47,29 @@ class Flag(enum.IntFlag):
 
 
 class MalformedFrame(BookieError):
-    """Bytes that are no frame of the protocol: the connection cannot go on."""
+    """Bytes that are not a frame of the protocol: the connection is unusable."""
 
 
 LENGTH = struct.Struct(">I")
 HEAD = struct.Struct(">II")
-"""Length and header word: how every frame starts."""
+"""Length and header word: the head of every frame."""
 ADD_HEAD = struct.Struct(">II20sqq")
-"""Length, header word, master key, ledger, entry: how an add request starts; the last two begin the entry itself."""
+"""Length, header word, master key, ledger, entry: the head of an add request; the entry begins with the last two."""
 ENTRY_HEAD = struct.Struct(">qqqq")
-"""Ledger, entry, last add confirmed, ledger length: how an entry starts; digest and payload follow."""
+"""Ledger, entry, last add confirmed, ledger length: the head of an entry; digest and payload follow."""
 READ_REQUEST = struct.Struct(">IIqq")
 FENCE_REQUEST = struct.Struct(">IIqq20s")
 BATCH_READ_REQUEST = struct.Struct(">IIqqqiq")
-"""Length, header word, ledger, entry, request id, max count, max size; a fencing one has the master key behind."""
+"""Length, header word, ledger, entry, request id, max count, max size; a fencing read appends the master key."""
 RESPONSE = struct.Struct(">IIIqq")
-"""Length, header word, error, ledger, entry: how every response but an auth response starts."""
+"""Length, header word, error, ledger, entry: the head of every response except an auth response."""
 BATCH_RESPONSE = struct.Struct(">IIIqqq")
 """A response's head and the request id; (size 4, entry)… follows."""
 
 ENTRY_AT = ADD_HEAD.size - 16
 """Where an add frame's entry begins, counted from the frame's length field."""
 SMALLEST_ADD = ENTRY_AT - LENGTH.size + ENTRY_HEAD.size
-"""The least length field of an add: header word, master key, and an entry's head."""
+"""The smallest length field of an add: header word, master key, and an entry's head."""
 
 
 def header_word(op: int, flags: int = 0, version: int = VERSION) -> int:
@@ -83,7 +83,7 @@ def encode_add(master_key: bytes, entry: bytes, flags: int = 0) -> bytes:
 
 
 def encode_read(ledger: int, entry: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-    """A read request; LAST_ENTRY asks for the last entry, a fencing one needs the master key."""
+    """A read request; LAST_ENTRY asks for the last entry, a fencing read needs the master key."""
     length = READ_REQUEST.size - 4 + len(master_key)
     return READ_REQUEST.pack(length, header_word(Op.READ, flags), ledger, entry) + master_key
 
@@ -109,7 +109,7 @@ def encode_response(op: int, error: int, ledger: int, entry: int, body: bytes = 
 
 @dataclass(frozen=True, slots=True)
 class BatchReadRequest:
-    """What a batch read asks for; `max_count` 0 or less is no limit, `max_size` counts the bytes of the response."""
+    """A batch read's limits; `max_count` 0 or less is no limit, `max_size` counts the bytes of the response."""
 
     request_id: int
     max_count: int
@@ -118,7 +118,7 @@ class BatchReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A read of one entry, or of several with `batch`; a fencing one has the master key."""
+    """A read of one entry, or of several with `batch`; a fencing read has the master key."""
 
     version: int
     op: int
@@ -134,7 +134,7 @@ class ReadRequest:
         return bool(self.flags & Flag.FENCE) and self.version >= VERSION
 
     def refusal(self, error: int) -> bytes:
-        """The response that says why not."""
+        """The error response."""
         if self.batch is None:
             return encode_response(self.op, error, self.ledger, self.entry, b"", self.version)
         head = header_word(self.op, 0, self.version)
@@ -188,7 +188,7 @@ def batch_entries(body: bytes) -> Iterator[bytes]:
     at = 0
     while at < len(body):
         if len(body) - at < LENGTH.size:
-            raise MalformedFrame(f"{len(body) - at} bytes behind the last entry of a batch read")
+            raise MalformedFrame(f"{len(body) - at} bytes after the last entry of a batch read")
         (size,) = LENGTH.unpack_from(body, at)
         at += LENGTH.size
         if at + size > len(body):

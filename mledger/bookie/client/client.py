@@ -1,6 +1,6 @@
-"""A client of a cluster's bookies: creates, opens, looks at, lists and deletes ledgers.
+"""A client of a cluster's bookies: creates, opens, inspects, lists and deletes ledgers.
 
-`BookKeeperReader` only looks: nothing it does writes to the metadata store or fences a bookie (M9, Q3).
+`BookKeeperReader` only reads: it never writes to the metadata store or fences a ledger (M9, Q3).
 """
 
 import asyncio
@@ -59,12 +59,12 @@ Also = Callable[[int], Sequence[Operation]]
 
 
 def no_operations(_: int) -> Sequence[Operation]:
-    """Nothing that joins the creation of a ledger."""
+    """Add no operations to the creation of a ledger."""
     return ()
 
 
 class BookKeeperReader:
-    """Looks at ledgers. Owned by one event loop; close it when done (the store stays open)."""
+    """Reads ledgers. Owned by one event loop; close it when done (the store stays open)."""
 
     def __init__(self, reader: MetadataReader, config: ClientConfig | None = None) -> None:
         self._config = config or ClientConfig()
@@ -76,12 +76,12 @@ class BookKeeperReader:
 
     @property
     def bad_replicas(self) -> list[BadReplica]:
-        """Missing and damaged copies met since this client was made, the last thousand of them."""
+        """Missing and damaged copies found since this client was created, the last thousand of them."""
         return self._bad_replicas.last
 
     @property
     def on_bad_replica(self) -> BadReplicaSink | None:
-        """Called with every such copy; the log has the first of each ledger, bookie and reason, and sums."""
+        """Called with every such copy; the log has the first of each ledger, bookie and reason, and totals."""
         return self._bad_replicas.on_found
 
     @on_bad_replica.setter
@@ -90,7 +90,7 @@ class BookKeeperReader:
 
     @property
     def on_waiting(self) -> WaitingSink | None:
-        """Called each second with a bookie that an answer is awaited from, and for how long it has been, in seconds."""
+        """Called each second while a bookie's answer is awaited, with the bookie and the seconds waited."""
         return self._pool.on_waiting
 
     @on_waiting.setter
@@ -126,7 +126,7 @@ class BookKeeperReader:
         return self._reader(ledger_id, metadata, end, guard)
 
     async def peek(self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None) -> Peek:
-        """The ledger as it is now, its unconfirmed tail included; nothing is fenced and nothing written (Q3).
+        """The ledger as it is now, including its unconfirmed tail, without fencing or writing anything (Q3).
 
         Raises:
             BookieError: as of `open_ledger_no_recovery`.
@@ -140,7 +140,7 @@ class BookKeeperReader:
         return peeked(ledger_id, metadata, end, self._reader(ledger_id, metadata, end, guard))
 
     async def list_ledgers(self) -> AsyncIterator[list[int]]:
-        """The ids of all ledgers, rising, in pages; raises rather than give part for the whole."""
+        """Yield the ids of all ledgers in ascending order, in pages; raises rather than returning only a part."""
         async for page in self._records.list():
             yield page
 
@@ -149,16 +149,16 @@ class BookKeeperReader:
         return await self._pool.registrations(fresh=True)
 
     def bookie_check(self) -> BookieCheck:
-        """Looks whether bookies are well, over this client's connections."""
+        """A check of bookies over this client's connections."""
         return BookieCheck(self._metadata, self._pool, self._config.ledgers_root, self._config.silence_timeout_s)
 
     async def check_ledger(
         self, ledger_id: int, rate_limiter: RateLimiter | None = None, on_copies: CopiesSink = ignore_copies
     ) -> LedgerCheck:
-        """Read every copy of every entry of the ledger and hold it to its digest; nothing is fenced or written.
+        """Read every copy of every entry of the ledger and check its digest; fence and write nothing.
 
-        Of a ledger that is not closed the entries up to its last-add-confirmed are looked at. The ledger's own password
-        is used, where its metadata has it. What looks bad is looked at again if the metadata changed meanwhile.
+        Of a ledger that is not closed, the entries up to its last-add-confirmed are checked. The ledger's own password
+        is used if its metadata has it. Bad copies are checked again if the metadata changed meanwhile.
 
         Raises:
             NoSuchLedger: it was deleted.
@@ -168,7 +168,7 @@ class BookKeeperReader:
         metadata, version = await self._read_metadata(ledger_id)
         for _ in range(_MOST_CHECKS):
             found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32C)
-            if metadata.digest_type is None and found.bad and not found.whole:  # of a record that does not say
+            if metadata.digest_type is None and found.bad and not found.whole:  # the record may not name the digest
                 found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32)
             if not found.bad:
                 return found
@@ -181,7 +181,7 @@ class BookKeeperReader:
     async def _check_by(
         self, check: ReplicaCheck, ledger_id: int, metadata: LedgerMetadata, otherwise: DigestType
     ) -> LedgerCheck:
-        """One look at every copy; `otherwise` is the digest of a ledger whose metadata does not name it."""
+        """Check every copy once; `otherwise` is the digest of a ledger whose metadata does not name it."""
         guard = make_digest(metadata.digest_type or otherwise, metadata.password or b"")
         end = closed_end(metadata)
         if metadata.state is not LedgerState.CLOSED:
@@ -242,11 +242,11 @@ class BookKeeper(BookKeeperReader):
             ensemble_size: bookies that the ledger is spread over.
             write_quorum: copies of each entry.
             ack_quorum: copies that must be durable before an entry is acknowledged.
-            digest_type: what guards the entries.
-            password: who opens the ledger must know it.
+            digest_type: how the entries are protected.
+            password: needed to open the ledger.
             custom_metadata: kept in the ledger's metadata.
-            also: given the ledger id, operations carried out together with the creation, or not at all (R10).
-            above: an id not above this one is passed over and another drawn (M1).
+            also: returns, for the ledger id, operations to carry out atomically with the creation (R10).
+            above: ids up to this one are skipped (M1).
 
         Raises:
             InvalidQuorum: the sizes do not fit each other.
@@ -315,7 +315,7 @@ class BookKeeper(BookKeeperReader):
             raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted already") from error
 
     async def close(self) -> None:
-        """Give up recoveries under way and close the connections to bookies."""
+        """Cancel recoveries in progress and close the connections to bookies."""
         for task in list(self._recoveries.values()):
             task.cancel()
         await super().close()
@@ -323,7 +323,7 @@ class BookKeeper(BookKeeperReader):
     async def _read_metadata(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
         try:
             return await super()._read_metadata(ledger_id)
-        except NoSuchLedger:  # acknowledgements, or entries, are given up for that: not on the word of one that lags
+        except NoSuchLedger:  # callers give up entries on this error: a server that lags must not decide it
             if not await is_there(self._nodes, ledger_path(ledger_id, self._config.ledgers_root)):
                 raise
         return await super()._read_metadata(ledger_id)
@@ -400,10 +400,10 @@ class BookKeeper(BookKeeperReader):
 
 
 def _guard(ledger_id: int, metadata: LedgerMetadata, password: bytes, digest: DigestType | None) -> Digest:
-    """The ledger's digest, if password and digest type are those of its metadata (where it has them)."""
+    """The ledger's digest, after checking password and digest type against its metadata (where it has them)."""
     if metadata.password is not None and metadata.password != password:
         raise Unauthorized(f"ledger {ledger_id}: the password is not the ledger's")
     kept = metadata.digest_type
     if kept is not None and digest is not None and kept is not digest:
-        raise DigestMismatch(f"ledger {ledger_id} is guarded by {kept.name}, not by {digest.name}")
+        raise DigestMismatch(f"ledger {ledger_id} has the digest type {kept.name}, not {digest.name}")
     return make_digest(kept or digest or DigestType.CRC32C, password)

@@ -1,6 +1,6 @@
 """Whether bookies are well, read-only: registered, reachable, their cookies right, able to read, with room.
 
-`plan_problems` decides from what was found; `BookieCheck` finds it.
+`BookieCheck` gathers the findings; `plan_problems` decides what is wrong.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from mledger.metastore.records.paths import LEDGERS
 from mledger.metastore.store import MetadataReader
 
 NO_SUCH_LEDGER = (1 << 63) - 1
-"""Asked for where a bookie holds no ledger: it has to say so."""
+"""The ledger to read from a bookie that holds none: it must answer that there is no such ledger."""
 
 CLOCK_OFF_S = 5.0
 FULL_SHARE = 0.95
@@ -48,7 +48,7 @@ class BookieProblem:
 
 @dataclass(frozen=True, slots=True)
 class HeldLedgers:
-    """The ledgers whose metadata names a bookie: all, those not closed, and an entry that it should have, if any."""
+    """The ledgers whose metadata names a bookie: how many, how many not closed, and an entry it should have, if any."""
 
     count: int = 0
     open: int = 0
@@ -57,9 +57,9 @@ class HeldLedgers:
 
 @dataclass(frozen=True, slots=True)
 class BookieFindings:
-    """What was found of one bookie; None is what could not be looked at, or is not there.
+    """The findings about one bookie; None is what could not be determined, or does not exist.
 
-    `read` is the code its answer to the read of `held.sample` had; `clock_off_s` by how much its clock is ahead.
+    `read` is the code of its answer to the read of `held.sample`; `clock_off_s` is how far its clock is ahead.
     """
 
     bookie_id: str
@@ -75,7 +75,7 @@ class BookieFindings:
 
 
 def plan_problems(found: BookieFindings) -> tuple[BookieProblem, ...]:
-    """What is wrong with a bookie, the worst first."""
+    """The problems of a bookie, the worst first."""
     problems = [*_away(found), *_wrong(found), *_warnings(found)]
     return tuple(sorted(problems, key=lambda problem: list(Severity).index(problem.severity), reverse=True))
 
@@ -124,17 +124,17 @@ def _warnings(found: BookieFindings) -> list[BookieProblem]:
         if used > FULL_SHARE:
             problems.append(BookieProblem(Severity.WARNING, f"its disk is used to {used:.1%}"))
     if found.clock_off_s is not None and abs(found.clock_off_s) > CLOCK_OFF_S:
-        problems.append(BookieProblem(Severity.WARNING, f"its clock is {found.clock_off_s:+.0f} s off this machine's"))
+        problems.append(BookieProblem(Severity.WARNING, f"its clock is {found.clock_off_s:+.0f} s from this machine's"))
     return problems
 
 
 class BookieCheck:
-    """Finds what there is to know of bookies; nothing is written, fenced or created."""
+    """Gathers findings about bookies; writes, fences and creates nothing."""
 
     def __init__(
         self, reader: MetadataReader, pool: BookiePool, root: str = LEDGERS, timeout_s: float = TIMEOUT_S
     ) -> None:
-        """A bookie is given `timeout_s` for each question; all are asked at the same time."""
+        """Allow `timeout_s` for each request; all bookies are checked at the same time."""
         self._reader, self._pool, self._root, self._timeout_s = reader, pool, root, timeout_s
 
     async def known(self) -> list[str]:
@@ -147,7 +147,7 @@ class BookieCheck:
         return sorted({*cookies, *registered})
 
     async def look(self, bookie_ids: Sequence[str]) -> list[BookieFindings]:
-        """What is found of each, in the order given. StoreUnavailable; NodeNotFound: a cluster not initialised."""
+        """The findings about each, in the order given. StoreUnavailable; NodeNotFound: cluster not initialised."""
         cluster = await instance_id(self._reader, self._root)
         registrations = {found.bookie_id: found for found in await self._pool.registrations(fresh=True)}
         held = await self.held_by(bookie_ids)
@@ -160,7 +160,7 @@ class BookieCheck:
         return await asyncio.gather(*map(one, bookie_ids))
 
     async def held_by(self, bookie_ids: Collection[str]) -> Mapping[str, HeldLedgers]:
-        """For each bookie the ledgers that name it, by one pass over the metadata of all."""
+        """For each bookie, the ledgers that name it, found in one pass over all ledgers' metadata."""
         counts = {bookie_id: [0, 0] for bookie_id in bookie_ids}
         samples: dict[str, tuple[int, int]] = {}
         records = LedgerStoreReader(self._reader, self._root)
@@ -210,7 +210,7 @@ class BookieCheck:
         )
 
     async def _ask_read(self, bookie_id: str, held: HeldLedgers) -> int:
-        """The code of its answer to a read."""
+        """The code of the bookie's answer to a read."""
         connection = await self._pool.connection(bookie_id)
         ledger, entry = held.sample or (NO_SUCH_LEDGER, 0)
         return (await connection.read(ledger, entry))[0]
@@ -225,15 +225,15 @@ class BookieCheck:
 
 
 async def _nothing() -> None:
-    """The clock of a bookie that serves no HTTP."""
+    """The clock of a bookie that serves no HTTP: unknown."""
 
 
 def _entry_of(metadata: LedgerMetadata, bookie_id: str) -> int | None:
-    """The first entry of a closed ledger that a bookie must have: one whose write set is all that it is in."""
+    """The first entry of a closed ledger that a bookie must have: it is in the write set, and Aq is Wq."""
     if metadata.state is not LedgerState.CLOSED or metadata.last_entry < 0:
         return None
     if metadata.ack_quorum < metadata.write_quorum:
-        return None  # an entry may lack any one copy
+        return None  # Aq < Wq: any one copy of an entry may be missing
     for segment, following in zip(metadata.segments, [*metadata.segments[1:], None], strict=True):
         last = metadata.last_entry if following is None else min(metadata.last_entry, following.first_entry - 1)
         for entry in range(segment.first_entry, min(last + 1, segment.first_entry + len(segment.bookies))):

@@ -1,7 +1,7 @@
-"""Reads every copy of a ledger's entries, bookie by bookie, and holds it to its digest: nothing is fenced or written.
+"""Reads every copy of a ledger's entries, bookie by bookie, and checks its digest; fences and writes nothing.
 
-Where every bookie of an ensemble has all entries they are read by batch reads, one bookie's after another; a copy that
-does not come that way is asked for alone, and only that answer counts.
+Where every bookie of an ensemble has all entries, each bookie is read by batch reads, one after another. A copy that a
+batch read does not return is read alone, and only that answer counts.
 """
 
 import asyncio
@@ -38,31 +38,31 @@ CopiesSink = Callable[[int, int], None]
 
 
 def ignore_copies(copies: int, size: int) -> None:
-    """A CopiesSink for whom nobody waits."""
+    """Ignore the number of copies checked."""
 
 
 @dataclass(slots=True)
 class _Copies:
-    """What one bookie had of a span."""
+    """The copies of a span that one bookie has."""
 
     whole: int = 0
     size: int = 0
     bad: list[CopyRun] = field(default_factory=list)
     away: list[CopyRun] = field(default_factory=list)
-    after_bad: bool = False  # the copy judged last
+    after_bad: bool = False  # whether the copy judged last was bad
 
     @property
     def judged(self) -> int:
-        """How many copies there is a verdict of; they come in the order of entries."""
+        """The number of judged copies; copies are judged in the order of entries."""
         return self.whole + sum(run.count for run in self.bad)
 
     def note_whole(self, count: int, size: int) -> None:
-        """So many copies are whole."""
+        """Count `count` whole copies."""
         self.whole, self.size = self.whole + count, self.size + size
         self.after_bad = self.after_bad and not count
 
     def note_bad(self, bookie: str, entry: int, reason: str) -> None:
-        """The copy of `entry` is bad; what follows another without a whole one between is one run."""
+        """Note that the copy of `entry` is bad; bad copies without a whole one between them form one run."""
         last = self.bad[-1] if self.bad else None
         if last is not None and self.after_bad and last.reason == reason:
             self.bad[-1] = replace(last, last=entry, count=last.count + 1)
@@ -72,7 +72,7 @@ class _Copies:
 
 
 class ReplicaCheck:
-    """Checks ledgers one after another, or several side by side; `on_copies` hears how many copies were looked at."""
+    """Checks ledgers, one after another or several at once; `on_copies` gets the number of copies checked."""
 
     def __init__(self, pool: BookiePool, rate_limiter: RateLimiter, on_copies: CopiesSink = ignore_copies) -> None:
         self._pool, self._rate_limiter, self._on_copies = pool, rate_limiter, on_copies
@@ -81,7 +81,7 @@ class ReplicaCheck:
     async def check(
         self, ledger_id: int, metadata: LedgerMetadata, digest: Digest, last_entry: int, warnings: tuple[str, ...] = ()
     ) -> LedgerCheck:
-        """Every copy of the entries 0 to `last_entry`; bookies that do not answer are in the result."""
+        """Check every copy of the entries 0 to `last_entry`; the result names bookies that do not answer."""
         closed = metadata.state is LedgerState.CLOSED
         parts = spans(metadata, last_entry)
         found = [await self._span(ledger_id, metadata, digest, span, closed or span is not parts[-1]) for span in parts]
@@ -102,7 +102,7 @@ class ReplicaCheck:
     async def _span(
         self, ledger_id: int, metadata: LedgerMetadata, digest: Digest, span: LedgerFragment, settled: bool
     ) -> LedgerCheck:
-        """The copies of one ensemble; with `settled` no bookie of it may still be behind."""
+        """The copies of one ensemble; with `settled`, none of its bookies may be behind any more."""
         quorum = metadata.write_quorum
         reading = _SpanReading(self, ledger_id, span, quorum, digest)
         copies = await asyncio.gather(*(reading.copies(index) for index in range(len(span.bookies))))
@@ -132,11 +132,11 @@ class ReplicaCheck:
         return self._pool.opened(bookie) or await self._pool.connection(bookie)
 
     def takes_batches(self, bookie: str) -> bool:
-        """Whether it is worth while to ask the bookie for several entries at once."""
+        """Whether batch reads of the bookie are worth trying."""
         return bookie not in self._no_batches
 
     def note_no_batches(self, bookie: str) -> None:
-        """The bookie does not know batch reads."""
+        """Note that the bookie does not support batch reads."""
         self._no_batches.add(bookie)
 
     async def looked_at(self, copies: int, size: int) -> None:
@@ -163,7 +163,7 @@ class _SpanReading:
         return max(self._entries(index, late, span.last), default=span.last)
 
     async def copies(self, index: int) -> _Copies:
-        """What the bookie at `index` of the ensemble has of the span."""
+        """The bookie's copies of the span, for the bookie at `index` of the ensemble."""
         found = _Copies()
         whole_span = self._write_quorum == len(self._span.bookies)
         bookie = self._span.bookies[index]
@@ -180,7 +180,7 @@ class _SpanReading:
         return found
 
     def _rest_is_away(self, bookie: str, index: int, found: _Copies, reason: str) -> None:
-        """Every copy that there is no verdict of cannot be asked for."""
+        """Note that no further copy of the bookie can be read."""
         rest = list(islice(self._all_entries(index), found.judged, None))
         if rest:
             found.away.append(CopyRun(bookie, rest[0], rest[-1], len(rest), reason))
@@ -193,7 +193,7 @@ class _SpanReading:
         return entries_of(index, first, last, len(self._span.bookies), self._write_quorum)
 
     async def _by_batches(self, bookie: str, index: int, found: _Copies) -> int:
-        """Read on as long as batch reads serve; the first entry that was not read."""
+        """Read by batch reads as long as they work; return the first entry that was not read."""
         entry, window = self._span.first, WINDOW
         while entry <= self._span.last:
             taken = await self._batch(bookie, entry, found)
@@ -211,7 +211,7 @@ class _SpanReading:
         return entry
 
     async def _batch(self, bookie: str, entry: int, found: _Copies) -> int | None:
-        """How many whole copies one batch read brought, 0 for none; None from a bookie that does not know it."""
+        """The number of whole copies that one batch read returned; None from a bookie without batch reads."""
         known = entry > self._span.first
         connection = await self._check.connection(bookie)
         try:
@@ -220,7 +220,7 @@ class _SpanReading:
         except BookieUnavailable:
             if known:
                 raise
-            self._check.note_no_batches(bookie)  # an old one closes the connection
+            self._check.note_no_batches(bookie)  # an old bookie closes the connection
             return None
         if code in NO_BATCHES:
             self._check.note_no_batches(bookie)

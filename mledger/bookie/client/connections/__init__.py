@@ -1,1 +1,1 @@
-"""Connections to bookies, requests on them, and which bookies fail."""
+"""Connections to bookies, the requests on them, and failures of bookies."""

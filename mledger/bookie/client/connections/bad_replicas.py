@@ -1,6 +1,6 @@
-"""What is said of missing and damaged copies: the first of each ledger, bookie and reason in full, more are counted.
+"""Logs missing and damaged copies: the first of each ledger, bookie and reason in full, the others as totals.
 
-A bookie that lost its disk lacks a copy at every read: a line each would hide all else.
+A bookie that lost its disk lacks a copy at every read: one line for each would hide everything else.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ BadReplicaSink = Callable[[BadReplica], None]
 
 
 class BadReplicas:
-    """The bad copies that a client has met: `on_found` hears of every one, the log of each kind once, then of sums."""
+    """The bad copies that a client has found: `on_found` gets every one; the log the first of each kind, and totals."""
 
     def __init__(self, summary_s: float = SUMMARY_S) -> None:
-        """Copies met again are summed up every `summary_s` seconds, and by `close`."""
+        """Log totals of repeated copies every `summary_s` seconds, and on `close`."""
         self._summary_s = summary_s
         self._last: deque[BadReplica] = deque(maxlen=_MOST_KEPT)
         self.on_found: BadReplicaSink | None = None
@@ -44,11 +44,11 @@ class BadReplicas:
 
     @property
     def last(self) -> list[BadReplica]:
-        """The last thousand."""
+        """The last thousand bad copies."""
         return list(self._last)
 
     def note(self, replica: BadReplica) -> None:
-        """One was met."""
+        """Record a bad copy."""
         self._last.append(replica)
         kind = replica.ledger_id, replica.bookie_id, replica.reason
         if kind in self._told:
@@ -69,7 +69,7 @@ class BadReplicas:
             self.on_found(replica)
 
     def close(self) -> None:
-        """Say what was not said yet."""
+        """Log the totals that are not logged yet."""
         if self._timer is not None:
             self._timer.cancel()
         self._sum_up()

@@ -1,4 +1,4 @@
-"""Asking a bookie, not about a ledger: for its disk by a version 3 request, for its clock by HTTP."""
+"""Requests to a bookie itself: its disk by a version 3 request, its clock by HTTP."""
 
 import asyncio
 import time
@@ -24,9 +24,9 @@ class BookieInfo:
 
 
 async def ask_info(host: str, port: int, timeout_s: float = TIMEOUT_S) -> BookieInfo | None:
-    """What a bookie says of its disk; None if it does not answer such requests. BookieUnavailable.
+    """Ask a bookie for its disk; None if it does not support such requests. BookieUnavailable.
 
-    Over a connection of its own: one that has spoken version 2 takes no version 3 request.
+    Opens a connection of its own: one that has spoken version 2 accepts no version 3 request.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -52,7 +52,7 @@ async def ask_info(host: str, port: int, timeout_s: float = TIMEOUT_S) -> Bookie
 
 
 async def ask_clock(address: str, timeout_s: float = TIMEOUT_S) -> float | None:
-    """By how many seconds the clock of a bookie's HTTP server is ahead of ours, to a second; None if it is not told."""
+    """How many seconds the clock of a bookie's HTTP server is ahead of ours, to a second; None if it sends no date."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(timeout_s):

@@ -1,8 +1,8 @@
-"""One connection to one bookie, shared by ledgers: version 2 frames out, answers to those who wait for them.
+"""One connection to one bookie, shared by ledgers: sends version 2 frames, and matches answers to requests.
 
-Version 2 answers carry no request id (batch reads apart): reads are matched by ledger and entry in the order asked,
-adds go to the ledger's listener, entry by entry or as runs. A lost connection fails what is pending; nothing is
-repeated here.
+Version 2 answers carry no request id, except for batch reads. Reads are matched by ledger and entry in the order of the
+requests. Answers to adds go to the ledger's listener, by entry or in runs. A lost connection fails its pending
+requests; nothing is retried here.
 """
 
 import asyncio
@@ -17,28 +17,28 @@ from mledger.bookie.errors import BookieUnavailable
 from mledger.metastore.runtime.logs import get_logger
 
 if TYPE_CHECKING:
-    import numpy  # imported where many answers come at once: a command that looks starts sooner without it
+    import numpy  # imported only for many answers at once, so that short commands start faster
 
 log = get_logger(__name__)
 
 _BATCH_KEY = -2  # in place of an entry id: request ids of batch reads
 _FEW = 8  # below this many answers a loop is faster than an array
-_EXPIRY_CHECKS = 4  # how often within a time-out it is looked for
+_EXPIRY_CHECKS = 4  # checks per time-out
 _WRITE_HIGH_WATER = 32 << 20
-_ANSWER_SLACK = 64  # an answer's head may be longer than the head of the request that stored the entry
+_ANSWER_SLACK = 64  # an answer's head may be longer than that of the request that stored the entry
 _ADD_HEADER = wire.header_word(wire.Op.ADD)
 _ADD_ANSWER = wire.HEAD.pack(wire.RESPONSE.size - wire.LENGTH.size, _ADD_HEADER)
 
 
 TOLD_AFTER_S = 1.0
-"""Whoever wants to know hears of a bookie that is waited for after so long, and each time that it has passed again."""
+"""Seconds of waiting for a bookie after which, and each time they pass again, `on_waiting` is called."""
 
 WaitingSink = Callable[[str, float], None]
-"""Hears of a bookie that is waited for, and for how long, in seconds."""
+"""Called with a bookie that is waited for, and the seconds waited."""
 
 
 class AddListener(Protocol):
-    """What a ledger's writer hears from the bookies it sends entries to."""
+    """What a connection tells a ledger's writer about its adds."""
 
     def acknowledged_run(self, connection: "BookieConnection", first: int, last: int) -> None:
         """The bookie stores the entries `first` to `last`."""
@@ -80,11 +80,11 @@ class BookieConnection(asyncio.Protocol):
         self.bookie_id = bookie_id
         self.closed = False
         self.congested = False
-        """More waits to be sent than the send buffer should hold."""
+        """Whether the send buffer is over its limit."""
         self.heard_at = float("-inf")
-        """When anything last came from it (event loop's clock, s). A frozen machine's system takes connections too."""
+        """When it last received anything (event loop's clock, s). A frozen machine still accepts connections."""
         self.behind = False
-        """It owes the answer to a read of a last entry that was given up: the next one's would be taken for it."""
+        """A read of a last entry was given up: its late answer would be taken for the next read's."""
         self._loop = loop
         self._read_timeout_s = read_timeout_s
         self._silence_timeout_s = silence_timeout_s
@@ -104,11 +104,11 @@ class BookieConnection(asyncio.Protocol):
     # What callers do
 
     def listen(self, ledger_id: int, listener: AddListener) -> None:
-        """Hand the answers to adds of `ledger_id` to `listener`, until `unlisten`."""
+        """Pass the answers to adds of `ledger_id` to `listener`, until `unlisten`."""
         self._listeners[ledger_id] = listener
 
     def unlisten(self, ledger_id: int, listener: AddListener) -> None:
-        """Stop it; answers that still come are dropped."""
+        """Undo `listen`; answers that arrive later are dropped."""
         if self._listeners.get(ledger_id) is listener:
             del self._listeners[ledger_id]
             self._end_if_retired()
@@ -121,7 +121,7 @@ class BookieConnection(asyncio.Protocol):
     def read(self, ledger_id: int, entry: int, flags: int = 0, key: bytes = b"") -> asyncio.Future[tuple[int, bytes]]:
         """Ask for one entry (-1: the last one); the future holds error code and stored entry.
 
-        With the flag FENCE the master key `key` goes along. BookieUnavailable after the read time-out, sooner when
+        With the flag FENCE, the master key `key` is sent too. BookieUnavailable after the read time-out; sooner when
         nothing at all comes from the bookie, and at once while it is known to be silent.
         """
         return self._ask((ledger_id, entry), wire.encode_read(ledger_id, entry, flags, key))
@@ -138,16 +138,16 @@ class BookieConnection(asyncio.Protocol):
         return self._ask((_BATCH_KEY, self._last_request), request)
 
     def retire(self) -> None:
-        """Another takes its place: it ends once no ledger listens and nothing is awaited."""
+        """Close the connection once no ledger listens and no answer is awaited: another one replaces it."""
         self._retired = True
         self._end_if_retired()
 
     def close(self) -> None:
-        """End the connection; what is pending fails."""
+        """End the connection; pending requests fail."""
         self._end("this client closed the connection")
 
     def fail(self, reason: str) -> None:
-        """End a connection that does not answer as it should; what is pending fails with `reason`."""
+        """End a connection that misbehaves; pending requests fail with `reason`."""
         self._end(reason)
 
     # What the transport calls
@@ -158,7 +158,7 @@ class BookieConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
 
     def pause_writing(self) -> None:
-        """Note that the send buffer is over its high-water mark."""
+        """Note that the send buffer is above its high-water mark."""
         self.congested = True
 
     def resume_writing(self) -> None:
@@ -168,11 +168,11 @@ class BookieConnection(asyncio.Protocol):
             listener.writable_again(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is pending."""
+        """Fail the pending requests."""
         self._end(f"the connection was lost ({exc})" if exc else "the bookie closed the connection")
 
     def data_received(self, data: bytes) -> None:
-        """Hand out every whole answer and keep the rest."""
+        """Deliver every whole answer and keep the rest."""
         self.heard_at = self._loop.time()
         if self._chunks:
             self._chunks.append(data)
@@ -189,7 +189,7 @@ class BookieConnection(asyncio.Protocol):
     # Answers
 
     def _take(self, data: bytes) -> tuple[int, int]:
-        """Hand out every whole frame of `data`; where the rest begins, and how long it will be at least."""
+        """Deliver every whole frame of `data`; return where the rest begins and its minimal length."""
         at, end = 0, len(data)
         while end - at >= wire.RESPONSE.size and not self.closed:
             if data.startswith(_ADD_ANSWER, at):
@@ -207,7 +207,7 @@ class BookieConnection(asyncio.Protocol):
         return at, wire.RESPONSE.size
 
     def _take_adds(self, data: bytes, at: int) -> int:
-        """Hand out the add answers that begin at `at`, of however many ledgers; where they end."""
+        """Deliver the add answers that begin at `at`, of any ledgers; return where they end."""
         count = (len(data) - at) // wire.RESPONSE.size
         if count < _FEW:
             _, _, error, ledger, entry = wire.RESPONSE.unpack_from(data, at)
@@ -231,9 +231,9 @@ class BookieConnection(asyncio.Protocol):
         return at + count * wire.RESPONSE.size
 
     def _hand_out(self, answers: Any, entries: list[int], disorder: list[int], starts: list[int]) -> None:
-        """Hand out runs of one ledger and error each, from one of `starts` to the next.
+        """Deliver runs of one ledger and error each, from one of `starts` to the next.
 
-        `disorder`: indexes in rising order, of answers within a run after which another than the next entry comes.
+        `disorder`: ascending indexes of answers within a run that are not followed by the next entry's answer.
         """
         firsts = starts[:-1]
         ledgers, errors = answers["ledger"][firsts].tolist(), answers["error"][firsts].tolist()
@@ -303,7 +303,7 @@ class BookieConnection(asyncio.Protocol):
     def _answer(self, key: tuple[int, int], error: int, body: bytes) -> None:
         waiters = self._waiting.get(key)
         if not waiters:
-            return  # it had timed out
+            return  # the request had timed out
         waiter = waiters.popleft()
         if not waiters:
             del self._waiting[key]
@@ -327,7 +327,7 @@ class BookieConnection(asyncio.Protocol):
                     waiter.future.set_exception(self._unavailable(what))
             if not waiters:
                 del self._waiting[key]
-            else:  # those given up keep their place: their answers may still come
+            else:  # given-up reads keep their place: their answers may still come
                 oldest = min([oldest, *(each.asked_at for each in waiters if not each.future.done())])
         waited = now - max(oldest, self.heard_at)
         if waited >= TOLD_AFTER_S and self._on_waiting is not None:
@@ -368,7 +368,7 @@ class BookieConnection(asyncio.Protocol):
 
 @functools.cache
 def _answer_type() -> "numpy.dtype[numpy.void]":
-    """An answer to an add, as an array's element."""
+    """The array type of an answer to an add."""
     import numpy
 
     return numpy.dtype([("length", ">u4"), ("header", ">u4"), ("error", ">u4"), ("ledger", ">i8"), ("entry", ">i8")])

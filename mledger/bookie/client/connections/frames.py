@@ -1,7 +1,7 @@
-"""Batches of payloads as add frames, and stored entries as payloads again: no I/O.
+"""Encodes batches of payloads as add frames, and decodes stored entries to payloads: no I/O.
 
-A whole batch is framed in one pass: heads are columns of one array, whatever sizes the payloads have. What comes back
-from a batch read is checked in one pass where the entries are of one size, entry by entry where they are not.
+A whole batch is encoded in one pass: the heads are columns of one array, whatever the sizes of the payloads. The result
+of a batch read is checked in one pass if its entries have one size, else entry by entry.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from mledger.bookie.digest import Digest
 from mledger.bookie.errors import BookieRefused
 
 if TYPE_CHECKING:
-    import numpy  # imported where there are many entries: a command that looks starts sooner without it
+    import numpy  # imported only for many entries, so that short commands start faster
 
 _FEW = 6  # below this many entries a loop is faster than arrays
 _HEADER_AT = wire.ENTRY_AT
@@ -22,7 +22,7 @@ _RECOVERY_ADD = wire.header_word(wire.Op.ADD, wire.Flag.RECOVERY_ADD | wire.Flag
 
 
 class AddFramer:
-    """Frames the adds of one ledger, with its digest and master key."""
+    """Encodes the adds of one ledger, with its digest and master key."""
 
     def __init__(self, ledger_id: int, digest: Digest, master_key: bytes) -> None:
         import numpy
@@ -106,9 +106,9 @@ class StoredEntry:
 
 
 def open_entry(stored: bytes, ledger_id: int, entry: int | None, digest: Digest) -> StoredEntry | None:
-    """The entry in the bytes that a bookie stored, None unless they are `entry` of `ledger_id` and pass the digest.
+    """Check and open a stored entry; None unless it is `entry` of `ledger_id` and passes the digest.
 
-    `entry` None takes any entry: what a read of the last one brings.
+    With `entry` None, any entry is accepted: the result of a read of the last entry.
     """
     body = wire.ENTRY_HEAD.size + digest.size
     if len(stored) < body:
@@ -123,17 +123,17 @@ def open_entry(stored: bytes, ledger_id: int, entry: int | None, digest: Digest)
 
 
 def open_batch(body: bytes, ledger_id: int, first: int, digest: Digest) -> list[bytes]:
-    """Payloads of entries from `first` on out of a batch read's answer, up to the first that is not in order.
+    """Payloads of entries from `first` on in a batch read's answer, up to the first that is not in order.
 
-    `body` holds size (4 bytes) and stored entry, again and again. An entry that fails its digest, or is not the one it
-    should be, ends the list.
+    `body` is a sequence of size (4 bytes) and stored entry. An entry that fails its digest, or is not the expected one,
+    ends the list.
     """
     payloads = _open_equal(body, ledger_id, first, digest)
     return _open_one_by_one(body, ledger_id, first, digest) if payloads is None else payloads
 
 
 def _open_equal(body: bytes, ledger_id: int, first: int, digest: Digest) -> list[bytes] | None:
-    """What `open_batch` gives, if the entries are of one size and all in order; else None."""
+    """The result of `open_batch`, if the entries have one size and all are in order; else None."""
     if len(body) < wire.LENGTH.size:
         return None
     size = wire.LENGTH.unpack_from(body)[0]

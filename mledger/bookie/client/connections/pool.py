@@ -1,4 +1,4 @@
-"""Connections to bookies by id, who is registered, and who failed lately."""
+"""Connections to bookies by id, the registered bookies, and recent failures."""
 
 import asyncio
 import contextlib
@@ -18,25 +18,25 @@ from mledger.metastore.store import MetadataReader
 
 log = get_logger(__name__)
 
-_REGISTRATIONS_S = 1.0  # how long a list of bookies is taken as current
+_REGISTRATIONS_S = 1.0  # how long a list of bookies counts as current
 _CONNECT_AGAIN_S = 0.2  # a refused connection is not tried again sooner
 
 
 class Lane(enum.Enum):
-    """Why two connections: version 2 cannot tell a fencing read's answer from a plain one's, nor recovery's adds."""
+    """The use of a connection: version 2 answers distinguish neither fencing from plain reads, nor recovery's adds."""
 
     NORMAL = "normal"
     RECOVERY = "recovery"
 
 
 def cancelled_itself() -> bool:
-    """Whether a CancelledError met now is for the task itself, not of what it waited for."""
+    """Whether a CancelledError caught now cancels the task itself, not what it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 class BookiePool:
-    """A client's connections, one a bookie and lane, opened when asked for and again after a loss."""
+    """A client's connections, one per bookie and lane, opened on demand and reopened after a loss."""
 
     def __init__(self, reader: MetadataReader, config: ClientConfig) -> None:
         self._reader, self._config = reader, config
@@ -44,20 +44,20 @@ class BookiePool:
         self._opening: dict[tuple[str, Lane], asyncio.Task[BookieConnection]] = {}
         self.quarantine = Quarantine(config.quarantine_s, lambda: asyncio.get_running_loop().time(), self._heard_at)
         self._retired: set[BookieConnection] = set()
-        self._heard: dict[str, float] = {}  # over connections that others took the place of
+        self._heard: dict[str, float] = {}  # over connections that were replaced
         self._refused: dict[str, tuple[float, str]] = {}
-        self._misplaced: set[str] = set()  # not found where they were: to be looked up again
+        self._misplaced: set[str] = set()  # not found at their address: look it up again
         self._registrations: list[BookieRegistration] = []
         self._registrations_at = float("-inf")
         self._racks = RackMapping(reader, config.placement)
         self.speculative_read_s = config.speculative_read_s
         self.on_waiting: WaitingSink | None = None
-        """Called each second with a bookie that is waited for and for how long, in seconds."""
+        """Called each second while a bookie is waited for, with the seconds waited."""
         self.closed = False
 
     @contextlib.asynccontextmanager
     async def waiting_for(self, bookie_id: str) -> AsyncIterator[None]:
-        """Tell `on_waiting`, each second, for how long the bookie has been waited for."""
+        """Call `on_waiting` each second while the bookie is waited for."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         timer: asyncio.TimerHandle
@@ -74,7 +74,7 @@ class BookiePool:
             timer.cancel()
 
     async def registrations(self, *, fresh: bool = False) -> list[BookieRegistration]:
-        """The bookies registered now, or up to a second ago unless `fresh`."""
+        """The registered bookies, at most a second old unless `fresh`."""
         now = asyncio.get_running_loop().time()
         if fresh or now - self._registrations_at > _REGISTRATIONS_S:
             self._registrations = await list_bookies(self._reader, self._config.ledgers_root)
@@ -82,13 +82,13 @@ class BookiePool:
         return self._registrations
 
     async def writable(self, *, fresh: bool = False) -> list[str]:
-        """Ids of the bookies that take new entries; `fresh` as of `registrations`."""
+        """Ids of the writable bookies; `fresh` as for `registrations`."""
         return [found.bookie_id for found in await self.registrations(fresh=fresh) if not found.read_only]
 
     async def usable(self, ensemble_size: int, *, fresh: bool = False) -> tuple[set[str], Topology]:
-        """The bookies that an ensemble may have, by their isolation groups, and where they stand (Q1).
+        """The bookies that an ensemble may use by their isolation groups, and their topology (Q1).
 
-        `fresh` as of `registrations`. StoreUnavailable, RecordError: they cannot be known.
+        `fresh` as for `registrations`. StoreUnavailable, RecordError: they cannot be determined.
         """
         writable = await self.writable(fresh=fresh)
         groups, policy = await self._racks.groups(), self._config.placement
@@ -96,12 +96,12 @@ class BookiePool:
         return set(writable) - isolated, plan_topology(policy, groups, self._registrations)
 
     def opened(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection | None:
-        """The connection to `bookie_id` that is open already and not behind with its answers, if there is one."""
+        """The connection to `bookie_id` if it is open and not behind with its answers."""
         found = self._open.get((bookie_id, lane))
         return None if found is None or found.closed or found.behind else found
 
     async def connection(self, bookie_id: str, lane: Lane = Lane.NORMAL) -> BookieConnection:
-        """An open connection to `bookie_id`; BookieUnavailable if there is none to be had."""
+        """An open connection to `bookie_id`; BookieUnavailable if none can be opened."""
         found = self.opened(bookie_id, lane)
         if found is not None:
             return found
@@ -122,7 +122,7 @@ class BookiePool:
     async def connections(
         self, bookie_ids: Iterable[str], lane: Lane = Lane.NORMAL, *, within_s: float | None = None
     ) -> dict[str, BookieConnection | BookieUnavailable]:
-        """Connections to several bookies, opened side by side; the error where there is none, or none `within_s`."""
+        """Open connections to several bookies at once; for each its connection or error, within `within_s` seconds."""
         found: dict[str, BookieConnection | BookieUnavailable] = {}
         missing = []
         for bookie in bookie_ids:
@@ -161,7 +161,7 @@ class BookiePool:
     def _opened(self, key: tuple[str, Lane], task: asyncio.Task[BookieConnection]) -> None:
         self._opening.pop(key, None)
         if task.cancelled() or task.exception() is not None:
-            return  # whoever asked has the error
+            return  # the caller has the error
         if self.closed:
             task.result().close()
             return
@@ -178,7 +178,7 @@ class BookiePool:
             self.on_waiting(bookie_id, waited_s)
 
     def _heard_at(self, bookie_id: str) -> float:
-        """When the bookie last answered anything, over any of its connections."""
+        """When the bookie last sent anything, over any of its connections."""
         current = [found for lane in Lane if (found := self._open.get((bookie_id, lane))) is not None]
         return self._heard_over(bookie_id, [*current, *self._retired])
 
@@ -219,7 +219,7 @@ class BookiePool:
                     port,
                 )
         except (OSError, TimeoutError, InvalidName) as error:
-            self._misplaced.add(bookie_id)  # it may be registered anew, elsewhere
+            self._misplaced.add(bookie_id)  # it may be registered at another address now
             self._registrations_at = float("-inf")
             what = "no connection in time" if isinstance(error, TimeoutError) else str(error)
             reason = f"bookie {bookie_id} cannot be reached: {what}; see whether it runs"
@@ -233,7 +233,7 @@ class BookiePool:
         return connection
 
     async def _address(self, bookie_id: str) -> tuple[str, int]:
-        """Where the bookie serves; as known last where the metadata store does not say."""
+        """The bookie's address; the last known one if the metadata store does not answer."""
         if bookie_id in self._misplaced or all(found.bookie_id != bookie_id for found in self._registrations):
             try:
                 async with asyncio.timeout(self._config.connect_timeout_s / 2):

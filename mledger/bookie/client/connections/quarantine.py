@@ -1,8 +1,8 @@
-"""Bookies to avoid for a while: those that failed, and for longer those that let requests go unanswered.
+"""Quarantine: bookies to avoid for a while because they failed, and for longer because they did not answer.
 
-A bookie that failed comes behind the others where there is a choice. One that was silent for a whole time-out is not
-even tried in another's place; each time that it is silent again without having been heard in between its quarantine
-doubles, up to half an hour. Whatever it answers ends that.
+A bookie that failed is used last where there is a choice. A bookie that was silent for a whole time-out is not tried as
+a replacement at all. Each time that it is silent again, without any answer in between, its quarantine doubles, up to
+half an hour. Any answer ends it.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-_FAILURES_TOLD_S = 1.0  # a bookie's failures are logged once in so long
+_FAILURES_TOLD_S = 1.0  # at most one log line per bookie in this time
 _LONGEST_S = 1800.0
-_ASK_AGAIN_S = 15.0  # requests to a silent bookie fail at once for so long
+_ASK_AGAIN_S = 15.0  # for this long, requests to a silent bookie fail at once
 
 
 @dataclass(slots=True)
 class _Record:
-    """A bookie's last failure; `span_s` is how long it is avoided."""
+    """A bookie's last failure; it is avoided for `span_s`."""
 
     at: float
     span_s: float
@@ -30,7 +30,7 @@ class Quarantine:
     """What a client remembers of bookies that failed; times in seconds of the event loop's clock."""
 
     def __init__(self, span_s: float, clock: Callable[[], float], heard_at: Callable[[str], float]) -> None:
-        """`heard_at` says when a bookie last answered anything; 0 spans: only silence counts."""
+        """`heard_at` returns when a bookie last sent anything; with `span_s` 0 only silence counts."""
         self._span_s, self._clock, self._heard_at = span_s, clock, heard_at
         self._records: dict[str, _Record] = {}
 
@@ -44,7 +44,7 @@ class Quarantine:
         self._records[bookie_id] = _Record(now, self._span_s)
 
     def note_silence(self, bookie_id: str, reason: str, waited_s: float) -> None:
-        """It left requests unanswered for `waited_s`: do without it for longer than that took."""
+        """Note that it left requests unanswered for `waited_s`, and avoid it for longer than that."""
         now, last = self._clock(), self._records.get(bookie_id)
         if last is None or now - last.at > _FAILURES_TOLD_S:
             log.warning("bookie_silent", bookie=bookie_id, reason=reason)
@@ -54,7 +54,7 @@ class Quarantine:
         self._records[bookie_id] = _Record(now, min(span, _LONGEST_S), silent=True)
 
     def failed(self) -> set[str]:
-        """Bookies that failed within their quarantine."""
+        """Bookies whose quarantine after a failure has not ended."""
         now = self._clock()
         return {
             bookie
@@ -63,7 +63,7 @@ class Quarantine:
         }
 
     def refuses(self, bookie_id: str) -> bool:
-        """Whether the bookie was silent so lately that it is not asked again yet."""
+        """Whether the bookie was silent so recently that it is not asked again yet."""
         record = self._records.get(bookie_id)
         if record is None or not record.silent:
             return False
@@ -78,12 +78,12 @@ class Quarantine:
         )
 
     def silent(self) -> set[str]:
-        """Bookies that were silent, have not been heard since and are in their quarantine."""
+        """Bookies that are in quarantine for silence and have not been heard since."""
         now = self._clock()
         return {bookie for bookie, record in self._records.items() if self._still_silent(bookie, record, now)}
 
     def healthy_first(self, bookie_ids: Sequence[str]) -> list[str]:
-        """The bookies in their order, those in quarantine behind the others, silent ones last."""
+        """The bookies in order, but those in quarantine after the others, and silent ones last."""
         if not self._records:
             return list(bookie_ids)
         failed, silent = self.failed(), self.silent()

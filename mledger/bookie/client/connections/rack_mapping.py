@@ -1,4 +1,4 @@
-"""The mapping of bookies to racks as it is in the metadata store, read again before it is old (Q1)."""
+"""The mapping of bookies to racks in the metadata store, cached for some seconds (Q1)."""
 
 import asyncio
 
@@ -10,11 +10,11 @@ from mledger.metastore.store import MetadataReader
 
 log = get_logger(__name__)
 
-_CURRENT_S = 5.0  # how long a mapping is taken as current
+_CURRENT_S = 5.0  # how long a mapping counts as current
 
 
 class RackMapping:
-    """Pulsar's `/bookies`, at most some seconds old."""
+    """Pulsar's `/bookies`, at most a few seconds old."""
 
     def __init__(self, reader: MetadataReader, policy: PlacementPolicy) -> None:
         self._reader, self._policy = reader, policy
@@ -22,10 +22,10 @@ class RackMapping:
         self._read_at = float("-inf")
 
     async def groups(self) -> RackGroups:
-        """The groups and racks; none where nothing is asked of racks.
+        """The groups and racks; none if the policy asks nothing of racks.
 
-        A mapping that cannot be read is done without, or the one known last is used, unless the policy cannot do
-        without: then StoreUnavailable and RecordError are raised.
+        If the mapping cannot be read, the last known one is used, or none. If the policy needs racks and no mapping is
+        known, StoreUnavailable or RecordError is raised.
         """
         policy = self._policy
         if not (policy.rack_aware or policy.region_aware or policy.isolation_groups):

@@ -1,1 +1,1 @@
-"""What a bookie keeps: journal, index, runs of entries, ledgers, and its directory."""
+"""A bookie's storage: its directory, journal, index, runs of entries, and ledgers."""

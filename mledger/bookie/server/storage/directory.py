@@ -1,4 +1,4 @@
-"""A bookie's directory: whose it is, in which format, and that one process alone uses it (bookie-storage.md)."""
+"""A bookie's directory: its owner, its format, and its lock (bookie-storage.md)."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from mledger.metastore.runtime.logs import get_logger
 log = get_logger(__name__)
 
 FORMAT_VERSION = 3
-"""The layout this program writes. It reads versions 1 and 2 too, and makes them version 3."""
+"""The layout this program writes. It also reads versions 1 and 2, and converts them to version 3."""
 
 _NAME = "FORMAT"
 _TITLE = "mledger bookie directory"
@@ -31,10 +31,10 @@ _INDEX_FILES = re.compile(r"CURRENT")
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFormat:
-    """What the file FORMAT says: layout version, bookie id, the cluster's instance id, the journal's salt and place.
+    """The file FORMAT: layout version, bookie id, the cluster's instance id, the journal's salt and place.
 
-    `journal` is a path, below the directory unless it is absolute. Version 1 has it at `journal`. `complete`: journal
-    and index were made, and have their file BOOKIE; versions 1 and 2 do not know it.
+    `journal` is a path, relative to the directory unless absolute; in version 1 it is always `journal`. `complete`: the
+    journal and the index have been created with their file BOOKIE; versions 1 and 2 do not record it.
     """
 
     version: int
@@ -46,12 +46,12 @@ class DirectoryFormat:
 
 
 def new_format(bookie_id: str, instance_id: str, journal: str = _JOURNAL) -> DirectoryFormat:
-    """The format of a directory that is begun now."""
+    """The format of a directory that is initialised now."""
     return DirectoryFormat(FORMAT_VERSION, bookie_id, instance_id, secrets.token_bytes(_SALT_BYTES), journal)
 
 
 def encode_format(value: DirectoryFormat) -> str:
-    """As the file FORMAT holds it: a title and one line a field."""
+    """Encode as the file FORMAT: a title, then one line per field."""
     fields = {
         "bookie": value.bookie_id,
         "instance": value.instance_id,
@@ -64,12 +64,12 @@ def encode_format(value: DirectoryFormat) -> str:
 
 
 def decode_format(text: str, path: str) -> DirectoryFormat:
-    """What a file FORMAT says. InvalidBookieDirectory for an unknown version or a damaged file."""
+    """Decode a file FORMAT. InvalidBookieDirectory for an unknown version or a damaged file."""
     title, *lines = text.splitlines() or [""]
     fields = dict(line.split(" ", 1) for line in lines if " " in line)
     number = fields.get("version", "")
     if title != _TITLE or not number.isdecimal() or len(number) > 9:
-        raise InvalidBookieDirectory(f"{path}: no bookie's format file; name another directory, or restore this one")
+        raise InvalidBookieDirectory(f"{path}: not a bookie's format file; name another directory, or restore this one")
     version = int(number)
     if version not in _FIELDS:
         raise InvalidBookieDirectory(
@@ -86,10 +86,10 @@ def decode_format(text: str, path: str) -> DirectoryFormat:
 
 
 def plan_completion(found: DirectoryFormat) -> DirectoryFormat | None:
-    """What the file FORMAT is to say once journal and index are there with their file BOOKIE; None if it does.
+    """The format to write once the journal and the index have their file BOOKIE; None if it is written already.
 
-    It makes versions 1 and 2 version 3: the file says where the journal is, as in version 2, and the journal has
-    records that say what they change. All else is the same.
+    Versions 1 and 2 become version 3: the file names the journal's place, as in version 2, and journal records say what
+    they change. Everything else stays the same.
     """
     completed = replace(found, version=FORMAT_VERSION, complete=True)
     return None if found == completed else completed
@@ -99,9 +99,9 @@ class BookieDirectory:
     """A directory, locked for this process. Nothing in it is changed before `begin`."""
 
     def __init__(self, path: str, journal: str = "") -> None:
-        """Lock the directory, made if it is missing. InvalidBookieDirectory when it is in use or not a bookie's.
+        """Lock the directory; create it if missing. InvalidBookieDirectory when it is in use or not a bookie's.
 
-        `journal` is the journal's own directory; without it the journal is where it was, at first in this directory.
+        `journal` is the journal's own directory. Without it, the journal stays where it was, at first here.
         """
         self.path = os.path.abspath(path)
         self._locks: list[int] = []
@@ -131,7 +131,7 @@ class BookieDirectory:
         return file
 
     def _find_journal(self, wanted: str) -> str:
-        """Where the journal is or is to be; a wanted one must not be another's, nor another than it was."""
+        """Where the journal is or will be; `wanted` must not be another bookie's, nor differ from the known place."""
         journal = os.path.abspath(wanted) if wanted else os.path.join(self.path, _JOURNAL)
         if self.format is not None:
             known = os.path.join(self.path, self.format.journal)
@@ -148,7 +148,7 @@ class BookieDirectory:
 
     @property
     def journal_entry(self) -> str:
-        """Where the journal is, as the file FORMAT says it."""
+        """The journal's place as the file FORMAT records it."""
         return _JOURNAL if self.journal == os.path.join(self.path, _JOURNAL) else self.journal
 
     @property
@@ -158,16 +158,16 @@ class BookieDirectory:
 
     @property
     def begun(self) -> bool:
-        """Whether the directory may hold entries."""
+        """Whether the directory has been initialised, and so may hold entries."""
         return self.complete or os.path.exists(self.index)
 
     @property
     def complete(self) -> bool:
-        """Whether journal and index were made, and have their file BOOKIE."""
+        """Whether the journal and the index have been created, with their file BOOKIE."""
         return self.format is not None and self.format.complete
 
     def begin(self, value: DirectoryFormat) -> None:
-        """Make this the directory of one bookie, durably."""
+        """Initialise this directory for one bookie, durably."""
         temporary = os.path.join(self.path, _NAME + ".new")
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(encode_format(value))
@@ -178,7 +178,7 @@ class BookieDirectory:
         self.format = value
 
     def check_parts(self) -> None:
-        """Look whether journal and index are there, and this directory's. InvalidBookieDirectory."""
+        """Check that the journal and the index exist and belong to this directory. InvalidBookieDirectory."""
         found = {
             directory_parts.JOURNAL: directory_parts.find_part(self.journal, self._has(self.journal, _JOURNAL_FILES)),
             directory_parts.INDEX: directory_parts.find_part(self.index, self._has(self.index, _INDEX_FILES)),
@@ -191,19 +191,19 @@ class BookieDirectory:
 
     def _identities(self) -> tuple[directory_parts.Identity, directory_parts.Identity]:
         own = self.format
-        assert own is not None, "a directory that is not begun is nobody's"
+        assert own is not None, "a directory must be initialised to have an owner"
         journal = directory_parts.Identity(directory_parts.JOURNAL, own.bookie_id, own.instance_id, own.salt)
         return journal, replace(journal, part=directory_parts.INDEX)
 
     def make_journal(self) -> None:
-        """Have the directory of journal files, unless it must be there."""
+        """Create the journal's directory, unless it must exist already."""
         if not self.complete:
             os.makedirs(self.journal, mode=0o700, exist_ok=True)
             os.fsync(self._file)
 
     def finish(self) -> None:
-        """Say durably that journal and index are there, and this program's; nothing when it is said already."""
-        assert self.format is not None, "a directory that is not begun is of no version"
+        """Record durably that the journal and the index exist in this program's version, unless that is recorded."""
+        assert self.format is not None, "a directory must be initialised to have a version"
         planned = plan_completion(self.format)
         if planned is None:
             return

@@ -1,7 +1,7 @@
-"""The two parts of a bookie's directory, journal and index: whose each is, and that none of it is missing.
+"""The two parts of a bookie's directory, journal and index: their owner, and whether any of their files is missing.
 
-Each part has a file BOOKIE. A disk that is not mounted, or another bookie's, is found by it before anything is
-opened: an empty journal would forget what was acknowledged, and fences.
+Each part has a file BOOKIE. It reveals a disk that is not mounted, or another bookie's disk, before anything is opened:
+an empty journal would lose acknowledged entries and fences.
 """
 
 import os
@@ -19,7 +19,7 @@ _TITLE = "mledger bookie"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose a part is: a bookie's of a cluster, and of one directory, which its salt tells from others."""
+    """The owner of a part: a bookie of a cluster, and one directory, identified by its salt."""
 
     part: str
     bookie_id: str
@@ -27,32 +27,32 @@ class Identity:
     salt: bytes
 
     def encode(self) -> str:
-        """As the file BOOKIE says it."""
+        """Encode as the file BOOKIE."""
         lines = (f"bookie {self.bookie_id}", f"instance {self.instance_id}", f"salt {self.salt.hex()}")
         return "\n".join((f"{_TITLE} {self.part}", *lines, ""))
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPart:
-    """What is at a part's place. `identity` is the text of its file BOOKIE, None where there is none."""
+    """What was found at a part's place. `identity` is the text of its file BOOKIE, None if there is none."""
 
     path: str
     identity: str | None
     begun: bool
-    """Whether the part's own files are there: a journal file, a RocksDB."""
+    """Whether the part's own files exist: a journal file, or a RocksDB."""
 
 
 def check_parts(directory: str, own: Collection[Identity], found: Mapping[str, FoundPart], *, complete: bool) -> None:
-    """Whether the parts that were found are those of the directory.
+    """Check that the parts that were found are those of the directory.
 
     Args:
-        directory: the bookie's directory, for what is said.
-        own: whose each part must be.
-        found: what there is, by part.
-        complete: whether both parts were there before, under their name.
+        directory: the bookie's directory, for messages.
+        own: the identity that each part must have.
+        found: what was found, by part.
+        complete: whether both parts were created before, with their file BOOKIE.
 
     Raises:
-        InvalidBookieDirectory: a part is missing or another's; says which and what to do.
+        InvalidBookieDirectory: a part is missing or another's; the message says which and what to do.
     """
     for identity in own:
         part = found[identity.part]
@@ -67,7 +67,7 @@ def check_parts(directory: str, own: Collection[Identity], found: Mapping[str, F
     if not found[INDEX].begun and found[JOURNAL].begun:
         index = next(identity for identity in own if identity.part == INDEX)
         raise InvalidBookieDirectory(
-            _lost(directory, index, found[INDEX].path, "it is missing, and the journal is not")
+            _lost(directory, index, found[INDEX].path, "it is missing although the journal exists")
         )
 
 
@@ -81,20 +81,20 @@ def _lost(directory: str, identity: Identity, path: str, what: str) -> str:
 
 def _owner(text: str) -> str:
     fields = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
-    return f"bookie {fields['bookie']}" if "bookie" in fields else "no bookie that can be told"
+    return f"bookie {fields['bookie']}" if "bookie" in fields else "an unknown bookie"
 
 
 def plan_missing_files(
     numbers: Collection[int], live: Mapping[int, int], position: int, *, complete: bool
 ) -> list[int]:
-    """The journal files that the index needs and that are not there, rising.
+    """The journal files that the index needs and that are missing, in ascending order.
 
     Args:
-        numbers: the files that are there.
+        numbers: the files that exist.
         live: bytes that the index's rows name, by file.
         position: the file from which on the index has to be replayed; 0 where there is none.
-        complete: whether this program kept the directory: others may have freed the file of the position, but not the
-            one that they wrote last, which is never before it.
+        complete: whether this program wrote the directory: earlier versions may have freed the file of the position,
+            but never the file that they wrote last, which is not before it.
     """
     needed = {file for file, size in live.items() if size > 0}
     if position and (complete or max(numbers, default=0) < position):
@@ -112,7 +112,7 @@ def missing_files(directory: str, journal: str, files: Collection[int]) -> Inval
 
 
 def find_part(path: str, begun: bool) -> FoundPart:
-    """Look for the BOOKIE of a part."""
+    """Read the BOOKIE of a part."""
     try:
         with open(os.path.join(path, NAME), encoding="utf-8", errors="replace") as file:
             return FoundPart(path, file.read(), begun)
@@ -121,7 +121,7 @@ def find_part(path: str, begun: bool) -> FoundPart:
 
 
 def write_identity(path: str, identity: Identity) -> None:
-    """Have the file BOOKIE in a part, durably."""
+    """Write a part's file BOOKIE, durably."""
     temporary = os.path.join(path, NAME + ".new")
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(identity.encode())

@@ -1,4 +1,4 @@
-"""Whether a bookie takes new entries, by what is left of its disks."""
+"""Decides by free disk space whether a bookie takes new entries."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ FREE_MIB = 256
 
 @dataclass(frozen=True, slots=True)
 class DiskLimits:
-    """When a disk is full, and how often to look. Shares are of the disk's size, 1.0 is none."""
+    """When a disk counts as full, and how often to check. Shares are of the disk's size, 1.0 is no limit."""
 
     min_free_bytes: int = FREE_MIB << 20
     full_share: float = 1.0
@@ -35,15 +35,15 @@ class Disk:
 
     @property
     def used_share(self) -> float:
-        """What is not free to the bookie, of all there is."""
+        """The share of the disk that is not free to the bookie."""
         return 1 - self.free / self.size if self.size else 1.0
 
 
 def plan_read_only(read_only: bool, disk: Disk, limits: DiskLimits) -> bool:
-    """Whether a bookie takes no new entries.
+    """Whether a bookie is to be read-only.
 
-    It takes none when less than the least is free or more than the full share is used. It takes them again when twice
-    the least is free and the low-water share is not passed: what it did not write for is not at once full again.
+    It becomes read-only when less than the minimum is free or more than the full share is used. It becomes writable
+    when twice the minimum is free and the low-water share is not exceeded, so that it does not fill up again at once.
     """
     if not read_only:
         return disk.free < limits.min_free_bytes or disk.used_share > limits.full_share
@@ -57,22 +57,22 @@ def fullest(paths: Sequence[str]) -> Disk:
 
 
 def plan_reserve(kept: bool, free: int, size: int) -> bool:
-    """Whether room of `size` bytes is held back: no more when less than half of it is free beside it.
+    """Whether to keep `size` bytes of space reserved: no longer when less than half as much is free besides.
 
-    It is held back again when three times as much is free.
+    They are reserved again when three times as much is free.
     """
     return free >= size // 2 if kept else free >= 3 * size
 
 
 def says_full(error: BaseException) -> bool:
-    """Whether an error is that a disk is full. RocksDB says it in words only."""
+    """Whether an error says that a disk is full. RocksDB says so only in its text."""
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return True
     return os.strerror(errno.ENOSPC) in str(error)
 
 
 class Reserve:
-    """Room of a directory's disk that is held back for when it is full: for the index to be opened and written out."""
+    """Disk space reserved for the time when the disk is full, so that the index can be opened and flushed."""
 
     def __init__(self, directory: str, size: int) -> None:
         self._directory, self._size = directory, size
@@ -80,15 +80,15 @@ class Reserve:
 
     @property
     def missing(self) -> int:
-        """Bytes that are to be held back and are not."""
+        """Bytes that should be reserved and are not."""
         return 0 if os.path.exists(self._path) else self._size
 
     def needed_of(self, directory: str) -> int:
-        """Bytes of the disk of `directory` that are to be held back and are not."""
+        """Bytes on the disk of `directory` that should be reserved and are not."""
         return self.missing if os.stat(directory).st_dev == os.stat(self._directory).st_dev else 0
 
     def tend(self) -> None:
-        """Hold room back, or release it, by what is free now. OSError when the disk does not say."""
+        """Reserve space or release it, according to the free space. OSError when the disk cannot be queried."""
         kept = os.path.exists(self._path)
         wanted = plan_reserve(kept, free_bytes(self._directory), self._size)
         if kept and not wanted:

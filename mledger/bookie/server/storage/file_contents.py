@@ -1,4 +1,4 @@
-"""What of a journal file the index names, and what the file would shrink by if that were written anew."""
+"""The live rows of a journal file, and how many bytes rewriting them would save."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from mledger.bookie.server.storage.replay import ledger_spans
 
 @dataclass(frozen=True, slots=True)
 class FileContents:
-    """The rows of the index that name a file, each with whether it is a repeated add.
+    """The index rows that name a file, each with whether it is a repeated add.
 
-    `written` are the bytes that the records take. Of one that was moved those count that the same rows would take again
-    if all were needed: not its padding.
+    `written` counts the bytes of the file's records. For a record of moved rows it counts only what the same rows would
+    take again if all were needed, without padding.
     """
 
     rows: list[tuple[bool, Row]]
@@ -23,16 +23,16 @@ class FileContents:
     """Where the last record ends."""
 
     def kept(self, size: int) -> int:
-        """The bytes of a file of `size` that are none of the rows' and that moving these would not save.
+        """The bytes of a file of `size` that are not the rows', and that moving the rows would not save.
 
-        A file's end that has room for one more record does not count as saved: it would be left free again.
+        The file's end does not count as saved if it has room for one more record: it would be left free again.
         """
         unused = size - self.end if 2 * self.end < size else 0
         return max(0, size - unused - self.written + MOVED_ROW_BYTES * len(self.rows))
 
 
 def read_contents(index: Index, directory: str, number: int, salt: bytes) -> FileContents:
-    """Read journal file `number`. OSError when it cannot be read; CorruptJournal for a record that has no table."""
+    """Read journal file `number`. OSError when it cannot be read; CorruptJournal for a record without a table."""
     spans: dict[int, tuple[int, int]] = {}
     written = end = 0
     for record in read_records(directory, number, salt):
@@ -52,7 +52,7 @@ def read_contents(index: Index, directory: str, number: int, salt: bytes) -> Fil
 
 
 def _written(record: JournalRecord) -> int:
-    """What `FileContents.written` counts of one record: a moved one's payload is its rows' bytes, table and count."""
+    """The bytes of one record that count in `FileContents.written`; for moved rows: their bytes, table and count."""
     if record.kind == MOVED:
         return len(record.payload) - COUNT.size
     return padded(RECORD.size + len(record.payload))

@@ -1,7 +1,7 @@
-"""What makes entries findable: RocksDB without its own log, over the journal's files (bookie-storage.md).
+"""The index of entries: RocksDB without its own log, over the journal's files (bookie-storage.md).
 
-One row is one run of adds of a ledger: where in the journal it lies. A row is written when its record is synced, and
-every batch says from which record on a restart has to replay; atomic flush keeps all families at one such point.
+A row locates one run of adds of a ledger in the journal. It is written when its record is synced, and every batch says
+from which record on a restart must replay. Atomic flush keeps all column families at one such point.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ _ERRORS = "rocksdb.background-errors"
 _FILES_BYTES = 8 << 20
 
 MOST_TOMBSTONES = 65_536
-"""Deleted ledgers whose fence is remembered, those with the highest ids."""
+"""Deleted ledgers whose fence is remembered: those with the highest ids."""
 
 _FENCED = 1
 _LIMBO = 2
@@ -48,7 +48,7 @@ _LIMBO = 2
 
 @dataclass(frozen=True, slots=True)
 class LedgerData:
-    """What a bookie keeps of a ledger beside its entries."""
+    """What a bookie keeps of a ledger besides its entries."""
 
     master_key: bytes
     fenced: bool = False
@@ -56,19 +56,19 @@ class LedgerData:
     explicit_lac: bytes = b""
 
     def encode(self) -> bytes:
-        """As stored: master key 20, flags 1, explicit LAC packet if there is one."""
+        """Encode for storage: master key 20, flags 1, explicit LAC packet if there is one."""
         flags = (_FENCED if self.fenced else 0) | (_LIMBO if self.limbo else 0)
         return self.master_key + bytes((flags,)) + self.explicit_lac
 
     @staticmethod
     def decode(value: bytes) -> "LedgerData":
-        """From the stored bytes."""
+        """Decode the stored bytes."""
         return LedgerData(value[:20], bool(value[20] & _FENCED), bool(value[20] & _LIMBO), value[21:])
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A run of adds in the journal: its ledger, first and last entry, where its frames are."""
+    """A run of adds in the journal: its ledger, its first and last entry, and the place of its frames."""
 
     ledger: int
     first: int
@@ -78,7 +78,7 @@ class Row:
     length: int
 
     def value(self) -> bytes:
-        """As stored under the row's key."""
+        """Encode as the value under the row's key."""
         return _ROW.pack(self.file, self.offset, self.length, self.last)
 
 
@@ -92,12 +92,12 @@ class IndexConfig:
 
     @property
     def reserve_bytes(self) -> int:
-        """Disk that opening the index and writing it out may take."""
+        """Disk space that opening and flushing the index may take."""
         return self.memtables * self.memtable_bytes + _FILES_BYTES
 
 
 def ledger_key(ledger: int) -> bytes:
-    """The key of a ledger, and what the keys of its entries begin with."""
+    """The key of a ledger, with which the keys of its entries begin."""
     return ledger.to_bytes(8, "big")
 
 
@@ -108,9 +108,9 @@ def entry_key(ledger: int, entry: int) -> bytes:
 
 @contextlib.contextmanager
 def damage_named(path: str) -> Iterator[None]:
-    """What is found while a directory is opened and keeps it from being used, as InvalidBookieDirectory or DiskFull.
+    """Raise damage that is found while a directory is opened as InvalidBookieDirectory or DiskFull.
 
-    rocksdict raises nothing more specific than Exception for blocks that fail their checksum.
+    For blocks that fail their checksum, rocksdict raises nothing more specific than Exception.
     """
     try:
         yield
@@ -132,7 +132,7 @@ class Index:
     """The RocksDB of one bookie. All but `flush` runs on the loop's thread."""
 
     def __init__(self, path: str, config: IndexConfig | None = None, *, make: bool = True) -> None:
-        """Open the index at `path`; with `make` it is made if it is not there."""
+        """Open the index at `path`; with `make`, create it if it does not exist."""
         options = _options(config or IndexConfig())
         options.create_if_missing(make)
         families = dict.fromkeys(("default", ENTRIES, REPEATS, LEDGERS, BOOKIE), options)
@@ -155,7 +155,7 @@ class Index:
         self._changed_files: set[int] = set()
         self._put_repeats: dict[bytes, Row] = {}
         self.make_room: Callable[[], None] | None = None
-        """Asked before everything is written out."""
+        """Called before everything is flushed."""
 
     def _family(self, name: str) -> tuple[Rdict, object]:
         return self._db.get_column_family(name), self._db.get_column_family_handle(name)
@@ -163,12 +163,12 @@ class Index:
     # Writing: gathered into one batch, applied by `commit`.
 
     def put_run(self, row: Row) -> None:
-        """Keep a run of entries that are all above what the ledger holds."""
+        """Put a run of entries that are all above the ledger's highest one."""
         self._batch.put(entry_key(row.ledger, row.first), row.value(), self._in_entries)
         self._count(row.file, row.length)
 
     def put_repeat(self, row: Row) -> None:
-        """Keep one entry that is not above what the ledger holds; it takes the place of one with the same id."""
+        """Put one entry that is not above the ledger's highest one; it replaces an earlier one with the same id."""
         old = self.repeat(row.ledger, row.first)
         if old is not None:
             self._drop(old)
@@ -178,7 +178,7 @@ class Index:
         self._count(row.file, row.length)
 
     def move(self, old: Row, new: Row, *, repeated: bool) -> None:
-        """Have a row name its new place; `old` is what is there."""
+        """Give a row its new place; `old` is the row that the index has."""
         if repeated:
             self.put_repeat(new)
             return
@@ -186,15 +186,15 @@ class Index:
         self.put_run(new)
 
     def _drop(self, row: Row) -> None:
-        """Count a row's bytes as no longer needed: its key is written anew or deleted."""
+        """Count a row's bytes as no longer live: its key is overwritten or deleted."""
         self._count(row.file, -row.length)
 
     def put_ledger(self, ledger: int, record: LedgerData) -> None:
-        """Keep a ledger's record."""
+        """Put a ledger's record."""
         self._batch.put(ledger_key(ledger), record.encode(), self._in_ledgers)
 
     def delete_ledger(self, ledger: int, needed: Mapping[int, int]) -> None:
-        """Forget a ledger and its entries, but not that it was fenced. `needed` is what `needed_bytes` says of it."""
+        """Delete a ledger and its entries, but remember whether it was fenced. `needed` is its `needed_bytes`."""
         record = self.ledger(ledger)
         if record is not None and record.fenced and not self.was_fenced(ledger):
             self._keep_fence(ledger)
@@ -202,7 +202,7 @@ class Index:
         self._batch.delete(ledger_key(ledger), self._in_ledgers)
 
     def delete_entries(self, ledger: int, needed: Mapping[int, int]) -> None:
-        """Forget a ledger's entries. `needed` is what `needed_bytes` says of it."""
+        """Delete a ledger's entries. `needed` is its `needed_bytes`."""
         for file, size in needed.items():
             self._count(file, -size)
         start, end = ledger_key(ledger), ledger_key(ledger + 1)
@@ -218,7 +218,7 @@ class Index:
             self._tombstones -= 1
 
     def commit(self, sequence: int, file: int) -> None:
-        """Apply what was put. A restart replays from record `sequence` on, which is not before journal file `file`."""
+        """Apply what was put. A restart replays from record `sequence` on, which is in journal file `file` or later."""
         if (sequence, file) != (self.sequence, self.file):
             self._batch.put(_SEQUENCE + _NUMBER.pack(sequence), _NUMBER.pack(file), self._in_bookie)
             if self.sequence not in (0, sequence):
@@ -232,13 +232,13 @@ class Index:
         self._db.write(batch, self._options)
 
     def forget_file(self, number: int) -> None:
-        """Stop counting a file that is gone."""
+        """Stop counting a file that was removed."""
         self.live.pop(number, None)
         self._changed_files.discard(number)
         self._batch.delete(_FILE + _NUMBER.pack(number), self._in_bookie)
 
     def recount(self) -> None:
-        """Count anew how many bytes of each journal file rows name."""
+        """Count again how many bytes of each journal file the rows name."""
         counted: dict[int, int] = {}
         for family in (self._entries, self._repeats):
             rows = family.iter()
@@ -262,11 +262,11 @@ class Index:
         return None if value is None else LedgerData.decode(value)
 
     def was_fenced(self, ledger: int) -> bool:
-        """Whether the ledger was fenced when it was deleted, as far as that is remembered."""
+        """Whether the ledger was fenced when it was deleted, as far as the index remembers."""
         return self._bookie.get(_DELETED + _NUMBER.pack(ledger)) is not None
 
     def ledger_ids(self, first: int = 0, most: int = sys.maxsize) -> list[int]:
-        """Ledgers from `first` on, rising, at most so many. On any thread."""
+        """At most `most` ledger ids from `first` on, in ascending order. On any thread."""
         found: list[int] = []
         rows = self._ledgers.iter()
         rows.seek(ledger_key(first))
@@ -276,7 +276,7 @@ class Index:
         return found
 
     def needed_bytes(self, ledger: int) -> dict[int, int]:
-        """Bytes of each journal file that a ledger's rows name: a look at every row. On any thread."""
+        """Bytes that a ledger's rows name in each journal file; reads every row. On any thread."""
         sizes: dict[int, int] = {}
         prefix, unpack = ledger_key(ledger), _ROW.unpack
         for rows in (self._entries.iter(), self._repeats.iter()):
@@ -288,7 +288,7 @@ class Index:
         return sizes
 
     def run_at(self, ledger: int, entry: int) -> Row | None:
-        """The run that holds `entry` if the ledger has it: the last one that begins at or below."""
+        """The run that holds `entry` if the ledger has it: the last run that begins at or before it."""
         rows = self._entries.iter()
         rows.seek_for_prev(entry_key(ledger, entry))
         return _row(rows, ledger) if at_row(rows) else None
@@ -298,7 +298,7 @@ class Index:
         return self.run_at(ledger, _KEY_MAX)
 
     def repeat(self, ledger: int, entry: int) -> Row | None:
-        """Where a repeated add is, one that waits for `commit` included."""
+        """The row of a repeated add, even if it waits for `commit`."""
         key = entry_key(ledger, entry)
         if key in self._put_repeats:
             return self._put_repeats[key]
@@ -313,20 +313,20 @@ class Index:
         return None if value is None else _decode(ledger, first, value)
 
     def runs(self, ledger: int, first: int = 0) -> Iterator[Row]:
-        """A ledger's runs, rising, from the one that begins at or above `first`."""
+        """A ledger's runs in ascending order, from the one that begins at or above `first`."""
         return _rows(self._entries.iter(), ledger, first)
 
     def repeats(self, ledger: int, first: int = 0) -> Iterator[Row]:
-        """A ledger's repeated adds, rising, from `first` on."""
+        """A ledger's repeated adds in ascending order, from `first` on."""
         return _rows(self._repeats.iter(), ledger, first)
 
     # What is on disk.
 
     def flush(self) -> None:
-        """Write all families out: a compaction of the smallest does it, without holding the interpreter.
+        """Flush all column families: a compaction of the smallest one does it, without holding the interpreter.
 
-        A compaction tells of no error. Where one was counted, or the position on disk is from before, it is asked for
-        in the way that tells. OSError when not everything that was committed is on disk.
+        A compaction reports no error. If RocksDB counted one, or the position on disk is still an earlier one, a flush
+        that reports errors follows. OSError when not everything that was committed is on disk.
         """
         if self.make_room is not None:
             self.make_room()
@@ -346,12 +346,12 @@ class Index:
         return max((_NUMBER.unpack_from(end, 1)[0] for end in positions), default=0)
 
     def compact(self) -> None:
-        """Drop the rows of deleted ledgers for good."""
+        """Remove the rows of deleted ledgers for good."""
         for family in (self._entries, self._repeats, self._ledgers):
             family.compact_range(None, None)
 
     def close(self) -> None:
-        """Close; what was not flushed is replayed from the journal. Nothing may be asked or put after."""
+        """Close; a restart replays from the journal what was not flushed. Nothing may be read or put afterwards."""
         self._batch = WriteBatch(raw_mode=True)
         for name in ("_in_entries", "_in_repeats", "_in_ledgers", "_in_bookie"):
             delattr(self, name)  # they keep the database open
@@ -366,7 +366,7 @@ class Index:
         return _NUMBER.unpack_from(rows.key(), 1)[0], _NUMBER.unpack(rows.value())[0]
 
     def _deleted(self) -> Iterator[int]:
-        """Deleted ledgers whose fence is remembered, rising."""
+        """Deleted ledgers whose fence is remembered, in ascending order."""
         rows = self._bookie.iter()
         rows.seek(_DELETED)
         while at_row(rows) and (key := rows.key())[:1] == _DELETED:

@@ -1,7 +1,7 @@
-"""Where entries are: preallocated files of records, one record a turn (Q8; bookie-storage.md has the bytes).
+"""The journal: preallocated files of records, one record per turn (Q8; bookie-storage.md has the bytes).
 
-A record is sequence 8, kind and length 4, CRC32C 4 and the frames of one turn as they came, padded to a whole block.
-One record is one write and one sync, and the next is written only when that has returned: so only the last record may
+A record is sequence 8, kind and length 4, CRC32C 4 and the frames of one turn as they arrived, padded to a whole block.
+One record is one write and one sync, and the next is written only after that has returned: so only the last record can
 be torn. A bad record with a valid later sequence anywhere is corruption. Files are numbered in the order of their use,
 and are kept for as long as the index names anything in them.
 """
@@ -29,15 +29,15 @@ BLOCK = 4096
 
 RECORD = struct.Struct(">QII")
 FRAMES = 1
-"""Kind of a record that holds what clients changed: frames of adds, ledgers' records."""
+"""Kind of a record with changes by clients: frames of adds, ledgers' records."""
 MOVED = 3
-"""Kind of a record that holds runs which were in another file before."""
+"""Kind of a record with runs that were moved from another file."""
 OLD_FRAMES, OLD_MOVED = 0, 2
-"""What directories of versions 1 and 2 have: no boundaries of runs, no places from which they were moved."""
+"""Kinds in directories of versions 1 and 2: no boundaries of runs, no places from which they were moved."""
 
 LARGEST_FRAME = 1 << 29
 MOST_TURN_BYTES = 1 << 28
-"""What a request and a turn may have so that their record never has more than a record may."""
+"""The most bytes of a request and of a turn, so that their record stays within the limit on records."""
 
 _KIND_SHIFT = 30
 LENGTH = (1 << _KIND_SHIFT) - 1
@@ -59,7 +59,7 @@ class JournalPosition:
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """One record as it is found in a file."""
+    """One record as found in a file."""
 
     sequence: int
     kind: int
@@ -69,9 +69,9 @@ class JournalRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """What one journal file holds: consecutive records from its start; `first` is 0 where there are none.
+    """The contents of one journal file: consecutive records from its start; `first` is 0 if there are none.
 
-    `stray` are the sequences of records that verify and lie behind the first one that does not.
+    `stray` are the sequences of valid records behind the first invalid one.
     """
 
     file: int
@@ -92,10 +92,10 @@ class ReplayPlan:
 
 
 def plan_replay(scans: Sequence[FileScan], first: int) -> ReplayPlan:
-    """Which files to replay so that everything from sequence `first` on is applied.
+    """The files to replay so that everything from sequence `first` on is applied.
 
-    CorruptJournal when a record from `first` on is bad or missing and a later one is there: a torn write at the end
-    cannot leave that behind.
+    CorruptJournal when a record from `first` on is bad or missing and a later one exists: a torn write at the end
+    cannot cause that.
     """
     chains = sorted((scan for scan in scans if scan.first), key=lambda scan: scan.first)
     last = max((scan.last for scan in chains), default=0)
@@ -108,21 +108,21 @@ def plan_replay(scans: Sequence[FileScan], first: int) -> ReplayPlan:
     for scan in needed:
         if scan.first > expected:
             missing = f"records {expected} to {scan.first - 1} are bad or missing"
-            raise CorruptJournal(_corrupt(f"{missing}, but file {scan.file} goes on at {scan.first}"))
+            raise CorruptJournal(_corrupt(f"{missing}, but file {scan.file} continues at {scan.first}"))
         expected = scan.last + 1
     return ReplayPlan(tuple(scan.file for scan in needed), first, max(last, first - 1))
 
 
 def plan_continued(scans: Sequence[FileScan], last: int, live: Mapping[int, int]) -> FileScan | None:
-    """The highest file, to be gone on with behind its `end` where there is no room for another one.
+    """The highest file, which is continued behind its `end` if there is no room for another one.
 
     Args:
-        scans: the files that were looked through.
-        last: the journal's last record. A file that does not end with it has old records only, of a former use.
+        scans: the scanned files.
+        last: the journal's last record. A file that does not end with it has only old records, of a former use.
         live: bytes of each file that the index names.
 
     Returns:
-        None where the index names what lies behind records that cannot be read: nothing may be written over that.
+        None if the index names data behind unreadable records: that must not be overwritten.
     """
     highest = max(scans, key=lambda scan: scan.file, default=None)
     if highest is None or highest.last == last:
@@ -153,10 +153,10 @@ def file_numbers(directory: str) -> list[int]:
 
 
 def make_durable(directory: str, numbers: Iterable[int]) -> None:
-    """Have everything that can be read of files outlive a power loss. OSError.
+    """Sync files, so that everything that can be read of them survives a power loss. OSError.
 
-    A process that was killed leaves what it had not synced in the page cache, and so does a sync that failed: what was
-    read from there would be served, and then be gone. So it is synced, and then read from the disk.
+    A process that was killed, or a sync that failed, leaves unsynced data in the page cache: it would be served and
+    then be lost. So the files are synced, and then read from the disk.
     """
     for number in numbers:
         file = os.open(file_path(directory, number), os.O_RDONLY)
@@ -169,7 +169,7 @@ def make_durable(directory: str, numbers: Iterable[int]) -> None:
 
 
 def scan_file(directory: str, number: int, salt: bytes) -> FileScan:
-    """Look through one journal file. OSError when it cannot be read."""
+    """Scan one journal file. OSError when it cannot be read."""
     with _opened(directory, number) as file:
         first = last = end = 0
         for record in _chain(file, salt):
@@ -185,20 +185,20 @@ def read_records(directory: str, number: int, salt: bytes) -> Iterator[JournalRe
 
 
 def padded(size: int) -> int:
-    """The bytes of the blocks that so many bytes take."""
+    """The size of the blocks that `size` bytes occupy."""
     return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A journal file that is read. Never through memory: a bad sector there ends the process without a word."""
+    """A journal file that is read, never memory-mapped: there a bad sector would end the process without a message."""
 
     number: int
     descriptor: int
     size: int
 
     def read(self, at: int, length: int) -> bytes:
-        """`length` bytes at `at`, which are inside of the file."""
+        """`length` bytes at `at`, which are within the file."""
         parts = []
         while length:
             try:
@@ -256,7 +256,7 @@ def _stray(file: _File, salt: bytes, start: int, last: int) -> Iterator[int]:
 
 
 class Journal:
-    """The files of one directory, written by one thread. What `append` was given is durable when it returns."""
+    """The files of one directory, written by one thread. A record is durable when `append` returns."""
 
     def __init__(
         self, directory: str, salt: bytes, file_bytes: int, number: int, needed: Callable[[], int] | None = None
@@ -280,14 +280,14 @@ class Journal:
 
     @property
     def last_room(self) -> int | None:
-        """Bytes left in the current file where the disk has no room for another one; None where it has."""
+        """Bytes left in the current file if the disk has no room for another one; None if it has."""
         return self._size - self._at if self._files.last else None
 
     def open(self, last: FileScan | None = None) -> None:
-        """Have a file ready to write to. OSError, ENOSPC when there is no room for one.
+        """Prepare a file to write to. OSError, ENOSPC when there is no room for one.
 
-        Where there is no room for another, `last` is gone on with at its end (`plan_continued`): a torn record behind
-        that is written over.
+        If there is no room for another file, `last` is continued at its end (`plan_continued`); a torn record behind it
+        is overwritten.
         """
         try:
             self._next_file()
@@ -302,7 +302,7 @@ class Journal:
             log.error("journal_file_continued", file=last.file, at=last.end, hint="the disk is full, make room")
 
     def append(self, sequence: int, kind: int, chunks: list[bytes]) -> JournalPosition:
-        """Write one record and sync it. OSError: nothing is known of this record and the process must end."""
+        """Write one record and sync it. OSError: the record's state is unknown, and the process must end."""
         length = sum(map(len, chunks))
         size = RECORD.size + length
         room = padded(size)
@@ -328,11 +328,11 @@ class Journal:
         return place
 
     def recycle(self, number: int) -> None:
-        """Have a file of which nothing is needed any more be written again."""
+        """Reuse a file of which nothing is needed any more."""
         self._files.recycle(file_path(self._directory, number))
 
     def keep_reserve(self) -> None:
-        """Have a file held back for the time when the disk is full, if there is room for one now."""
+        """Reserve a file for the time when the disk is full, if there is room for one now."""
         self._files.keep_reserve()
 
     def close(self) -> None:

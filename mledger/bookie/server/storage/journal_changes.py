@@ -1,9 +1,9 @@
-"""What a record of the journal changes in the index: its bytes, and how it is entered. No I/O.
+"""What a journal record changes in the index: encoding, and entering it in the index. No I/O.
 
-A bookie that runs enters a record when it is synced, one that starts enters it again: both by `enter`, from the same
-list of changes. So the index is the same at each record, however it came there.
+A running bookie enters a record when it is synced; a starting bookie enters it again. Both use `enter` with the same
+list of changes, so the index is the same after each record in both cases.
 
-A record's payload is the changes' bytes one behind the other, then a table with a row a change, then their count.
+A record's payload is the bytes of the changes in order, then a table with one row per change, then their count.
 """
 
 import enum
@@ -18,25 +18,25 @@ COUNT = struct.Struct(">I")
 _ROW = struct.Struct(">BQqqI")
 _MOVE = struct.Struct(">BQqqIQQ")
 MOVED_ROW_BYTES = _MOVE.size
-"""What a moved row takes beside its bytes."""
+"""What a moved row takes besides its bytes."""
 
 
 class ChangeKind(enum.IntEnum):
-    """What a change is about."""
+    """What a change concerns."""
 
     RUN = 0
     """New entries of a ledger, above all that it had."""
     REPEAT = 1
     """One entry that is not above all that its ledger had."""
     LEDGER = 2
-    """What is kept of a ledger beside its entries: its master key, its fence."""
+    """The record of a ledger besides its entries: its master key, its fence."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalChange:
     """One change: its bytes are `length` bytes at `at` in the payload.
 
-    `record` is a ledger's (kind LEDGER). `source` is where the bytes were before: the change moves a row from there.
+    `record` is the ledger's (kind LEDGER). `source` is the bytes' former place: the change moves a row from there.
     """
 
     kind: ChangeKind
@@ -54,7 +54,7 @@ class JournalChange:
 
 
 def encode_changes(changes: Sequence[JournalChange], *, moved: bool) -> bytes:
-    """The table and the count that end a record. The changes' bytes precede it in their order, without gaps."""
+    """Encode the table and the count that end a record. The bytes of the changes precede it in order, without gaps."""
     if moved:
         rows = [_MOVE.pack(*_fields(change), *_source(change)) for change in changes]
     else:
@@ -72,7 +72,7 @@ def _source(change: JournalChange) -> tuple[int, int]:
 
 
 def decode_changes(payload: bytes, *, moved: bool) -> list[JournalChange]:
-    """What `encode_changes` wrote behind the changes' bytes. ValueError when the payload does not end in it."""
+    """Decode what `encode_changes` wrote behind the changes. ValueError when the payload does not end with it."""
     shape = _MOVE if moved else _ROW
     end = len(payload) - COUNT.size
     if end < 0:
@@ -93,14 +93,14 @@ def _decoded(payload: bytes, start: int, shape: struct.Struct) -> Iterator[Journ
         )
         at += length
     if at != start:
-        raise ValueError(f"{at} bytes of changes where {start} are")
+        raise ValueError(f"the changes take {at} bytes instead of {start}")
 
 
 def enter(index: Index, changes: Iterable[JournalChange], payload: JournalPosition) -> None:
-    """Put a record's changes, all that it has, into the index's open batch; `payload` is where its payload begins.
+    """Put all changes of a record into the index's open batch; `payload` is where its payload begins.
 
-    A row that was moved is entered only where the index still has the very row that was read: same entries, place and
-    length. Otherwise it was deleted or replaced meanwhile, and what is there stays.
+    A moved row is entered only if the index still has the very row that was read: same entries, place and length.
+    Otherwise it was deleted or replaced meanwhile, and the index stays as it is.
     """
     for change in changes:
         row = change.row(payload)

@@ -1,4 +1,4 @@
-"""Preallocated files for the journal to be written to, one of them held back for the time when the disk is full."""
+"""Preallocated files for the journal, one of them reserved for the time when the disk is full."""
 
 import contextlib
 import errno
@@ -20,16 +20,16 @@ _FREE = re.compile(r"free-([0-9]+)\.journal")
 
 
 class JournalFiles:
-    """The files of a journal's directory that hold nothing. Used by the thread that writes the journal.
+    """The unused files in a journal's directory. Used by the thread that writes the journal.
 
-    When no more can be made for want of room the reserve is given out, and then nothing: `last` says that what was
-    given out last is all that there is.
+    When the disk has no room for more, `take` uses the reserve, and after that fails: `last` says that no file is left
+    but the one taken last.
     """
 
     def __init__(self, directory: str, file_bytes: int, needed: Callable[[], int] | None = None) -> None:
-        """Fresh files get `file_bytes` bytes; those of former processes are used first.
+        """New files get `file_bytes` bytes; unused files of former processes are taken first.
 
-        `needed` says how many bytes of the disk are needed for something else, and not taken.
+        `needed` returns the bytes of the disk that something else needs and that are not to be taken.
         """
         self._directory, self._file_bytes, self._needed = directory, file_bytes, needed
         found = {name: match for name in sorted(os.listdir(directory)) if (match := _FREE.fullmatch(name))}
@@ -43,11 +43,11 @@ class JournalFiles:
 
     @property
     def last(self) -> bool:
-        """Whether there is no file behind the one that was given out last, and no room for one."""
+        """Whether no file follows the one taken last, and there is no room for one."""
         return self._short and not self._free and not self._reserved
 
     def take(self, path: str) -> int:
-        """Have a file at `path`, filled up to its size; its bytes. OSError, ENOSPC when there is no room for one."""
+        """Put a full-size file at `path`; return its size. OSError, ENOSPC when there is no room for one."""
         source = self._take_free() or self._make_or_reserved()
         os.rename(source, path)
         sync_directory(self._directory)
@@ -58,7 +58,7 @@ class JournalFiles:
             spare, self._spare = self._spare, None
             try:
                 self._free.append(spare.result())
-            except OSError as error:  # the disk may have been full then: it is tried again now
+            except OSError as error:  # the disk may have been full then: retry now
                 log.warning("journal_spare_failed", directory=self._directory, error=error)
         while self._free:
             path = self._free.pop(0)
@@ -88,12 +88,12 @@ class JournalFiles:
         return self._reserve
 
     def prepare(self) -> None:
-        """Have a file made in the background, unless there is one."""
+        """Create a file in the background, unless there is one."""
         if not self._free and self._spare is None:
             self._spare = self._maker.submit(self._make)
 
     def recycle(self, used: str) -> None:
-        """Take a file back of which nothing is needed any more: to use it again, or to remove it."""
+        """Take back a file of which nothing is needed any more, to reuse or remove it."""
         if self._short and not self._reserved and os.stat(used).st_size >= self._file_bytes:
             os.rename(used, self._reserve)
             self._reserved = True
@@ -105,7 +105,7 @@ class JournalFiles:
             self._free.append(path)
 
     def keep_reserve(self) -> None:
-        """Hold room back for the time when the disk is full. Without room now there is none."""
+        """Reserve space for the time when the disk is full, if there is room now."""
         if self._reserved:
             return
         try:
@@ -116,11 +116,11 @@ class JournalFiles:
             self._reserved = True
 
     def close(self) -> None:
-        """Wait for what is being made."""
+        """Wait for the file that is being created."""
         self._maker.shutdown()
 
     def _make(self) -> str:
-        """A fresh file under a name that says it holds nothing."""
+        """Create a file under a name that marks it as unused."""
         path = os.path.join(self._directory, f"free-{next(self._names)}.journal")
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
@@ -134,13 +134,13 @@ class JournalFiles:
 
 
 def free_bytes(directory: str) -> int:
-    """What is free on a directory's disk. OSError."""
+    """The free bytes on a directory's disk. OSError."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize
 
 
 def hold_room(path: str, size: int) -> None:
-    """Have a file of `size` bytes that nothing is written to: its blocks are its own. OSError, and then no file."""
+    """Create a file with `size` bytes of allocated, unwritten blocks. OSError, and then there is no file."""
     temporary = path + ".new"
     file = os.open(temporary, os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -156,7 +156,7 @@ def hold_room(path: str, size: int) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Have a directory's names outlive a power loss."""
+    """Sync a directory, so that its file names survive a power loss."""
     directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)
@@ -165,9 +165,9 @@ def sync_directory(path: str) -> None:
 
 
 def fill(path: str, wanted: int) -> None:
-    """Bring a file up to `wanted` bytes, zeros written out, so that later syncs change no metadata.
+    """Extend a file to `wanted` bytes of written zeros, so that later syncs change no metadata.
 
-    The zeros go past the page cache where the file system can do that: they would only push out what is read.
+    The zeros bypass the page cache where the file system allows it: there they would only evict data that is read.
     """
     size = os.stat(path).st_size
     if size >= wanted:

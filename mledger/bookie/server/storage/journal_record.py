@@ -1,4 +1,4 @@
-"""What one record of the journal is made of while it is gathered. No I/O."""
+"""A journal record while it is being gathered. No I/O."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from mledger.bookie.server.storage.reads import Parts
 
 
 class Client(Protocol):
-    """Who gets answers: a connection."""
+    """A connection that gets answers."""
 
     def send(self, parts: Parts) -> None:
-        """Write responses; nothing happens when the connection is gone."""
+        """Write responses; do nothing if the connection has ended."""
 
     def take(self) -> None:
-        """Go on with the requests that waited for the turn."""
+        """Take the requests that waited for the turn."""
 
 
 @dataclass(eq=False, slots=True)
 class JournalTurn:
-    """What one record of the journal will hold, whom to answer when it is synced, and what the index gets then.
+    """The changes of one journal record, the answers to send after its sync, and the rows for the index.
 
-    `states` are the ledgers of its accepted runs, one for each, `changed` those whose records it changes.
+    `states` are the ledgers of its accepted runs, each once; `changed` are those whose records it changes.
     """
 
     kind: int = FRAMES
@@ -49,7 +49,7 @@ class JournalTurn:
         return not self.changes and not self.changed
 
     def answer(self, client: Client, parts: Parts) -> None:
-        """Have `parts` sent to `client` after the sync."""
+        """Send `parts` to `client` after the sync."""
         self.owed[client] = self.owed.get(client, 0) + sum(map(len, parts))
         waiting = self.answers.get(client)
         if waiting is None:
@@ -58,7 +58,7 @@ class JournalTurn:
             waiting += parts
 
     def release(self) -> None:
-        """Drop what is entered and answered: ledgers refer to the last turn that changed them for long."""
+        """Drop what has been entered and answered: ledgers keep a reference to the last turn that changed them."""
         self.changes, self.chunks, self.states = [], [], []
         self.changed, self.answers, self.owed = {}, {}, {}
 
@@ -73,13 +73,13 @@ class JournalTurn:
         record: LedgerData | None = None,
         source: JournalPosition | None = None,
     ) -> None:
-        """Have the bytes of a change written."""
+        """Add the bytes of a change to the record."""
         self.changes.append(JournalChange(kind, ledger, first, last, self.size, len(chunk), record, source))
         self.chunks.append(chunk)
         self.size += len(chunk)
 
     def seal(self) -> None:
-        """Nothing more comes: keep the ledgers' records as they are now, and what the record's changes are."""
+        """Close the turn to more changes, and fix the ledgers' records and the list of changes."""
         for ledger, state in self.changed.items():
             if state.record is not None:
                 self.keep(ChangeKind.LEDGER, ledger, 0, 0, state.record.encode(), record=state.record)

@@ -1,4 +1,4 @@
-"""The thread that writes the journal, and the end of a process that does not know any more what is durable."""
+"""The thread that writes the journal, and the end of a process that no longer knows what is durable."""
 
 import os
 import queue
@@ -24,7 +24,7 @@ class Written(Protocol):
 
 
 class JournalThread(threading.Thread):
-    """Writes turns, one after the other. A failed write or sync ends the process: what is durable is not known then."""
+    """Writes turns one after another. A failed write or sync ends the process: it is not known what is durable."""
 
     def __init__(self, journal: Journal, synced: Callable[[JournalPosition], None]) -> None:
         super().__init__(name="journal", daemon=True)
@@ -36,28 +36,28 @@ class JournalThread(threading.Thread):
         self._work.put(lambda: self._synced(self._journal.append(sequence, turn.kind, turn.chunks)))
 
     def recycle(self, files: Sequence[int]) -> None:
-        """Have files of which nothing is needed any more written again, or removed."""
+        """Reuse or remove files of which nothing is needed any more."""
         for file in files:
             self._work.put(partial(self._recycle, file))
 
     def _recycle(self, file: int) -> None:
-        """A file that cannot be given back is left where it is: nothing that is needed is in it."""
+        """Give back a file; if that fails, leave it where it is: nothing in it is needed."""
         try:
             self._journal.recycle(file)
         except OSError as error:
             log.error("journal_file_not_given_back", file=file, error=error, hint="it takes up space")
 
     def keep_reserve(self) -> None:
-        """Have a file held back for when the disk is full."""
+        """Reserve a file for the time when the disk is full."""
         self._work.put(self._journal.keep_reserve)
 
     def stop(self) -> None:
-        """End after what was submitted is done."""
+        """End once all submitted work is done."""
         self._work.put(None)
         self.join()
 
     def run(self) -> None:
-        """Do what is submitted until stopped."""
+        """Do the submitted work until stopped."""
         while (work := self._work.get()) is not None:
             try:
                 work()
@@ -66,7 +66,7 @@ class JournalThread(threading.Thread):
 
 
 def end_process(event: str, error: BaseException) -> NoReturn:
-    """What is durable, or what can be read, is not known any more: end at once, for a restart to find out."""
+    """End the process at once: what is durable or readable is unknown, and a restart finds it out."""
     said = f"disk full: {error}: make room and start the bookie again" if says_full(error) else str(error)
     log.critical(event, reason=said, exc_info=error)
     flush_logs()

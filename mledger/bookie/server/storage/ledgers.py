@@ -1,9 +1,9 @@
 """What a bookie knows of each ledger, and which adds it takes. The plans do no I/O.
 
-- The first master key seen for a ledger is kept; others are answered 102.
-- A fenced ledger takes recovery adds only (104 otherwise); a fence is for good, also when the ledger is deleted: a
-  writer that was fenced may wake long after, and must not begin the ledger anew. Recovery adds may.
-- An entry above all that the ledger holds belongs to a run; any other is a repeated add and is kept apart.
+- The bookie keeps the first master key that it sees for a ledger; others are answered 102.
+- A fenced ledger takes recovery adds only (104 otherwise). A fence is permanent, even if the ledger is deleted: a
+  fenced writer may wake long afterwards and must not begin the ledger anew. Recovery adds may.
+- An entry above all others of its ledger belongs to a run; any other is a repeated add and is kept separately.
 """
 
 import itertools
@@ -21,26 +21,26 @@ from mledger.bookie.server.storage.index import Index, LedgerData, Row
 from mledger.bookie.server.storage.runs import StoredRun, parse_run
 
 MOST_LEDGERS = 65_536
-"""Ledgers that a bookie has in memory, unless more have turns under way."""
+"""Ledgers that a bookie keeps in memory, unless more have turns in progress."""
 
 NO_ENTRY = -1
 _LARGEST_DIGEST = 20
 _LAC = struct.Struct(">qq")
-"""Ledger, last add confirmed: how an explicit LAC packet starts; its digest follows."""
+"""Ledger, last add confirmed: the head of an explicit LAC packet; its digest follows."""
 
 LARGEST_RUN = 256 << 10
 """Bytes of frames in one run, unless one frame alone has more: a read of one entry fetches the whole run."""
 
 
 class Commit(Protocol):
-    """What makes accepted changes durable: a turn."""
+    """The turn that makes accepted changes durable."""
 
     synced: bool
 
 
 @dataclass(slots=True)
 class PendingRun:
-    """Accepted adds that the index does not have yet."""
+    """Accepted adds that are not in the index yet."""
 
     first: int
     last: int
@@ -50,7 +50,7 @@ class PendingRun:
 
     @property
     def run(self) -> StoredRun:
-        """The frames, found."""
+        """The frames as a run in which entries can be found."""
         if self._parsed is None:
             self._parsed = parse_run(self.frames)
         return self._parsed
@@ -58,11 +58,11 @@ class PendingRun:
 
 @dataclass(slots=True)
 class LedgerDescriptor:
-    """A ledger in memory: its record (None: never seen, or deleted), highest entry, whether it has repeated adds.
+    """A ledger in memory: its record (None: never seen, or deleted), its highest entry, whether it has repeated adds.
 
     `was_fenced`: it is deleted, and was fenced before.
     `confirmed` is the last add confirmed, None until it is asked for.
-    `commit` is the last turn that changed it, `pending` what the index will get when the turns under way are synced.
+    `commit` is the last turn that changed it; `pending` is what the index gets once the turns in progress are synced.
     """
 
     ledger: int
@@ -76,18 +76,18 @@ class LedgerDescriptor:
     confirmed: int | None = None
 
     def begin(self, master_key: bytes) -> LedgerData:
-        """The record of a ledger that has none."""
+        """Begin the record of a ledger that has none."""
         return LedgerData(master_key, fenced=self.was_fenced)
 
     @property
     def durable(self) -> bool:
-        """Whether everything that is known of the ledger is synced."""
+        """Whether all known changes of the ledger are synced."""
         return self.commit is None or self.commit.synced
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSpan:
-    """Requests `first` to `last` - 1 of a run; `repeated`: one that is not above what the ledger holds."""
+    """Requests `first` to `last` - 1 of a run; `repeated`: one entry that is not above the ledger's highest."""
 
     first: int
     last: int
@@ -95,7 +95,7 @@ class RequestSpan:
 
 
 def check_add(state: LedgerDescriptor, run: request_frames.AddRun, *, read_only: bool = False) -> Code:
-    """Whether the ledger takes the adds of a run, all of which share version, flags and master key."""
+    """Whether the ledger takes the adds of a run, which share version, flags and master key."""
     if run.version > wire.VERSION:
         return Code.BAD_VERSION
     if read_only and not run.flags & wire.Flag.HIGH_PRIORITY:
@@ -113,7 +113,7 @@ def check_add(state: LedgerDescriptor, run: request_frames.AddRun, *, read_only:
 
 
 def check_master_key(state: LedgerDescriptor, master_key: bytes) -> Code:
-    """Whether who has this master key may fence the ledger, or say what is confirmed of it."""
+    """Whether this master key permits fencing the ledger or setting its last add confirmed."""
     if state.record is not None and state.record.master_key != master_key:
         return Code.UNAUTHORIZED
     return Code.OK
@@ -134,7 +134,7 @@ def explicit_confirmed(packet: bytes) -> int:
 
 
 def explicit_lac_of(ledger: int, packet: bytes) -> bool:
-    """Whether a packet may be the explicit LAC of a ledger: its digest is for those who read it."""
+    """Whether a packet may be the ledger's explicit LAC; readers check its digest."""
     return _LAC.size <= len(packet) <= _LAC.size + _LARGEST_DIGEST and _LAC.unpack_from(packet)[0] == ledger
 
 
@@ -171,10 +171,10 @@ def _pieces(run: request_frames.AddRun, first: int, last: int) -> Iterator[Reque
 
 
 class Ledgers:
-    """The ledgers that were touched lately; the index has the rest."""
+    """The recently used ledgers; the index has the rest."""
 
     def __init__(self, index: Index, most: int | None = None) -> None:
-        """Keep `most` ledgers in memory, all if there is no such number: then the index may lack their last changes."""
+        """Keep `most` ledgers in memory; all if it is None, and then the index may lack their last changes."""
         self._index, self._most = index, most
         self._states: OrderedDict[int, LedgerDescriptor] = OrderedDict()
 
@@ -192,7 +192,7 @@ class Ledgers:
         self._states.pop(ledger, None)
 
     def shrink(self) -> None:
-        """Drop the ledgers longest in memory when there are too many, but none that waits for a turn."""
+        """Drop the ledgers longest in memory when there are too many, except those that wait for a turn."""
         most = self._most
         if most is None or len(self._states) < most:
             return

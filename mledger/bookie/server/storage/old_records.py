@@ -1,8 +1,8 @@
-"""Records of directories of versions 1 and 2: frames as they came, and moves that do not say from where.
+"""Records of directories of versions 1 and 2: frames as they arrived, and moves without their source.
 
-Which neighbouring frames were one row cannot be told from them: replay may find one long run where the bookie had two
-rows. So a move is applied only to a row of the same entries and bytes. Else the row stays: its file is there as long
-as a row names it.
+They do not tell which neighbouring frames were one row: replay may find one long run where the bookie had two rows. So
+a move is applied only to a row of the same entries and bytes. Otherwise the row stays: its file exists as long as a row
+names it.
 """
 
 import struct
@@ -28,12 +28,12 @@ class OldRecords:
         self._ledgers = Ledgers(index)
 
     def changes(self, record: JournalRecord) -> list[JournalChange]:
-        """What a record of an old kind changes."""
+        """The changes of a record of an old kind."""
         return self._frames(record.payload) if record.kind == OLD_FRAMES else self._moves(record)
 
     @staticmethod
     def ledger_spans(record: JournalRecord) -> list[tuple[int, int, int]]:
-        """Ledger, lowest and highest entry of everything that a record has entries of."""
+        """Ledger, lowest and highest entry of all entries in a record."""
         if record.kind == OLD_FRAMES:
             payload = record.payload
             runs = request_frames.scan(payload, 0, len(payload), len(payload)).requests
@@ -78,7 +78,7 @@ class OldRecords:
         return changes
 
     def _same_bytes(self, row: Row, moved: bytes) -> bool:
-        """Whether a row's place holds these bytes; a file that is gone was emptied by this move and those after it."""
+        """Whether a row's place holds these bytes; a missing file was emptied by this move and those after it."""
         reader = JournalReader(self._directory)
         try:
             return reader.frames(row) == moved

@@ -1,4 +1,4 @@
-"""Answers to reads, from what turns under way and the journal hold (formats.md, Bookie protocol)."""
+"""Answers reads from the turns in progress and from the journal (formats.md, Bookie protocol)."""
 
 import os
 from collections import OrderedDict
@@ -33,7 +33,7 @@ class JournalReader:
         self._failed: dict[tuple[int, int], Exception] = {}
 
     def run(self, row: Row) -> StoredRun:
-        """The run that a row of the index stands for. OSError, wire.MalformedFrame when the file does not hold it."""
+        """The run that an index row locates. OSError, wire.MalformedFrame when the file does not hold it."""
         key = (row.file, row.offset)
         run = self._runs.get(key)
         if run is not None:
@@ -46,7 +46,7 @@ class JournalReader:
         return run
 
     def keep(self, row: Row, run: StoredRun) -> None:
-        """Have a run in memory, unless its file is gone meanwhile."""
+        """Keep a run in memory, unless its file has been removed."""
         key = (row.file, row.offset)
         if key in self._runs or row.file in self._gone:
             return
@@ -56,7 +56,7 @@ class JournalReader:
             self._cached -= len(self._runs.popitem(last=False)[1].value)
 
     def load(self, row: Row) -> bool:
-        """Whether the disk need not be waited for: the run is in memory, or the system's page cache, or has failed."""
+        """Whether no disk wait is needed: the run is in memory or in the page cache, or reading it has failed."""
         if self.has(row) or (row.file, row.offset) in self._failed:
             return True
         buffer = bytearray(row.length)
@@ -64,16 +64,16 @@ class JournalReader:
             if os.preadv(self._open(row.file), [buffer], row.offset, os.RWF_NOWAIT) != row.length:
                 return False
             self.keep(row, parse_run(bytes(buffer)))
-        except (OSError, wire.MalformedFrame):  # not there, or nothing that the system tells without the disk
+        except (OSError, wire.MalformedFrame):  # missing, or unknown without a disk read
             return False
         return True
 
     def fail(self, row: Row, error: Exception) -> None:
-        """Have reads of a run fail, until `forgive`: the disk was asked already."""
+        """Make reads of a run fail with `error`, until `forgive`: the disk has been read already."""
         self._failed[row.file, row.offset] = error
 
     def forgive(self, row: Row) -> None:
-        """Have the disk asked again."""
+        """Let the disk be read again."""
         self._failed.pop((row.file, row.offset), None)
 
     def has(self, row: Row) -> bool:
@@ -85,7 +85,7 @@ class JournalReader:
         return _read(self._open(row.file), row)
 
     def forget(self, file: int) -> None:
-        """Drop a file that is gone. What is still read of it is not kept: numbers are not used again."""
+        """Drop a file that was removed. Reads of it still in progress are not kept: numbers are never reused."""
         self._gone.add(file)
         descriptor = self._files.pop(file, None)
         if descriptor is not None:
@@ -111,9 +111,9 @@ class JournalReader:
 
 
 def read_frames(directory: str, file: int, rows: Sequence[Row]) -> list[bytes]:
-    """The frames of rows of one file, read now; on any thread. OSError when the file is gone, or shorter.
+    """Read the frames of rows of one file from disk; on any thread. OSError when the file is missing or too short.
 
-    A row that the index still names when this has returned names what was read: files' numbers are not used again.
+    If the index still names a row after this returns, the frames are that row's: file numbers are never reused.
     """
     descriptor = os.open(file_path(directory, file), os.O_RDONLY)
     try:
@@ -136,7 +136,7 @@ class Reader:
         self._index, self._journal, self._max_frame = index, journal, max_frame
 
     def answer(self, state: LedgerDescriptor, request: wire.ReadRequest) -> Parts:
-        """The response to a read or batch read of the ledger `state` stands for."""
+        """The response to a read or batch read of the ledger with `state`."""
         code = Code.BAD_VERSION if request.version > wire.VERSION else check_read(state, request.entry)
         if code:
             return [request.refusal(code)]
@@ -152,7 +152,7 @@ class Reader:
         return [wire.encode_response(request.op, Code.OK, request.ledger, request.entry, entry, request.version)]
 
     def cold(self, state: LedgerDescriptor, entry: int, batch: wire.BatchReadRequest | None = None) -> list[Row]:
-        """What a read, or batch read, will look at and has to be read from the disk for it."""
+        """The rows that a read or batch read needs and that must be read from the disk first."""
         if entry == wire.LAST_ENTRY:
             entry, batch = state.highest, None
         last = state.last_read
@@ -170,7 +170,7 @@ class Reader:
         return [row] if row is not None and row.last >= entry else []
 
     def _wanted(self, state: LedgerDescriptor, entry: int, batch: wire.BatchReadRequest) -> list[Row]:
-        """The rows that a batch read may look at, until there are as many entries or bytes as it asks for."""
+        """The rows that a batch read may need, up to the entries or bytes that it asks for."""
         end = entry + batch.max_count if batch.max_count > 0 else state.highest + 1
         size = min(batch.max_size, self._max_frame)
         row = self._row(state, entry)
@@ -187,9 +187,9 @@ class Reader:
         return None if found is None else found[0].entry(found[1])
 
     def in_memory(self, state: LedgerDescriptor, entries: Iterable[int], most_bytes: int) -> list[bytes]:
-        """Entries as stored, up to the first that is not there, or has to be waited for, or cannot be read.
+        """Stored entries, up to the first that is missing, is not in memory, or cannot be read.
 
-        The last of them is the one that makes them `most_bytes` or more.
+        The entry with which they reach `most_bytes` is the last one.
         """
         found: list[bytes] = []
         run, first, last, gapless, size = None, 0, -1, False, 0
@@ -212,16 +212,16 @@ class Reader:
         return found
 
     def _in_memory(self, state: LedgerDescriptor, entry: int) -> tuple[StoredRun, int] | None:
-        """The same as `_find` does, of a run that is in memory."""
+        """As `_find`, but only for a run that is in memory."""
         if not 0 <= entry <= state.highest or self.cold(state, entry):
             return None
         try:
             return self._find(state, entry)
-        except Exception:  # told by who asks for this entry alone
+        except Exception:  # reported when this entry is read alone
             return None
 
     def _find(self, state: LedgerDescriptor, entry: int) -> tuple[StoredRun, int] | None:
-        """The run that holds an entry, and which of its frames; the latest, where it was added more than once."""
+        """The run that holds an entry, and the index of its frame; the latest, if it was added more than once."""
         for pending in reversed(state.pending):
             if pending.first <= entry <= pending.last and (at := pending.run.index(entry)) >= 0:
                 return pending.run, at
@@ -235,7 +235,7 @@ class Reader:
         return None if at < 0 else (run, at)
 
     def _row(self, state: LedgerDescriptor, entry: int) -> Row | None:
-        """The row of the run that may hold an entry; most often it is the one that was read before."""
+        """The row of the run that may hold an entry; usually it is the row that was read last."""
         last = state.last_read
         if last is not None and last.first <= entry <= last.last and self._journal.has(last):
             return last
@@ -264,7 +264,7 @@ class Reader:
         return [wire.BATCH_RESPONSE.pack(length, head, Code.OK, *ids), *parts]
 
     def _sized(self, state: LedgerDescriptor, entry: int, most: int, room: int) -> tuple[Parts, int, int]:
-        """(size 4, entry)… of consecutive entries from `entry` on: parts, how many entries, how many bytes."""
+        """(size 4, entry)… of consecutive entries from `entry` on: the parts, the number of entries, the bytes."""
         found = self._find(state, entry)
         if found is None:
             return [], 0, 0
@@ -273,7 +273,7 @@ class Reader:
 
 
 def check_read(state: LedgerDescriptor, entry: int) -> Code:
-    """Whether an entry of a ledger may be asked for."""
+    """Whether an entry of a ledger may be read."""
     if state.ledger < 0 or entry < wire.LAST_ENTRY:
         return Code.BAD_REQUEST
     if state.record is None:
@@ -284,7 +284,7 @@ def check_read(state: LedgerDescriptor, entry: int) -> Code:
 
 
 def _until(rows: Iterator[Row], end: int, size: int) -> Iterator[Row]:
-    """Rows with entries below `end`, as many as have `size` bytes."""
+    """Rows with entries below `end`, up to `size` bytes."""
     for row in rows:
         if row.first >= end:
             return
@@ -295,5 +295,5 @@ def _until(rows: Iterator[Row], end: int, size: int) -> Iterator[Row]:
 
 
 def missing(state: LedgerDescriptor) -> Code:
-    """What a ledger that does not hold the entry answers."""
+    """The code for an entry that the ledger does not hold."""
     return Code.UNKNOWN_LEDGER_STATE if state.record is not None and state.record.limbo else Code.NO_ENTRY

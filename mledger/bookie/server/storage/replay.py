@@ -1,6 +1,6 @@
-"""A restart: what the journal holds behind the index's last flush is entered in the index again.
+"""Replay at a restart: journal records after the index's last flush are entered in the index again.
 
-The records were accepted once, so nothing is checked again. A record is in the index as a whole or not at all.
+The records were accepted once, so they are not checked again. A record is in the index as a whole or not at all.
 """
 
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ _RECORDS_A_BATCH = 256
 
 
 def replay(index: Index, directory: str, salt: bytes, plan: ReplayPlan) -> int:
-    """Enter the plan's records in the index, and have it flushed; how many they were.
+    """Enter the plan's records in the index and flush it; return their number.
 
-    That a ledger was deleted is in the index only, and lost where it was not flushed. If the ledger was begun anew, its
-    rows from before go first: found between those that follow, they would hide entries.
+    Only the index knows that a ledger was deleted, and it loses that if it was not flushed. If the ledger was begun
+    anew, its earlier rows are deleted first: between the later ones they would hide entries.
     """
     old, records, runs = OldRecords(index, directory), 0, _Runs(index)
     for number in plan.files:
@@ -27,7 +27,7 @@ def replay(index: Index, directory: str, salt: bytes, plan: ReplayPlan) -> int:
             if record.sequence < plan.first:
                 continue
             if record.kind != FRAMES:
-                index.commit(record.sequence, number)  # a move looks at the rows that were entered before it
+                index.commit(record.sequence, number)  # a move needs the rows that were entered before it
             changes = _changes(old, record)
             if record.kind == FRAMES and (deleted := runs.begun_anew(changes)):
                 _delete(index, deleted, record.sequence, number)
@@ -43,13 +43,13 @@ def replay(index: Index, directory: str, salt: bytes, plan: ReplayPlan) -> int:
 
 
 class _Runs:
-    """Whether the runs of each ledger rise, as those of a ledger do until it is deleted."""
+    """Checks that the runs of each ledger ascend, as they do until the ledger is deleted."""
 
     def __init__(self, index: Index) -> None:
         self._index, self._highest = index, dict[int, int]()
 
     def begun_anew(self, changes: Iterable[JournalChange]) -> set[int]:
-        """The ledgers that were deleted before a record of these changes, and that the index has rows of."""
+        """The ledgers with rows in the index that were deleted before a record with these changes."""
         found = set[int]()
         for change in changes:
             if change.kind != ChangeKind.RUN:
@@ -65,7 +65,7 @@ class _Runs:
 
 
 def _delete(index: Index, ledgers: Iterable[int], sequence: int, file: int) -> None:
-    """Have entries of ledgers that were deleted before record `sequence` deleted, before anything of it is entered."""
+    """Delete the entries of ledgers that were deleted before record `sequence`, before the record is entered."""
     index.commit(sequence, file)
     for ledger in ledgers:
         index.delete_entries(ledger, index.needed_bytes(ledger))
@@ -78,13 +78,13 @@ def _changes(old: OldRecords, record: JournalRecord) -> list[JournalChange]:
             return decode_changes(record.payload, moved=record.kind == MOVED)
         except ValueError as error:
             raise CorruptJournal(
-                f"journal: record {record.sequence} verifies and cannot be read: {error}; restore the directory"
+                f"journal: record {record.sequence} is valid but cannot be decoded: {error}; restore the directory"
             ) from None
     return old.changes(record)
 
 
 def ledger_spans(record: JournalRecord) -> list[tuple[int, int, int]]:
-    """Ledger, lowest and highest entry of everything that a record has entries of."""
+    """Ledger, lowest and highest entry of all entries in a record."""
     if record.kind not in (FRAMES, MOVED):
         return OldRecords.ledger_spans(record)
     changes = decode_changes(record.payload, moved=record.kind == MOVED)

@@ -1,4 +1,4 @@
-"""Stored runs, read: a value holds the add requests of one ledger as they came, entry ids rising. No I/O."""
+"""Stored runs: add requests of one ledger as they arrived, with ascending entry ids. No I/O."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _SIZE_AT = FRAME_HEAD - wire.LENGTH.size
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One value of the store. `starts` has the last frame's end behind the places of all; `stride` 0: mixed sizes."""
+    """One stored run. `starts` are the places of the frames, then the last one's end; `stride` 0: mixed sizes."""
 
     value: bytes
     stride: int
@@ -37,12 +37,12 @@ class StoredRun:
         """Which frame holds the entry, -1 if none does."""
         entries = self.entries
         at = entry - entries.item(0)
-        if not (0 <= at < len(entries) and entries.item(at) == entry):  # there are gaps before it, or it is not here
+        if not (0 <= at < len(entries) and entries.item(at) == entry):  # there are gaps before it, or it is missing
             at = int(entries.searchsorted(entry))
         return at if at < len(entries) and entries.item(at) == entry else -1
 
     def frame(self, index: int) -> bytes:
-        """A frame as it came."""
+        """A frame as it arrived."""
         return self.value[self.starts[index] : self.starts[index + 1]]
 
     def entry(self, index: int) -> bytes:
@@ -87,7 +87,7 @@ class StoredRun:
 
 
 def parse_run(value: bytes) -> StoredRun:
-    """Find the frames of a stored value. MalformedFrame when it is none."""
+    """Find the frames of a stored value. MalformedFrame when it is not a run."""
     starts: list[int] | NDArray[numpy.int64]
     length = int.from_bytes(value[: wire.LENGTH.size], "big")
     if length < wire.SMALLEST_ADD:
@@ -114,7 +114,7 @@ def _frame_starts(value: bytes) -> Iterator[int]:
         yield at
         (length,) = unpack(value, at)
         if length < wire.SMALLEST_ADD:
-            raise wire.MalformedFrame(f"a stored run holds a frame of {length} bytes, no add")
+            raise wire.MalformedFrame(f"a stored run holds a frame of {length} bytes, which is not an add")
         at += 4 + length
     if at != len(value):
         raise wire.MalformedFrame(f"a stored run of {len(value)} bytes ends inside a frame")
