@@ -26,7 +26,7 @@ def hole_positions(ledger_id: int, holes: int) -> list[mledger.Position]:
 
 
 async def own(args: argparse.Namespace) -> None:
-    """Set the topic up, print one line, and stay."""
+    """Set the topic up, print one line, and wait to be killed."""
     async with mledger.open_cluster(args.metadata) as cluster:
         ledger = await cluster.create_topic(NAME, config=replace(CONFIG, throttle_mark_delete=0))
         await ledger.append([b"entry %d" % number for number in range(2 * args.holes + 1)])

@@ -98,7 +98,7 @@ async def measure(args: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Append as told and print the rates."""
+    """Append as the arguments say and print the rates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--metadata", required=True)
     parser.add_argument("--ledgers", type=int, required=True, help="written at once; as many batches are in flight")

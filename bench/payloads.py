@@ -1,4 +1,4 @@
-"""What is appended: distinct payloads, given again in turn, so that an entry's number tells what it must hold."""
+"""What is appended: distinct payloads, repeated in turn, so that an entry's number gives its content."""
 
 import itertools
 from collections.abc import Iterator

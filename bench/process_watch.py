@@ -65,7 +65,7 @@ class _Watch:
 
 
 def watch(arguments: Sequence[str]) -> Usage:
-    """Run `python` with these arguments to its end, which has to be a good one."""
+    """Run `python` with these arguments to its end; it must exit with 0."""
     began = time.monotonic()
     with subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         looking = _Watch(process.pid)

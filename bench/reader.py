@@ -52,7 +52,7 @@ async def read(args: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    """Read as told and print the figures."""
+    """Read as the arguments say and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--metadata", required=True)
     parser.add_argument("--payloads", required=True, help="bytes, or flights")

@@ -25,7 +25,7 @@ def emit(
         case: what of it.
         value: ours.
         unit: of `value` and `peer_value`.
-        peer: what it is held against; None where there is nothing.
+        peer: what it is compared with; None where there is nothing.
         peer_value: the peer's.
         ratio: ours over the peer's; of pairs the median, not the ratio of the medians.
         spread: lowest and highest ratio of the pairs; of values where there is no peer.

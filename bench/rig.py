@@ -21,7 +21,7 @@ SWITCH_INTERVAL_S = 0.0005
 
 
 class NotEnoughDisk(Exception):
-    """What a run may write does not fit the disk."""
+    """A run may write more than the disk has room for."""
 
 
 def require_disk(needed: int) -> None:

@@ -39,7 +39,7 @@ def cursor_names(count: int) -> list[str]:
 
 
 def memory_kib() -> float:
-    """What the process holds now, without what it could give back."""
+    """Memory that the process holds now, after it gave back what it can."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     status = Path("/proc/self/status").read_text()
@@ -119,7 +119,7 @@ async def opened(cluster: mledger.Cluster, kind: str, count: int, cursors: list[
 
 
 async def own(args: argparse.Namespace) -> None:
-    """Do as told, say so; an owner that is to be killed waits for it."""
+    """Run one part and print its figures; an owner that is to be killed then waits."""
     async with mledger.open_cluster(args.metadata, config=CONFIG) as cluster:
         if args.make:
             print(json.dumps(await make(cluster, args)), flush=True)

@@ -64,7 +64,7 @@ async def write(args: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    """Write as told and print the figures."""
+    """Write as the arguments say and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--metadata", required=True)
     parser.add_argument("--payloads", required=True, help="bytes, or flights")

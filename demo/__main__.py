@@ -90,7 +90,7 @@ def demo(machine: Machine) -> int:
 
 
 def follow(owner: "subprocess.Popen[str]") -> dict[str, Any]:
-    """Show the owner's progress until everything is published and acknowledged; what it told last."""
+    """Show the owner's progress until everything is published and acknowledged; returns its last report."""
     assert owner.stdout is not None
     started = time.perf_counter()
     columns = (TextColumn("  publishing"), BarColumn(), MofNCompleteColumn())

@@ -48,11 +48,11 @@ class Machine:
         self._run("down", "--dir", str(self.directory))
 
     def ask(self, *arguments: str) -> Any:
-        """What `mledger …` answers, from its JSON."""
+        """The result of `mledger …`, from its JSON."""
         return json.loads(self._run(*arguments, "--output", "json"))
 
     def show(self, *arguments: str) -> None:
-        """Let `mledger …` print its answer."""
+        """Let `mledger …` print its result."""
         subprocess.run(self._command(arguments), env=self._environment(), check=True)
 
     def writing_bookie(self, topic: str) -> Bookie:
@@ -90,5 +90,5 @@ class Machine:
 
 
 def kill(pid: int) -> None:
-    """End a process without giving it a word."""
+    """Kill a process without warning."""
     os.kill(pid, signal.SIGKILL)

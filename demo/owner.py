@@ -1,7 +1,7 @@
 """The process that owns the topic: publishes every row, acknowledges for each subscription, and is killed.
 
-Run as `python -m demo.owner URL`; tells on stdout, a JSON object a line, what it has done. Once everything is published
-and acknowledged it waits for a line on stdin, then acknowledges on without waiting until it is killed.
+Run as `python -m demo.owner URL`; reports on stdout, a JSON object a line, what it has done. Once everything is
+published and acknowledged it waits for a line on stdin, then acknowledges on without waiting until it is killed.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The process that opens the topic after the kill: recovery, read-back, recount, trim.
 
-Run as `python -m demo.reopen URL REPORT`; REPORT is what the owner told last, as JSON. Exits 1 if anything differs.
+Run as `python -m demo.reopen URL REPORT`; REPORT is the owner's last report, as JSON. Exits 1 if anything differs.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ async def reopen(url: str, told: dict[str, Any]) -> int:
 
 
 def show_cursors(cursors: dict[str, mledger.Cursor], dry_run: dict[str, dict[str, object]]) -> None:
-    """The table of the cursors: what the dry run said before, and what opening made of it."""
+    """The table of the cursors: what the dry run announced, and what opening did."""
     table = Table(box=None, padding=(0, 2, 0, 2), header_style="bold")
     table.add_column("cursor", no_wrap=True)
     for heading in ("found in", "rule"):

@@ -119,7 +119,7 @@ def record() -> tuple[State, list[Event], State]:
 
 
 def lines_of(events: list[Event]) -> list[str]:
-    """The events as they are told, each cursor's together: cursors are recovered at once, and finish in any order."""
+    """The events as they came, each cursor's together: cursors are recovered at once, and finish in any order."""
     cursors = sorted({event.cursor for event in events if hasattr(event, "cursor")})
     first = next(index for index, event in enumerate(events) if hasattr(event, "cursor"))
     ahead = events[:first]

@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def bookie_defaults() -> dict[str, object]:
-    """Of the keys of `bookkeeper.conf`: what a bookie runs with to which nobody says anything."""
+    """The values that a bookie uses for keys of `bookkeeper.conf` that nobody sets."""
 
     def started_with(*settings: str) -> BookieOptions:
         given = [word for setting in settings for word in ("--set", setting)]
@@ -63,7 +63,7 @@ def bookie_defaults() -> dict[str, object]:
 
 
 def owner_defaults() -> dict[str, object]:
-    """Of the keys of `broker.conf`: what an owner runs with to which nobody says anything."""
+    """The values that an owner uses for keys of `broker.conf` that nobody sets."""
     config, client, owner = ManagedLedgerConfig(), ClientConfig(), OwnerSettings()
     placement = client.placement
     topics: dict[str, object] = {}

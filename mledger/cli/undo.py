@@ -35,12 +35,12 @@ PLAN_COLUMNS = columns("path", "action", "version", "note")
 @click.option(
     "--incomplete",
     is_flag=True,
-    help="Take what is there now for what the command left: for the file of one that was cut off.",
+    help="Assume that the records are now as the command left them: for the file of a command that was cut off.",
 )
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Put a deleted topic back though its entries are gone: its properties and its cursors.",
+    help="Put a deleted topic back although its entries are gone: its properties and its cursors.",
 )
 @change_options
 @write_options

@@ -101,7 +101,7 @@ def autorecovery(session: CommandContext, enabled: bool | None, delay: int | Non
 
 
 def _operations(before: tuple[ChangedRecord, ...], enabled: bool | None, delay: int | None) -> list[Operation]:
-    """The writes that make the nodes as wanted; none for what is so already."""
+    """The writes that give the nodes the wanted content; none for a node that has it."""
     found: list[Operation] = []
     for record in before:
         if record.path == disable_path():

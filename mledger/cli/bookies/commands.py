@@ -1,4 +1,4 @@
-"""`mledger bookies`: the bookies that are there, what each holds, whether they are well, and how they are known."""
+"""`mledger bookies`: the registered bookies, what each holds, whether it is healthy, and its cookie."""
 
 import click
 
@@ -103,7 +103,7 @@ async def _list(url: str) -> list[BookieRegistration]:
 
 
 async def _look(url: str, bookie_ids: tuple[str, ...]) -> tuple[list[BookieFindings], float]:
-    """What is found of the bookies, by default of all, and how many ledgers a bookie holds on average."""
+    """The findings on these bookies, by default on all, and how many ledgers a bookie holds on average."""
     async with looking(url) as cluster:
         check = cluster.bookies.bookie_check()
         known = await check.known()

@@ -27,7 +27,7 @@ from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import put_own
 
 bookie_argument = click.argument("bookie_id", metavar="BOOKIE")
-force_option = click.option("--force", is_flag=True, help="Do it though the bookie is registered: it serves.")
+force_option = click.option("--force", is_flag=True, help="Do it although the bookie is registered and serves.")
 
 
 @click.group(cls=CommandGroup)

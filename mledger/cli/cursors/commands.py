@@ -75,7 +75,7 @@ class FoundCursor:
 
 
 def raise_first_error(found: Sequence[FoundCursor]) -> None:
-    """Raise what kept the first cursor from being told; the others were shown."""
+    """Raise what kept the first cursor from being shown; the others were shown."""
     for each in found:
         if each.cursor.error is not None:
             raise each.cursor.error

@@ -1,4 +1,4 @@
-"""`mledger cursors create|recover`: what opens the topic as its owner, or tells what that would do to cursors."""
+"""`mledger cursors create|recover`: opening a topic as its owner, or showing what that would do to its cursors."""
 
 import time
 

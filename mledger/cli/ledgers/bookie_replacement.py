@@ -40,7 +40,7 @@ class BookieLedgers:
 @click.argument("source", metavar="BOOKIE")
 @click.argument("target", metavar="OTHER")
 @click.option("--limit", type=click.IntRange(1), help="Change at most so many ledgers.  [default: all]")
-@click.option("--force", is_flag=True, help="Do it though BOOKIE is registered, or the cluster does not know OTHER.")
+@click.option("--force", is_flag=True, help="Do it although BOOKIE is registered, or the cluster does not know OTHER.")
 @change_options
 @session_options
 @click.pass_obj

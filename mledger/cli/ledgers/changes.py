@@ -30,7 +30,7 @@ from mledger.metastore.records.paths import TopicName, ledger_path
 from mledger.metastore.url import open_store
 
 take_over_option = click.option(
-    "--take-over", is_flag=True, help="Go on though an owner of its topic was seen; that one is fenced."
+    "--take-over", is_flag=True, help="Go on although an owner of its topic was seen, and fence it."
 )
 
 
@@ -43,7 +43,7 @@ take_over_option = click.option(
 def recover(session: CommandContext, ledger_id: int, take_over: bool, change: ChangeOptions) -> None:
     """Recover a ledger that is not closed: fence its writer, settle its end, close it (rule Q4).
 
-    Opening a topic does that to the ledgers that it has to write on; this is for those that no opening reaches.
+    Opening a topic recovers the ledgers that it has to; this is for ledgers that no opening reaches.
     """
 
     async def plan(cluster: Looking) -> CommandChange:
@@ -85,7 +85,7 @@ def recover(session: CommandContext, ledger_id: int, take_over: bool, change: Ch
 
 @click.command(epilog="Example: mledger ledgers delete 12 --dry-run")
 @click.argument("ledger_id", type=click.IntRange(0))
-@click.option("--force", is_flag=True, help="Delete it though something names it, or may name it.")
+@click.option("--force", is_flag=True, help="Delete it although something names it, or may name it.")
 @take_over_option
 @change_options
 @session_options

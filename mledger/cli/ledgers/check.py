@@ -63,7 +63,7 @@ class Findings:
 
     @property
     def exit_code(self) -> int:
-        """1: something was found; 5: nothing was found, and not everything could be looked at."""
+        """1: something was found; 5: nothing was found, but some bookies did not answer."""
         audit = self.audit
         if any(check.bad for check in self.checks) or audit.orphans or audit.dangling or audit.unreadable:
             return FAILED
@@ -92,9 +92,9 @@ def check(
 ) -> int:
     """Read every entry from every bookie that should have it, and hold it to its digest.
 
-    Nothing is fenced, recovered or written. Copies that are missing or damaged are told by bookie; ledgers that are not
+    Nothing is fenced, recovered or written. Missing and damaged copies are listed by bookie; ledgers that are not
     closed are read to their last-add-confirmed. With --all, ledgers that no topic, cursor, schema or pending record
-    names are told as orphans; with --all and --topic, records that name a ledger which does not exist.
+    names are listed as orphans; with --all and --topic, so are records that name a ledger which does not exist.
 
     Exit code 1 says that something was found, 5 that nothing was and some bookies were away.
     """

@@ -37,7 +37,7 @@ async def read_cluster_status(url: str) -> ClusterStatus:
 
 
 def described_cluster(meant: MeantCluster, found: ClusterStatus) -> OutputRecord:
-    """The status as it is shown, with what said that this cluster is meant."""
+    """The status as it is shown, with the option, variable or context that named the cluster."""
     return OutputRecord(
         fields(
             metadata=meant.url,

@@ -44,7 +44,7 @@ def backup(session: CommandContext, file: Path, path: str) -> None:
     """Copy the whole metadata tree, with versions and access control lists, to FILE; nothing is changed.
 
     FILE must not be there; one whose name ends in .gz is compressed. Others may go on writing: each node is copied as
-    it is when it is come by, ledgers before the topics that name them.
+    it is when the backup reaches it, ledgers before the topics that name them.
     """
     if file.exists():
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
@@ -52,7 +52,7 @@ def backup(session: CommandContext, file: Path, path: str) -> None:
     if masked:
         click.echo(
             "mledger: warning: digests in access control lists are hidden from this login, and restored they let "
-            "nobody in: back up as who may administer the nodes",
+            "nobody in: back up with a login that may administer the nodes",
             err=True,
         )
     session.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))

@@ -1,4 +1,4 @@
-"""Which exit code an error means, and how it is said in one line."""
+"""The exit code of each error, and its message on one line."""
 
 import functools
 

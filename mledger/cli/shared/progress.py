@@ -5,7 +5,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 
 
 def progress_bar(what: str, unit: str, *, wanted: bool) -> Progress:
-    """A progress bar on stderr, shown only to a person who watches, and where it is wanted."""
+    """A progress bar on stderr, shown only on a terminal and where it is wanted."""
     console = Console(stderr=True)
     return Progress(
         TextColumn(what),

@@ -70,7 +70,7 @@ def write_options(command: Command) -> Command:
         return command(*args, options=options, **named)
 
     for option in (
-        click.option("--take-over", is_flag=True, help="Open the topic though another owner was seen; it is fenced."),
+        click.option("--take-over", is_flag=True, help="Open the topic although another owner was seen, and fence it."),
         click.option("--ack-quorum", type=int, help="Bookies that must hold an entry before it is acknowledged."),
         click.option("--write-quorum", type=int, help="Bookies that each entry is sent to."),
         click.option("--ensemble-size", type=int, help="Bookies that a ledger is spread over."),
@@ -102,7 +102,7 @@ async def opened_topic(
 ) -> AsyncIterator[mledger.ManagedLedger]:
     """The topic, opened as its owner and closed cleanly in the end.
 
-    Nothing of it is trimmed unless `trim` or `truncate` is called: what no cursor needs is its next owner's to remove.
+    Nothing of it is trimmed unless `trim` or `truncate` is called: its next owner removes what no cursor needs.
 
     Raises:
         TopicNotFound: there is no such topic.

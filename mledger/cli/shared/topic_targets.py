@@ -1,4 +1,4 @@
-"""What of the topics that a changing command is about may change, and what of it is to be kept before."""
+"""What a command may change of its topics, and what the undo file has to keep of that."""
 
 from collections.abc import Sequence
 from dataclasses import replace

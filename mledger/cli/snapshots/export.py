@@ -60,7 +60,7 @@ def export_command(
 ) -> None:
     """Write all tables of the metadata as files into DEST, a snapshot of its own each time.
 
-    Metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. What was cut off is gone on with.
+    Metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. Continues an export that was cut off.
     """
     engine = SPARK if with_spark or file_format == DELTA else PYARROW
     check_format(file_format)

@@ -49,7 +49,9 @@ def create(
     """
     name = TopicName.parse(topic)
     if missing and (partitions or properties):
-        raise click.UsageError("--missing takes what there is: leave --partitions and --property out")
+        raise click.UsageError(
+            "--missing keeps the topic's partitions and properties: leave --partitions and --property out"
+        )
     if partitions or missing:
         plan = session.run(_create_partitioned(session.url, str(name), partitions, dict(properties)))
         created = [str(name.partition(index)) for index in plan.missing]

@@ -121,5 +121,5 @@ def _rows(
 def _warnings(info: ManagedLedgerInfo, dropped: frozenset[int]) -> tuple[str, ...]:
     found = [STILL_THERE] if any(ledger.ledger_id in dropped for ledger in info.ledgers) else []
     if info.ledgers and info.ledgers[-1].ledger_id in dropped:
-        found.append("the last ledger is dropped: what was not read of it yet is out of reach")
+        found.append("the last ledger is dropped: entries of it that were not read yet are out of reach")
     return tuple(found)
