@@ -28,8 +28,9 @@ def test_a_live_owner_is_left_alone_unless_taken_over(url, topic) -> None:
 
 
 def test_an_owner_that_may_be_dead_is_waited_for_as_long_as_its_configured_session_lasts(
-    url, topic, monkeypatch
+    url, topic, tmp_path, monkeypatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where the commands leave their undo files
     waited = []
 
     async def checked(reader, managed_ledger, *, session_timeout) -> None:
