@@ -299,7 +299,7 @@ class ZooKeeperConnection:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError as error:
-                log.debug("connection_gone", hosts=self.hosts, error=error)
+                log.debug("zookeeper_connection_gone", hosts=self.hosts, error=error)
 
 
 def _refusals_named(log_in: Callable[[str, float], None]) -> Callable[[str, float], None]:

@@ -214,7 +214,7 @@ class Version3Service:
         try:
             return self._turns.confirmed(state)
         except Exception as error:
-            log.exception("confirmed_unknown", ledger=state.ledger, error=error)
+            log.exception("last_confirmed_unreadable", ledger=state.ledger, error=error)
             return None
 
     # The last add confirmed, and what is durable.
