@@ -1,7 +1,7 @@
-"""The time-outs of one ledger's adds: a bookie that owes acknowledgements and gives none is reported (Q11).
+"""Time-outs of one ledger's adds: reports a bookie that owes acknowledgements and sends none (Q11).
 
-The clock runs from any change after which a bookie owes something: entries sent, or sent again to a new member. It
-stops by itself once nobody owes anything.
+The clock starts with any change after which a bookie owes something: entries sent, or sent again to a new member. It
+stops by itself once no bookie owes anything.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.client.plans.late_bookies import AddStanding, ProgressMark, plan_late
 from mledger.bookie.client.plans.quorum import WriteQuorum
 
-_CHECKS = 4  # how often within a time-out it is looked for
+_CHECKS = 4  # checks per time-out
 _LONGEST_CHECK_S = 1.0
 
 Late = dict[int, float]
-"""Ensemble indexes whose bookies are late, and the time-out that has passed, in seconds."""
+"""Ensemble indexes of late bookies, and the time-out that each has exceeded, in seconds."""
 
 
 class AddProgress:
-    """Watches how far the bookies of one ensemble are; owned by one `Replication`."""
+    """Watches the progress of one ensemble's bookies; owned by one `Replication`."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class AddProgress:
         waiting: Sized,
         on_late: Callable[[Late], None],
     ) -> None:
-        """`members` are the connections in place, with their indexes, and `waiting` the batches that are not complete.
+        """`members` are the connections in place, with their indexes, and `waiting` the incomplete batches.
 
-        Both are read anew at each look.
+        Both are read again at each check.
         """
         self._quorum, self._config, self._members, self._waiting, self._on_late = (
             quorum,
@@ -46,18 +46,18 @@ class AddProgress:
         self._marks = [ProgressMark(0, 0.0)] * quorum.ensemble_size
 
     def joined(self, index: int) -> None:
-        """A bookie has taken its place at `index`: its time begins now."""
+        """Note that a bookie has taken its place at `index`: its time starts now."""
         self._marks[index] = ProgressMark(self._quorum.watermark(index), self._loop.time())
 
     def start(self) -> None:
-        """Begin to look, unless that is under way: bookies may owe something from now on."""
+        """Start checking, unless it has started: from now on bookies may owe something."""
         if self._timer is None:
             for index in range(self._quorum.ensemble_size):
                 self.joined(index)
             self._look_later()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

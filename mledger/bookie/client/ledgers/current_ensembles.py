@@ -1,7 +1,7 @@
-"""The ensembles that a reader asks: read again from the metadata store when all members of a write set fail (Q6).
+"""A reader's ensembles: read again from the metadata store when all members of a write set fail (Q6).
 
-Re-replication puts other bookies in the place of lost ones while readers are open. A reader keeps the metadata that it
-was opened with until a read fails; what it finds then holds until its ledger's own metadata changes.
+Re-replication replaces lost bookies while readers are open. A reader keeps the metadata with which it was opened until
+a read fails; what it reads then is valid until its ledger's own metadata changes.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-_READ_AGAIN_S = 1.0  # metadata is not read again sooner: what failed since then fails by what is known
+_READ_AGAIN_S = 1.0  # metadata is not read again sooner: reads that fail earlier use what is known
 
 Reread = Callable[[int], Awaitable[LedgerMetadata]]
-"""A ledger's metadata as the store has it now."""
+"""Reads a ledger's metadata as it is in the store now."""
 
 
 class Readable(Protocol):
-    """What a reader has to know of its ledger, now."""
+    """The current state of a ledger that its reader needs."""
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -38,7 +38,7 @@ class Readable(Protocol):
 
 
 class CurrentEnsembles:
-    """One ledger's ensembles for its reader; several reads may fail at once and share one look."""
+    """One ledger's ensembles for its reader; reads that fail at the same time share one look."""
 
     def __init__(self, ledger_id: int, ledger: Readable, reread: Reread) -> None:
         self._ledger_id, self._ledger, self._reread = ledger_id, ledger, reread
@@ -54,7 +54,7 @@ class CurrentEnsembles:
         return self._found if self._found is not None and self._ground is held else held
 
     async def look_again(self, tried: LedgerMetadata) -> bool:
-        """Whether there are other ensembles to ask than those of `tried`, on which a read has failed."""
+        """Whether the store names other ensembles than those of `tried`, on which a read has failed."""
         if self.metadata is tried:
             if self._reading is None:
                 if asyncio.get_running_loop().time() - self._read_at < _READ_AGAIN_S:

@@ -1,7 +1,7 @@
 """Changes of one ledger's ensemble: failed bookies are replaced, one change at a time (Q2).
 
-The metadata names the new ensemble before anything of it counts. Where there is no other bookie writing goes on while
-every write set has an ack quorum left, and a replacement is looked for again, later each time.
+The metadata names the new ensemble before the new bookies count. If there is no other bookie, writing continues while
+every write set has an ack quorum left, and the search for a replacement is repeated at growing intervals.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ _LONGEST_RETRY_S = 60.0
 _MOST_CHANGES = 1000  # in one ledger
 
 Commit = Callable[[int, tuple[str, ...]], Awaitable[None]]
-"""Make an ensemble the one in force from an entry on, before it counts (Q2)."""
+"""Writes that an ensemble is in force from an entry on, before it counts (Q2)."""
 ChangeSink = Callable[[Found, tuple[Resend, ...]], None]
-"""Hears of connections that take their indexes now, and what is to be sent again to them."""
+"""Gets the connections that take their indexes now, and the entries to send to them again."""
 
 
 class EnsembleChanges:
-    """The ensemble of one ledger and who fails in it; owned by one `Replication`."""
+    """The ensemble of one ledger and its failed members; owned by one `Replication`."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class EnsembleChanges:
         self._retry_s = config.replace_retry_s
 
     def note_failed(self, reasons: Mapping[int, str]) -> None:
-        """The bookies at these indexes have failed: nothing more counts on them until they are replaced."""
+        """Note that the bookies at these indexes have failed: they do not count until they are replaced."""
         self.failures.note(reasons, self._loop.time())
         self._quorum.failed(reasons.keys())
 
     def note_away(self, index: int, reason: str) -> None:
-        """The bookie at `index` went away and owed nothing: it is looked for when there is something to send."""
+        """Note that the bookie at `index` was lost while it owed nothing: it is reconnected for the next entries."""
         self.note_failed({index: reason})
         self.failures.note_away(index)
 
     def start(self) -> None:
-        """Begin to replace who has failed, unless that is under way."""
+        """Start to replace failed bookies, unless that has started."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -78,7 +78,7 @@ class EnsembleChanges:
             self._changing = asyncio.create_task(self._replace_failed())
 
     def stop(self) -> None:
-        """Change nothing more."""
+        """Stop all changes."""
         self._stopped = True
         if self._retry is not None:
             self._retry.cancel()
@@ -86,12 +86,12 @@ class EnsembleChanges:
             self._changing.cancel()
 
     async def settled(self) -> None:
-        """Return when no failed bookie is about to be replaced."""
+        """Return when no replacement of a failed bookie is in progress."""
         while self._changing is not None and not self._stopped:
             await asyncio.shield(self._changing)
 
     async def _replace_failed(self) -> None:
-        """Replace the failed bookies, as many as there are others for; see later about the rest (Q2)."""
+        """Replace as many failed bookies as there are others for; retry the rest later (Q2)."""
         quorum = self._quorum
         try:
             while quorum.down:
@@ -119,7 +119,7 @@ class EnsembleChanges:
             self._retry_s = self._config.replace_retry_s
 
     async def _change(self, found: Found) -> None:
-        """Make the bookies `found` part of the ensemble, then have them put in place (Q2)."""
+        """Commit the bookies `found` to the ensemble, then put them in place (Q2)."""
         self._count += 1
         if self._count > _MOST_CHANGES:
             raise NotEnoughBookies(f"ledger {self.ledger_id}: bookies failed {_MOST_CHANGES} times; see their logs")
@@ -132,7 +132,7 @@ class EnsembleChanges:
         self._on_change(found, self._quorum.changed())
 
     async def _find(self) -> Found:
-        """Connections for failed indexes: first to bookies that only went away while nothing was asked of them."""
+        """Connections for failed indexes: first to bookies that were only lost while they owed nothing."""
         down = self._quorum.down
         if self.failures.away:
             back = {index: self.ensemble[index] for index in self.failures.take_away(down)}

@@ -1,6 +1,6 @@
-"""The connections of one ledger's ensemble, and which entries go over which of them (Q1).
+"""The connections of one ledger's ensemble, and the entries that each carries (Q1).
 
-A batch is one write to each bookie. What a bookie has not taken yet waits in its connection's send buffer.
+A batch is one write to each bookie. What a bookie has not read yet waits in its connection's send buffer.
 """
 
 from itertools import chain
@@ -29,7 +29,7 @@ class EnsembleConnections:
         return False
 
     def put(self, index: int, connection: BookieConnection) -> None:
-        """The bookie at `index` is reached over `connection` from now on; the listener hears its answers."""
+        """Use `connection` for the bookie at `index` from now on; the listener gets its answers."""
         self._places[index] = connection
         self.indexes[connection] = index
         connection.listen(self._ledger_id, self._listener)
@@ -43,13 +43,13 @@ class EnsembleConnections:
             self._places[index] = None
 
     def leave(self) -> None:
-        """Take no more answers from any."""
+        """Accept no more answers from any bookie."""
         for connection in self.indexes:
             connection.unlisten(self._ledger_id, self._listener)
         self.indexes.clear()
 
     def send(self, parts: list[bytes], first: int, last: int) -> None:
-        """Send the entries `first` to `last`, whose frames are `parts`, to the bookies of their write sets."""
+        """Send the entries `first` to `last`, encoded in `parts`, to the bookies of their write sets."""
         if self._striped:
             for index in range(self._ensemble_size):
                 self.send_to(index, parts, first, first, last)
@@ -60,7 +60,7 @@ class EnsembleConnections:
                     connection.write(frames)
 
     def send_to(self, index: int, parts: list[bytes], parts_from: int, first: int, last: int) -> None:
-        """Send those of the entries `first` to `last` that belong to `index` there.
+        """Send to the bookie at `index` those of the entries `first` to `last` that belong to it.
 
         `parts` are the frames from entry `parts_from` on, each in two parts, head and payload.
         """

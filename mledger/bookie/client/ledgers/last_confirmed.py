@@ -1,6 +1,6 @@
-"""Asking an ensemble for the end of a ledger: last entries, and one entry from its write set (Q3, Q4).
+"""Asks an ensemble for the end of a ledger: last entries, and one entry from its write set (Q3, Q4).
 
-With flags and master key the reads fence, and go over connections of their own; without they change nothing.
+With flags and master key, the reads fence the ledger and use connections of their own. Without, they change nothing.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata
 
 @dataclass(slots=True)
 class Ends:
-    """What an ensemble's members say of their last entries; an answer for each index, None while it is awaited."""
+    """The last entries that an ensemble's members report; one answer per index, None while it is awaited."""
 
     answers: list[RecoveryRead | None]
     reports: list[Reported] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Ends:
 
     @property
     def last_add_confirmed(self) -> int:
-        """The highest last-add-confirmed that an entry carried; -1: none did."""
+        """The highest last-add-confirmed that an entry carried; -1 if none did."""
         return max((report.last_add_confirmed for report in self.reports), default=NO_ENTRY)
 
 
@@ -43,8 +43,8 @@ class EndReader:
     async def ends(self, metadata: LedgerMetadata, flags: int, *, wait_for_all: bool) -> Ends:
         """Ask every member of the last ensemble for its last entry.
 
-        Returns as soon as those left cannot make an ack quorum; with `wait_for_all` they are then given as long as a
-        speculative read gives (Q11). Before that every member's answer, or time-out, is awaited.
+        Returns as soon as the members left cannot form an ack quorum. With `wait_for_all`, it then waits for them as
+        long as a speculative read does (Q11). Until then, it waits for every member's answer or time-out.
         """
         ensemble = metadata.ensemble
         found = Ends([None] * len(ensemble))
@@ -65,7 +65,7 @@ class EndReader:
         finally:
             for answer in asked:
                 if not answer.cancel() and not answer.cancelled():
-                    answer.exception()  # nobody asks for it
+                    answer.exception()  # mark it retrieved: nobody else does
         return found
 
     def _note_late(self, found: Ends, index: int, bookie: str) -> None:
@@ -74,7 +74,7 @@ class EndReader:
         self._note_error(found, index, BookieUnavailable(what))
 
     async def entry(self, metadata: LedgerMetadata, entry: int) -> tuple[Finding, StoredEntry | None, list[str]]:
-        """Ask the write set of `entry`, one by one, until it is found or provably not there; also what went wrong."""
+        """Ask the write set of `entry` one by one until it is found or provably missing; also what went wrong."""
         bookies = metadata.segment_at(entry).bookies
         answers: list[RecoveryRead] = []
         troubles: list[str] = []

@@ -87,7 +87,7 @@ class LedgerRecovery:
         return ends
 
     async def _find_end(self, metadata: LedgerMetadata, ends: Ends) -> tuple[int, int]:
-        """Read forward, write back what is found; the last entry and the ledger's length in bytes."""
+        """Read forward and write back what is found; return the last entry and the ledger's length in bytes."""
         first = entry = first_entry_to_read(ends.last_add_confirmed, metadata)
         last: StoredEntry | None = None
         before = known_length(first - 1, ends.reports) or 0
@@ -106,7 +106,7 @@ class LedgerRecovery:
         return first - 1, await self._length_of(metadata, first - 1, ends) if length is None else length
 
     async def _read_tail(self, metadata: LedgerMetadata, entry: int, until: int) -> tuple[list[StoredEntry], bool]:
-        """The entries found from `entry` on, and whether the ledger ends behind them."""
+        """The entries found from `entry` on, and whether the ledger ends after them."""
         results = await asyncio.gather(
             *(self._end_reader.entry(metadata, number) for number in range(entry, until + 1))
         )
@@ -124,7 +124,7 @@ class LedgerRecovery:
         return found, False
 
     async def _length_of(self, metadata: LedgerMetadata, entry: int, ends: Ends) -> int:
-        """The ledger's length at its last acknowledged entry, which no bookie reported as its last."""
+        """The ledger's length at its last acknowledged entry, if no bookie reported that entry as its last."""
         finding, stored, troubles = await self._end_reader.entry(metadata, entry)
         if stored is not None:
             return stored.length
@@ -138,7 +138,7 @@ class LedgerRecovery:
         return length
 
     async def _write(self, metadata: LedgerMetadata, first: int, found: list[StoredEntry]) -> None:
-        """Write entries back to their write sets, with the ensemble changed in memory where a bookie fails."""
+        """Write entries back to their write sets; if a bookie fails, change the ensemble in memory."""
         if self._write_back is None:
             quorum = WriteQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum, first)
             self._write_back = Replication(
@@ -177,4 +177,4 @@ class LedgerRecovery:
 
 
 def _anything_goes(_: int, __: LedgerMetadata, ___: LedgerMetadata) -> None:
-    """Before the fence any state of the metadata can be begun with."""
+    """Accept any change: before the fence, recovery can start from any state of the metadata."""

@@ -1,8 +1,8 @@
-"""Reads and updates of ledger metadata that are asked for at the same time, as one request to the store.
+"""Combines reads and updates of ledger metadata that are requested at the same time into one request to the store.
 
-A broker opens a thousand cursor ledgers at once: one by one each costs the store's client as much as many together
-(architecture, Concurrency). Updates of several ledgers go as one multi, as many as surely fit a request; where one of
-them is refused none is carried out, and each is then tried alone. So are reads.
+A broker opens a thousand cursor ledgers at once: one by one, each would cost the store's client as much as many
+together (architecture, Concurrency). Updates of several ledgers become one multi, as many as surely fit a request. If
+the store refuses one of them it carries out none, and each is then sent alone. Reads work the same way.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Update = tuple[int, LedgerMetadata, int]  # ledger id, metadata, version expecte
 
 
 class _Turn(Generic[Asked, Answer]):
-    """Collects what is asked for in one turn of the event loop, and has it answered together."""
+    """Collects the requests of one turn of the event loop, and has them answered together."""
 
     def __init__(self, answer: Callable[[Sequence[Asked]], Awaitable[Sequence[Answer | Exception]]]) -> None:
         self._answer = answer
@@ -57,7 +57,7 @@ class _Turn(Generic[Asked, Answer]):
             answers = [error] * len(asked)
         for (_, future), answer in zip(asked, answers, strict=True):
             if future.done():
-                continue  # whoever asked has given up
+                continue  # the caller has given up
             if isinstance(answer, Exception):
                 future.set_exception(answer)
             else:
@@ -83,7 +83,7 @@ class MetadataReads:
         except MetadataError as error:
             if len(ids) == 1:
                 return [error]
-        # One is damaged, or may not be read: the others are not to suffer for it.
+        # One is damaged or access is denied: the others must not fail with it.
         return [(await self._read([ledger_id]))[0] for ledger_id in ids]
 
 
@@ -99,7 +99,7 @@ class MetadataUpdates:
         return await self._turn.ask((ledger_id, metadata, version))
 
     async def read(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
-        """As `LedgerStore.read`: what stands in the store; NodeNotFound."""
+        """As `LedgerStore.read`: the metadata in the store; NodeNotFound."""
         return await self._records.read(ledger_id)
 
     async def _put(self, updates: Sequence[Update]) -> Sequence[int | Exception]:
@@ -118,7 +118,7 @@ class MetadataUpdates:
             results = await multi_own(self._store, puts)
         except StoreUnavailable as error:
             return [error] * len(updates)
-        except MetadataError:  # nothing was carried out, because of one of them
+        except MetadataError:  # one was refused, so none was carried out
             return await asyncio.gather(*(self._put_alone(update) for update in updates))
         except Exception as error:
             return [error] * len(updates)

@@ -1,7 +1,7 @@
 """The metadata of a ledger that this client writes or recovers: every change by compare-and-set (M7, Q2, Q4).
 
-A conflict is looked at: our own write is ours; another's that leaves our ground as it was (re-replication of earlier
-segments) is built upon; recovery by another client ends the writer.
+A conflict is examined. Our own write counts as done. A write by another client that leaves our last ensemble as it was
+(re-replication of earlier segments) is taken over. Recovery by another client ends the writer.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ _MOST_CONFLICTS = 10
 _PAUSE_S = 0.2
 
 Plan = Callable[[LedgerMetadata], LedgerMetadata | None]
-"""The metadata to write instead of the one given; None: nothing is to be written."""
+"""Returns the metadata to write instead of the given one; None: write nothing."""
 
 
 def check_still_ours(ledger_id: int, held: LedgerMetadata, found: LedgerMetadata) -> None:
-    """Raise unless a change of `held` can be made to `found`, which another client wrote meanwhile (M7).
+    """Raise unless a change of `held` can also be made to `found`, which another client wrote meanwhile (M7).
 
     Raises:
         LedgerFenced: it is being recovered, or closed, by another.
@@ -32,7 +32,7 @@ def check_still_ours(ledger_id: int, held: LedgerMetadata, found: LedgerMetadata
     """
     if found.state is not held.state:
         raise LedgerFenced(
-            f"ledger {ledger_id}: another client made it {found.state.name}; stop writing it, its end is theirs to set"
+            f"ledger {ledger_id}: another client made it {found.state.name}; stop writing it, its end is decided there"
         )
     if found.segments[-1] != held.segments[-1] or len(found.segments) != len(held.segments):
         raise LedgerConflict(
@@ -42,14 +42,14 @@ def check_still_ours(ledger_id: int, held: LedgerMetadata, found: LedgerMetadata
 
 
 class MetadataUpdater:
-    """A ledger's metadata as this client last knew it in the store, and its version there."""
+    """A ledger's metadata and its version, as this client last knew them in the store."""
 
     def __init__(
         self, store: MetadataUpdates, ledger_id: int, metadata: LedgerMetadata, version: int, *, timeout_s: float
     ) -> None:
         self.ledger_id, self.metadata, self.version = ledger_id, replace(metadata, c_token=0), version
         self._store, self._timeout_s = store, timeout_s
-        self._interrupted: LedgerMetadata | None = None  # written or not: nobody waited for the answer
+        self._interrupted: LedgerMetadata | None = None  # may have been written: nobody waited for the answer
 
     async def update(
         self, plan: Plan, check: Callable[[int, LedgerMetadata, LedgerMetadata], None] = check_still_ours
@@ -103,7 +103,7 @@ class MetadataUpdater:
     async def _is_ours_after_all(
         self, check: Callable[[int, LedgerMetadata, LedgerMetadata], None], wanted: LedgerMetadata
     ) -> bool:
-        """Take what stands in the store as the metadata held, if it is ours or can be built upon."""
+        """Take over the metadata in the store, if it is ours or compatible with ours."""
         try:
             found, version = await self._store.read(self.ledger_id)
         except NodeNotFound as error:

@@ -1,4 +1,4 @@
-"""Looking at a ledger without touching it: no fence, no recovery, nothing written (Q3)."""
+"""Looks at a ledger without changing it: no fence, no recovery, no write (Q3)."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """A ledger as its bookies show it now; of a live one more may be there the next moment.
+    """A ledger as its bookies show it now; a live ledger may have more entries the next moment.
 
-    `last_entry` is -1 for none; `unconfirmed` says that it lies beyond what is proven acknowledged; `length` counts
+    `last_entry` is -1 for none; `unconfirmed` says that it is beyond what is proven acknowledged; `length` counts the
     payload bytes up to it.
     """
 
@@ -45,7 +45,7 @@ class Peek:
 
 @dataclass(frozen=True, slots=True)
 class PeekedEnd:
-    """Where a ledger ends as far as one can see."""
+    """Where a ledger ends, as far as its bookies show."""
 
     last_entry: int
     last_add_confirmed: int
@@ -53,12 +53,12 @@ class PeekedEnd:
     warnings: tuple[str, ...] = ()
 
     def bounds(self, metadata: LedgerMetadata) -> Bounds:
-        """What a reader up to that end has to know."""
+        """The bounds for a reader up to that end."""
         return Bounds(metadata, self.last_entry, self.length)
 
 
 async def find_confirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
-    """The last-add-confirmed of a ledger that is not closed: the highest that its bookies tell (Q3).
+    """The last-add-confirmed of a ledger that is not closed: the highest that its bookies report (Q3).
 
     Raises:
         BookieUnavailable: no bookie of the last ensemble answers.
@@ -67,9 +67,9 @@ async def find_confirmed_end(metadata: LedgerMetadata, reader: EndReader) -> Pee
 
 
 async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> PeekedEnd:
-    """The end that recovery would have found at the beginning of the call, by reads that change nothing (Q3).
+    """The end that recovery would have found when the call began, by reads that change nothing (Q3).
 
-    A writer that goes on meanwhile is not followed.
+    Entries that a writer adds meanwhile are not included.
 
     Raises:
         BookieUnavailable: as of `find_confirmed_end`.
@@ -119,12 +119,12 @@ async def _confirmed_end(metadata: LedgerMetadata, reader: EndReader, ends: Ends
         warnings += troubles
         length = 0 if stored is None else stored.length
         if stored is None:
-            warnings.append(f"ledger {reader.ledger_id}: entry {last} is confirmed and could not be read")
+            warnings.append(f"ledger {reader.ledger_id}: entry {last} is confirmed but could not be read")
     return PeekedEnd(last, last, length, tuple(warnings))
 
 
 def _last_to_look_for(metadata: LedgerMetadata, ends: Ends) -> int | None:
-    """The highest entry that the bookies told of; None where those that did not answer may hold an acknowledged one."""
+    """The highest entry that the bookies reported; None if the others may hold a higher acknowledged one."""
     silent = sum(answer is RecoveryRead.UNKNOWN for answer in ends.answers)
     if silent >= metadata.ack_quorum:
         return None
@@ -137,7 +137,7 @@ def closed_end(metadata: LedgerMetadata) -> PeekedEnd:
 
 
 def peeked(ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, reader: LedgerReader) -> Peek:
-    """What is handed to the caller."""
+    """The result for the caller."""
     return Peek(
         ledger_id=ledger_id,
         last_entry=end.last_entry,

@@ -1,8 +1,8 @@
-"""The batches of one ledger that are sent and not complete: the one place that holds their payloads.
+"""The incomplete batches of one ledger: the one place that holds their payloads.
 
-A batch is complete when every entry of it is acknowledged and no batch before it is incomplete (M5). Until then its
-payloads are kept: they are sent again to a bookie that takes a failed one's place (Q2), and written to another ledger
-when this one ends (M4).
+A batch is complete when all its entries are acknowledged and no batch before it is incomplete (M5). Until then its
+payloads are kept: they are sent again to a bookie that replaces a failed one (Q2), and written to another ledger when
+this one ends (M4).
 """
 
 import asyncio
@@ -56,14 +56,14 @@ class PendingBatches:
             self._idle = None
 
     def fail(self, failure: MledgerError) -> None:
-        """Fail every batch that is not complete; the payloads are kept."""
+        """Fail every incomplete batch; keep the payloads."""
         for batch in self._batches:
             set_failure(batch.future, failure)
         if self._idle is not None:
             set_failure(self._idle, failure)
 
     async def drained(self) -> None:
-        """Return when every batch is complete; raises what they fail with."""
+        """Return when every batch is complete; raises the failure of the batches."""
         if self._batches:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._idle)
@@ -92,7 +92,7 @@ def failed_future(failure: MledgerError) -> asyncio.Future[int]:
 
 
 def set_failure(future: "asyncio.Future[int] | asyncio.Future[None]", failure: MledgerError) -> None:
-    """Fail `future` unless it is done; who does not ask for the failure is not told by a log line at exit."""
+    """Fail `future` unless it is done; if nobody retrieves the failure, asyncio logs nothing at exit."""
     if not future.done():
         future.set_exception(failure)
         future.exception()

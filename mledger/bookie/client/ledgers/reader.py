@@ -1,8 +1,8 @@
-"""The handle of a ledger that is read: entries by their ids, from whichever replica has them whole (Q1, Q3).
+"""The handle of a ledger that is read: returns entries by id, from any replica that has them whole (Q1, Q3).
 
-A replica that lacks an entry, holds damaged bytes or cannot be reached is passed over for the next of the write set;
-damaged and missing ones are reported. One that is slow to answer is not waited for while another can be asked (Q11).
-When all of a write set fail, the ledger's ensembles are read again from the metadata store, once (Q6).
+If a replica lacks an entry, is damaged, or cannot be reached, the next one of the write set is read; damaged and
+missing replicas are reported. If a replica is slow to answer, another one is read meanwhile (Q11). If all of a write
+set fail, the ledger's ensembles are read again from the metadata store, once (Q6).
 """
 
 import asyncio
@@ -33,16 +33,16 @@ from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-_CHUNK_BYTES = 512 << 10  # asked of one bookie at once
+_CHUNK_BYTES = 512 << 10  # per request to one bookie
 _CHUNKS_IN_FLIGHT = 6
 _SINGLE_IN_FLIGHT = 256
-_MOST_LOOKS = 2  # at other ensembles than those that a read began with
-_BATCH_ROOM = 64  # what a batch answer's head and an entry's digest take beside the payloads
+_MOST_LOOKS = 2  # at ensembles newer than those that a read began with
+_BATCH_ROOM = 64  # bytes of a batch answer's head and an entry's digest
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A ledger whose end does not move for its reader: closed, or read up to the LAC found at opening."""
+    """The bounds of a ledger whose end is fixed for its reader: closed, or read up to the LAC found at opening."""
 
     metadata: LedgerMetadata
     last_entry: int
@@ -70,7 +70,7 @@ class LedgerReader:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata, its ensembles as last read."""
+        """The ledger's metadata, with its ensembles as last read."""
         return self._ensembles.metadata
 
     @property
@@ -124,7 +124,7 @@ class LedgerReader:
         return last, (await self.read_entry(last)).payload
 
     async def read_entry(self, entry: int, known: Sequence[BadReplica] = ()) -> StoredEntry:
-        """One entry, from the first bookie of its write set that has it whole; `known` are some that do not.
+        """One entry, from the first bookie of its write set that has it whole; `known` are bad replicas to skip.
 
         Errors as of `read`.
         """
@@ -140,7 +140,7 @@ class LedgerReader:
     async def _search(
         self, metadata: LedgerMetadata, entry: int, known: Sequence[BadReplica]
     ) -> tuple[StoredEntry | None, list[BadReplica], list[BookieError]]:
-        """The entry as a bookie of its write set has it, the bad replicas met, and the errors."""
+        """The entry from a bookie of its write set, the bad replicas found, and the errors."""
         bookies = metadata.segment_at(entry).bookies
         bad, errors = list(known), list[BookieError]()
         passed_over = {replica.bookie_id for replica in known}
@@ -217,7 +217,7 @@ class LedgerReader:
         return payloads
 
     async def _read_chunks(self, first: int, last: int) -> list[bytes]:
-        """By batch reads, several under way, turn by turn from every bookie (E = Wq)."""
+        """Read by several batch reads at once, from all bookies in turn (E = Wq)."""
         count = self._guess_count(_CHUNK_BYTES)
         starts = range(first, last + 1, count)
         limit = asyncio.Semaphore(_CHUNKS_IN_FLIGHT)
@@ -230,7 +230,7 @@ class LedgerReader:
         return [payload for part in parts for payload in part]
 
     async def _read_chunk(self, first: int, last: int) -> list[bytes]:
-        """One range from one bookie by as many batch reads as it takes; what it cannot give, from the others."""
+        """Read one range from one bookie by batch reads; read what it lacks from the others."""
         payloads: list[bytes] = []
         self._turn += 1
         while first <= last:
@@ -246,7 +246,7 @@ class LedgerReader:
         return payloads
 
     def _patience(self, bookie: str, members: Sequence[str]) -> float | None:
-        """How long to wait for a bookie's answer, in seconds: as long as it may take where no other is better."""
+        """How long to wait for a bookie's answer, in seconds; the whole time-out if no other bookie is better."""
         failed = self._pool.quarantine.failed()
         return (
             self._config.speculative_read_s if any(each not in failed for each in members if each != bookie) else None
@@ -255,7 +255,7 @@ class LedgerReader:
     async def _read_batch(
         self, bookie: str, first: int, last: int, patience_s: float | None
     ) -> tuple[list[bytes], list[BadReplica]]:
-        """Payloads from `first` on, as many as one answer of `bookie` has whole; without any, why it has none."""
+        """Whole payloads from `first` on in one answer of `bookie`; if there are none, the reason."""
         count = last - first + 1
         try:
             async with asyncio.timeout(patience_s):
@@ -280,12 +280,12 @@ class LedgerReader:
     def _open_batch(self, bookie: str, first: int, body: bytes) -> list[bytes]:
         try:
             return open_batch(body, self.ledger_id, first, self._digest)
-        except BookieRefused as error:  # others are asked
+        except BookieRefused as error:  # other bookies are read
             self._pool.quarantine.note_failure(bookie, str(error))
             return []
 
     async def _read_singly(self, first: int, last: int) -> list[bytes]:
-        """Entry by entry, each from the first bookie of its write set, many under way (E > Wq)."""
+        """Read entry by entry, each from the first bookie of its write set, many at once (E > Wq)."""
         payloads: list[bytes] = []
         for start in range(first, last + 1, _SINGLE_IN_FLIGHT):
             stop = min(start + _SINGLE_IN_FLIGHT - 1, last)
@@ -317,7 +317,7 @@ class LedgerReader:
         ]
 
     async def _settle(self, entry: int, bookie: str, future: asyncio.Future[tuple[int, bytes]] | None) -> bytes:
-        """The payload out of a bookie's answer, or from the other replicas."""
+        """The payload from a bookie's answer, or from the other replicas."""
         if future is None or future.cancel() or future.exception() is not None:
             self._pool.quarantine.note_failure(bookie, "no answer to a read")
             return (await self.read_entry(entry)).payload
@@ -338,7 +338,7 @@ class LedgerReader:
 
 
 async def _gather(work: Iterable[Coroutine[Any, Any, list[bytes]]]) -> list[list[bytes]]:
-    """All results, in order; at the first error the rest is cancelled."""
+    """All results, in order; the first error cancels the rest."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         return await asyncio.gather(*tasks)

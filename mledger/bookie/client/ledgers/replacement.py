@@ -1,4 +1,4 @@
-"""Finding bookies to take failed ones' places in an ensemble (Q2)."""
+"""Finds bookies to replace failed ones in an ensemble (Q2)."""
 
 import random
 from collections.abc import Collection, Mapping
@@ -43,7 +43,7 @@ async def find_replacements(
 
 
 async def take_back(members: Mapping[int, str], pool: BookiePool, lane: Lane) -> Found:
-    """Connections to those of the bookies themselves that can be reached."""
+    """Connections to those of `members` that can be reached."""
     connections = await pool.connections(members.values(), lane)
     found: Found = {}
     for index, bookie in members.items():

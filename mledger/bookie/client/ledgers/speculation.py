@@ -1,4 +1,4 @@
-"""Asking bookies in turn for the same thing, the next one before a slow one has answered (Q11)."""
+"""Speculative reads: ask bookies in turn, the next one before a slow one has answered (Q11)."""
 
 import asyncio
 from collections import deque
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class SpeculativeRead(Generic[T]):
-    """Answers of bookies as they come: each `next` asks one more bookie, and another whenever time passes.
+    """Answers of bookies as they arrive: each `next` asks one more bookie, and further ones as time passes.
 
-    Close it when the answer is there: what is still awaited is dropped.
+    Close it when the answer is found: the answers still awaited are dropped.
     """
 
     def __init__(
@@ -21,9 +21,9 @@ class SpeculativeRead(Generic[T]):
         after_s: float,
         on_slow: Callable[[str, float], None],
     ) -> None:
-        """A bookie that has not answered within `after_s` is reported to `on_slow`, and the next one asked beside it.
+        """If a bookie does not answer within `after_s`, report it to `on_slow` and also ask the next one.
 
-        `on_slow` is not called for the last of `bookies`: there is nobody to ask in its place.
+        `on_slow` is not called for the last of `bookies`, which has no successor.
         """
         self._left, self._ask, self._after_s, self._on_slow = deque(bookies), ask, after_s, on_slow
         self._asked: dict[asyncio.Future[T], str] = {}
@@ -46,7 +46,7 @@ class SpeculativeRead(Generic[T]):
         return None
 
     async def _answer_or_time(self) -> None:
-        """Return with an answer, or once it is time to ask another; `asyncio.wait` costs several times as much."""
+        """Return with an answer, or when it is time to ask another; `asyncio.wait` costs several times as much."""
         self._wake = self._loop.create_future()
         timer = self._loop.call_later(self._after_s, self._wake_up) if self._left else None
         try:
@@ -65,10 +65,10 @@ class SpeculativeRead(Generic[T]):
         self._wake_up()
 
     def close(self) -> None:
-        """Wait for nobody any more."""
+        """Drop the answers still awaited."""
         for answer in self._asked:
             if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # nobody asks for it
+                answer.exception()  # mark it retrieved: nobody else does
         self._asked.clear()
 
     def _ask_one(self) -> str | None:

@@ -1,21 +1,21 @@
-"""Whether a bookie is late with its acknowledgements: decisions only, no I/O (Q11).
+"""Decides whether a bookie is late with its acknowledgements; no I/O (Q11).
 
 A bookie's time runs while it owes something and makes no progress. It owes acknowledgements, or room in its send buffer
-while batches wait for that.
+while batches wait for that room.
 """
 
 from typing import NamedTuple
 
 
 class ProgressMark(NamedTuple):
-    """How far a bookie was, and since when it has been there (event loop's clock, s)."""
+    """A bookie's progress, and since when it has been there (event loop's clock, s)."""
 
     watermark: int
     since: float
 
 
 class AddStanding(NamedTuple):
-    """What is known of one bookie's adds when it is looked at."""
+    """The state of one bookie's adds at a check."""
 
     mark: ProgressMark
     watermark: int
@@ -26,7 +26,7 @@ class AddStanding(NamedTuple):
     batches_wait: bool
     """Batches of this ledger are not complete."""
     heard_at: float
-    """When anything last came from it."""
+    """When it last sent anything."""
 
     @property
     def owes(self) -> bool:
@@ -35,14 +35,14 @@ class AddStanding(NamedTuple):
 
     @property
     def starts_anew(self) -> bool:
-        """Whether its time begins now: it has made progress, or owes nothing."""
+        """Whether its time starts again: it has made progress, or owes nothing."""
         return self.watermark != self.mark.watermark or not self.owes
 
 
 def plan_late(standing: AddStanding, now: float, add_timeout_s: float, stall_timeout_s: float) -> float | None:
-    """The time-out that has passed for a bookie, in seconds; None while it is in time.
+    """The time-out that a bookie has exceeded, in seconds; None while it is in time.
 
-    `stall_timeout_s` holds for one whose send buffer is full, `add_timeout_s` for the others.
+    `stall_timeout_s` applies to a bookie whose send buffer is full, `add_timeout_s` to the others.
     """
     if standing.starts_anew:
         return None

@@ -1,4 +1,4 @@
-"""Which bookies hold a ledger's entries: decisions only, no I/O.
+"""Chooses the bookies that hold a ledger's entries; no I/O.
 
 - An ensemble is E distinct bookies, all of them writable, E >= Wq >= Aq >= 1 (M6).
 - Bookies that failed lately are taken only when there are too few others.

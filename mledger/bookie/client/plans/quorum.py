@@ -1,4 +1,4 @@
-"""Who has acknowledged what of one ledger that is being written: decisions only, no I/O.
+"""Tracks the acknowledgements of one ledger that is being written; no I/O.
 
 The rules kept here:
 
@@ -31,7 +31,7 @@ def belongs(entry: int, index: int, ensemble_size: int, write_quorum: int) -> bo
 
 @dataclass(frozen=True, slots=True)
 class EnsembleChange:
-    """New bookies are to be in place at `indexes` from `first_entry` on; nothing is acknowledged meanwhile (Q2)."""
+    """New bookies are to replace those at `indexes` from `first_entry` on; nothing is acknowledged meanwhile (Q2)."""
 
     indexes: tuple[int, ...]
     first_entry: int
@@ -48,7 +48,7 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """No acknowledgement is possible: the members at `remaining` are all that is left of a write set."""
+    """No acknowledgement is possible: only the members at `remaining` are left of a write set."""
 
     remaining: tuple[int, ...]
     needed: int
@@ -67,9 +67,9 @@ class WriteQuorum:
         self._striped = write_quorum < ensemble_size
         self._watermarks = [first_entry] * ensemble_size
         self._early: list[set[int]] = [set() for _ in range(ensemble_size)]
-        self._down: set[int] = set()  # failed, not replaced
+        self._down: set[int] = set()  # failed and not replaced yet
         self._changing: EnsembleChange | None = None
-        self._nth = write_quorum - ack_quorum  # of a write set's watermarks, rising: Aq of them are at least that one
+        self._nth = write_quorum - ack_quorum  # index of a watermark, ascending: Aq of a write set reach it
 
     @property
     def down(self) -> frozenset[int]:
@@ -87,13 +87,13 @@ class WriteQuorum:
         return self._watermarks[index]
 
     def sent(self, count: int) -> int:
-        """Take the next `count` entries as sent to every index that is up; the first one's id."""
+        """Note that the next `count` entries were sent to every index that is up; return the first one's id."""
         first = self.next_entry
         self.next_entry = first + count
         return first
 
     def acknowledged_run(self, index: int, first: int, last: int) -> int:
-        """The bookie at `index` stores the entries `first` to `last`, all of them; returns `acknowledged_below`."""
+        """Note that the bookie at `index` stores all entries `first` to `last`; return `acknowledged_below`."""
         if self._striped or first > self._watermarks[index] or last >= self.next_entry:
             return self.acknowledged(index, range(first, last + 1))
         if last >= self._watermarks[index]:
@@ -104,7 +104,7 @@ class WriteQuorum:
         return self.acknowledged_below
 
     def acknowledged(self, index: int, entries: Iterable[int]) -> int:
-        """The bookie at `index` stores `entries`, in whatever order; returns `acknowledged_below`."""
+        """Note that the bookie at `index` stores `entries`, in any order; return `acknowledged_below`."""
         early, watermark = self._early[index], self._watermarks[index]
         early.update(
             entry
@@ -116,11 +116,11 @@ class WriteQuorum:
         return self.acknowledged_below
 
     def failed(self, indexes: Collection[int]) -> None:
-        """The bookies at `indexes` have failed: nothing more is sent to them; what they acknowledged stays stored."""
+        """Note that the bookies at `indexes` have failed: they get no more entries; their acknowledgements count."""
         self._down.update(indexes)
 
     def lacking(self) -> Lacking | None:
-        """The first write set that has fewer than Aq members left, if any has."""
+        """The first write set with fewer than Aq members left, if there is one."""
         for entry in range(self.ensemble_size):
             members = write_set(entry, self.ensemble_size, self.write_quorum)
             left = tuple(index for index in members if index not in self._down)
@@ -129,14 +129,14 @@ class WriteQuorum:
         return None
 
     def begin_change(self, indexes: Collection[int]) -> EnsembleChange:
-        """Bookies are found to take the failed ones' places at `indexes`: what the metadata is to say first (Q2)."""
+        """Begin to replace the failed bookies at `indexes`; return what the metadata must record first (Q2)."""
         if self._changing is not None or not self._down.issuperset(indexes):
             raise ValueError(f"indexes {sorted(indexes)} cannot be changed: {sorted(self._down)} have failed")
         self._changing = EnsembleChange(tuple(sorted(indexes)), self.acknowledged_below)
         return self._changing
 
     def changed(self) -> tuple[Resend, ...]:
-        """The metadata says it and the new bookies are in place: what to send to them."""
+        """Complete the change after the metadata names the new bookies; return what to send to them."""
         if self._changing is None:
             raise ValueError("no change of ensemble is under way")
         change, self._changing = self._changing, None
@@ -160,7 +160,7 @@ class WriteQuorum:
             self.acknowledged_below = min(below, self.next_entry)
 
     def _first_unacknowledged(self, residue: int) -> int:
-        """The first entry e with e mod E = `residue` that Aq of its write set do not all store."""
+        """The first entry e with e mod E = `residue` that fewer than Aq members of its write set store."""
         members = write_set(residue, self.ensemble_size, self.write_quorum)
         below = sorted(self._watermarks[index] for index in members)[self._nth]
         return below + (residue - below) % self.ensemble_size

@@ -1,22 +1,22 @@
-"""Which bookie takes which place of an ensemble, so that every write set spans many racks: no I/O (Q1).
+"""Chooses a bookie for each place of an ensemble, so that every write set spans many racks: no I/O (Q1).
 
-A write set is Wq places that follow each other, around the end too. The search fills the places one by one, by racks
-that the neighbours are not on first, and looks for better ones for as long as there may be better ones, within a bound.
+A write set is Wq consecutive places, wrapping around the end. The search fills the places one by one and first tries
+racks that the neighbours do not use. It looks for a better choice as long as there may be one, within a bound.
 """
 
 from collections.abc import Sequence
 
 from mledger.bookie.client.plans.topology import Topology
 
-_MOST_STEPS = 200  # for a better choice than one that is found
-_MOST_STEPS_IN_VAIN = 5_000  # for any that has the racks enforced
+_MOST_STEPS = 200  # to improve on a choice that was found
+_MOST_STEPS_IN_VAIN = 5_000  # to find any choice that meets the enforced racks
 _REGION = 1_000
 
 
 def plan_places(
     members: Sequence[str | None], candidates: Sequence[str], write_quorum: int, topology: Topology
 ) -> tuple[str, ...] | None:
-    """`members` with a bookie of `candidates` (the preferred ones first) at every place that is None.
+    """Fill each place of `members` that is None with a bookie of `candidates` (the preferred ones first).
 
     Each write set spans as many racks as there are, regions before racks. None: there are too few candidates, or with
     enforced racks a write set with a new member would span too few.
@@ -31,7 +31,7 @@ def plan_places(
 
 
 class _Search:
-    """Costs are racks that occur again within write sets, each time that they do; regions count more."""
+    """The cost is the number of times that a rack recurs within a write set; regions weigh more."""
 
     def __init__(
         self, members: Sequence[str | None], candidates: Sequence[str], write_quorum: int, topology: Topology
@@ -62,7 +62,7 @@ class _Search:
         return self._best
 
     def _least(self) -> int:
-        """What no choice costs less than."""
+        """A lower bound of every choice's cost."""
         regions = len(set(self._regions.values())) if self._policy.region_aware else len(self._windows[0])
         least = 0
         for window in self._windows:
@@ -100,7 +100,7 @@ class _Search:
             self._racks[index] = None
 
     def _added(self, index: int, rack: str) -> int:
-        """What a bookie on `rack` at `index` costs beside those that are placed."""
+        """The cost that a bookie on `rack` at `index` adds to those that are placed."""
         added = 0
         for window in self._windows:
             if index not in window:

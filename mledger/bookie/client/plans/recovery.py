@@ -1,11 +1,11 @@
-"""How an open ledger's end is found: decisions only, no I/O (Q4).
+"""Finds an open ledger's end; decisions only, no I/O (Q4).
 
-- First the state becomes IN_RECOVERY; then bookies are fenced until in every write set so many have answered that
-  those left cannot make an ack quorum: at least Wq - Aq + 1.
+- First the state becomes IN_RECOVERY. Then bookies are fenced until, in every write set, so many have answered that the
+  others cannot form an ack quorum: at least Wq - Aq + 1.
 - Reading starts after max(LAC, first entry of the last ensemble - 1), entry by entry, each with the fence flag.
 - An entry that one replica has is part of the ledger and is written back.
-- The end is the first entry that provably no ack quorum holds: Wq - Aq + 1 members answer that it is not there.
-- Unreachable bookies, unknown ledger state and replicas that fail their digest say nothing. An entry that stays
+- The end is the first entry that provably no ack quorum holds: Wq - Aq + 1 members answer that they do not have it.
+- Unreachable bookies, unknown ledger state and replicas that fail their digest prove nothing. An entry that stays
   undecided is an error, never the end.
 - Bookies that fail the write-back are replaced in memory; that ensemble is written together with CLOSED.
 """
@@ -70,13 +70,13 @@ def covered(answers: Sequence[RecoveryRead | None], write_quorum: int, ack_quoru
 
 
 def first_entry_to_read(last_add_confirmed: int, metadata: LedgerMetadata) -> int:
-    """The first entry that recovery has to look for: all before it are acknowledged (Q4)."""
+    """The first entry that recovery must look for: all before it are acknowledged (Q4)."""
     return max(last_add_confirmed, metadata.segments[-1].first_entry - 1) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A bookie's answer to the read of its last entry: that entry and what its head says."""
+    """A bookie's answer to the read of its last entry: that entry, and the values in its head."""
 
     entry: int = NO_ENTRY
     last_add_confirmed: int = NO_ENTRY
@@ -84,7 +84,7 @@ class Reported:
 
 
 READ_AHEAD_BYTES = 32 << 20
-"""Payload bytes that are read ahead at once, give or take one entry."""
+"""Payload bytes to read ahead at once; one entry may exceed it."""
 
 
 def read_ahead(
@@ -104,14 +104,14 @@ def read_ahead(
 
 
 def known_length(last_entry: int, reports: Sequence[Reported]) -> int | None:
-    """The ledger's length in bytes if it ends with `last_entry`, as far as the reports tell; None: read that entry."""
+    """The ledger's length in bytes if it ends with `last_entry`, if the reports tell it; None: read that entry."""
     if last_entry == NO_ENTRY:
         return 0
     return next((report.length for report in reports if report.entry == last_entry), None)
 
 
 def plan_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata | None:
-    """The metadata to write before the first fence, None if it says so already."""
+    """The metadata to write before the first fence; None if its state is IN_RECOVERY already."""
     if metadata.state is LedgerState.OPEN:
         return replace(metadata, state=LedgerState.IN_RECOVERY)
     return None
@@ -120,7 +120,7 @@ def plan_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata | None:
 def plan_segments(
     before: tuple[Segment, ...], changed: tuple[Segment, ...] | None, last_entry: int
 ) -> tuple[Segment, ...]:
-    """The segments to close with: those changed in memory, unless they begin behind the ledger's last entry."""
+    """The segments to close with: those changed in memory, unless they begin after the ledger's last entry."""
     if changed is None:
         return before
     return tuple(segment for segment in changed if segment.first_entry <= last_entry or segment in before)

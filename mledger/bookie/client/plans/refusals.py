@@ -1,13 +1,13 @@
-"""What follows from a bookie's error answer to an add: decisions only, no I/O."""
+"""Decides what a bookie's error answer to an add means for the ledger; no I/O."""
 
 from mledger.bookie.errors import Code, LedgerFenced, NoSuchLedger, Unauthorized
 from mledger.metastore.errors import MledgerError
 
 
 def plan_refusal(ledger_id: int, entry: int, bookie_id: str, code: int) -> MledgerError | None:
-    """What ends the writing of the ledger; None where only the bookie is to be replaced (Q2).
+    """The error that ends the writing of the ledger; None if only the bookie is to be replaced (Q2).
 
-    A fence, a wrong password and a deleted ledger are the ledger's: another bookie would answer the same.
+    A fence, a wrong password and a deleted ledger concern the whole ledger: another bookie would answer the same.
     """
     where = f"ledger {ledger_id}, entry {entry}, bookie {bookie_id}"
     match code:

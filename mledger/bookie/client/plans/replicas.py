@@ -1,8 +1,8 @@
-"""Where the copies of a ledger's entries should be, and what follows from those that are not there (Q1); no I/O.
+"""Where the copies of a ledger's entries should be, and what missing copies mean (Q1); no I/O.
 
-An entry is lost when no bookie of its write set has a whole copy; it is out of reach when a copy may be on a bookie
-that does not answer. In a ledger that is not closed a bookie may still be behind: what it lacks up to the end that was
-looked at is no damage as long as an ack quorum has it.
+An entry is lost when no bookie of its write set has a whole copy. It is unreachable when a copy may be on a bookie that
+does not answer. In a ledger that is not closed, a bookie may still be behind: entries that it lacks up to the checked
+end are no damage as long as an ack quorum has them.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +27,7 @@ class LedgerFragment:
 
     @property
     def entries(self) -> int:
-        """How many."""
+        """The number of entries."""
         return self.last - self.first + 1
 
 
@@ -50,7 +50,7 @@ class ReplicaRun:
 
 @dataclass(frozen=True, slots=True)
 class CopyRun:
-    """Copies that one bookie should have and that are bad, or cannot be asked for: `count` from `first` to `last`."""
+    """Bad or unreachable copies that one bookie should have: `count` from `first` to `last`."""
 
     bookie_id: str
     first: int
@@ -61,11 +61,12 @@ class CopyRun:
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheck:
-    """What was found of a ledger's copies; `size` is payload bytes read, of `whole` copies.
+    """The findings about a ledger's copies; `size` is the payload bytes read, of `whole` copies.
 
-    `entries` were looked at: all of a closed ledger, those up to the last-add-confirmed of another. `bad` are copies
-    that are missing or damaged, `away` those that could not be asked for, `behind` what bookies of a ledger that is not
-    closed lack at its end. `lost`: no whole copy is left; `unreachable`: none was found, some could not be asked for.
+    `entries` were checked: all of a closed ledger, those up to the last-add-confirmed of another. `bad` are missing or
+    damaged copies, `away` those that could not be read, `behind` those that bookies lack at the end
+    of a ledger that is not closed. `lost`: no whole copy is left; `unreachable`: none was found, some could not
+    be read.
     """
 
     ledger_id: int
@@ -82,12 +83,12 @@ class LedgerCheck:
 
     @property
     def closed(self) -> bool:
-        """Whether the ledger's end is settled; otherwise its tail is unconfirmed (Q3)."""
+        """Whether the ledger's end is final; otherwise its tail is unconfirmed (Q3)."""
         return self.state is LedgerState.CLOSED
 
 
 def spans(metadata: LedgerMetadata, last_entry: int) -> tuple[LedgerFragment, ...]:
-    """The entries 0 to `last_entry` by the ensembles that have them."""
+    """The entries 0 to `last_entry`, split by the ensembles that hold them."""
     found = []
     segments = metadata.segments
     for number, segment in enumerate(segments):
@@ -99,7 +100,7 @@ def spans(metadata: LedgerMetadata, last_entry: int) -> tuple[LedgerFragment, ..
 
 
 def split_behind(runs: Sequence[CopyRun], last_of_bookie: int) -> tuple[tuple[CopyRun, ...], tuple[CopyRun, ...]]:
-    """A bookie's bad copies in a ledger that is not closed: those that are bad, and those that may yet come.
+    """Split a bookie's bad copies in a ledger that is not closed into bad ones and ones that may still arrive.
 
     `last_of_bookie` is the last entry that was asked of it.
     """
@@ -116,9 +117,9 @@ def uncovered(
     beside: Sequence[CopyRun] = (),
     copies: int | None = None,
 ) -> tuple[ReplicaRun, ...]:
-    """The entries of `span` of which `copies` (default: all) lie in `without`: runs of bookies that hold nothing there.
+    """The entries of `span` that lack `copies` copies (default: all); `without` are the runs that bookies lack.
 
-    Left out are entries of which as many lie in `beside` alone.
+    Entries that lack as many by `beside` alone are left out.
     """
     needed = write_quorum if copies is None else copies
     indexes = {bookie: index for index, bookie in enumerate(span.bookies)}
@@ -141,7 +142,7 @@ def uncovered(
 def _uncovered_between(
     among: ReplicaRun, ensemble: int, write_quorum: int, needed: int, gone: Collection[int], already: Collection[int]
 ) -> Iterator[ReplicaRun]:
-    """Entries of an interval in which the ensemble indexes `gone` have nothing."""
+    """The entries of an interval in which the ensemble indexes `gone` have nothing."""
     first, last = among.first, among.last
     if first > last or len(gone) < needed:
         return
@@ -157,7 +158,7 @@ def _uncovered_between(
 
 
 def _joined(runs: Sequence[ReplicaRun]) -> Iterator[ReplicaRun]:
-    """Runs of single steps that follow each other as one."""
+    """Join runs of single steps that follow each other."""
     held: ReplicaRun | None = None
     for run in runs:
         if held is not None and held.step == run.step == 1 and held.last + 1 == run.first:

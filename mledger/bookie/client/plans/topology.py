@@ -1,7 +1,7 @@
-"""Racks and regions of bookies, and which groups of them may be used: decisions only, no I/O (Q1).
+"""Racks and regions of bookies, and the isolation groups that may be used: decisions only, no I/O (Q1).
 
-The mapping is Pulsar's `/bookies`. A bookie is looked up by its id, then by the host and port that it registered, then
-by its host alone. One that has no rack stands on the default rack.
+The mapping is Pulsar's `/bookies`. A bookie is looked up by its id, then by its registered host and port, then by its
+host alone. A bookie without a rack is on the default rack.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,24 +16,24 @@ DEFAULT_REGION_RACK = "/default-region/default-rack"
 
 @dataclass(frozen=True, slots=True)
 class PlacementPolicy:
-    """What is asked of the racks of an ensemble; defaults are Pulsar's."""
+    """The rack requirements for an ensemble; defaults are Pulsar's."""
 
     rack_aware: bool = True
     """Spread the bookies of each write set over racks, as far as there are racks."""
     region_aware: bool = False
     """Spread them over regions first: racks are `/region/rack`."""
     min_racks: int = 2
-    """Racks that each write set needs where that is enforced; never more than the write quorum."""
+    """The minimum of racks for each write set, if enforced; never more than the write quorum."""
     enforce_min_racks: bool = False
-    """Rather make no ledger than one whose write sets span fewer; bookies without a rack are not used then."""
+    """Create no ledger whose write sets span fewer racks; bookies without a rack are then not used."""
     isolation_groups: frozenset[str] = frozenset()
-    """Of the groups in the mapping only these are used."""
+    """Only these groups of the mapping are used."""
     secondary_isolation_groups: frozenset[str] = frozenset()
-    """Groups that are used too where those have fewer bookies than an ensemble."""
+    """Groups that are also used if those have fewer bookies than an ensemble."""
 
     @property
     def needs_racks(self) -> bool:
-        """Whether nothing can be placed while the mapping is not known."""
+        """Whether no ensemble can be chosen while the mapping is unknown."""
         return self.enforce_min_racks or bool(self.isolation_groups)
 
 
@@ -43,21 +43,21 @@ class Topology:
 
     policy: PlacementPolicy = PlacementPolicy()
     racks: Mapping[str, str] = field(default_factory=dict)
-    """Of bookies that have one, as paths."""
+    """The racks of bookies that have one, as paths."""
 
     @property
     def default_rack(self) -> str:
-        """Where bookies stand that have no rack."""
+        """The rack of bookies that have none."""
         return DEFAULT_REGION_RACK if self.policy.region_aware else DEFAULT_RACK
 
     def rack_of(self, bookie: str) -> str:
-        """The rack, with its region where it has one; the same for all without awareness of racks."""
+        """The rack, with its region if it has one; the same for all if racks are ignored."""
         if not (self.policy.rack_aware or self.policy.region_aware):
             return self.default_rack
         return self.racks.get(bookie, self.default_rack)
 
     def region_of(self, bookie: str) -> str:
-        """The first part of its rack; the same for all without awareness of regions."""
+        """The first part of its rack; the same for all if regions are ignored."""
         if not self.policy.region_aware:
             return ""
         parts = self.rack_of(bookie).strip("/").split("/")
@@ -65,13 +65,13 @@ class Topology:
 
 
 ONE_RACK = Topology(PlacementPolicy(rack_aware=False))
-"""All bookies are alike."""
+"""A topology in which all bookies are alike."""
 
 
 def plan_topology(
     policy: PlacementPolicy, groups: RackGroups, registrations: Collection[BookieRegistration]
 ) -> Topology:
-    """Where the registered bookies stand by the mapping."""
+    """The topology of the registered bookies, by the mapping."""
     named = {bookie: _path(rack) for group in groups.values() for bookie, rack in group.items()}
     by_host = {name.rpartition(":")[0]: rack for name, rack in named.items() if rack and ":" in name}
     racks = {}
@@ -86,7 +86,7 @@ def plan_topology(
 def plan_isolated(
     policy: PlacementPolicy, groups: RackGroups, ensemble_size: int, writable: Collection[str]
 ) -> frozenset[str]:
-    """Bookies that the isolation groups keep from being used: those of other groups, as in Pulsar.
+    """Bookies that the isolation groups exclude: those of other groups, as in Pulsar.
 
     Bookies in no group at all are used. The secondary groups join where the primary ones have fewer writable bookies
     than `ensemble_size`.
