@@ -16,4 +16,5 @@ run = server_command(
     _load,
     summary="Run a bookie in the foreground until SIGTERM or SIGINT; --help shows its OPTIONS.",
     epilog="Example: mledger bookie run --dir /data/bookie --port 3181 --config bookkeeper.conf",
+    client=True,
 )

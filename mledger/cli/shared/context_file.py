@@ -69,7 +69,7 @@ def read_contexts(path: Path) -> Contexts:
     """What the file says, nothing if there is none; ContextError for one that cannot be."""
     try:
         text = path.read_text("utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the second where HOME is /dev/null, as for users of services
         return Contexts()
     except (OSError, UnicodeDecodeError) as error:
         raise ContextError(f"the contexts in {path} cannot be read: {error}") from error

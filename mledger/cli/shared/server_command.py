@@ -5,15 +5,20 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext
+from mledger.cli.shared.context import CONTEXT_VARIABLE, METADATA_VARIABLE, CommandContext
+from mledger.cli.shared.context_file import ContextError
+from mledger.cli.shared.messages import messages
 
 ServerMain = Callable[[Sequence[str], str], int]
 
 
-def server_command(name: str, load: Callable[[], ServerMain], *, summary: str, epilog: str) -> click.Command:
+def server_command(
+    name: str, load: Callable[[], ServerMain], *, summary: str, epilog: str, client: bool = False
+) -> click.Command:
     """The command `name`: all that follows it goes to the server's main, with the command's path for its messages.
 
-    `load` imports that main when it is needed: other commands load nothing of a server.
+    `load` imports that main when it is needed: other commands load nothing of a server. `client`: the server is one of
+    a metadata store, which it takes by --metadata or MLEDGER_METADATA.
     """
 
     @click.command(
@@ -27,16 +32,35 @@ def server_command(name: str, load: Callable[[], ServerMain], *, summary: str, e
     @click.pass_context
     def run(context: click.Context, options: tuple[str, ...]) -> None:
         session = context.find_object(CommandContext) or CommandContext()
-        meant = None if _asks_for_help(options) else session.meant
-        if meant is not None:
-            os.environ[METADATA_VARIABLE] = meant.url  # what the server's own options and settings come before
+        given = _given_metadata(session) if client and not _asks_for_help(options) else ()
         try:
-            code = load()(options, context.command_path)
+            code = load()((*given, *options), context.command_path)
         except SystemExit as ended:  # of its parser: help, or an option that cannot be
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         context.exit(code)
 
     return run
+
+
+def _given_metadata(session: CommandContext) -> tuple[str, ...]:
+    """The server's option for the metadata store that an option before the command names, which settings do not change.
+
+    What a context of the environment, or the current one, names is the default of a server that is told of none.
+    """
+    by_option = session.metadata or session.context
+    try:
+        meant = session.meant
+    except ContextError as error:
+        if by_option or os.environ.get(CONTEXT_VARIABLE):
+            raise
+        messages.warning(error.format_message())  # the server's own options and settings may say where it belongs
+        return ()
+    if meant is None:
+        return ()
+    if by_option:
+        return ("--metadata", meant.url)
+    os.environ[METADATA_VARIABLE] = meant.url
+    return ()
 
 
 def _asks_for_help(options: Sequence[str]) -> bool:

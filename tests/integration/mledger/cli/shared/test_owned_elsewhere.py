@@ -37,6 +37,7 @@ def test_an_owner_that_may_be_dead_is_waited_for_as_long_as_its_configured_sessi
         waited.append(session_timeout)
 
     monkeypatch.setattr(change_command, "check_owner", checked)
+    monkeypatch.chdir(tmp_path)  # for the undo files
     ok("topics", "create", topic, url=url)
     ok("topics", "produce", topic, "--count", 1, url=url)
     ok("topics", "truncate", topic, "--yes", "--set", "metadataStoreSessionTimeoutMillis=2500", url=url)

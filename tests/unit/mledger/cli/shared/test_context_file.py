@@ -14,6 +14,10 @@ def test_a_file_that_is_not_there_holds_no_context(tmp_path: Path) -> None:
     assert read_contexts(tmp_path / "contexts.toml") == Contexts()
 
 
+def test_a_home_that_is_no_directory_holds_no_context() -> None:
+    assert read_contexts(Path("/dev/null/.config/mledger/contexts.toml")) == Contexts()
+
+
 @pytest.mark.parametrize("name", ["prod", "a.b", "with space", 'q"uote', "é", "current"])
 def test_names_and_urls_come_back_as_they_were_written(tmp_path: Path, name: str) -> None:
     path = tmp_path / "deeper" / "contexts.toml"

@@ -1,0 +1,64 @@
+"""Which metadata store a server is told of that the command becomes."""
+
+import os
+
+import pytest
+
+from mledger.cli.main import command
+from mledger.cli.shared.context_file import Contexts, write_contexts
+from mledger.cli.shared.server_command import server_command
+from tests.support.cli import mledger
+
+TOLD = ("--metadata", "zk://there:1")
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Runs `mledger ARGUMENTS serve OPTIONS`, and what the server then was told: its options, its variable."""
+    told = []
+
+    def main(options, _) -> int:
+        told.append((tuple(options), os.environ.get("MLEDGER_METADATA")))
+        return 0
+
+    def serve(*arguments: str, client: bool = True):
+        found = server_command("serve", lambda: main, summary="Serve.", epilog="Example: mledger serve", client=client)
+        monkeypatch.setattr(type(command), "get_command", lambda *_: found)
+        done = mledger(*arguments)
+        assert done.code == 0, done
+        return told.pop(), done.err
+
+    return serve
+
+
+@pytest.fixture
+def contexts(tmp_path, monkeypatch):
+    """The path of a file with the current context `here`."""
+    path = tmp_path / "contexts.toml"
+    monkeypatch.setenv("MLEDGER_CONTEXTS", str(path))
+    write_contexts(path, Contexts().added("here", "zk://here:1"))
+    return path
+
+
+def test_an_option_before_the_command_is_an_option_of_the_server(served, contexts) -> None:
+    assert served(*TOLD, "serve", "--port", "0") == (((*TOLD, "--port", "0"), None), "")
+
+
+def test_the_context_that_is_named_is_one_too(served, contexts) -> None:
+    assert served("--context", "here", "serve") == ((("--metadata", "zk://here:1"), None), "")
+
+
+def test_the_current_context_is_what_comes_last(served, contexts) -> None:
+    assert served("serve", *TOLD) == ((TOLD, "zk://here:1"), "")
+
+
+def test_a_server_starts_without_contexts_that_cannot_be_read(served, contexts) -> None:
+    contexts.write_text("[")
+    told, said = served("serve", *TOLD)
+    assert told == (TOLD, None)
+    assert str(contexts) in said
+
+
+def test_a_server_that_is_a_metadata_store_asks_for_no_other(served, contexts) -> None:
+    contexts.write_text("[")
+    assert served("serve", "--dir", "d", client=False) == ((("--dir", "d"), None), "")
