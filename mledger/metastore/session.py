@@ -1,4 +1,4 @@
-"""A session's state as one event loop sees it, with those who wait for it to change."""
+"""A session's state as one event loop sees it, and those who wait for it to change."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -7,12 +7,12 @@ from mledger.metastore.errors import MetadataError, SessionExpired, StoreClosed
 from mledger.metastore.store import MetadataReader, SessionState
 
 SESSION_TIMEOUT_S = 10.0
-"""After so long without contact a session ends, with its ephemeral nodes, where no other time is configured."""
+"""Without contact for so long, a session ends with its ephemeral nodes, unless another time is configured."""
 ENDED = (SessionState.EXPIRED, SessionState.CLOSED)
 
 
 class Session:
-    """State of one session; EXPIRED and CLOSED are for good. Used on one loop only."""
+    """State of one session; EXPIRED and CLOSED are final. Used on one loop only."""
 
     def __init__(self, url: str, state: SessionState) -> None:
         self.url = url
@@ -54,7 +54,7 @@ class Session:
                 self._waiters.discard(waiter)
 
     def ended(self) -> MetadataError | None:
-        """Why nothing more can be asked in this session; None while it lasts."""
+        """The error of a session that has ended; None while it lasts."""
         if self.state is SessionState.EXPIRED:
             return SessionExpired(
                 f"the session with {self.url} has expired, its ephemeral nodes are gone: open a new one"
@@ -70,7 +70,7 @@ class Session:
 
 
 class SessionReader(MetadataReader):
-    """The part of a reader that its session, `_session`, answers alone."""
+    """The part of a reader that depends only on its session, `_session`."""
 
     _session: Session
 
@@ -81,7 +81,7 @@ class SessionReader(MetadataReader):
 
     @property
     def session_state(self) -> SessionState:
-        """The session as last heard of."""
+        """The session's last known state."""
         return self._session.state
 
     async def wait_for_session(self, state: SessionState, timeout: float) -> None:

@@ -1,12 +1,12 @@
 """Two metadata stores as one: the ledgers in BookKeeper's own, everything else in the topics'.
 
-Paths below `/ledgers` lead to the ledgers' root in its store; all others to the topics' store. What one request does in
-one store is as whole as ever. A multi that spans both cannot be: its part in the topics' store is carried out first,
-then the ledgers' part. That is the order that R10 needs, because what spans both is the creation of a ledger with its
-pending record: a crash in between leaves a record without a ledger, which a replay removes, never a ledger without a
-record. (One case is weaker than in one store: the ledgers' part of an owner that was stalled in between, arriving after
-the next owner's replay, leaves a ledger that no list names.) When the ledgers' part is refused, the topics' part is
-taken back; it may therefore only create nodes, anything else is refused before anything is written.
+Paths below `/ledgers` belong to the ledgers' store, below its root; all others to the topics' store. A request within
+one store stays atomic. A multi that spans both cannot be: its part in the topics' store is carried out first, then the
+ledgers' part. R10 needs that order, because such a multi creates a ledger with its pending record: a crash in between
+leaves a record without a ledger, which a replay removes, never a ledger without a record. (One case is weaker than in
+one store: if an owner stalls in between and its ledgers' part arrives after the next owner's replay, a ledger remains
+that no list names.) If the ledgers' part is refused, the topics' part is undone; it may therefore only create nodes,
+and anything else is refused before anything is written.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _WORST_FIRST = (SessionState.CLOSED, SessionState.EXPIRED, SessionState.SUSPENDE
 
 
 class SplitReader(MetadataReader, Generic[R]):
-    """Looks at both; closes both."""
+    """Reads both stores; closing it closes both."""
 
     def __init__(self, url: str, topics: R, ledgers: R, root: str) -> None:
         """`root`: where `ledgers` has what is `/ledgers` here."""
@@ -55,7 +55,7 @@ class SplitReader(MetadataReader, Generic[R]):
 
     @property
     def session_state(self) -> SessionState:
-        """That of the session that is worse off."""
+        """The state of the session that is worse off."""
         states = (self._topics.session_state, self._ledgers.session_state)
         return next(state for state in _WORST_FIRST if state in states)
 
@@ -155,7 +155,7 @@ class SplitReader(MetadataReader, Generic[R]):
 
     @contextlib.contextmanager
     def _as_asked(self) -> Iterator[None]:
-        """Errors name the paths that were asked for."""
+        """Make errors name the paths that the caller used."""
         try:
             yield
         except MetadataError as error:

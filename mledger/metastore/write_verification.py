@@ -1,7 +1,7 @@
-"""Writes whose answer was lost, or that met a conflict, are looked up before they count as failed (rule M7).
+"""Verifies writes whose answer was lost, or that met a conflict, before they count as failed (rule M7).
 
-Our own bytes one version up are our own write; a node created with our bytes is ours. All writes of a multi are
-carried out or none, so that evidence for the whole is asked of every one of them.
+Our own bytes one version up are our own write; a node created with our bytes is ours. A multi is carried out as a whole
+or not at all, so each of its writes must show that it was carried out.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from mledger.metastore.store import (
 )
 
 ATTEMPTS = 3
-"""How often a write is sent that was found not to have been carried out."""
+"""How often a write that proved not to be carried out is sent."""
 
 RECONNECT_WITHIN = 10.0
-"""Seconds to wait for the connection before a lost write is looked up."""
+"""Seconds to wait for the connection before a lost write is verified."""
 
 
 async def put_own(store: MetadataStore, path: str, data: bytes, version: int) -> int:

@@ -1,1 +1,1 @@
-"""What every server and owner shares: settings files, logs, an HTTP endpoint, time buckets."""
+"""Shared by every server and owner: settings files, logs, an HTTP endpoint, durations."""

@@ -1,12 +1,11 @@
-"""Child processes: Python that imports what this process does, and processes that end with this one.
+"""Child processes: Python that imports the same modules as this process, and processes that end with this one.
 
-A child Python looks for modules where its interpreter has them installed, never in the directory it is started in:
-what files lie there, and what they are called, is their owner's business.
+A child Python imports modules from where its interpreter has them installed, never from the directory it starts in: the
+files there, whatever their names, belong to their owner.
 
-A child of `start_child` ends with this process, however that ends: kill -9 of a test run leaves no server behind.
-
-On Linux the system kills the child when the thread that started it has ended; so all are started by one thread that
-lasts as long as the process. Elsewhere a child is one like any other.
+A child of `start_child` ends with this process, however that ends: kill -9 of a test run leaves no server behind. On
+Linux the system kills the child when the thread that started it ends. So one thread, which lasts as long as the
+process, starts them all. Elsewhere, a child is an ordinary one.
 """
 
 import os
@@ -33,12 +32,12 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """What runs `module` of this distribution; the current directory is no place to find modules in."""
+    """The command that runs `module` of this distribution, and imports nothing from the current directory."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def python_environment() -> dict[str, str]:
-    """The environment of a child Python that imports this very mledger: what is installed, a checkout, or a zip."""
+    """The environment for a child Python that imports this same mledger: installed, a checkout, or a zip."""
     inherited = os.environ.get(PATH_VARIABLE, "")
     installed = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     path = plan_python_path(str(OUR_PACKAGES), inherited, installed)
@@ -47,10 +46,10 @@ def python_environment() -> dict[str, str]:
 
 
 def plan_python_path(packages: str, inherited: str, installed: Collection[str]) -> str:
-    """PYTHONPATH with which a child finds what lies in the directory `packages`, of `installed` ones or another.
+    """The PYTHONPATH with which a child finds the directory `packages`; `installed` are the site directories.
 
-    One that is searched anyway is not put in front: it would come before the standard library. Relative entries
-    of `inherited` become absolute: the child is started elsewhere.
+    A directory that is searched anyway is not put in front: it would precede the standard library. Relative entries of
+    `inherited` become absolute: the child starts in another directory.
     """
     given = [os.path.abspath(each) for each in inherited.split(os.pathsep) if each]
     if packages in installed or packages in given:
@@ -58,13 +57,13 @@ def plan_python_path(packages: str, inherited: str, installed: Collection[str]) 
     return os.pathsep.join([packages, *given])
 
 
-_starters: dict[int, ThreadPoolExecutor] = {}  # by process: a forked one has not the threads of its parent
+_starters: dict[int, ThreadPoolExecutor] = {}  # by pid: a forked process does not have its parent's threads
 
 
 def start_child(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
-    """`subprocess.Popen(command, **options)`, of a process that is killed when this one ends.
+    """`subprocess.Popen(command, **options)` for a process that is killed when this one ends.
 
-    A program that cannot be run is told of on its stderr, and ends with 1.
+    If the program cannot be run, the child reports it on stderr and ends with 1.
     """
     if sys.platform != "linux" or not sys.executable:
         return subprocess.Popen(list(command), **options)

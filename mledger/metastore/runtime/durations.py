@@ -1,9 +1,9 @@
-"""Times counted in buckets: cheap enough for once a turn or batch, without locks, on one loop."""
+"""Durations counted in buckets: cheap enough for once per turn or batch, without locks, on one loop."""
 
 from bisect import bisect_left
 
 BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the buckets, in seconds; what is above the last is in one more."""
+"""Upper bounds of the buckets, in seconds; one more bucket holds what is above the last."""
 
 
 class Durations:

@@ -1,7 +1,7 @@
-"""Metrics in the formats that Prometheus reads. Values are read when they are asked for; nothing is counted here.
+"""Metrics in the formats that Prometheus reads. Values are read on request; nothing is counted here.
 
-A counter under one of the originals' names has no `_total` and is of unknown type: the formats want that suffix of a
-counter, and dashboards know the names without it. `rate()` takes both alike.
+A counter under a name of BookKeeper's or Pulsar's has no `_total` and is of unknown type: the formats require that
+suffix for counters, but dashboards know the names without it. `rate()` accepts both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,24 +37,24 @@ class Families:
         return iter(self._families.values())
 
     def gauge(self, name: str, help_text: str, value: float, labels: Labels = NO_LABELS) -> None:
-        """A value that goes up and down."""
+        """Add a value that goes up and down."""
         self._add(GaugeMetricFamily, name, help_text, labels).add_metric(list(labels.values()), value)
 
     def total(self, name: str, help_text: str, value: float, labels: Labels = NO_LABELS) -> None:
-        """A count that only rises; `_total` is put behind its name."""
+        """Add a count that only rises; its name gets the suffix `_total`."""
         self._add(CounterMetricFamily, name, help_text, labels).add_metric(list(labels.values()), value)
 
     def original(self, name: str, help_text: str, value: float, labels: Labels = NO_LABELS) -> None:
-        """A count under the name that one of the originals has for it."""
+        """Add a count under the name that BookKeeper or Pulsar has for it."""
         self._add(UnknownMetricFamily, name, help_text, labels).add_metric(list(labels.values()), value)
 
     def milliseconds(self, name: str, help_text: str, times: Durations, labels: Labels = NO_LABELS) -> None:
-        """Times as the originals have them: a summary in milliseconds."""
+        """Add times as BookKeeper has them: a summary in milliseconds."""
         family = self._add(SummaryMetricFamily, name, help_text, labels)
         family.add_metric(list(labels.values()), count_value=times.count, sum_value=times.seconds * _MS)
 
     def seconds(self, name: str, help_text: str, times: Durations, labels: Labels = NO_LABELS) -> None:
-        """Times as a histogram in seconds."""
+        """Add times as a histogram in seconds."""
         family = self._add(HistogramMetricFamily, name, help_text, labels)
         family.add_metric(list(labels.values()), buckets=times.cumulative(), sum_value=times.seconds)
 
@@ -66,7 +66,7 @@ class Families:
 
 
 class _Given:
-    """A collector of what was gathered."""
+    """A collector of the gathered metrics."""
 
     def __init__(self, families: Families) -> None:
         self._families = families
@@ -77,7 +77,7 @@ class _Given:
 
 
 def expose(families: Families, asked: HttpRequest, *, process: bool = True) -> HttpResponse:
-    """The answer to who asks for metrics: `families`, and with `process` what the system knows of this process."""
+    """The answer to a request for metrics: `families`, and with `process` the system's metrics of this process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(families))
     if process:

@@ -1,4 +1,4 @@
-"""A small HTTP server for metrics and health, on a process's own loop: GET and HEAD, one answer a connection."""
+"""A small HTTP server for metrics and health, on a process's own loop: GET and HEAD, one answer per connection."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What a path answers."""
+    """The answer for a path."""
 
     body: bytes
     content_type: str = _TEXT
@@ -51,7 +51,7 @@ class HttpServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Stop listening and end what is being answered."""
+        """Stop listening and end the answers in progress."""
         if self._server is not None:
             self._server.close()
         for handler in list(self._handlers):

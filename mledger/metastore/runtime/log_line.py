@@ -1,4 +1,4 @@
-"""How fields stand in a line of a log: values as JSON has them, and `key=value …` text of them."""
+"""The fields of a log line: values as in JSON, and their text form `key=value …`."""
 
 import enum
 import json
@@ -11,7 +11,7 @@ _DEEPEST = 8
 
 
 def text_line(fields: Mapping[str, object]) -> str:
-    """Fields as `key=value …`: what is not a plain word stands as a JSON string, so that the line is one line."""
+    """Fields as `key=value …`; a value that is not a plain word is a JSON string, so that the line stays one line."""
     return " ".join(f"{_word(key)}={_word(_text(plain(value)))}" for key, value in fields.items())
 
 
@@ -31,7 +31,7 @@ def _word(text: str) -> str:
 
 
 def plain(value: object, depth: int = 0) -> Any:
-    """The value as JSON has it.
+    """Convert the value to what JSON can hold.
 
     Numbers, booleans, strings and None stay; bytes are hexadecimal, enums their names, exceptions `Type: message`, sets
     sorted, mappings and sequences themselves; anything else is its string, a named tuple too.

@@ -1,9 +1,9 @@
-"""Log events of one form in every process: a name and fields, as a line of text or as a JSON object.
+"""Log events in one form in every process: a name and fields, as a line of text or as a JSON object.
 
-A module takes its logger once, `log = get_logger(__name__)`, and names what happened: `log.warning("ledger_fenced",
-ledger=5, error=error)`. Events go through Python's logging, below the logger `mledger`: a program that uses the library
-configures that logger as any other, and nothing is printed unless it does. Its handlers get an event as text; one that
-formats by structlog's ProcessorFormatter gets the fields. Processes of ours call `set_up_logging`.
+A module creates its logger once, `log = get_logger(__name__)`, and names what happened: `log.warning("ledger_fenced",
+ledger=5, error=error)`. Events go through Python's logging, below the logger `mledger`. A program that uses the library
+configures that logger like any other; otherwise nothing is printed. Its handlers get an event as text; a handler with
+structlog's ProcessorFormatter gets the fields. Processes of mledger call `set_up_logging`.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ JSON = "json"
 FORMATS = (TEXT, JSON)
 
 ROOT = "mledger"
-# What every line has, and what structlog's formatters use: a field of such a name gets a "_" behind it.
+# Keys of every line and of structlog's formatters: a field with such a name gets a "_" appended.
 _RESERVED = frozenset(
     ("time", "level", "logger", "event", "exception", "exc_info", "stack_info", "_record", "_from_structlog")
 )
@@ -59,7 +59,7 @@ class EventLogger:
         self._logger = logger
 
     def debug(self, event: str, /, **fields: object) -> None:
-        """Log what only somebody who looks into the program wants to know."""
+        """Log details for debugging the program."""
         if self._logger.isEnabledFor(logging.DEBUG):
             self._write(logging.DEBUG, event, fields)
 
@@ -69,12 +69,12 @@ class EventLogger:
             self._write(logging.INFO, event, fields)
 
     def warning(self, event: str, /, **fields: object) -> None:
-        """Log what went wrong and was coped with."""
+        """Log a problem that the program handled."""
         if self._logger.isEnabledFor(logging.WARNING):
             self._write(logging.WARNING, event, fields)
 
     def error(self, event: str, /, **fields: object) -> None:
-        """Log what somebody has to see to."""
+        """Log a problem that somebody must attend to."""
         if self._logger.isEnabledFor(logging.ERROR):
             self._write(logging.ERROR, event, fields)
 
@@ -109,7 +109,7 @@ def library_logger(name: str) -> logging.Logger:
 
 
 def set_up_logging(log_format: str, level: str | int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Have this process log to `stream` (stderr) from `level` on, as `log_format` says: text or json."""
+    """Log to `stream` (stderr) in this process, from `level` on, as `log_format` says: text or json."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(formatter(log_format))
     root = logging.getLogger()
@@ -121,12 +121,12 @@ def set_up_logging(log_format: str, level: str | int = logging.INFO, stream: Tex
 
 
 def discard_logs() -> None:
-    """Have nothing printed, of no library, in a process that set up nothing else."""
+    """Print no logs, of any library, in a process that set up nothing else."""
     logging.getLogger().addHandler(logging.NullHandler())
 
 
 def flush_logs() -> None:
-    """Write what is logged before a process ends itself at once."""
+    """Flush the log before a process ends itself at once."""
     logging.shutdown()
 
 
@@ -165,7 +165,7 @@ def formatter(log_format: str) -> logging.Formatter:
 
 @contextlib.contextmanager
 def _without_rich() -> Iterator[None]:
-    """Import structlog without rich, which it loads for a console renderer that nothing here uses: 110 ms and 5 MB."""
+    """Import structlog without rich, which it loads for a console renderer that is not used here: 110 ms and 5 MB."""
     modules: dict[str, Any] = sys.modules
     if "rich" in modules:
         yield

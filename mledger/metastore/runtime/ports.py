@@ -1,7 +1,7 @@
-"""The ports that servers take where none is named: not those that outgoing connections are given, who would take them.
+"""The ports that servers use by default: outside the range of outgoing connections, which might take them.
 
-While a server is down its port is anybody's. Who starts servers beside others on one machine gives each a range of its
-own by PORTS_VARIABLE.
+While a server is down, anybody can take its port. To run several groups of servers on one machine, give each a range of
+its own by PORTS_VARIABLE.
 """
 
 import os
@@ -15,7 +15,7 @@ _ATTEMPTS = 100
 
 
 def server_ports() -> range:
-    """The ports to choose from: those that PORTS_VARIABLE names as FIRST-LAST, else SERVER_PORTS.
+    """The ports to choose from: the range FIRST-LAST in PORTS_VARIABLE, else SERVER_PORTS.
 
     Raises:
         MetadataError: the variable names no ports.
@@ -30,6 +30,6 @@ def server_ports() -> range:
 
 
 def ports_to_try() -> list[int]:
-    """Some of them, in no order."""
+    """Some of them, in random order."""
     ports = server_ports()
     return random.sample(ports, min(_ATTEMPTS, len(ports)))

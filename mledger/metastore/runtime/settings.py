@@ -1,7 +1,7 @@
-"""Settings of a process: keys of the originals from a file and from `KEY=VALUE` options, read with their places.
+"""Settings of a process: keys of Pulsar's and BookKeeper's files, from a file and from `KEY=VALUE` options.
 
-What is taken is parsed there and then; what nobody took is told: unknown keys in a warning, keys that the originals
-know and that mean nothing here at debug level.
+A value is parsed when it is taken. Keys that nobody took are reported: unknown ones in a warning, those that Pulsar or
+BookKeeper know and that have no effect here at debug level.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,9 +48,9 @@ class Settings:
         return self._given[key].where
 
     def take(self, key: str, parse: Callable[[str], T], default: T) -> T:
-        """The value of `key`, `default` if it was not given or is empty. InvalidSetting names key, place and need.
+        """The value of `key`; `default` if it was not given or is empty. InvalidSetting names the key and its place.
 
-        `parse` raises ValueError with what is needed instead.
+        `parse` raises ValueError with a message that says what is needed.
         """
         given = self._given.get(key)
         if given is None:
@@ -70,7 +70,7 @@ class Settings:
         return sorted(key for key in self._given if key not in self._taken)
 
     def report(self, log: EventLogger, known: Callable[[str], bool]) -> None:
-        """Tell which keys had no effect: a warning names those not `known`, a debug line the others."""
+        """Log which keys had no effect: a warning names those not `known`, a debug line the others."""
         unknown = [key for key in self.without_effect if not known(key)]
         if unknown:
             log.warning("unknown_settings", keys=unknown)
@@ -102,7 +102,7 @@ def _read(path: str) -> str:
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
-    """Parses a number from `low` to `high`."""
+    """Return a parser of numbers from `low` to `high`."""
 
     def parse(text: str) -> float:
         try:
@@ -117,7 +117,7 @@ def number(low: float, high: float) -> Callable[[str], float]:
 
 
 def integer(low: int, high: int) -> Callable[[str], int]:
-    """Parses a whole number from `low` to `high`."""
+    """Return a parser of whole numbers from `low` to `high`."""
 
     def parse(text: str) -> int:
         value = int(text) if text.lstrip("+-").isdecimal() and text.isascii() else None

@@ -1,7 +1,7 @@
 """One ZooKeeper session over kazoo, for one event loop.
 
-Kazoo's connection thread hands over replies and state changes in a queue and wakes the loop once a batch. Requests are
-pipelined, at most WINDOW at a time; what waits for its turn, or for a lost connection, waits here and not in kazoo.
+Kazoo's connection thread passes replies and state changes in a queue and wakes the loop once per batch. Requests are
+pipelined, at most WINDOW at a time. Those that wait for the window, or for a lost connection, wait here, not in kazoo.
 """
 
 import asyncio
@@ -59,9 +59,9 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
 
 class Withdrawable:
-    """A write as kazoo sends it, unless its caller has given up before: then a harmless read goes in its place.
+    """A write for kazoo that its caller can withdraw before it is sent: a harmless read is then sent instead.
 
-    A write that timed out is read back and perhaps done again (M7); it must not be carried out minutes later.
+    A write that timed out is read back and perhaps repeated (M7); it must not be carried out minutes later.
     """
 
     def __init__(self, request: Any) -> None:
@@ -88,7 +88,7 @@ class Withdrawable:
 
 
 class _Reply:
-    """Where kazoo puts a request's outcome; it may do so twice, of which the first counts."""
+    """Where kazoo puts a request's outcome; it may do so twice, and the first one counts."""
 
     __slots__ = ("_inbox", "error", "future", "taken", "value")
 
@@ -109,7 +109,7 @@ class _Reply:
 
 
 class Inbox:
-    """What other threads leave for the loop, in order, with one wake-up for all that piles up meanwhile."""
+    """Items that other threads leave for the loop, in order, with one wake-up for all that have gathered."""
 
     def __init__(self, take: Callable[[list[Any]], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -193,7 +193,7 @@ class ZooKeeperConnection:
     async def submit(self, request: Any) -> Any:
         """Send `request` as soon as there is a connection and a place in the window; its result.
 
-        Raises what kazoo raises, SessionExpired or StoreClosed. A caller that is cancelled withdraws a `Withdrawable`.
+        Raises what kazoo raises, SessionExpired or StoreClosed. Cancelling the caller withdraws a `Withdrawable`.
         """
         self.session.check()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -217,7 +217,7 @@ class ZooKeeperConnection:
         self._inbox.put(function)
 
     async def close(self) -> None:
-        """End the session; a server that does not answer is waited for a few seconds only."""
+        """End the session; wait only a few seconds for a server that does not answer."""
         self.session.change(SessionState.CLOSED)
         if self._shut_down_done is None:
             self._shut_down_done = asyncio.Event()
@@ -278,7 +278,7 @@ class ZooKeeperConnection:
         return f" (TLS: {failure})" if isinstance(failure, ssl.SSLError) else ""
 
     def _shut_down(self, done: asyncio.Event) -> None:
-        """Kazoo's own closing, which blocks; on a thread."""
+        """Close kazoo's client, which blocks; on a thread."""
         cutter = threading.Timer(CLOSE_GRACE_S, self._cut)
         cutter.daemon = True
         cutter.start()
@@ -303,7 +303,7 @@ class ZooKeeperConnection:
 
 
 def _refusals_named(log_in: Callable[[str, float], None]) -> Callable[[str, float], None]:
-    """`log_in`, but an error that the server answers is a refused login: kazoo's thread would die of it."""
+    """Wrap `log_in` so that an error answered by the server is a refused login: it would end kazoo's thread."""
 
     def named(host: str, timeout: float) -> None:
         try:
@@ -315,7 +315,7 @@ def _refusals_named(log_in: Callable[[str, float], None]) -> Callable[[str, floa
 
 
 def _login(security: Security) -> dict[str, Any]:
-    """How kazoo is told of it."""
+    """The login in kazoo's terms."""
     options: dict[str, Any] = {}
     if security.digests:
         options["auth_data"] = [("digest", digest) for digest in security.digests]

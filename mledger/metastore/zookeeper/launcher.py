@@ -1,4 +1,4 @@
-"""A real ZooKeeper server on this machine, without Docker: found, started, and put through what servers go through.
+"""A real ZooKeeper server on this machine, without Docker: finds, starts, stops, kills and freezes it.
 
 The calls block (a start takes about a second): on an event loop, `await asyncio.to_thread(server.restart)`.
 """
@@ -160,7 +160,7 @@ def four_letter_word(word: str, host: str, port: int, timeout: float = 5.0) -> s
 
 
 class ZooKeeperServer:
-    """One standalone ZooKeeper process; as a context manager it is stopped. It ends with this one unless told else."""
+    """One standalone ZooKeeper process; as a context manager it is stopped. By default it ends with this process."""
 
     def __init__(
         self, data_dir: Path, host: str, port: int, runtime: ZooKeeperRuntime, options: tuple[str, ...], timeout: float
@@ -248,7 +248,7 @@ class ZooKeeperServer:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there, be it frozen."""
+        """Whether the process exists, even frozen."""
         return self._process is not None and self._process.poll() is None
 
     def restart(self) -> None:
@@ -291,7 +291,7 @@ class ZooKeeperServer:
             self._process.wait()
 
     def freeze(self) -> None:
-        """Stop the server in its tracks (SIGSTOP); connections stay open, nothing is answered."""
+        """Freeze the server (SIGSTOP); its connections stay open, but nothing is answered."""
         pid = self.pid
         os.kill(pid, signal.SIGSTOP)
         os.waitpid(pid, os.WUNTRACED)

@@ -1,7 +1,7 @@
 """ZooKeeper's multiRead (op 22, servers from 3.6 on): data or children of many nodes in one request. Kazoo lacks it.
 
-A request is a row of sub-requests, each behind a header {type 4, done 1, error 4}; a reply is a row of results behind
-such headers, an error being {-1, 0, code} and the code again. Both end with a header that has `done` set.
+A request is a sequence of sub-requests, each after a header {type 4, done 1, error 4}. A reply is a sequence of results
+after such headers; an error is {-1, 0, code} and the code again. Both end with a header that has `done` set.
 """
 
 import struct
@@ -112,8 +112,8 @@ def plan_requests(paths: Sequence[str], nodes: int) -> Iterator[Sequence[str]]:
 def plan_round(found: int, replies: Sequence[MultiReadReply]) -> tuple[int, int]:
     """How many nodes to ask for next in all, and in each request, after `found` of them came.
 
-    Nobody knows their sizes: it begins with a few nodes and goes on with requests whose replies, if like those of the
-    last round, stay near REPLY_BYTES. A server builds each reply in its memory.
+    The sizes are unknown: reading starts with a few nodes, and goes on with requests whose replies, if like those of
+    the last round, stay near REPLY_BYTES. A server builds each reply in its memory.
     """
     if not replies:
         return FIRST_NODES, FIRST_NODES

@@ -1,4 +1,4 @@
-"""Secrets that a configuration does not hold itself: it says in which file or variable they are, or to ask for them."""
+"""Secrets outside a configuration: it names the file or variable that holds them, or says to ask the user."""
 
 import os
 from collections.abc import Callable

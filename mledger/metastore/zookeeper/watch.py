@@ -1,7 +1,7 @@
 """A watch that lasts. ZooKeeper's fire once and are lost with the connection; this one is set again before it reports.
 
-What changed between two settings is told from the node's transaction ids, so no change that lasts is missed; several
-come as one.
+Changes between two settings are found by the node's transaction ids, so no lasting change is missed; several changes
+may be reported as one.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class Watch:
         return plan_changes(before, self._mark, NodeChange.CHILDREN if self._children else NodeChange.CHANGED)
 
     def cancel(self) -> None:
-        """Hear no more."""
+        """Stop watching."""
         self._connection.session.unlisten(self._session_changed)
         self._connection.forget_watch(self._path, self._on_event)
 
