@@ -19,7 +19,7 @@ from mledger.errors import TopicExists
 from mledger.events import Event, EventSink, ignore_events
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
-from mledger.metastore.batched_store import gathered
+from mledger.metastore.batched_store import batched
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
 from mledger.metastore.records.codec import encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName, managed_ledger_path
@@ -65,7 +65,7 @@ async def open_cluster(
     """
 
     async def open_session() -> MetadataStore:
-        return gathered(await open_store(url, session_timeout=session_timeout))
+        return batched(await open_store(url, session_timeout=session_timeout))
 
     store = RenewedStore(await open_session(), open_session, session_timeout)
     async with store:
@@ -84,7 +84,7 @@ async def open_cluster(
         else:
             await cluster.close()
         finally:
-            services.upkeep.stop()
+            services.maintenance.stop()
             services.brokers.stop()
             await bookkeeper.close()
 
@@ -265,7 +265,7 @@ class Cluster:
 
         The cluster's timer does this by itself; it is for programs that move the clock.
         """
-        return self._services.upkeep.run_due()
+        return self._services.maintenance.run_due()
 
     def session_renewed(self) -> None:
         """Have every topic show its owner again: its node went with the session before."""

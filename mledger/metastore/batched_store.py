@@ -237,7 +237,7 @@ class BatchedStore(MetadataStore):
                 return await self._inner.multi(operations)
 
 
-def gathered(store: MetadataStore) -> MetadataStore:
+def batched(store: MetadataStore) -> MetadataStore:
     """`store` with its requests batched; a SplitStore is returned as it is: a multi over two stores is not atomic."""
     return store if isinstance(store, SplitStore) else BatchedStore(store)
 

@@ -82,7 +82,7 @@ class Appender:
         factory: LedgerFactory,
         keeper: LedgerKeeper,
         config: ManagedLedgerConfig,
-        upkeep: Maintenance,
+        maintenance: Maintenance,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._factory = factory
@@ -94,8 +94,8 @@ class Appender:
         self._stopping = asyncio.Lock()
         self._largest = min(config.max_message_size, writer.largest_entry)
         self._ended: EndedLedger | None = None
-        self._now_ms = upkeep.now_ms
-        self._due = upkeep.alarm(self._roll_if_due)
+        self._now_ms = maintenance.now_ms
+        self._due = maintenance.alarm(self._roll_if_due)
         self._last_ledger_id = writer.ledger_id
         self._last_append_ms = 0
         self._postponed_until = 0.0

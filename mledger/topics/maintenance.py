@@ -18,17 +18,17 @@ SIFT_FROM = 1024
 class Alarm:
     """Calls `ring` once when the clock has reached what it is set to; made by `Maintenance.alarm`."""
 
-    __slots__ = ("_upkeep", "due_ms", "ring")
+    __slots__ = ("_maintenance", "due_ms", "ring")
 
-    def __init__(self, upkeep: "Maintenance", ring: Callable[[], None]) -> None:
-        self._upkeep = upkeep
+    def __init__(self, maintenance: "Maintenance", ring: Callable[[], None]) -> None:
+        self._maintenance = maintenance
         self.ring = ring
         self.due_ms: int | None = None
 
     def set(self, due_ms: int) -> None:
         """Ring at `due_ms`, ms since 1970, instead of when it was set to before."""
         self.due_ms = due_ms
-        self._upkeep.expect(self, due_ms)
+        self._maintenance.expect(self, due_ms)
 
     def cancel(self) -> None:
         """Ring no more, until set again."""

@@ -63,7 +63,9 @@ class ManagedLedger(TopicView):
         )
         self._appender: Appender | None = None
         if opened.writer is not None:
-            self._appender = Appender(opened.writer, self._factory, self._ledgers, self.config, opened.services.upkeep)
+            self._appender = Appender(
+                opened.writer, self._factory, self._ledgers, self.config, opened.services.maintenance
+            )
         self.reader = EntryReader(self._factory, self._current_ledger, self.config)
         context = CursorContext(
             opened.record,
@@ -75,8 +77,8 @@ class ManagedLedger(TopicView):
             opened.services.now_ms,
         )
         self._dropped = opened.dropped
-        policy, upkeep = opened.trim_policy, opened.services.upkeep
-        self._trimmer = Trimmer(self, self._ledgers, self._factory, self.reader, policy, self._background, upkeep)
+        policy, maintenance = opened.trim_policy, opened.services.maintenance
+        self._trimmer = Trimmer(self, self._ledgers, self._factory, self.reader, policy, self._background, maintenance)
         self._cursors = CursorContainer(self, context, self._background, self._trimmer.trim_later)
         self._record.on_fenced(self._fenced)
 

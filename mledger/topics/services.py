@@ -21,7 +21,7 @@ class Services:
         self.store = store
         self.bookkeeper = bookkeeper
         self.now_ms = now_ms
-        self.upkeep = Maintenance(now_ms)
+        self.maintenance = Maintenance(now_ms)
         self.brokers = BrokerWatch(store)
         self.replayer = OrphanCleanup(bookkeeper, store)
         self.policies = PolicyReader(store, bookkeeper, password)

@@ -79,7 +79,7 @@ class Trimmer:
         reader: EntryReader,
         policy: TrimPolicy,
         background: Background,
-        upkeep: Maintenance,
+        maintenance: Maintenance,
     ) -> None:
         self._topic = topic
         self._ledgers = ledgers
@@ -87,10 +87,10 @@ class Trimmer:
         self._reader = reader
         self._policy = policy
         self._background = background
-        self._now_ms = upkeep.now_ms
+        self._now_ms = maintenance.now_ms
         self._wanted = False
         self._running = False
-        self._later = upkeep.alarm(self.trim_later)
+        self._later = maintenance.alarm(self.trim_later)
         self._dropping: list[int] = []  # on their way off the list
         self._undeleted: dict[int, None] = {}  # off the list, in order
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from mledger.metastore.batched_store import gathered
+from mledger.metastore.batched_store import batched
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -12,7 +12,7 @@ CLOSED = ("ip:127.0.0.1:crwda",)
 
 def test_access_control_lists_are_given_and_read(metadata_url):
     async def main():
-        async with gathered(await open_store(metadata_url)) as store:
+        async with batched(await open_store(metadata_url)) as store:
             await store.multi([Create("/alone", acl=CLOSED)])
             await asyncio.gather(*(store.multi([Create(path, acl=CLOSED)]) for path in ("/one", "/other")))
             return await store.acl_many(["/alone", "/one", "/other", "/none"])

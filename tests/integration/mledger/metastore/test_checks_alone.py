@@ -2,14 +2,14 @@
 
 import pytest
 
-from mledger.metastore.batched_store import gathered
+from mledger.metastore.batched_store import batched
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import changed_since, is_there
 from tests.support.aio import run
 
 
-@pytest.mark.parametrize("through", [lambda store: store, gathered], ids=["alone", "gathered"])
+@pytest.mark.parametrize("through", [lambda store: store, batched], ids=["alone", "batched"])
 def test_a_check_tells_whether_a_node_was_changed(any_metadata_url, through):
     async def main():
         async with through(await open_store(any_metadata_url)) as store:

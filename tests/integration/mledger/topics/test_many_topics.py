@@ -164,7 +164,7 @@ def test_alarms_of_closed_topics_ring_no_more(topic_url, topic):
             for opened in found.topics.values():
                 await opened.close()
             clock.ms += 2 * CONFIG.maximum_rollover_time_ms
-            assert isinstance(cluster._services.upkeep, Maintenance)
+            assert isinstance(cluster._services.maintenance, Maintenance)
             assert cluster.run_due() == 0
 
     run(main())

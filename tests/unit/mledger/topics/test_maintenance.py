@@ -11,14 +11,14 @@ from tests.support.clock import Clock
 
 
 def with_upkeep(test):
-    """A test of a coroutine function given a clock, an upkeep by it, and a list that alarms can ring into."""
+    """A test of a coroutine function given a clock, a Maintenance by it, and a list that alarms can ring into."""
 
     def call():
         async def main():
             clock = Clock()
-            upkeep = Maintenance(clock)
-            await test(clock, upkeep, [])
-            upkeep.stop()
+            maintenance = Maintenance(clock)
+            await test(clock, maintenance, [])
+            maintenance.stop()
 
         run(main())
 
@@ -27,51 +27,51 @@ def with_upkeep(test):
 
 
 @with_upkeep
-async def test_alarms_ring_when_the_clock_has_reached_them(clock, upkeep, rung):
+async def test_alarms_ring_when_the_clock_has_reached_them(clock, maintenance, rung):
     for delay in (30, 10, 20):
-        upkeep.alarm(lambda delay=delay: rung.append(delay)).set(clock.ms + delay)
-    assert upkeep.run_due() == 0
+        maintenance.alarm(lambda delay=delay: rung.append(delay)).set(clock.ms + delay)
+    assert maintenance.run_due() == 0
     clock.ms += 20
-    assert upkeep.run_due() == 2
+    assert maintenance.run_due() == 2
     assert rung == [10, 20]
     clock.ms += 10
-    assert upkeep.run_due() == 1
-    assert upkeep.run_due() == 0
+    assert maintenance.run_due() == 1
+    assert maintenance.run_due() == 0
 
 
 @with_upkeep
-async def test_an_alarm_set_again_rings_once_at_its_new_time(clock, upkeep, rung):
-    alarm = upkeep.alarm(lambda: rung.append(clock.ms))
+async def test_an_alarm_set_again_rings_once_at_its_new_time(clock, maintenance, rung):
+    alarm = maintenance.alarm(lambda: rung.append(clock.ms))
     start = clock.ms
     alarm.set(start + 10)
     alarm.set(start + 30)
     alarm.set(start + 20)
     for clock.ms in range(start, start + 40):
-        upkeep.run_due()
+        maintenance.run_due()
     assert rung == [start + 20]
 
 
 @with_upkeep
-async def test_a_cancelled_alarm_is_silent_until_set_again(clock, upkeep, rung):
-    alarm = upkeep.alarm(lambda: rung.append(clock.ms))
+async def test_a_cancelled_alarm_is_silent_until_set_again(clock, maintenance, rung):
+    alarm = maintenance.alarm(lambda: rung.append(clock.ms))
     alarm.set(clock.ms)
     alarm.cancel()
-    assert upkeep.run_due() == 0
+    assert maintenance.run_due() == 0
     alarm.set(clock.ms)
-    assert upkeep.run_due() == 1
+    assert maintenance.run_due() == 1
 
 
 @with_upkeep
-async def test_an_alarm_may_set_itself_again_as_it_rings(clock, upkeep, rung):
-    alarm = upkeep.alarm(lambda: (rung.append(clock.ms), alarm.set(clock.ms + 10)))
+async def test_an_alarm_may_set_itself_again_as_it_rings(clock, maintenance, rung):
+    alarm = maintenance.alarm(lambda: (rung.append(clock.ms), alarm.set(clock.ms + 10)))
     alarm.set(clock.ms)
-    assert upkeep.run_due() == 1
+    assert maintenance.run_due() == 1
     clock.ms += 10
-    assert upkeep.run_due() == 1
+    assert maintenance.run_due() == 1
 
 
 @with_upkeep
-async def test_the_timer_rings_by_itself_and_begins_a_bounded_number_at_once(clock, upkeep, rung):
+async def test_the_timer_rings_by_itself_and_begins_a_bounded_number_at_once(clock, maintenance, rung):
     done = asyncio.Event()
     started = []
 
@@ -81,7 +81,7 @@ async def test_the_timer_rings_by_itself_and_begins_a_bounded_number_at_once(clo
             done.set()
 
     for _ in range(2 * BEGIN_AT_ONCE + 1):
-        upkeep.alarm(ring).set(clock.ms + 1)
+        maintenance.alarm(ring).set(clock.ms + 1)
     clock.ms += 1
     await done.wait()
     started = sorted(set(rung))
@@ -92,43 +92,43 @@ def test_many_alarms_are_one_timer_of_the_loop_and_no_task():
     async def main():
         loop = asyncio.get_running_loop()
         clock, before = Clock(), len(loop._scheduled)
-        upkeep = Maintenance(clock)
+        maintenance = Maintenance(clock)
         for delay in range(500, 0, -1):
-            upkeep.alarm(lambda: None).set(clock.ms + 1000 * delay)
+            maintenance.alarm(lambda: None).set(clock.ms + 1000 * delay)
         assert len([handle for handle in loop._scheduled if not handle.cancelled()]) - before == 1
         assert len(asyncio.all_tasks()) == 1
-        upkeep.stop()
+        maintenance.stop()
 
     asyncio.run(main())  # not on uvloop: it does not tell its timers
 
 
 @with_upkeep
-async def test_an_alarm_set_again_and_again_takes_no_more_memory(clock, upkeep, rung):
-    alarm = upkeep.alarm(rung.append)
+async def test_an_alarm_set_again_and_again_takes_no_more_memory(clock, maintenance, rung):
+    alarm = maintenance.alarm(rung.append)
     for turn in range(10 * SIFT_FROM):
         alarm.set(clock.ms + 1000 + turn)
-    assert len(upkeep._heap) <= SIFT_FROM
+    assert len(maintenance._heap) <= SIFT_FROM
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 50)), max_size=60), st.integers(0, 60))
 def test_only_the_last_setting_of_each_alarm_counts(settings, until):
     async def main():
         clock, rung = Clock(), []
-        upkeep = Maintenance(clock)
-        alarms = [upkeep.alarm(lambda number=number: rung.append(number)) for number in range(5)]
+        maintenance = Maintenance(clock)
+        alarms = [maintenance.alarm(lambda number=number: rung.append(number)) for number in range(5)]
         for number, delay in settings:
             alarms[number].set(clock.ms + delay)
         clock.ms += until
-        upkeep.run_due()
+        maintenance.run_due()
         due = {number: delay for number, delay in settings if delay is not None}
         assert sorted(rung) == sorted(number for number, delay in due.items() if delay <= until)
-        upkeep.stop()
+        maintenance.stop()
 
     run(main())
 
 
 @with_upkeep
-async def test_an_alarm_that_fails_does_not_keep_the_others_from_ringing(clock, upkeep, rung):
+async def test_an_alarm_that_fails_does_not_keep_the_others_from_ringing(clock, maintenance, rung):
     troubles = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context["exception"]))
     failure = ValueError("this topic is broken")
@@ -136,8 +136,8 @@ async def test_an_alarm_that_fails_does_not_keep_the_others_from_ringing(clock, 
     def fail():
         raise failure
 
-    upkeep.alarm(fail).set(clock.ms + 10)
-    upkeep.alarm(lambda: rung.append("other")).set(clock.ms + 20)
+    maintenance.alarm(fail).set(clock.ms + 10)
+    maintenance.alarm(lambda: rung.append("other")).set(clock.ms + 20)
     clock.ms += 30
-    assert upkeep.run_due() == 2
+    assert maintenance.run_due() == 2
     assert (rung, troubles) == (["other"], [failure])
