@@ -20,7 +20,13 @@ from tests.support.ports import environment_of_commands
 OURS = Path(sysconfig.get_path("purelib"))
 ROOT = Path(__file__).resolve().parents[2]
 BUILT_FROM = ("mledger", "pyspark_mledger", "pytest_mledger", "pyproject.toml", "README.md", "LICENSE")
+PINS = ROOT / "tools" / "constraints.txt"
+LAST_RETRY = "Retry(total=0,"
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+class Unreachable(Exception):
+    """No package index answers here."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,21 @@ def install_alone(wheel: Path, directory: Path) -> Installed:
     return made
 
 
+def install_from_index(*requirements: str, python: str, directory: Path) -> Installed:
+    """A new virtual environment of `python` with `requirements`, in the versions of CI, from the index that pip uses.
+
+    Raises:
+        Unreachable: no index answers.
+    """
+    made, pip = _environment(python, directory)
+    options = ["--quiet", "--only-binary", ":all:", "--no-compile", "--constraint", str(PINS)]
+    done = subprocess.run([*pip, *options, *requirements], capture_output=True, text=True, timeout=HANG_S)
+    if done.returncode != 0 and LAST_RETRY in done.stderr:
+        raise Unreachable(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return made
+
+
 def _required(packages: Path) -> set[str]:
     """The distributions that the mledger in `packages` requires, and those that these do."""
     (ours,) = metadata.distributions(name="mledger", path=[str(packages)])
@@ -99,10 +120,16 @@ def _required(packages: Path) -> set[str]:
 
 def _install(wheel: Path, directory: Path) -> tuple[Installed, Path]:
     """A new virtual environment with `wheel` alone, and where its packages lie."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True, timeout=HANG_S)
-    made = Installed(directory)
-    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "--disable-pip-version-check", "install"]
+    made, pip = _environment(sys.executable, directory)
     options = ["--quiet", "--no-deps", "--no-index", "--ignore-installed", "--no-compile"]
     subprocess.run([*pip, *options, str(wheel)], check=True, timeout=HANG_S, env=os.environ | {"PIP_FIND_LINKS": ""})
     packages = sysconfig.get_path("purelib", vars={"base": str(directory), "platbase": str(directory)})
     return made, Path(packages)
+
+
+def _environment(python: str, directory: Path) -> tuple[Installed, list[str]]:
+    """A new, empty virtual environment of `python`, and the command that installs into it."""
+    subprocess.run([python, "-m", "venv", "--without-pip", directory], check=True, timeout=HANG_S)
+    made = Installed(directory)
+    ours = [sys.executable, "-m", "pip", "--python", str(made.python), "--disable-pip-version-check"]
+    return made, [*ours, "install"]

@@ -1,0 +1,55 @@
+"""The wheel and what it requires from PyPI, with each Python that pyproject.toml names, and the one after."""
+
+import re
+import tomllib
+
+import pytest
+
+from tests.support.installed import ROOT, Installed, Unreachable, install_from_index
+from tests.support.interpreters import OURS, find_interpreter
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IMPORTS_ALL = """
+import mledger
+for name in mledger.__all__:
+    getattr(mledger, name)
+import mledger.bookie.server.process.main
+import mledger.cli.main
+import mledger.metastore.zookeeper.store
+import pytest_mledger.plugin
+print(len(mledger.__all__) > 0 and mledger.__file__)
+"""
+
+
+@pytest.fixture(scope="module", params=dict.fromkeys((*PYTHONS, OURS)))
+def on_version(request, wheel, tmp_path_factory) -> Installed:
+    """The wheel in an environment of its own, for one version of Python."""
+    python = find_interpreter(request.param)
+    if python is None:
+        pytest.skip(f"Python {request.param} is not installed: no python{request.param} on PATH, none of pyenv")
+    directory = tmp_path_factory.mktemp(f"python{request.param}") / "venv"
+    try:
+        return install_from_index(f"{wheel}[local]", "pytest", python=python, directory=directory)
+    except Unreachable as error:
+        if request.param == OURS:  # what it requires is also where the tests run
+            return request.getfixturevalue("installed")
+        pytest.skip(f"packages for Python {request.param} are not to be had here: {error}")
+
+
+@pytest.mark.slow
+def test_everything_is_imported_and_the_command_runs(on_version, tmp_path) -> None:
+    imported = on_version.run(on_version.python, "-W", "error::SyntaxWarning", "-c", IMPORTS_ALL, at=tmp_path)
+    assert imported.returncode == 0, imported.stderr
+    assert str(on_version.directory) in imported.stdout
+    version = on_version.run(on_version.command, "--version", at=tmp_path)
+    assert (version.returncode, version.stderr) == (0, "")
+    assert PROJECT["version"] in version.stdout
+    help_text = on_version.run(on_version.command, "--help", at=tmp_path)
+    assert (help_text.returncode, help_text.stderr) == (0, "")
+    assert "topics" in help_text.stdout
+
+
+def test_no_python_is_named_that_is_not_tried() -> None:
+    named = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", each) for each in PROJECT["classifiers"]]
+    assert {found[1] for found in named if found} <= set(PYTHONS)
