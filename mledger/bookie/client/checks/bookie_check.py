@@ -124,7 +124,7 @@ def _warnings(found: BookieFindings) -> list[BookieProblem]:
         if used > FULL_SHARE:
             problems.append(BookieProblem(Severity.WARNING, f"its disk is used to {used:.1%}"))
     if found.clock_off_s is not None and abs(found.clock_off_s) > CLOCK_OFF_S:
-        problems.append(BookieProblem(Severity.WARNING, f"its clock is {found.clock_off_s:+.0f} s from this machine's"))
+        problems.append(BookieProblem(Severity.WARNING, f"its clock is {found.clock_off_s:+.0f} s off this machine's"))
     return problems
 
 

@@ -55,7 +55,7 @@ async def test_a_cluster_with_another_layout_is_refused_and_left_alone(store):
 async def test_a_place_without_a_cluster_says_so(store):
     with pytest.raises(NodeNotFound, match="initialise the cluster"):
         await instance_id(store)
-    with pytest.raises(NodeNotFound, match="not initialised"):
+    with pytest.raises(NodeNotFound, match="initialise the cluster, or correct its root"):
         await list_bookies(store)
 
 

@@ -221,7 +221,7 @@ def test_what_the_format_cannot_hold_is_refused_when_written(encode, record):
 
 
 def test_an_unknown_compression_is_refused_when_written():
-    with pytest.raises(RecordError, match="no compression"):
+    with pytest.raises(RecordError, match="not a compression"):
         encode_managed_ledger_info(ManagedLedgerInfo(), compression="BROTLI")
 
 

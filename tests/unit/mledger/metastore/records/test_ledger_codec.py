@@ -146,7 +146,7 @@ def test_fields_of_newer_versions_are_kept():
         (version_3(state=3), "lacks lastEntryId"),
         (version_3().replace(b"a:1", b"a 1"), "not a bookie id"),
         (version_3().replace(b"\x28\x01", b"\x28\x09"), "lacks state"),
-        (version_3(digestType=1).replace(b"\x38\x01", b"\x38\x09"), "digest type is not known"),
+        (version_3(digestType=1).replace(b"\x38\x01", b"\x38\x09"), "digest type is not supported"),
         (HEADER % 2 + b"quorumSize: 2\n", "lacks"),
         (HEADER % 2 + b"quorumSize: 2\nnewField: 3\n", "newField"),
         (HEADER % 1 + b"1\n1\n0\n0\ta:1\n5\tCLOSE", "cut off"),

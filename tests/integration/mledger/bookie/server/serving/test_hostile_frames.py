@@ -25,13 +25,13 @@ HOSTILE = {
     "fence without a key": (wire.encode_read(1, 0, wire.Flag.FENCE), "read request of 20 bytes"),
     "operation that is none": (wire.HEAD.pack(20, wire.header_word(99)) + bytes(16), "unknown operation 99"),
     "operation of version 3 only": (wire.HEAD.pack(20, wire.header_word(wire.Op.WRITE_LAC)) + bytes(16), "operation 5"),
-    "auth that is no message": (wire.encode_auth(b"\xff\xff"), "no auth message"),
+    "auth that is no message": (wire.encode_auth(b"\xff\xff"), "not an auth message"),
     "version 3 that is none": (wire.LENGTH.pack(6) + b"\x0a\x06\x08\x03\x10\xff", "not a version 3 request"),
     "version 3 without its operation's message": (
         wire.LENGTH.pack(8) + b"\x0a\x06\x08\x03\x10\x01\x18\x01",
         "its readR",
     ),
-    "version 3 read without an entry": (version3.request(pb.READ_ENTRY, ledgerId=1), "must have"),
+    "version 3 read without an entry": (version3.request(pb.READ_ENTRY, ledgerId=1), "lacks a required field"),
     "version 3 over the limit": (wire.LENGTH.pack(wire.MAX_FRAME + 1) + b"\x0a" * 8, "frame length 5253121 outside"),
 }
 
