@@ -222,7 +222,7 @@ def test_the_wrong_password_opens_nothing_and_changes_nothing(cluster):
         for attempt in (bookkeeper.open_ledger, bookkeeper.open_ledger_no_recovery, bookkeeper.peek):
             with pytest.raises(Unauthorized):
                 await attempt(writer.ledger_id, b"wrong")
-        with pytest.raises(DigestMismatch, match="guarded by CRC32C"):
+        with pytest.raises(DigestMismatch, match="has the digest type CRC32C"):
             await bookkeeper.open_ledger(writer.ledger_id, b"right", DigestType.HMAC)
         assert await writer.append([b"goes on"]) == 3
         assert (await bookkeeper.open_ledger(writer.ledger_id, b"right")).last_entry == 3
