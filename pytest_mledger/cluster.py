@@ -1,27 +1,41 @@
-"""The cluster that the fixtures give: metadata in memory, served on a socket, and bookies; each a process to kill."""
+"""The cluster that the fixtures give: metadata in memory or a real ZooKeeper, and bookies; each a process to kill."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
+import itertools
 import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
+from mledger.metastore.errors import ZooKeeperFailed
 from mledger.metastore.runtime.packages import check_rocksdb
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
+from pytest_mledger.cluster_options import MEMORY, ZOOKEEPER
 from pytest_mledger.program import Program
-from pytest_mledger.servers import ServerProcess, Servers
+from pytest_mledger.servers import ClusterFailed, ServerProcess, Servers
 
 if TYPE_CHECKING:
-    from mledger import ManagedLedgerConfig
+    from mledger import Cluster, ManagedLedgerConfig
+    from mledger.settings import OwnerSettings
     from pytest_mledger.owner import Owner
 
 METADATA_MODULE = "mledger.metastore.rocksdb.server"
 BOOKIE_MODULE = "mledger.bookie.server.process.main"
 SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--log-level", "warning")
-_USED_LATER = ("uvloop", "mledger.metastore.rocksdb.store")
+_USED_LATER = {
+    MEMORY: ("uvloop", "mledger.metastore.rocksdb.store"),
+    ZOOKEEPER: ("uvloop", "mledger.metastore.zookeeper.store"),
+}
+_ZOOKEEPER_SETTINGS = {"maxSessionTimeout": "120000"}  # ms; a client has the session that it asks for
 
 
 class Bookie:
@@ -113,40 +127,57 @@ class Bookie:
 class RunningCluster:
     """A cluster of processes of this session; all of it ends with `start`'s context."""
 
-    def __init__(self, servers: Servers, url: str) -> None:
+    def __init__(self, servers: Servers) -> None:
         """Use `start`."""
         self._servers = servers
-        self.url = url
+        self._settings: OwnerSettings | None = None
+        self._program_numbers = itertools.count(1)
+        self.url = ""
+        self.zookeeper: ZooKeeperServer | None = None
         self.bookies: tuple[Bookie, ...] = ()
         self.start_seconds = 0.0
-        self._programs = 0
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, directory: Path, bookies: int) -> Iterator[RunningCluster]:
+    def start(cls, directory: Path, bookies: int, metadata: str = MEMORY) -> Iterator[RunningCluster]:
         """A cluster of so many bookies below `directory`; on leaving, processes and data go.
 
-        Raises ClusterFailed, and PackageNotInstalled where RocksDB is missing.
+        `metadata` is memory or zookeeper. Raises ClusterFailed, ZooKeeperNotFound, and PackageNotInstalled where
+        RocksDB is missing.
         """
         check_rocksdb()
         servers = Servers(directory)
+        cluster = cls(servers)
         try:
-            cluster = cls(servers, f"rocksdb:{directory / 'metadata'}")
-            cluster._start(bookies)
+            cluster._start(bookies, metadata)
             yield cluster
         finally:
             servers.close()
+            if cluster.zookeeper is not None:
+                cluster.zookeeper.kill()
             for part in directory.iterdir():
                 if part.is_dir():
                     shutil.rmtree(part)
 
+    def with_settings(self, settings: OwnerSettings) -> RunningCluster:
+        """The same servers, for clients that have these settings."""
+        other = copy.copy(self)
+        other._settings = settings
+        return other
+
     @property
     def config(self) -> ManagedLedgerConfig:
-        """How topics are replicated here: two copies, as Pulsar has it by default, one where there is one bookie."""
+        """How topics are replicated here: two copies, as Pulsar has it by default, one where there is one bookie.
+
+        The settings of the marker are in it, with the copies that they say.
+        """
         from mledger import ManagedLedgerConfig
 
+        config = self._settings.config if self._settings else ManagedLedgerConfig()
+        if self._settings and self._settings.quorums_given:
+            return config
         copies = min(2, len(self.bookies))
-        return ManagedLedgerConfig(ensemble_size=copies, write_quorum_size=copies, ack_quorum_size=copies)
+        return replace(config, ensemble_size=copies, write_quorum_size=copies, ack_quorum_size=copies)
 
     def bookie(self, bookie_id: str) -> Bookie:
         """The bookie that the metadata calls so, in a ledger's ensemble for instance; KeyError."""
@@ -156,19 +187,32 @@ class RunningCluster:
         raise KeyError(f"{bookie_id} is none of {[bookie.bookie_id for bookie in self.bookies]}")
 
     @contextlib.asynccontextmanager
+    async def open(self, config: ManagedLedgerConfig | None = None) -> AsyncIterator[Cluster]:
+        """The cluster opened in the running loop, with the marker's settings; closed on leaving.
+
+        `config` is that of topics opened without one of their own.
+        """
+        import mledger
+
+        options: dict[str, Any] = {"config": config or self.config}
+        if self._settings:
+            options |= {"client": self._settings.client, "session_timeout": self._settings.session_timeout}
+        async with mledger.open_cluster(self.url, **options) as cluster:
+            yield cluster
+
+    @contextlib.asynccontextmanager
     async def owner(self, config: ManagedLedgerConfig | None = None) -> AsyncIterator[Owner]:
         """Who owns topics, in the running loop; it can be restarted. `config` is that of its topics."""
         from pytest_mledger.owner import Owner
 
-        owner = Owner(self.url, config or self.config)
+        owner = Owner(functools.partial(self.open, config))
         async with owner:
             yield owner
 
     @contextlib.contextmanager
     def program(self, *command: str) -> Iterator[Program]:
         """A program of the tests' own, `sys.executable, "owner.py"` for instance, started; it is killed on leaving."""
-        self._programs += 1
-        program = Program(self._servers, f"program-{self._programs}", self.url, command)
+        program = Program(self._servers, f"program-{next(self._program_numbers)}", self.url, command)
         try:
             yield program
         finally:
@@ -176,21 +220,34 @@ class RunningCluster:
 
     def mend(self) -> None:
         """Bring back what was killed, stopped or frozen; returns when every bookie serves."""
-        away = [bookie for bookie in self.bookies if bookie.frozen or not bookie.running]
+        lost = self._mend_zookeeper()
+        away = [bookie for bookie in self.bookies if lost or bookie.frozen or not bookie.running]
         for bookie in away:
             bookie.kill()  # frozen for long, it may have lost its session, and is back for sure only when started anew
             bookie.launch()
         for bookie in away:
             bookie.wait_serving()
 
-    def _start(self, bookies: int) -> None:
+    def _mend_zookeeper(self) -> bool:
+        """Have ZooKeeper serve; whether it had not, so that sessions may be lost."""
+        zookeeper = self.zookeeper
+        if zookeeper is None:
+            return False
+        if not zookeeper.running:
+            zookeeper.restart()
+            return True
+        frozen = bool(psutil.Process(zookeeper.pid).status() == psutil.STATUS_STOPPED)
+        if frozen:
+            zookeeper.thaw()
+        return frozen
+
+    def _start(self, bookies: int, metadata: str) -> None:
         """Metadata first; what bookies import is imported while it starts and is initialised."""
         started = time.monotonic()
-        metadata = self._servers.start(
-            "metadata", METADATA_MODULE, "--in-memory", "--dir", self.url.partition(":")[2], "--log-level", "warning"
-        )
-        self._servers.prepare(*_USED_LATER)
-        self._servers.wait_serving(metadata)
+        if metadata == ZOOKEEPER:
+            self._start_zookeeper()
+        else:
+            self._start_memory()
         initialization = self._servers.start("initialization", "pytest_mledger.initialization", self.url)
         self._servers.prepare(BOOKIE_MODULE)
         if self._servers.wait_ended(initialization) != 0:
@@ -201,3 +258,20 @@ class RunningCluster:
         for bookie in self.bookies:
             bookie.wait_serving()
         self.start_seconds = time.monotonic() - started
+
+    def _start_memory(self) -> None:
+        directory = self._servers.directory / "metadata"
+        self.url = f"rocksdb:{directory}"
+        arguments = ("--in-memory", "--dir", str(directory), "--log-level", "warning")
+        server = self._servers.start("metadata", METADATA_MODULE, *arguments)
+        self._servers.prepare(*_USED_LATER[MEMORY])
+        self._servers.wait_serving(server)
+
+    def _start_zookeeper(self) -> None:
+        """ZooKeeper takes a second or more: what bookies import is imported meanwhile."""
+        self._servers.prepare(*_USED_LATER[ZOOKEEPER], BOOKIE_MODULE)
+        try:
+            self.zookeeper = ZooKeeperServer.start(self._servers.directory, sync=False, settings=_ZOOKEEPER_SETTINGS)
+        except ZooKeeperFailed as error:
+            raise ClusterFailed(str(error)) from error
+        self.url = self.zookeeper.url

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
@@ -12,15 +13,15 @@ import mledger
 class Owner:
     """Opens topics as their owner, in the running loop; a context that closes them cleanly."""
 
-    def __init__(self, url: str, config: mledger.ManagedLedgerConfig) -> None:
+    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[mledger.Cluster]]) -> None:
         """Use `RunningCluster.owner`."""
-        self._url, self._config = url, config
+        self._opening = opening
         self._topics: list[mledger.ManagedLedger] = []
         self._context: AbstractAsyncContextManager[mledger.Cluster]
         self._cluster: mledger.Cluster
 
     async def __aenter__(self) -> Owner:
-        self._context = mledger.open_cluster(self._url, config=self._config)
+        self._context = self._opening()
         self._cluster = await self._context.__aenter__()
         return self
 

@@ -6,44 +6,84 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 if TYPE_CHECKING:
+    from mledger import Cluster, ManagedLedger
     from pytest_mledger.cluster import RunningCluster
+    from pytest_mledger.session_clusters import SessionClusters
 
-BOOKIES = "mledger_bookies"
-DEFAULT_BOOKIES = 3
 TENANT = "test"
+MARKER_HELP = (
+    "mledger(bookies=3, metadata='memory' or 'zookeeper', settings={key: value}): "
+    "which cluster the fixtures of mledger give; settings are keys of Pulsar's broker.conf"
+)
 
 _namespaces = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the setting of the configuration file."""
-    help_text = f"how many bookies the fixture mledger_cluster starts (default: {DEFAULT_BOOKIES})"
-    parser.addini(BOOKIES, help_text, default=str(DEFAULT_BOOKIES))
+    """Add the options, on the command line and in the configuration file."""
+    group = parser.getgroup("mledger")
+    for name, metavar, what in (
+        ("bookies", "NUMBER", "how many bookies the fixture mledger_cluster starts (1 to 16; default: 3)"),
+        ("metadata", "KIND", "where its metadata is: memory or zookeeper, a real one (default: memory)"),
+    ):
+        group.addoption(f"--mledger-{name}", dest=f"mledger_{name}", metavar=metavar, default=None, help=what)
+        parser.addini(f"mledger_{name}", what, default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", MARKER_HELP)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse markers that cannot be, before any test runs; a worker of xdist leaves it to the test's fixtures.
+
+    Nobody would hear what a worker says of its collection.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    for item in items:
+        if item.get_closest_marker("mledger") is not None:
+            from pytest_mledger.cluster_options import ClusterOptions, marked_options
+
+            marked_options(item, ClusterOptions())
 
 
 @pytest.fixture(scope="session")
-def mledger_session_cluster(
+def mledger_clusters(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningCluster]:
-    """The session's cluster, under pytest-xdist the worker's; for fixtures that live longer than a test."""
+) -> Iterator[SessionClusters]:
+    """The session's clusters, under pytest-xdist the worker's: `get(bookies=1)`, with the marker's arguments."""
     if sys.platform == "win32":
         pytest.fail("the fixtures of mledger start their servers by fork, which this system does not have")
-    from pytest_mledger.cluster import RunningCluster
+    from pytest_mledger.cluster_options import read_defaults
+    from pytest_mledger.session_clusters import SessionClusters
 
-    with RunningCluster.start(tmp_path_factory.mktemp("mledger-cluster"), bookie_count(pytestconfig)) as cluster:
-        yield cluster
+    with SessionClusters(lambda: tmp_path_factory.mktemp("mledger-cluster"), read_defaults(pytestconfig)) as clusters:
+        yield clusters
+
+
+@pytest.fixture(scope="session")
+def mledger_session_cluster(mledger_clusters: SessionClusters) -> RunningCluster:
+    """The cluster of tests without a marker; for fixtures that live longer than a test."""
+    return mledger_clusters.get()
 
 
 @pytest.fixture
-def mledger_cluster(mledger_session_cluster: RunningCluster) -> RunningCluster:
-    """A running cluster; bookies that an earlier test killed, stopped or froze serve again."""
-    mledger_session_cluster.mend()
-    return mledger_session_cluster
+def mledger_cluster(request: pytest.FixtureRequest, mledger_clusters: SessionClusters) -> RunningCluster:
+    """A running cluster as the test's marker has it; what an earlier test killed, stopped or froze serves again."""
+    from pytest_mledger.cluster_options import marked_options
+
+    node = request.node
+    cluster = mledger_clusters.cluster(marked_options(node, mledger_clusters.defaults), node.nodeid)
+    cluster.mend()
+    return cluster
 
 
 @pytest.fixture
@@ -58,14 +98,22 @@ def mledger_namespace(request: pytest.FixtureRequest) -> str:
     return f"{TENANT}/{namespace_name(request.node.name, next(_namespaces))}"
 
 
+@pytest.fixture
+def mledger_client(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster opened in the loop of a test that pytest-asyncio or anyio runs, and closed there afterwards."""
+    from pytest_mledger.async_fixtures import CLIENT, value_in_loop
+
+    return cast("Cluster", value_in_loop(request, CLIENT))
+
+
+@pytest.fixture
+def mledger_topic(request: pytest.FixtureRequest) -> ManagedLedger:
+    """A new topic of the test's own, opened with `mledger_client` and closed afterwards."""
+    from pytest_mledger.async_fixtures import TOPIC, value_in_loop
+
+    return cast("ManagedLedger", value_in_loop(request, TOPIC))
+
+
 def namespace_name(test: str, number: int) -> str:
     """The namespace of the session's test `number`, readable and of letters that Pulsar allows."""
     return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', test)[:60].strip('-')}-{number}"
-
-
-def bookie_count(config: pytest.Config) -> int:
-    """How many bookies the configuration file asks for; UsageError when that is not a number from 1 to 16."""
-    said = str(config.getini(BOOKIES))
-    if not said.isascii() or not said.isdigit() or not 1 <= int(said) <= 16:
-        raise pytest.UsageError(f"{BOOKIES} = {said!r} in {config.inipath}: write a number from 1 to 16")
-    return int(said)

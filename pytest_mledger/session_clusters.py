@@ -1,0 +1,77 @@
+"""The clusters of a session: each starts when the first test asks for it, and serves all that want one like it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mledger.metastore.errors import ZooKeeperNotFound
+from pytest_mledger.cluster import RunningCluster
+from pytest_mledger.cluster_options import ClusterOptions, InvalidClusterOption, owner_settings, plan_options
+from pytest_mledger.servers import ClusterFailed
+
+_CI_VARIABLES = ("CI", "BUILD_NUMBER")  # pytest's own
+
+
+class SessionClusters:
+    """Gives running clusters by their options; a context that ends them all."""
+
+    def __init__(self, make_directory: Callable[[], Path], defaults: ClusterOptions) -> None:
+        """`make_directory` makes the directory of each cluster; `defaults` are the session's options."""
+        self._make_directory, self.defaults = make_directory, defaults
+        self._exits = contextlib.ExitStack()
+        self._started: dict[tuple[int, str], RunningCluster | ClusterFailed] = {}
+        self._given: dict[ClusterOptions, RunningCluster] = {}
+
+    def __enter__(self) -> SessionClusters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    def get(self, **options: Any) -> RunningCluster:
+        """The cluster of these arguments of the marker, started where none like it runs.
+
+        Without ZooKeeper or Java the test that needs it is skipped, and fails in CI. UsageError, ClusterFailed.
+        """
+        try:
+            return self.cluster(plan_options(self.defaults, options))
+        except InvalidClusterOption as error:
+            raise pytest.UsageError(f"mledger_clusters.get: {error}") from None
+
+    def cluster(self, options: ClusterOptions, test: str = "this test") -> RunningCluster:
+        """The cluster of these options, for `test`. Settings are its clients': they need no servers of their own."""
+        cluster = self._given.get(options)
+        if cluster is None:
+            settings = owner_settings(options)
+            try:
+                running = self._running(options.bookies, options.metadata)
+            except ZooKeeperNotFound as error:
+                _leave_out(f"{test} needs a real ZooKeeper, and there is none: {error}")
+            cluster = self._given[options] = running if settings is None else running.with_settings(settings)
+        return cluster
+
+    def _running(self, bookies: int, metadata: str) -> RunningCluster:
+        """The servers, started once; what failed is not tried again for every test."""
+        started = self._started.get((bookies, metadata))
+        if started is None:
+            try:
+                started = self._exits.enter_context(RunningCluster.start(self._make_directory(), bookies, metadata))
+            except ClusterFailed as error:
+                started = error
+            self._started[bookies, metadata] = started
+        if isinstance(started, ClusterFailed):
+            raise started
+        return started
+
+
+def _leave_out(reason: str) -> None:
+    """Skip, or fail where nobody would see the skip."""
+    if any(os.environ.get(name) for name in _CI_VARIABLES):
+        pytest.fail(f"{reason}\nIn CI this is an error, not a skip.", pytrace=False)
+    pytest.skip(reason)

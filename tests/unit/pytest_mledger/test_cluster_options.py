@@ -1,0 +1,66 @@
+"""What the marker's arguments come to, without a cluster."""
+
+import pytest
+
+from pytest_mledger.cluster_options import ClusterOptions, InvalidClusterOption, owner_settings, plan_options
+
+
+def test_the_nearer_argument_wins_and_the_others_stay():
+    module = plan_options(ClusterOptions(), {"bookies": 1, "metadata": "zookeeper"})
+    assert plan_options(module, {"bookies": 2}) == ClusterOptions(bookies=2, metadata="zookeeper")
+
+
+def test_settings_are_added_key_by_key_in_any_order():
+    module = plan_options(ClusterOptions(), {"settings": {"b": 1, "a": "x"}})
+    nearer = plan_options(module, {"settings": {"b": 2}})
+    assert nearer.settings == (("a", "x"), ("b", "2"))
+    assert plan_options(ClusterOptions(), {"settings": {"b": 2, "a": "x"}}) == nearer
+
+
+def test_truth_is_written_as_a_broker_conf_has_it():
+    assert plan_options(ClusterOptions(), {"settings": {"on": True}}).settings == (("on", "true"),)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bookie": 1}, "unknown argument bookie: write bookies=3"),
+        ({"bookies": 0}, "bookies is 0: write a number from 1 to 16"),
+        ({"bookies": 17}, "bookies is 17"),
+        ({"bookies": "3"}, "bookies is '3'"),
+        ({"bookies": True}, "bookies is True"),
+        ({"metadata": "etcd"}, "metadata is 'etcd': write memory or zookeeper"),
+        ({"metadata": ["memory"]}, "metadata is"),
+        ({"settings": "a=b"}, "settings is 'a=b': write a dict"),
+        ({"settings": {1: "a"}}, "write a dict of keys"),
+        ({"settings": {"a": None}}, "settings: a is None: write a text"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_write(given, said):
+    with pytest.raises(InvalidClusterOption) as refused:
+        plan_options(ClusterOptions(), given)
+    assert said in str(refused.value)
+
+
+def test_settings_are_a_brokers():
+    options = plan_options(
+        ClusterOptions(), {"settings": {"managedLedgerMaxEntriesPerLedger": 7, "zooKeeperSessionTimeoutMillis": 5000}}
+    )
+    settings = owner_settings(options)
+    assert settings is not None
+    assert (settings.config.max_entries_per_ledger, settings.session_timeout) == (7, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"managedLedgerMaxEntriesPerLedgr": 7}, "no broker knows managedLedgerMaxEntriesPerLedgr"),
+        ({"managedLedgerMaxEntriesPerLedger": "many"}, "settings: managedLedgerMaxEntriesPerLedger"),
+        ({"managedLedgerDefaultEnsembleSize": 1}, "do not fit each other"),
+        ({"metadataStoreUrl": "zk:127.0.0.1:2181"}, "the cluster has its own"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(settings, said):
+    with pytest.raises(InvalidClusterOption) as refused:
+        owner_settings(plan_options(ClusterOptions(), {"settings": settings}))
+    assert said in str(refused.value)
