@@ -179,8 +179,8 @@ TOPICS = {
         "Let TOPIC take no more entries, for good: its readers end after the last one (rule M8).",
     ),
     "trim": LateCommand(
-        "topics.changes:trim",
-        "Delete the ledgers of TOPIC that every cursor is past and retention does not keep (rules R9, R10).",
+        "topics.trim_sweep:trim",
+        "Delete the ledgers that every cursor is past and retention does not keep, of TOPIC or of many topics.",
     ),
     "truncate": LateCommand(
         "topics.changes:truncate",

@@ -28,14 +28,14 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import Appender
 from mledger.topics.state import OpenedTopic, TopicState
+from mledger.topics.topic_attributes import TopicAttributes
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers
-from mledger.topics.topic_view import TopicView
 from mledger.topics.trimmer import Trimmer
 
 log = get_logger(__name__)
 
 
-class ManagedLedger(TopicView):
+class ManagedLedger(TopicAttributes):
     """One open topic."""
 
     def __init__(self, opened: OpenedTopic) -> None:

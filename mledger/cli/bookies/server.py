@@ -1,6 +1,6 @@
 """`mledger bookie run`: a bookie as this process."""
 
-from mledger.cli.shared.server_command import ServerMain, server_command
+from mledger.cli.server_command import ServerMain, server_command
 from mledger.metastore.runtime.packages import check_rocksdb
 
 

@@ -165,4 +165,4 @@ async def _read(
                     writer.write(f"{ledger_id}:{number}", payload, unconfirmed=number > peek.last_add_confirmed)
                 entry += len(payloads)
                 progress.advance(task, len(payloads))
-    writer.flush()
+    writer.end()

@@ -53,6 +53,16 @@ class ChangeOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangePart:
+    """What a command is about to do to one of many topics, none of which stops the others."""
+
+    managed_ledger: str
+    before: tuple[ChangedRecord, ...]
+    cursors: tuple[SavedCursor, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CommandChange:
     """What a command is about to do: `plan` as shown, `before` the nodes it may change, as read before planning.
 
@@ -68,6 +78,20 @@ class CommandChange:
     cursors: tuple[SavedCursor, ...] = ()
     lost: tuple[str, ...] = ()
     pending: bool = True
+    parts: tuple[ChangePart, ...] = ()
+    """Of a command on many topics: what it is made of. One that was changed since planning is left out, the others
+    are carried out; their owners the plan has looked for."""
+
+    def with_parts(self, parts: Sequence[ChangePart]) -> "CommandChange":
+        """The change made of `parts`, with their records, cursors and losses, and no others."""
+        return replace(
+            self,
+            before=tuple(record for part in parts for record in part.before),
+            managed_ledgers=tuple(part.managed_ledger for part in parts),
+            cursors=tuple(cursor for part in parts for cursor in part.cursors),
+            lost=tuple(line for part in parts for line in part.lost),
+            parts=tuple(parts),
+        )
 
 
 Plan = Callable[[Looking], Awaitable[CommandChange]]
@@ -169,7 +193,7 @@ async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | No
     async with looking(url) as cluster:
         change = await plan(cluster)
         await refuse_shadows(cluster.metadata, change.managed_ledgers)
-        if change.pending and not options.dry_run and wait_s is not None:
+        if change.pending and not change.parts and not options.dry_run and wait_s is not None:
             for name in change.managed_ledgers:
                 await check_owner(cluster.metadata, name, session_timeout=wait_s)
     return change
@@ -178,7 +202,7 @@ async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | No
 async def _carry_out(url: str, change: CommandChange, path: Path, made_at_ms: int, act: Act) -> Facts:
     async with await open_reader(url) as reader:
         on_step("look again")
-        await _check_unchanged(reader, change)
+        change = plan_unchanged(change, await read_before(reader, [record.path for record in change.before]))
         file = UndoFile(
             command=change.command,
             subject=change.subject,
@@ -204,14 +228,21 @@ async def _carry_out(url: str, change: CommandChange, path: Path, made_at_ms: in
         return result
 
 
-async def _check_unchanged(reader: MetadataReader, change: CommandChange) -> None:
-    now = await read_before(reader, [record.path for record in change.before])
-    for record, found in zip(change.before, now, strict=True):
-        if record != found:
-            raise BadVersion(
-                f"{record.path} was changed since the plan was made: nothing was done, run the command again",
-                record.path,
-            )
+def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> CommandChange:
+    """The change without the parts of which a record is not as it was, given those of `change.before` as they are.
+
+    Raises BadVersion where that leaves nothing, or the change has no parts.
+    """
+    differing = [record.path for record, found in zip(change.before, now, strict=True) if record != found]
+    if not differing:
+        return change
+    changed = set(differing)
+    left = [part for part in change.parts if changed.isdisjoint(record.path for record in part.before)]
+    if not left:
+        raise BadVersion(
+            f"{differing[0]} was changed since the plan was made: nothing was done, run the command again", differing[0]
+        )
+    return change.with_parts(left)
 
 
 async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error: BaseException) -> None:

@@ -4,6 +4,7 @@ import base64
 import sys
 from typing import BinaryIO, Protocol
 
+from mledger.cli.shared.decoded_messages import decoded_heading, decoded_line
 from mledger.cli.shared.messages import messages as said
 from mledger.cli.shared.node_text import plain
 from mledger.cli.shared.output import Output, Value, pairs
@@ -31,6 +32,9 @@ class Writer(Protocol):
         """Write one entry; `unconfirmed`: it is not proven acknowledged (Q3)."""
 
     def flush(self) -> None:
+        """Hand everything to the system."""
+
+    def end(self) -> None:
         """Hand everything to the system, and say on stderr what should be known of what was written."""
 
 
@@ -72,17 +76,26 @@ class EntryWriter:
     def flush(self) -> None:
         """Hand everything to the system."""
         self._stream.flush()
+
+    def end(self) -> None:
+        """Hand everything to the system, and say what is unconfirmed."""
+        self.flush()
         self._unconfirmed.say()
 
 
 class MessageWriter:
     """Writes the messages in Pulsar's entries, a payload a line; an entry that is none of Pulsar's as it is.
 
-    With `compacted` the entries are a compacted ledger's, and messages have the positions that they had.
+    With `compacted` the entries are a compacted ledger's, and messages have the positions that they had. With
+    `decoded` people see a message a line, with all that it has beside its payload; programs see that anyway.
     """
 
-    def __init__(self, output: Output, *, compacted: bool = False, stream: BinaryIO | None = None) -> None:
+    def __init__(
+        self, output: Output, *, compacted: bool = False, decoded: bool = False, stream: BinaryIO | None = None
+    ) -> None:
         self._output = output
+        self._decoded = decoded
+        self._headed = False
         self._compacted = compacted
         self._stream = stream or sys.stdout.buffer
         self._unconfirmed = Unconfirmed()
@@ -114,8 +127,12 @@ class MessageWriter:
                 self._show(shown, message.payload)
 
     def flush(self) -> None:
-        """Hand everything to the system, and say what was left out."""
+        """Hand everything to the system."""
         self._stream.flush()
+
+    def end(self) -> None:
+        """Hand everything to the system, and say what is unconfirmed and what was left out."""
+        self.flush()
         self._unconfirmed.say()
         for what, count in self._left_out.items():
             said.warning(f"{count:,} {what}{'s' * (count != 1)} left out: --output json and --raw show them")
@@ -123,6 +140,11 @@ class MessageWriter:
     def _show(self, described: dict[str, Value], payload: bytes) -> None:
         if self._output.for_programs:
             self._output.item(MESSAGE_KEYS, described)
+        elif self._decoded:
+            if not self._headed:
+                self._stream.write(f"{decoded_heading()}\n".encode())
+                self._headed = True
+            self._stream.write(f"{decoded_line(described, payload)}\n".encode())
         else:
             self._stream.write(payload + b"\n")
 
@@ -149,6 +171,10 @@ class StateWriter:
     def flush(self) -> None:
         """Hand everything to the system."""
         sys.stdout.flush()
+
+    def end(self) -> None:
+        """Hand everything to the system, and say what is unconfirmed."""
+        self.flush()
         self._unconfirmed.say()
 
 

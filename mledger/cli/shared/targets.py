@@ -1,11 +1,20 @@
-"""Which topics a command is about: the one that was named, or all partitions of it."""
+"""Which topics a command is about: the one that was named, or all partitions of it, a namespace's, or all there are."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import click
+
+from mledger.admin.namespaces import check_namespace
 from mledger.admin.partitions import no_such_topic, present_partitions, read_partitioned
+from mledger.admin.topic_names import list_topics
+from mledger.cli.shared.names import optional_topic_argument
 from mledger.cli.shared.read_only import Looking
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import TopicName
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +41,41 @@ async def find_targets(cluster: Looking, named: TopicName) -> Targets:
     if await cluster.metadata.exists(named.managed_ledger_path) is None:
         raise await no_such_topic(cluster.metadata, named)
     return Targets(named, None, (named,))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """Which topics: one with its partitions, those of a namespace or a tenant, or all."""
+
+    topic: TopicName | None
+    namespace: str
+
+    @classmethod
+    def of(cls, topic: str | None, namespace: str | None, every: bool) -> "TopicSelection":
+        """What the arguments of `scope_arguments` mean; click.UsageError unless exactly one of them is given."""
+        if (topic is not None) + (namespace is not None) + every != 1:
+            raise click.UsageError("say which: TOPIC, --namespace TENANT/NAMESPACE or --all")
+        return cls(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
+
+    def __str__(self) -> str:
+        return str(self.topic) if self.topic is not None else self.namespace or "all topics"
+
+    async def topics(self, cluster: Looking) -> tuple[TopicName, ...]:
+        """Those that are there; TopicNotFound, NamespaceNotFound."""
+        if self.topic is not None:
+            return (await find_targets(cluster, self.topic)).topics
+        topics = await list_topics(cluster.metadata, self.namespace)
+        if not topics:
+            await check_namespace(cluster.metadata, self.namespace)
+        return tuple(topics)
+
+
+def scope_arguments(command: Command) -> Command:
+    """Give `command` TOPIC, --namespace and --all; they arrive as `topic`, `namespace` and `every`."""
+    for each in (
+        click.option("--all", "every", is_flag=True, help="All topics."),
+        click.option("--namespace", help="All topics of tenant/namespace, or of a tenant."),
+        optional_topic_argument,
+    ):
+        command = each(command)
+    return command

@@ -25,10 +25,24 @@ async def with_pending_acks(cluster: Looking, targets: Targets) -> Targets:
 async def records_of(cluster: Looking, targets: Targets) -> tuple[ChangedRecord, ...]:
     """The records of the topics and of their cursors as they are, to be read before what is planned from them."""
     paths = [targets.named.partitioned_topic_path] if targets.partitioned is not None else []
-    topics = [topic.managed_ledger_path for topic in targets.topics]
-    for topic, children in zip(topics, await cluster.metadata.children_many(topics), strict=True):
-        paths += [topic, *(f"{topic}/{child}" for child in children or ())]
-    return await read_before(cluster.metadata, paths)
+    return await read_before(cluster.metadata, [*paths, *await _paths_of(cluster, targets.topics)])
+
+
+async def records_of_each(cluster: Looking, topics: Sequence[TopicName]) -> dict[TopicName, tuple[ChangedRecord, ...]]:
+    """The records of each topic and of its cursors as they are, to be read before what is planned from them."""
+    found: dict[str, list[ChangedRecord]] = {topic.managed_ledger_path: [] for topic in topics}
+    for record in await read_before(cluster.metadata, await _paths_of(cluster, topics)):
+        found[record.path if record.path in found else record.path.rpartition("/")[0]].append(record)
+    return {topic: tuple(found[topic.managed_ledger_path]) for topic in topics}
+
+
+async def _paths_of(cluster: Looking, topics: Sequence[TopicName]) -> list[str]:
+    """The nodes of the topics and of their cursors."""
+    paths = []
+    folders = [topic.managed_ledger_path for topic in topics]
+    for folder, children in zip(folders, await cluster.metadata.children_many(folders), strict=True):
+        paths += [folder, *(f"{folder}/{child}" for child in children or ())]
+    return paths
 
 
 def saved_states(

@@ -1,4 +1,4 @@
-"""`mledger topics trim|terminate|truncate|delete|set-properties`: whole topics changed, with a plan and an undo file.
+"""`mledger topics terminate|truncate|delete|set-properties`: whole topics changed, with a plan and an undo file.
 
 Each takes a topic, or a partitioned topic with all its partitions. The plan is made read-only: of the topic as
 opening it would make it. Deleted ledgers do not come back: the plan and the undo file say what of them is lost.
@@ -64,22 +64,6 @@ class Subject:
         return Inspector(cluster.metadata, cluster.bookies, self.options.config.password)
 
 
-@click.command(epilog="Example: mledger topics trim orders --dry-run")
-@topic_argument
-@change_options
-@write_options
-@session_options
-@click.pass_obj
-def trim(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
-    """Delete the ledgers of TOPIC that every cursor is past and retention does not keep (rules R9, R10).
-
-    Retention is that of the topic's policies, else of its namespace's, where Pulsar has one, else that of --config
-    (rule M10). Where policies cannot be read nothing is deleted.
-    """
-    subject = Subject(session, "topics trim", TopicName.parse(topic), options, change)
-    _shorten(subject, truncate=False)
-
-
 @click.command(epilog="Example: mledger topics truncate orders --dry-run")
 @topic_argument
 @change_options
@@ -89,7 +73,7 @@ def trim(session: CommandContext, topic: str, options: WriteOptions, change: Cha
 def truncate(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Acknowledge everything on every cursor of TOPIC, and delete every ledger whatever retention says (rule M8)."""
     subject = Subject(session, "topics truncate", TopicName.parse(topic), options, change)
-    _shorten(subject, truncate=True)
+    shorten(subject, truncate=True)
 
 
 @click.command(epilog="Example: mledger topics terminate orders --yes")
@@ -228,8 +212,8 @@ def set_properties(
     run_change(session, change, plan, act, take_over=take_over)
 
 
-def _shorten(subject: Subject, *, truncate: bool) -> None:
-    """Trim or truncate, a topic after the other."""
+def shorten(subject: Subject, *, truncate: bool) -> None:
+    """Trim or truncate the topic, or its partitions one after another."""
     options = subject.options
 
     async def plan(cluster: Looking) -> CommandChange:

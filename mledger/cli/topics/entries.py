@@ -1,14 +1,18 @@
 """`mledger topics read`: the messages of a topic, or its entries as they are."""
 
+from collections.abc import AsyncIterator
+
 import click
 
-from mledger.admin.inspect import Inspector
+from mledger.admin.inspect import Inspector, SeenEntry
 from mledger.cli.shared.context import CommandContext, session_options
-from mledger.cli.shared.entries import EntryWriter, MessageWriter
+from mledger.cli.shared.entries import EntryWriter, MessageWriter, Writer
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.parameters import PositionType
 from mledger.cli.shared.read_only import looking
+from mledger.cli.topics.follower import Follower
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
@@ -16,37 +20,74 @@ from mledger.metastore.records.values import LedgerInfo
 
 @click.command(epilog="Example: mledger topics read orders --first 12:0 --limit 10")
 @topic_argument
-@click.option("--first", type=PositionType(), help="First position to read.  [default: the earliest]")
+@click.option(
+    "--first", type=PositionType(), help="First position to read.  [default: the earliest; with --follow the end]"
+)
 @click.option("--last", type=PositionType(), help="Last position to read.  [default: the last that can be seen]")
 @click.option("--limit", type=click.IntRange(1), help="At most so many entries.")
 @click.option("--raw", is_flag=True, help="Entries as they are, not the messages in them; nothing between them.")
+@click.option("--decode", is_flag=True, help="For people: a line a message, with its key, properties and producer too.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with entries as they come, until interrupted or --limit.")
 @session_options
 @click.pass_obj
 def read(
-    session: CommandContext, topic: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
+    session: CommandContext,
+    topic: str,
+    first: Position | None,
+    last: Position | None,
+    limit: int | None,
+    raw: bool,
+    decode: bool,
+    follow: bool,
 ) -> None:
     """Write TOPIC's messages to stdout: a payload a line, or an object each where --output asks for one.
 
     No cursor is needed or moved, and nothing is fenced. A ledger that is still written is read to its end as its
     bookies show it; what of it is not proven acknowledged is marked unconfirmed (rule Q3). What is not shown is said
-    on stderr.
+    on stderr. With --follow it begins behind the last entry that can be seen, unless --first says where.
     """
-    session.run(_read(session, str(TopicName.parse(topic)), first, last, limit, raw))
+    if decode and raw:
+        raise click.UsageError("--decode and --raw cannot go together")
+    if follow and last is not None:
+        raise click.UsageError("--follow and --last cannot go together: --limit says how many entries to wait for")
+    writer: Writer = EntryWriter(session.output, raw=True) if raw else MessageWriter(session.output, decoded=decode)
+    name = str(TopicName.parse(topic))
+    reading = (
+        _follow(session, writer, name, first, limit) if follow else _read(session, writer, name, first, last, limit)
+    )
+    try:
+        session.run(reading)
+    except (KeyboardInterrupt, MledgerError):
+        writer.end()
+        raise
+    writer.end()
 
 
 async def _read(
-    session: CommandContext, name: str, first: Position | None, last: Position | None, limit: int | None, raw: bool
+    session: CommandContext, writer: Writer, name: str, first: Position | None, last: Position | None, limit: int | None
 ) -> None:
-    writer = EntryWriter(session.output, raw=True) if raw else MessageWriter(session.output)
-    left = limit
     async with looking(session.url) as cluster:
-        async for batch in Inspector(cluster.metadata, cluster.bookies).read(name, first, last, _say_skipped):
-            for entry in batch[:left]:
-                writer.write(str(entry.position), entry.payload, unconfirmed=entry.unconfirmed)
-            left = None if left is None else left - len(batch)
-            if left is not None and left <= 0:
-                break
-    writer.flush()
+        await _write(writer, Inspector(cluster.metadata, cluster.bookies).read(name, first, last, _say_skipped), limit)
+
+
+async def _follow(
+    session: CommandContext, writer: Writer, name: str, first: Position | None, limit: int | None
+) -> None:
+    async with looking(session.url) as cluster:
+        follower = Follower(Inspector(cluster.metadata, cluster.bookies), name, _say_skipped)
+        await _write(writer, follower.follow(first or await follower.end()), limit)
+
+
+async def _write(writer: Writer, batches: AsyncIterator[list[SeenEntry]], limit: int | None) -> None:
+    """Write the entries, of each list at once, until there are no more or so many were written."""
+    left = limit
+    async for batch in batches:
+        for entry in batch[:left]:
+            writer.write(str(entry.position), entry.payload, unconfirmed=entry.unconfirmed)
+        writer.flush()
+        left = None if left is None else left - len(batch)
+        if left is not None and left <= 0:
+            break
 
 
 def _say_skipped(ledger: LedgerInfo) -> None:

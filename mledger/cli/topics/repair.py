@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import click
 
-from mledger.admin.inspect import Inspector
-from mledger.admin.namespaces import check_namespace
 from mledger.admin.references.ledger_audit import LedgerAuditor
 from mledger.admin.repair.repair_plan import RepairPlan, TopicFacts, plan_repair
 from mledger.admin.repair.repairer import FactsReader
@@ -28,10 +26,9 @@ from mledger.cli.shared.change_command import (
     run_change,
 )
 from mledger.cli.shared.context import CommandContext, session_options
-from mledger.cli.shared.names import optional_topic_argument
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import Looking, tell_waiting
-from mledger.cli.shared.targets import find_targets
+from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.pending_records import read_records
 from mledger.metastore.errors import BadVersion, InvalidName, MledgerError
@@ -40,17 +37,6 @@ from mledger.metastore.url import open_store
 
 PAGE = 200
 MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
-
-
-@dataclass(frozen=True, slots=True)
-class RepairScope:
-    """Which topics: one, those of a namespace, or all."""
-
-    topic: TopicName | None
-    namespace: str
-
-    def __str__(self) -> str:
-        return str(self.topic) if self.topic is not None else self.namespace or "all topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +53,7 @@ class Planned:
 
 
 @click.command(epilog="Example: mledger topics repair --namespace public/default --dry-run")
-@optional_topic_argument
-@click.option("--namespace", help="All topics of tenant/namespace.")
-@click.option("--all", "every", is_flag=True, help="All topics.")
+@scope_arguments
 @min_age_option
 @take_over_option
 @change_options
@@ -90,9 +74,7 @@ def repair(
     back to their snapshot (R4), those whose position is in no ledger are moved (R6, R7); ledgers that nothing names
     are deleted; records that a crash left are finished. What cannot be read now is left as it is.
     """
-    if (topic is not None) + (namespace is not None) + every != 1:
-        raise click.UsageError("say which: TOPIC, --namespace TENANT/NAMESPACE or --all")
-    scope = RepairScope(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
+    scope = TopicSelection.of(topic, namespace, every)
     found: list[Planned] = []
 
     async def plan(cluster: Looking) -> CommandChange:
@@ -116,9 +98,9 @@ def repair(
     run_change(session, change, plan, act, take_over=take_over)
 
 
-async def _plan(output: Output, cluster: Looking, scope: RepairScope, min_age_ms: int) -> Planned:
+async def _plan(output: Output, cluster: Looking, scope: TopicSelection, min_age_ms: int) -> Planned:
     now_ms = time.time_ns() // 1_000_000
-    names = dict.fromkeys(await _names(cluster, scope))
+    names = dict.fromkeys(each.managed_ledger_name for each in await scope.topics(cluster))
     with output.progress("looking at", "ledgers and topics") as progress:
         task = progress.add_task("", total=None)
         auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
@@ -153,23 +135,14 @@ def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> Repai
         return name, str(error)
 
 
-async def _names(cluster: Looking, scope: RepairScope) -> list[str]:
-    if scope.topic is None:
-        topics = await Inspector(cluster.metadata, cluster.bookies).topics(scope.namespace)
-        if not topics:
-            await check_namespace(cluster.metadata, scope.namespace)
-        return [topic.managed_ledger_name for topic in topics]
-    return list((await find_targets(cluster, scope.topic)).managed_ledgers)
-
-
-def _is_gone(scope: RepairScope, managed_ledger: str) -> bool:
+def _is_gone(scope: TopicSelection, managed_ledger: str) -> bool:
     """Whether a managed ledger that is none of the topics there are is to be cleaned up after."""
     if scope.topic is not None or not managed_ledger:
         return False
     return not scope.namespace or managed_ledger.startswith(f"{scope.namespace}/")
 
 
-async def _change(cluster: Looking, scope: RepairScope, planned: Planned) -> CommandChange:
+async def _change(cluster: Looking, scope: TopicSelection, planned: Planned) -> CommandChange:
     pending = planned.pending
     before = await read_before(cluster.metadata, [path for plan in pending for path in _paths(plan)])
     _check_versions(before, pending)

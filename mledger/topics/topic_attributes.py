@@ -7,7 +7,7 @@ from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 from mledger.topics.topic_ledgers import TopicLedgers
 
 
-class TopicView:
+class TopicAttributes:
     """The public properties of a topic that need no more than its record and its list of ledgers."""
 
     _record: TopicRecord

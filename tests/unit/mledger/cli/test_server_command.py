@@ -5,8 +5,8 @@ import os
 import pytest
 
 from mledger.cli.main import command
+from mledger.cli.server_command import server_command
 from mledger.cli.shared.context_file import Contexts, write_contexts
-from mledger.cli.shared.server_command import server_command
 from tests.support.cli import mledger
 
 TOLD = ("--metadata", "zk://there:1")

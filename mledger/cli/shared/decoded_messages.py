@@ -1,0 +1,82 @@
+"""Messages as people look at them: a line each, in columns, whatever their payloads hold; no I/O."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from mledger.cli.shared.output import Value
+
+COLUMNS = (
+    ("position", 14),
+    ("published", 24),
+    ("producer", 16),
+    ("key", 12),
+    ("properties", 16),
+    ("compression", 11),
+    ("schema", 6),
+    ("payload", 0),
+)
+"""Headings and least widths, in characters; what is wider moves the rest of its line."""
+NOTHING = "-"
+
+
+def decoded_heading() -> str:
+    """The line above the messages."""
+    return _line([name for name, _ in COLUMNS])
+
+
+def decoded_line(described: Mapping[str, Value], payload: bytes) -> str:
+    """A message on one line: `described` has the keys of a stream's objects, those that are not known are left out."""
+    batch_index = described.get("batch_index")
+    position = str(described["position"])
+    properties = described.get("properties")
+    return _line(
+        [
+            position if batch_index is None else f"{position}:{batch_index}",
+            _time(described.get("publish_time")),
+            _text(described.get("producer_name")),
+            _text(described.get("key")),
+            _properties(properties) if isinstance(properties, Mapping) else NOTHING,
+            _text(described.get("compression")),
+            _text(described.get("schema_version")),
+            readable_payload(payload),
+        ]
+    )
+
+
+def readable_payload(payload: bytes) -> str:
+    """UTF-8 with control characters escaped, other bytes in hexadecimal; never more than one line."""
+    try:
+        return escaped(payload.decode("utf-8"))
+    except UnicodeDecodeError:
+        return payload.hex()
+
+
+def escaped(text: str) -> str:
+    r"""`text` with what cannot be printed as `\n`, `\x1b` and the like."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _line(cells: list[str]) -> str:
+    padded = (cell.ljust(width) for cell, (_, width) in zip(cells, COLUMNS, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _time(value: Value) -> str:
+    """Milliseconds since 1970 as a date in UTC, ISO 8601; of a time past all dates the number."""
+    if not isinstance(value, int) or not value:
+        return NOTHING
+    try:
+        at = datetime.fromtimestamp(value // 1000, UTC).replace(microsecond=value % 1000 * 1000)
+    except (ValueError, OverflowError, OSError):
+        return str(value)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(value: Value) -> str:
+    return NOTHING if value is None or value == "" else escaped(str(value))
+
+
+def _properties(values: Mapping[str, Value]) -> str:
+    return ",".join(f"{escaped(key)}={escaped(str(value))}" for key, value in values.items()) or NOTHING

@@ -1,0 +1,296 @@
+"""`mledger topics trim`: the ledgers that nobody needs deleted, of a topic, of a namespace's topics, or of all.
+
+Of many topics there is one plan, one question and one undo file. What keeps a topic from being planned or trimmed is
+told with its name, and stops no other.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from mledger.admin.inspect import Inspector, OpeningView
+from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.admin.topic_plans import lost_ledgers, plan_topic_trim
+from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.cli.shared import change_command
+from mledger.cli.shared.change_command import (
+    ChangeOptions,
+    ChangePart,
+    CommandChange,
+    Facts,
+    change_options,
+    run_change,
+)
+from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.errors import OK, exit_code, one_line
+from mledger.cli.shared.messages import messages
+from mledger.cli.shared.output import Output, OutputRecord, OutputTable, columns, fields
+from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.targets import TopicSelection, scope_arguments
+from mledger.cli.shared.topic_owner import WriteOptions, write_options
+from mledger.cli.shared.topic_targets import records_of_each, saved_states
+from mledger.cli.topics.changes import Subject, shorten
+from mledger.errors import OwnedElsewhere, ShadowTopic, TopicNotFound
+from mledger.events import Event, RemovingLedger
+from mledger.ledgers.ownership import check_owner, find_owner
+from mledger.ledgers.retention import RetentionInForce, retention_in_force, retention_warnings
+from mledger.ledgers.shadow_topics import refuse_shadow
+from mledger.ledgers.trim_plan import TrimPlan
+from mledger.metastore.errors import BadVersion, MledgerError, StoreUnavailable
+from mledger.metastore.records.paths import TopicName
+
+COMMAND = "topics trim"
+PAGE = 200
+AT_ONCE = 16
+POLICIES_AGE_S = 10.0
+"""How old what was read of a namespace's policies may be for planning; trimming itself reads them anew."""
+PULSARS_OWN = "__"
+SWEEP_COLUMNS = columns("topic", "ledgers_deleted", "entries_deleted", "bytes_deleted", "retention_origin")
+
+
+@dataclass(frozen=True, slots=True)
+class TrimOfTopic:
+    """What trimming a topic would do; `part` has what undoing needs."""
+
+    topic: TopicName
+    plan: TrimPlan
+    retention: RetentionInForce
+    part: ChangePart
+
+
+@dataclass(frozen=True, slots=True)
+class LeftTopic:
+    """A topic that is not trimmed, and why; `code` is the exit code that this means, 0 where nothing went wrong."""
+
+    topic: TopicName
+    reason: str
+    code: int = OK
+
+    @classmethod
+    def by(cls, topic: TopicName, error: MledgerError) -> "LeftTopic":
+        """Left because of what was raised."""
+        code = OK if isinstance(error, ShadowTopic) else exit_code(error)
+        return cls(topic, one_line(error), code)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTrims:
+    """The topics of which ledgers would go, those that are left, and how many were looked at."""
+
+    looked_at: int
+    trims: tuple[TrimOfTopic, ...]
+    left: tuple[LeftTopic, ...]
+
+
+@click.command(epilog="Example: mledger topics trim --namespace shop/eu --dry-run")
+@scope_arguments
+@change_options
+@write_options
+@session_options
+@click.pass_obj
+def trim(
+    session: CommandContext,
+    topic: str | None,
+    namespace: str | None,
+    every: bool,
+    options: WriteOptions,
+    change: ChangeOptions,
+) -> int:
+    """Delete the ledgers that every cursor is past and retention does not keep, of TOPIC or of many topics.
+
+    Retention is that of the topic's policies, else of its namespace's, where Pulsar has one, else that of --config
+    (rules M10, R9, R10). Where policies cannot be read nothing is deleted. Of many topics, those that are owned or
+    cannot be read are named and left; the others are trimmed.
+    """
+    scope = TopicSelection.of(topic, namespace, every)
+    if scope.topic is not None:
+        shorten(Subject(session, COMMAND, scope.topic, options, change), truncate=False)
+        return OK
+    return _trim_many(session, scope, options, change)
+
+
+def plan_trim_of(
+    topic: TopicName,
+    view: OpeningView,
+    retention: RetentionInForce,
+    records: Sequence[ChangedRecord],
+    now_ms: int,
+) -> TrimOfTopic | LeftTopic | None:
+    """What trimming `topic` would delete, or why it is left; None where nothing would go.
+
+    `records` are its nodes as they were before `view`. Raises what keeps a cursor's state from being read, ShadowTopic.
+    """
+    refuse_shadow(topic.managed_ledger_name, view.info)
+    plan = plan_topic_trim(view, retention, now_ms)
+    if not plan.deletions:
+        return None
+    if topic.local_name.startswith(PULSARS_OWN) and not view.cursors:
+        return LeftTopic(topic, "it is one of Pulsar's own and no cursor holds it: trim it by its name if it may go")
+    cursors = saved_states(topic, view.cursors, records)
+    lost = lost_ledgers(str(topic), plan.deletions)
+    return TrimOfTopic(topic, plan, retention, ChangePart(topic.managed_ledger_name, tuple(records), cursors, lost))
+
+
+def plan_change(scope: TopicSelection, planned: PlannedTrims) -> CommandChange:
+    """The change that trims all that is planned, as it is shown and undone."""
+    rows = tuple(
+        (
+            str(each.topic),
+            len(each.plan.deletions),
+            sum(ledger.entries for ledger in each.plan.deletions),
+            sum(ledger.size for ledger in each.plan.deletions),
+            each.retention.origin.value,
+        )
+        for each in planned.trims
+    )
+    facts = fields(
+        topics=planned.looked_at,
+        topics_to_trim=len(rows),
+        ledgers_deleted=sum(row[1] for row in rows),
+        entries_deleted=sum(row[2] for row in rows),
+        bytes_deleted=sum(row[3] for row in rows),
+        warnings=tuple(
+            f"{each.topic}: {warning}" for each in planned.trims for warning in retention_warnings(each.retention)
+        ),
+    )
+    left = tuple((str(each.topic), each.reason) for each in planned.left)
+    tables = (OutputTable("to_trim", SWEEP_COLUMNS, rows), OutputTable("left", columns("topic", "reason"), left))
+    change = CommandChange(COMMAND, str(scope), OutputRecord(facts, tables), (), pending=bool(rows))
+    return change.with_parts([each.part for each in planned.trims])
+
+
+def exit_code_of(left: Iterable[LeftTopic]) -> int:
+    """What the first topic that should not have been left means."""
+    return next((each.code for each in left if each.code != OK), OK)
+
+
+def _trim_many(session: CommandContext, scope: TopicSelection, options: WriteOptions, change: ChangeOptions) -> int:
+    left: list[LeftTopic] = []
+    found: list[PlannedTrims] = []
+
+    async def plan(cluster: Looking) -> CommandChange:
+        planned = await _plan(session.output, cluster, scope, options, look_only=change.dry_run)
+        found.append(planned)
+        left.extend(planned.left)
+        return plan_change(scope, planned)
+
+    async def act(change: CommandChange) -> Facts:
+        still = set(change.managed_ledgers)
+        for each in found[-1].trims:
+            if each.part.managed_ledger not in still:
+                path = each.topic.managed_ledger_path
+                left.append(LeftTopic.by(each.topic, BadVersion("it was changed since the plan was made", path)))
+        trims = [each for each in found[-1].trims if each.part.managed_ledger in still]
+        removed, failed = await _carry_out(session, options, trims)
+        left.extend(failed)
+        return fields(
+            trimmed=len(trims) - len(failed),
+            removed=tuple(event.ledger_id for event in removed),
+            bytes_removed=sum(event.size for event in removed),
+            not_trimmed=tuple({"topic": str(each.topic), "reason": each.reason} for each in left),
+        )
+
+    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    if change.dry_run:
+        return OK
+    for each in left:
+        if each.code != OK:
+            messages.error(f"{each.topic} was not trimmed: {each.reason}", each.code)
+    return exit_code_of(left)
+
+
+async def _plan(
+    output: Output, cluster: Looking, scope: TopicSelection, options: WriteOptions, *, look_only: bool
+) -> PlannedTrims:
+    topics = await scope.topics(cluster)
+    found: list[TrimOfTopic | LeftTopic | None] = []
+    planner = _TopicPlanner(cluster, options, look_only=look_only)
+    with output.progress("looking at", "topics") as progress:
+        task = progress.add_task("", total=len(topics))
+        for start in range(0, len(topics), PAGE):
+            page = topics[start : start + PAGE]
+            records = await records_of_each(cluster, page)
+            found += await asyncio.gather(*(planner.plan(each, records[each]) for each in page))
+            progress.advance(task, len(page))
+    return PlannedTrims(
+        len(topics),
+        tuple(each for each in found if isinstance(each, TrimOfTopic)),
+        tuple(each for each in found if isinstance(each, LeftTopic)),
+    )
+
+
+class _TopicPlanner:
+    """Plans topics, some at once, by looking at them and at who owns them."""
+
+    def __init__(self, cluster: Looking, options: WriteOptions, *, look_only: bool) -> None:
+        self._reader = cluster.metadata
+        self._inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
+        self._policies = PolicyReader(cluster.metadata, cluster.bookies, options.config.password)
+        self._options = options
+        self._look_only = look_only
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def plan(self, topic: TopicName, records: Sequence[ChangedRecord]) -> TrimOfTopic | LeftTopic | None:
+        """As `plan_trim_of`; what keeps the topic from being planned is its reason to be left."""
+        try:
+            async with self._at_once:
+                view = await self._inspector.opening(str(topic))
+                policies = await self._policies.policies(topic.managed_ledger_name, max_age_s=POLICIES_AGE_S)
+                retention = retention_in_force(policies, self._options.config)
+            found = plan_trim_of(topic, view, retention, records, time.time_ns() // 1_000_000)
+            if isinstance(found, TrimOfTopic):
+                await self._check_owner(topic.managed_ledger_name)
+        except StoreUnavailable:
+            raise
+        except TopicNotFound:
+            return None  # deleted since it was listed
+        except MledgerError as error:
+            return LeftTopic.by(topic, error)
+        return found
+
+    async def _check_owner(self, managed_ledger: str) -> None:
+        """Raise OwnedElsewhere where there is an owner; one that may be dead is waited for unless we only look."""
+        if self._options.take_over:
+            return
+        if not self._look_only:
+            await check_owner(self._reader, managed_ledger, session_timeout=self._options.session_timeout)
+        elif owner := await find_owner(self._reader, managed_ledger):
+            raise OwnedElsewhere(f"{managed_ledger} has an owner: {owner}")
+
+
+async def _carry_out(
+    session: CommandContext, options: WriteOptions, trims: Sequence[TrimOfTopic]
+) -> tuple[list[RemovingLedger], list[LeftTopic]]:
+    """Trim one topic after another: the ledgers that went, and the topics that could not be trimmed."""
+    removed: list[RemovingLedger] = []
+    failed: list[LeftTopic] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, RemovingLedger):
+            removed.append(event)
+
+    async with options.open_cluster(session.url) as cluster:
+        with session.output.progress("trimming", "topics") as progress:
+            task = progress.add_task("", total=len(trims))
+            for each in trims:
+                try:
+                    opened = await cluster.open_topic(
+                        str(each.topic),
+                        take_over=options.take_over,
+                        trim=False,
+                        events=note,
+                        on_step=change_command.on_step,
+                    )
+                    try:
+                        await opened.trim()
+                    finally:
+                        await opened.close()
+                except StoreUnavailable:
+                    raise
+                except MledgerError as error:
+                    failed.append(LeftTopic.by(each.topic, error))
+                progress.advance(task)
+    return removed, failed

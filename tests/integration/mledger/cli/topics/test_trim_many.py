@@ -1,0 +1,154 @@
+"""`mledger topics trim --namespace|--all` on a real cluster: one plan, one undo file, and no topic stops another."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+import mledger as public
+from mledger.cli.shared import change_command, undo_files
+from mledger.metastore.store import ANY_VERSION
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.cli import answer, mledger
+from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_ledger_of
+from tests.support.tree import tree
+
+ONE = {"ensemble_size": 1, "write_quorum_size": 1, "ack_quorum_size": 1}
+SMALL = replace(KEEP, **ONE, max_entries_per_ledger=10)
+SINGLE = ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
+
+
+@pytest.fixture
+def namespace(topic):
+    """A namespace that nobody else uses."""
+    return f"shop/{topic.rpartition('/')[2]}"
+
+
+@pytest.fixture
+def topics(url, namespace):
+    """Three topics with 25 entries in three ledgers each, of which a cursor has acknowledged 12."""
+    names = [f"persistent://{namespace}/{name}" for name in ("a", "b", "c")]
+
+    async def make() -> None:
+        async with public.open_cluster(url, config=SMALL) as cluster:
+            for name in names:
+                opened = await cluster.create_topic(name)
+                cursor = await opened.open_cursor("one")
+                positions = await fill(opened, 25)
+                await cursor.acknowledge_cumulative(positions[11])
+                await opened.close()
+
+    run(make())
+    return names
+
+
+def trim(url, *arguments):
+    """Trim many topics."""
+    return mledger("topics", "trim", *arguments, *SINGLE, "--output", "json", url=url)
+
+
+def entries(url, topic) -> int:
+    return answer("topics", "describe", topic, url=url)["entries"]
+
+
+def write(url, path: str, data: bytes) -> None:
+    async def main() -> None:
+        async with await open_store(url) as store:
+            if await store.exists(path) is None:
+                await store.create(path, data, parents=True)
+            else:
+                await store.put(path, data, ANY_VERSION)
+
+    run(main())
+
+
+def test_a_namespaces_topics_are_trimmed_as_one_plan_says_with_one_undo_file(url, namespace, topics, tmp_path) -> None:
+    undo_file = tmp_path / "undo.json"
+    before = tree(url)
+    planned = trim(url, "--namespace", namespace, "--dry-run")
+    assert planned.code == 0
+    assert tree(url) == before
+    assert [each["topic"] for each in planned.json["to_trim"]] == topics
+    assert (planned.json["ledgers_deleted"], planned.json["entries_deleted"]) == (3, 30)
+    done = trim(url, "--namespace", namespace, "--yes", "--undo-file", undo_file)
+    assert done.code == 0, done.err
+    assert (done.json["trimmed"], len(done.json["removed"]), done.json["not_trimmed"]) == (3, 3, [])
+    assert [entries(url, topic) for topic in topics] == [15, 15, 15]
+    assert undo_files.load(undo_file).managed_ledgers == tuple(map(managed_ledger_of, topics))
+    for topic in topics:
+        run(assert_nothing_orphaned(url, managed_ledger_of(topic)))
+    undone = mledger("undo", undo_file, "--yes", "--undo-file", tmp_path / "redo.json", *SINGLE, url=url)
+    assert undone.code == 0, undone.err
+
+
+def test_the_topics_of_other_namespaces_are_trimmed_only_by_all(url, namespace, topics) -> None:
+    assert trim(url, "--namespace", "shop/empty-of-it", "--dry-run").code == 3
+    wanted = {each["topic"] for each in trim(url, "--all", "--dry-run").json["to_trim"]}
+    assert wanted >= set(topics)
+
+
+def test_what_policies_keep_stays_and_what_cannot_be_read_is_named(url, namespace, topics, tmp_path) -> None:
+    kept = {"retention_policies": {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}}
+    write(url, f"/admin/policies/{namespace}", json.dumps(kept).encode())
+    assert trim(url, "--namespace", namespace, "--dry-run").json["to_trim"] == []
+    write(url, f"/admin/policies/{namespace}", b"{not json")
+    done = trim(url, "--namespace", namespace, "--yes", "--undo-file", tmp_path / "undo.json")
+    assert done.code == 1
+    assert [each["topic"] for each in done.json["left"]] == topics
+    assert all("policies" in each["reason"] for each in done.json["left"])
+    assert [entries(url, topic) for topic in topics] == [25, 25, 25]
+
+
+def test_a_topic_with_a_live_owner_is_named_and_the_others_are_trimmed(
+    url, namespace, topics, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("mledger.settings.SESSION_TIMEOUT_S", 1.0)
+    settings = ("--set", "metadataStoreSessionTimeoutMillis=2000")
+
+    async def main():
+        async with public.open_cluster(url, config=SMALL) as cluster:
+            owned = await cluster.open_topic(topics[1])
+            await owned.initialized()
+            words = ("--namespace", namespace, *settings)
+            planned = await asyncio.to_thread(trim, url, *words, "--dry-run")
+            done = await asyncio.to_thread(trim, url, *words, "--yes", "--undo-file", tmp_path / "undo.json")
+            await owned.add(b"still the owner")
+            return planned, done
+
+    planned, done = run(main())
+    assert planned.code == 0
+    assert [each["topic"] for each in planned.json["left"]] == [topics[1]]
+    assert done.code == 4
+    assert topics[1] in done.err
+    assert done.json["trimmed"] == 2
+    assert [entries(url, topic) for topic in topics] == [15, 26, 15]
+
+
+def test_a_topic_that_gets_an_owner_meanwhile_is_left_out_and_named(
+    url, namespace, topics, tmp_path, monkeypatch
+) -> None:
+    undo_file = tmp_path / "undo.json"
+
+    async def own_for_a_while() -> None:
+        async with public.open_cluster(url, config=SMALL) as cluster:
+            await (await cluster.open_topic(topics[0])).close()
+
+    def step(name: str) -> None:
+        if name == "look again":
+            with ThreadPoolExecutor() as pool:
+                pool.submit(run, own_for_a_while()).result()
+
+    monkeypatch.setattr(change_command, "on_step", step)
+    done = trim(url, "--namespace", namespace, "--yes", "--undo-file", undo_file)
+    assert done.code == 4
+    assert [each["topic"] for each in done.json["not_trimmed"]] == [topics[0]]
+    assert [entries(url, topic) for topic in topics] == [25, 15, 15]
+    assert undo_files.load(undo_file).managed_ledgers == tuple(map(managed_ledger_of, topics[1:]))
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all", "--namespace", "a/b"), ("orders", "--all")])
+def test_exactly_one_of_topic_namespace_and_all_is_to_be_said(url, arguments) -> None:
+    assert mledger("topics", "trim", *arguments, url=url).code == 2
