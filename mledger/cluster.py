@@ -315,14 +315,13 @@ class Cluster:
         return [str(topic) for topic in await self.inspector.topics(prefix)]
 
     async def close(self) -> None:
-        """Close the topics still open; the first error, after all were tried. One closed before has told its own."""
+        """Close the topics still open; the first error, after all were tried. One that was told of is not again."""
         errors: list[Exception] = []
 
         async def work() -> None:
             while self._open:
                 _, managed_ledger = self._open.popitem()
-                if managed_ledger.state is TopicState.CLOSED:
-                    await managed_ledger.closed()
+                if managed_ledger.close_told:
                     continue
                 try:
                     await managed_ledger.close()

@@ -53,6 +53,8 @@ class ManagedLedger(TopicAttributes):
         self._loaded: asyncio.Task[None] | None = None
         self._terminating: asyncio.Task[Position] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self.close_told = False
+        """Whether a caller of `close` has heard what came of it: one that gave up has not."""
         self._ledgers = TopicLedgers(
             opened.record,
             opened.factory,
@@ -308,16 +310,17 @@ class ManagedLedger(TopicAttributes):
         The first error of several is raised after everything else was closed. A second call waits for the first, and
         raises what that did. Who gives up waiting does not end the close.
         """
-        if self._closing is not None:
-            await self.closed()
-            if not self._closing.cancelled():
-                self._closing.result()
-        elif self._stopped is None:
+        if self._closing is None:
+            if self._stopped is not None:
+                return
             closed = ManagedLedgerClosed(f"{self.name} is closed; open it again")
             self._stopped = closed
             self._trimmer.stop()
             self._closing = asyncio.get_running_loop().create_task(self._close(closed))
-            await asyncio.shield(self._closing)
+        await self.closed()
+        self.close_told = True
+        if not self._closing.cancelled():
+            self._closing.result()
 
     async def closed(self) -> None:
         """Wait for a close that is under way, whatever comes of it."""

@@ -27,8 +27,12 @@ def change_records(
     managed_ledger: str = "",
     cursors: Sequence[str] = (),
     lost: Sequence[str] = (),
+    cut_off: bool = False,
 ) -> None:
-    """Carry out `operations` as a changing command; the states of `cursors` go into its undo file."""
+    """Carry out `operations` as a changing command; the states of `cursors` go into its undo file.
+
+    With `cut_off` the command is cancelled before it has sent them, as by --timeout or Ctrl-C.
+    """
 
     async def plan(cluster) -> CommandChange:
         before = await read_before(cluster.metadata, [operation.path for operation in operations])
@@ -43,6 +47,8 @@ def change_records(
         )
 
     async def act(_: CommandChange):
+        if cut_off:
+            raise asyncio.CancelledError
         async with await open_store(url) as store:
             await store.multi(operations)
         return fields(done=True)

@@ -7,6 +7,7 @@
   one that says what may have been changed; one that failed without changing a record leaves none.
 """
 
+import asyncio
 import functools
 import sys
 import time
@@ -247,8 +248,11 @@ def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> Comma
 
 async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error: BaseException) -> None:
     """The undo file of a command that failed: removed if no record was changed, else with what there is now."""
-    if isinstance(error, StoreUnavailable):
-        return  # a write may still arrive: what the records will be is not known
+    if isinstance(error, StoreUnavailable | asyncio.CancelledError):  # a write may still arrive
+        messages.warning(
+            f"what was done is not known; {path} has what there was before: see `mledger undo --incomplete`"
+        )
+        return
     failed = await _completed(reader, file, Outcome.FAILED)
     if all(record.before == record.after for record in failed.records):
         undo_files.remove(path)

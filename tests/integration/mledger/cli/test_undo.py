@@ -1,5 +1,6 @@
 """`mledger undo` on a real cluster: what a command changed is put back, or nothing is written."""
 
+import asyncio
 import stat
 from dataclasses import replace
 
@@ -74,6 +75,15 @@ def change_topic(url: str, topic: str, path: str, undo_file) -> NodeState:
     put = Put(path, with_property(before.data), before.version)
     change_records(url, undo_file, [put], managed_ledger=managed_ledger_of(topic))
     return before
+
+
+def test_a_command_that_was_cut_off_keeps_its_undo_file_as_a_write_may_still_arrive(url, created, undo_file):
+    before = state_of(url, created)
+    with pytest.raises(asyncio.CancelledError):
+        change_records(url, undo_file, [Put(created, b"", before.version)], cut_off=True)
+    file = undo_files.load(undo_file)
+    assert file.outcome is Outcome.BEGUN
+    assert [record.before for record in file.records] == [before]
 
 
 def test_a_topic_record_is_put_back_one_version_up(url, topic, created, undo_file) -> None:

@@ -120,6 +120,30 @@ def test_a_topics_close_that_failed_is_no_success_for_who_closes_again_and_is_to
     run(main())
 
 
+def test_the_clusters_close_tells_what_became_of_a_close_that_its_caller_gave_up(topic_url, topic, monkeypatch):
+    async def main():
+        config = replace(KEEP, metadata_operations_timeout_s=1)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 4)
+            cursor = await opened.open_cursor("sub")
+
+            async def away(operations):
+                raise StoreUnavailable("no server can be reached")
+
+            monkeypatch.setattr(cluster.metadata, "multi", away)
+            acknowledged = cursor.acknowledge(positions[:2])
+            closing = asyncio.ensure_future(opened.close())
+            await asyncio.sleep(0)  # the close has begun
+            closing.cancel()
+            with pytest.raises(StoreUnavailable, match="no server can be reached"):
+                await cluster.close()
+            with pytest.raises(StoreUnavailable):
+                await acknowledged
+
+    run(main())
+
+
 def test_a_closed_cursor_can_be_deleted(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
