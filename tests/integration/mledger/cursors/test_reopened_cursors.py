@@ -136,7 +136,7 @@ def test_the_clusters_close_tells_what_became_of_a_close_that_its_caller_gave_up
             closing = asyncio.ensure_future(opened.close())
             await asyncio.sleep(0)  # the close has begun
             closing.cancel()
-            with pytest.raises(StoreUnavailable, match="no server can be reached"):
+            with pytest.raises(StoreUnavailable):
                 await cluster.close()
             with pytest.raises(StoreUnavailable):
                 await acknowledged
