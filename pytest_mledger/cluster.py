@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from mledger.metastore.errors import ZooKeeperFailed
 from mledger.metastore.runtime.packages import check_rocksdb
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
@@ -236,6 +234,8 @@ class RunningCluster:
         if not zookeeper.running:
             zookeeper.restart()
             return True
+        import psutil  # loaded only where a ZooKeeper is mended
+
         frozen = bool(psutil.Process(zookeeper.pid).status() == psutil.STATUS_STOPPED)
         if frozen:
             zookeeper.thaw()

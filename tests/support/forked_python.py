@@ -173,6 +173,7 @@ def _take_place(request: dict[str, Any], files: list[int], parent: int) -> None:
     """Files, directory, environment and signals as the module's process would have them."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     if request["new_session"]:
         os.setsid()
     if sys.platform == "linux":

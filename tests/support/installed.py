@@ -98,7 +98,8 @@ def install_from_index(*requirements: str, python: str, directory: Path) -> Inst
     """
     made, pip = _environment(python, directory)
     options = ["--quiet", "--only-binary", ":all:", "--no-compile", "--constraint", str(PINS)]
-    done = subprocess.run([*pip, *options, *requirements], capture_output=True, text=True, timeout=HANG_S)
+    command = [*pip, *options, *requirements]
+    done = subprocess.run(command, env=_environment_of_pip(), capture_output=True, text=True, timeout=HANG_S)
     if done.returncode != 0 and LAST_RETRY in done.stderr:
         raise Unreachable(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
@@ -122,9 +123,14 @@ def _install(wheel: Path, directory: Path) -> tuple[Installed, Path]:
     """A new virtual environment with `wheel` alone, and where its packages lie."""
     made, pip = _environment(sys.executable, directory)
     options = ["--quiet", "--no-deps", "--no-index", "--ignore-installed", "--no-compile"]
-    subprocess.run([*pip, *options, str(wheel)], check=True, timeout=HANG_S, env=os.environ | {"PIP_FIND_LINKS": ""})
+    subprocess.run([*pip, *options, str(wheel)], check=True, timeout=HANG_S, env=_environment_of_pip())
     packages = sysconfig.get_path("purelib", vars={"base": str(directory), "platbase": str(directory)})
     return made, Path(packages)
+
+
+def _environment_of_pip() -> dict[str, str]:
+    """This process's environment for pip: what tests of Spark put on PYTHONPATH is not installed there."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PIP_FIND_LINKS": ""}
 
 
 def _environment(python: str, directory: Path) -> tuple[Installed, list[str]]:
