@@ -73,7 +73,8 @@ def up(
         state = cluster.load() or ClusterState()
         wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
         task = progress.add_task("", total=wanted + 1)
-        state = cluster.start_metadata(state, session.given_metadata, zookeeper_port, messages.log_format)
+        # only an option says where: a variable left in the shell does not decide where a cluster is
+        state = cluster.start_metadata(state, session.metadata, zookeeper_port, messages.log_format)
         progress.advance(task)
         session.run(_initialize(state.url))
         state = cluster.start_bookies(state, wanted, options)

@@ -13,6 +13,7 @@ from mledger.cli.shared.context_file import Contexts, path_of_contexts, read_con
 from mledger.cli.shared.messages import FORMAT_VARIABLE, messages
 from mledger.cli.shared.output import OUTPUT_FORMATS, Output
 from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import FORMATS as FORMATS_OF_LOGS
 
 METADATA_VARIABLE = "MLEDGER_METADATA"
@@ -62,11 +63,6 @@ class CommandContext:
         return plan_cluster(self.metadata, self.context, os.environ, lambda: read_contexts(path_of_contexts()))
 
     @property
-    def given_metadata(self) -> str | None:
-        """The metadata URL if an option gave it: a variable left in the shell does not decide where a cluster is."""
-        return self.metadata
-
-    @property
     def output(self) -> Output:
         """Where results go."""
         return Output(self.output_format)
@@ -103,15 +99,6 @@ def plan_cluster(
     if contexts.current is None:
         return None
     return MeantCluster(contexts.url(contexts.current), f"context {contexts.current}", by_default=True)
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Uvloop's loop where it installs, else asyncio's own."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop  # type: ignore[no-any-return]
 
 
 def session_options(command: Command) -> Command:

@@ -18,6 +18,7 @@ from mledger.metastore.errors import InvalidMetadataDirectory, MetadataError
 from mledger.metastore.rocksdb.directory import MetadataDirectory
 from mledger.metastore.rocksdb.rows import Rows
 from mledger.metastore.rocksdb.service import Service
+from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import FORMATS, TEXT, get_logger, set_up_logging
 
 log = get_logger("mledger.metastore.rocksdb.server")  # it may be run as __main__
@@ -130,20 +131,12 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     options = parse_options(sys.argv[1:] if arguments is None else arguments, program)
     set_up_logging(options.log_format, options.log_level)
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve(options))
     except MetadataError as error:
         log.error("failed", error=error)
         return 1
     return 0
-
-
-def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return uvloop.new_event_loop  # type: ignore[no-any-return]
-    return None
 
 
 if __name__ == "__main__":

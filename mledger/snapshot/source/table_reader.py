@@ -12,6 +12,7 @@ from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 from mledger.metastore.records.paths import MANAGED_LEDGERS
+from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.url import open_reader
 from mledger.snapshot.source.live import TOPIC_KINDS, LiveNodes, Nodes, read_ahead
 from mledger.snapshot.source.options import ReadOptions
@@ -206,11 +207,7 @@ def _run(main: Coroutine[Any, Any, T]) -> T:
 
 def _runner() -> asyncio.Runner:
     sys.setswitchinterval(0.0005)
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.Runner()
-    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    return asyncio.Runner(loop_factory=loop_factory())
 
 
 def check_here(options: ReadOptions) -> None:

@@ -30,6 +30,7 @@ from mledger.bookie.server.storage.disk import DiskLimits, fullest, plan_read_on
 from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
+from mledger.metastore.runtime.event_loop import loop_factory
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
 from mledger.metastore.runtime.ports import ports_to_try
 from mledger.metastore.store import MetadataStore, SessionState
@@ -325,17 +326,9 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
         options.settings.report(log, KNOWN_KEYS.__contains__)
     started = time.monotonic()
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(BookieProcess(options).run())
     except (MledgerError, NodeExists) as error:
         log.error("failed", seconds=round(time.monotonic() - started, 1), error=error)
         return 1
     return 0
-
-
-def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop  # type: ignore[no-any-return]
