@@ -27,6 +27,7 @@ from mledger.metastore.backup.restore import restore as put_back
 from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.node_path import check_path
+from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.url import open_reader, open_store
 
 ROWS = 1000
@@ -150,11 +151,7 @@ def _keep(part: Path, file: Path) -> None:
     with part.open("rb") as written:
         os.fsync(written.fileno())
     os.link(part, file)
-    directory = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(file.parent)
 
 
 async def _create_chroot(url: str) -> None:

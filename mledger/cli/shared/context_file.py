@@ -13,11 +13,12 @@ It is written anew as a whole beside itself and put in its place, so that a read
 import os
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
+
+from mledger.metastore.runtime.durable_files import OWNER_ONLY, replace_file
 
 FILE_VARIABLE = "MLEDGER_CONTEXTS"
 _FILE_NAME = "contexts.toml"
@@ -98,14 +99,4 @@ def write_contexts(path: Path, contexts: Contexts) -> None:
     said: dict[str, object] = {} if contexts.current is None else {"current": contexts.current}
     said["contexts"] = {name: {"metadata": url} for name, url in sorted(contexts.metadata.items())}
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(tomli_w.dumps(said).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            scratch.unlink()
-        raise
+    replace_file(path, tomli_w.dumps(said).encode(), OWNER_ONLY)

@@ -1,6 +1,5 @@
 """Undo files on disk: written whole or not at all, synced, readable by their owner only, never over another file."""
 
-import contextlib
 import os
 import re
 from datetime import UTC, datetime
@@ -8,8 +7,8 @@ from pathlib import Path
 
 from mledger.admin.undo.undo_file import UndoFile, decode_undo_file, encode_undo_file
 from mledger.errors import UndoFileError
+from mledger.metastore.runtime.durable_files import OWNER_ONLY, replace_file, sync_directory, write_beside
 
-MODE = 0o600  # a record may hold properties that are nobody else's business
 SUBJECT_LENGTH = 120
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -23,32 +22,25 @@ def default_path(command: str, subject: str, made_at_ms: int) -> Path:
 
 def write_new(path: Path, file: UndoFile) -> None:
     """Write `file` to `path`, durable on return; UndoFileError if something is there already, OSError."""
-    temporary = _write_beside(path, file)
+    temporary = write_beside(path, encode_undo_file(file), OWNER_ONLY)  # it may hold properties that are private
     try:
         os.link(temporary, path)
     except FileExistsError:
         raise UndoFileError(f"{path} exists already: name another with --undo-file; nothing was changed") from None
     finally:
         os.unlink(temporary)
-    _sync_directory(path)
+    sync_directory(path.parent)
 
 
 def rewrite(path: Path, file: UndoFile) -> None:
     """Put `file` in the place of the one at `path`, durable on return; OSError."""
-    temporary = _write_beside(path, file)
-    try:
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    _sync_directory(path)
+    replace_file(path, encode_undo_file(file), OWNER_ONLY)
 
 
 def remove(path: Path) -> None:
     """Remove the undo file of a command that changed nothing."""
     os.unlink(path)
-    _sync_directory(path)
+    sync_directory(path.parent)
 
 
 def load(path: Path) -> UndoFile:
@@ -57,28 +49,3 @@ def load(path: Path) -> UndoFile:
         return decode_undo_file(path.read_bytes())
     except UndoFileError as error:
         raise UndoFileError(f"{path}: {error}") from None
-
-
-def _write_beside(path: Path, file: UndoFile) -> Path:
-    """The path of a synced file with the content, in the same directory."""
-    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(encode_undo_file(file))
-            stream.flush()
-            os.fsync(stream.fileno())
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return temporary
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

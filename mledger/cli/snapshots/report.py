@@ -7,7 +7,7 @@ import click
 
 from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputRecord, fields
-from mledger.snapshot.exports.directory import write_file
+from mledger.metastore.runtime.durable_files import replace_file
 from mledger.snapshot.report.page import write_report
 from mledger.snapshot.sql.queries import open_snapshots
 
@@ -35,5 +35,5 @@ def report(session: CommandContext, snapshot_path: str, to: Path, before: str | 
     with open_snapshots(snapshot_path, before) as snapshots:
         page = write_report(snapshots, limit).encode()
         name = snapshots.manifest.name
-    write_file(to, page)
+    replace_file(to, page)
     session.output.record(OutputRecord(fields(report=os.fspath(to), snapshot=name, bytes=len(page))))

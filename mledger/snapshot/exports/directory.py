@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from mledger.metastore.runtime.durable_files import replace_file, sync_directory
 from mledger.snapshot.exports.destination import Destination, local_place, place_at
 from mledger.snapshot.exports.errors import ExportBusy, ExportNotWritable, SnapshotNotFound
 from mledger.snapshot.exports.manifest import MANIFEST, PREFIX, Manifest, decode_manifest
@@ -83,7 +84,7 @@ class SnapshotDirectory:
     def publish(self, name: str, manifest: bytes) -> None:
         """Make the unfinished snapshot a whole one: all of it is on disk, then it has its name."""
         tables = self.unfinished(name) / "tables"
-        write_file(tables / MANIFEST, manifest)
+        replace_file(tables / MANIFEST, manifest)
         for directory in [*(path for path in sorted(tables.rglob("*")) if path.is_dir()), tables]:
             sync_directory(directory)
         os.rename(tables, self.place(name))
@@ -133,23 +134,3 @@ def find_snapshot(text: str) -> tuple[Destination, Manifest]:
 def read_manifest(place: Destination) -> Manifest:
     """The manifest of the snapshot in a directory; InvalidManifest, DestinationNotReadable."""
     return decode_manifest(place.read(MANIFEST), f"{place}/{MANIFEST}")
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, durable on return."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Have the names in a directory on disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

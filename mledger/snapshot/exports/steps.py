@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mledger.metastore.runtime.durable_files import replace_file
 from mledger.snapshot.exports.destination import local_place
-from mledger.snapshot.exports.directory import write_file
 from mledger.snapshot.exports.files import problem_of
 from mledger.snapshot.exports.manifest import FileRecord
 from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Share, TopicRange, TopicShare
@@ -88,7 +88,7 @@ class Steps:
         """Have the plan on disk."""
         self.tables.mkdir(parents=True, exist_ok=True)
         (self.directory / "steps").mkdir(exist_ok=True)
-        write_file(self.directory / "plan.json", plan.encode())
+        replace_file(self.directory / "plan.json", plan.encode())
 
     def plan(self) -> ExportPlan | None:
         """The plan that was begun."""
@@ -99,7 +99,7 @@ class Steps:
 
     def note(self, index: int, done: Done) -> None:
         """A step is done: its files are on disk."""
-        write_file(self._record(index), json.dumps([[table, asdict(file)] for table, file in done]).encode())
+        replace_file(self._record(index), json.dumps([[table, asdict(file)] for table, file in done]).encode())
 
     def done(self, index: int) -> Done | None:
         """The files of a step, None if it is not done, or one of them is not as it was."""

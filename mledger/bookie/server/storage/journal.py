@@ -19,7 +19,8 @@ import google_crc32c
 import numpy
 
 from mledger.bookie.errors import CorruptJournal
-from mledger.bookie.server.storage.journal_files import JournalFiles, sync_directory
+from mledger.bookie.server.storage.journal_files import JournalFiles
+from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from mledger.metastore.runtime.durable_files import sync_directory
 from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -153,15 +154,6 @@ def hold_room(path: str, size: int) -> None:
         raise
     finally:
         os.close(file)
-
-
-def sync_directory(path: str) -> None:
-    """Sync a directory, so that its file names survive a power loss."""
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def fill(path: str, wanted: int) -> None:
