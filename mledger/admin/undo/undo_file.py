@@ -18,6 +18,7 @@ from typing import Any
 from mledger.errors import UndoFileError
 from mledger.ledgers.pending_records import ONE_WRITE_BYTES
 from mledger.metastore.batched_store import MOST_OPERATIONS, NODE_BYTES
+from mledger.metastore.runtime.times import utc_text
 from mledger.metastore.store import Node
 
 FORMAT = 1
@@ -94,7 +95,7 @@ def encode_undo_file(file: UndoFile) -> bytes:
         "format": FORMAT,
         "command": file.command,
         "subject": file.subject,
-        "made_at": _time_text(file.made_at_ms),
+        "made_at": utc_text(file.made_at_ms),
         "cluster": file.cluster,
         "outcome": file.outcome.value,
         "managed_ledgers": list(file.managed_ledgers),
@@ -246,10 +247,6 @@ def _outcome(text: str) -> Outcome:
         return Outcome(text)
     except ValueError:
         raise UndoFileError(f"{text!r} is no outcome: begun, done and failed are") from None
-
-
-def _time_text(ms: int) -> str:
-    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
 
 
 def _time_ms(text: str) -> int:

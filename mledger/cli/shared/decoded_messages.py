@@ -1,9 +1,9 @@
 """Messages as people look at them: a line each, in columns, whatever their payloads hold; no I/O."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from mledger.cli.shared.output import Value
+from mledger.metastore.runtime.times import utc_text
 
 COLUMNS = (
     ("position", 14),
@@ -68,10 +68,9 @@ def _time(value: Value) -> str:
     if not isinstance(value, int) or not value:
         return NOTHING
     try:
-        at = datetime.fromtimestamp(value // 1000, UTC).replace(microsecond=value % 1000 * 1000)
+        return utc_text(value)
     except (ValueError, OverflowError, OSError):
         return str(value)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _text(value: Value) -> str:

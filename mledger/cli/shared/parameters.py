@@ -8,6 +8,7 @@ import click
 
 from mledger.cursors.recovery import Start
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.times import utc_text
 
 Properties = tuple[tuple[str, str], ...]
 
@@ -44,8 +45,7 @@ class Time:
     ms: int
 
     def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{at}.{self.ms % 1000:03d}Z"
+        return utc_text(self.ms)
 
 
 Place = Literal["earliest", "latest"] | Position | Time

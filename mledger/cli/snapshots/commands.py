@@ -5,9 +5,9 @@ import click
 from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
+from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.destination import place_at
 from mledger.snapshot.exports.directory import find_snapshot, snapshots_in
-from mledger.snapshot.exports.manifest import iso
 from mledger.snapshot.exports.verification import verify_snapshot
 
 
@@ -20,7 +20,7 @@ def list_command(session: CommandContext, dest: str) -> None:
     rows = tuple(
         (
             each.name,
-            iso(each.time_ms),
+            utc_text(each.time_ms),
             None if each.zxid is None else f"0x{each.zxid:x}",
             each.request.source,
             each.request.engine,

@@ -10,10 +10,11 @@ import click
 
 from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, columns, fields
+from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.directory import SnapshotDirectory
 from mledger.snapshot.exports.errors import SnapshotNotFound
 from mledger.snapshot.exports.exporter import PARQUET, PYARROW, Exported, ExportRequest, export
-from mledger.snapshot.exports.manifest import Manifest, iso, plan_retention
+from mledger.snapshot.exports.manifest import Manifest, plan_retention
 from mledger.snapshot.exports.remote import snapshot_directory
 from mledger.snapshot.exports.session import DELTA, check_format
 from mledger.snapshot.exports.spark import SPARK, export_with_spark
@@ -125,7 +126,7 @@ def _ask(removing: Sequence[Manifest]) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(f"this removes {len(removing)} older snapshots: say --yes, or --dry-run to see which")
     for each in removing:
-        click.echo(f"  {each.name}  {iso(each.time_ms)}", err=True)
+        click.echo(f"  {each.name}  {utc_text(each.time_ms)}", err=True)
     click.confirm(f"Remove {len(removing)} older snapshots after the export?", abort=True, err=True)
 
 
@@ -150,7 +151,7 @@ def _show_done(
     facts = fields(
         snapshot=to.named(manifest.name),
         name=manifest.name,
-        time=iso(manifest.time_ms),
+        time=utc_text(manifest.time_ms),
         zxid=None if manifest.zxid is None else f"0x{manifest.zxid:x}",
         rows=manifest.rows,
         bytes=manifest.bytes,
@@ -167,5 +168,5 @@ def _show_done(
 
 
 def _removed(removed: Sequence[Manifest]) -> OutputTable:
-    rows = tuple((each.name, iso(each.time_ms), each.rows, each.bytes) for each in removed)
+    rows = tuple((each.name, utc_text(each.time_ms), each.rows, each.bytes) for each in removed)
     return OutputTable("removed", columns("name", "time", "rows", "bytes"), rows)

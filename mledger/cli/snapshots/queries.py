@@ -7,7 +7,7 @@ import click
 
 from mledger.cli.shared.context import CommandContext, session_options
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
-from mledger.snapshot.exports.manifest import iso
+from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, question_named
 
 SHOWN = 50
@@ -34,9 +34,9 @@ def diff(session: CommandContext, a: str, b: str, limit: int) -> None:
         tables = [as_table(name, snapshots.ask(question)) for name, question in CHANGES.items()]
         facts = fields(
             a=snapshots.before.name,
-            a_time=iso(snapshots.before.time_ms),
+            a_time=utc_text(snapshots.before.time_ms),
             b=snapshots.manifest.name,
-            b_time=iso(snapshots.manifest.time_ms),
+            b_time=utc_text(snapshots.manifest.time_ms),
         )
     if output.for_programs:
         output.record(OutputRecord(facts, tuple(tables)))
@@ -86,5 +86,5 @@ def as_table(name: str, found: Any) -> OutputTable:
 
 def _value(value: Any) -> Value:
     if isinstance(value, datetime):
-        return iso(int(value.timestamp() * 1000))
+        return utc_text(int(value.timestamp() * 1000))
     return tuple(value) if isinstance(value, list) else value

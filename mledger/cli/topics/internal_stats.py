@@ -4,7 +4,6 @@ The JSON has Pulsar's names and shape. What only a broker's memory has is null.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import click
 
@@ -17,6 +16,7 @@ from mledger.cli.shared.read_only import looking
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.times import utc_text
 
 INFO_LEDGERS = columns("ledgerId", "entries", "size", "timestamp", "isOffloaded", "offloadedContextUuid")
 INFO_CURSORS = columns("cursor", "version", "cursorsLedgerId", "markDelete", "creationDate", "modificationDate")
@@ -207,10 +207,7 @@ def _metadata(metadata: LedgerMetadata | None) -> dict[str, Value]:
 
 
 def _time(ms: int | None) -> str | None:
-    if ms is None:
-        return None
-    at = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{at}.{ms % 1000:03d}Z"
+    return None if ms is None else utc_text(ms)
 
 
 def _position(position: Position | None) -> dict[str, Value] | None:

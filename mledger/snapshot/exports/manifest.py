@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
+from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.errors import InvalidManifest, InvalidSnapshotName
 from mledger.snapshot.tables.row_builder import TABLES
 
@@ -143,7 +144,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         "name": manifest.name,
-        "time": iso(manifest.time_ms),
+        "time": utc_text(manifest.time_ms),
         "time_ms": manifest.time_ms,
         "zxid": None if manifest.zxid is None else f"0x{manifest.zxid:x}",
         "source": request.source,
@@ -208,12 +209,6 @@ def plan_retention(manifests: Iterable[Manifest], keep: int, coming: str | None 
     others = sorted((each for each in manifests if each.name != coming), key=lambda each: (each.time_ms, each.name))
     stay = keep - (coming is not None)
     return tuple(others[: max(0, len(others) - stay)])
-
-
-def iso(time_ms: int) -> str:
-    """The time as ISO 8601 has it, in UTC, with milliseconds."""
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _compact(time_ms: int) -> str:

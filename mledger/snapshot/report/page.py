@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from mledger.snapshot.exports.manifest import Manifest, iso
+from mledger.metastore.runtime.times import utc_text
+from mledger.snapshot.exports.manifest import Manifest
 from mledger.snapshot.report.numbers import as_bytes, as_number, as_span
 from mledger.snapshot.report.plots import Bars, draw
 from mledger.snapshot.sql.queries import QUERIES, Query, Snapshots
@@ -35,7 +36,7 @@ def write_report(snapshots: Snapshots, limit: int) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         f"script-src 'sha256-{allowed}'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Metadata, {escape(iso(manifest.time_ms))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<title>Metadata, {escape(utc_text(manifest.time_ms))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f"<h1>Metadata of {escape(manifest.request.source)}</h1>\n{_facts(manifest, snapshots.before)}\n"
         f'<nav aria-label="Questions"><ul>{links}</ul></nav>\n<div class="plots">{figures}</div>\n{sections}'
         f"<script>{script}</script>\n</body>\n</html>\n"
@@ -70,9 +71,9 @@ def _figure(plot: Bars) -> str:
 
 def _facts(manifest: Manifest, before: Manifest | None) -> str:
     rows = [
-        ("stands for", iso(manifest.time_ms)),
+        ("stands for", utc_text(manifest.time_ms)),
         ("snapshot", manifest.name),
-        ("compared with", "" if before is None else f"{before.name}, {iso(before.time_ms)}"),
+        ("compared with", "" if before is None else f"{before.name}, {utc_text(before.time_ms)}"),
         ("zxid", "" if manifest.zxid is None else f"0x{manifest.zxid:x}"),
         ("read with", ", ".join(f"{name}={value}" for name, value in manifest.request.options)),
         *((name, as_number(manifest.tables[name].rows)) for name in _COUNTED),

@@ -1,0 +1,13 @@
+"""Times as text."""
+
+from datetime import UTC, datetime
+
+
+def utc_text(ms: int) -> str:
+    """Milliseconds since 1970 as ISO 8601 has them, in UTC: `2026-01-31T12:00:00.000Z`.
+
+    Raises:
+        ValueError, OverflowError, OSError: no calendar has that time.
+    """
+    at = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
+    return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
