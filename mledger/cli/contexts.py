@@ -3,7 +3,7 @@
 import click
 
 from mledger.cli.shared.command_groups import CommandGroup
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.context_file import ContextError, path_of_contexts, read_contexts, write_contexts
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.url import parse_url
@@ -18,9 +18,9 @@ def context() -> None:
 @click.argument("name")
 @click.argument("url")
 @click.option("--replace", is_flag=True, help="Give a name that is there already another URL.")
-@session_options
+@common_options
 @click.pass_obj
-def add(session: CommandContext, name: str, url: str, replace: bool) -> None:
+def add(context: CommandContext, name: str, url: str, replace: bool) -> None:
     """Keep the metadata URL of a cluster as NAME; the first one becomes the current one.
 
     Secrets do not belong in the URL: `?config=FILE` names a file that holds them.
@@ -34,45 +34,45 @@ def add(session: CommandContext, name: str, url: str, replace: bool) -> None:
         )
     contexts = contexts.added(name, url)
     write_contexts(path, contexts)
-    _show(session, name, url, contexts.current == name)
+    _show(context, name, url, contexts.current == name)
 
 
 @context.command(epilog="Example: mledger context use prod")
 @click.argument("name")
-@session_options
+@common_options
 @click.pass_obj
-def use(session: CommandContext, name: str) -> None:
+def use(context: CommandContext, name: str) -> None:
     """Have commands mean the cluster NAME where neither an option nor the environment names one."""
     path = path_of_contexts()
     contexts = read_contexts(path).used(name)
     write_contexts(path, contexts)
-    _show(session, name, contexts.url(name), True)
+    _show(context, name, contexts.url(name), True)
 
 
 @context.command(epilog="Example: mledger context remove prod")
 @click.argument("name")
-@session_options
+@common_options
 @click.pass_obj
-def remove(session: CommandContext, name: str) -> None:
+def remove(context: CommandContext, name: str) -> None:
     """Forget the name; the cluster is not touched."""
     path = path_of_contexts()
     contexts = read_contexts(path)
     write_contexts(path, contexts.removed(name))
-    if session.output.for_programs:
-        session.output.record(OutputRecord(fields(removed=name, metadata=contexts.url(name))))
+    if context.output.for_programs:
+        context.output.record(OutputRecord(fields(removed=name, metadata=contexts.url(name))))
     else:
-        session.output.line(f"removed {name}")
+        context.output.line(f"removed {name}")
 
 
 @context.command("list", epilog="Example: mledger context list")
-@session_options
+@common_options
 @click.pass_obj
-def list_command(session: CommandContext) -> None:
+def list_command(context: CommandContext) -> None:
     """List the names, and which of them is the current one."""
     contexts = read_contexts(path_of_contexts())
     rows = tuple((name, url, name == contexts.current) for name, url in sorted(contexts.metadata.items()))
-    session.output.table(OutputTable("contexts", columns("name", "metadata", "current"), rows))
+    context.output.table(OutputTable("contexts", columns("name", "metadata", "current"), rows))
 
 
-def _show(session: CommandContext, name: str, url: str, current: bool) -> None:
-    session.output.record(OutputRecord(fields(name=name, metadata=url, current=current)))
+def _show(context: CommandContext, name: str, url: str, current: bool) -> None:
+    context.output.record(OutputRecord(fields(name=name, metadata=url, current=current)))

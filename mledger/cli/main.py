@@ -11,7 +11,7 @@ import click
 
 from mledger.cli.catalogue import NOUNS
 from mledger.cli.shared.command_groups import LateGroup
-from mledger.cli.shared.context import session_options
+from mledger.cli.shared.context import common_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
 from mledger.metastore.errors import MledgerError
@@ -25,7 +25,7 @@ FEWEST_COLLECTED = 50_000
 
 @click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="mledger")
-@session_options
+@common_options
 def command() -> None:
     """Topics, cursors, ledgers and bookies of a Pulsar storage cluster.
 

@@ -30,26 +30,26 @@ def server_command(
     )
     @click.argument("options", nargs=-1, type=click.UNPROCESSED)
     @click.pass_context
-    def run(context: click.Context, options: tuple[str, ...]) -> None:
-        session = context.find_object(CommandContext) or CommandContext()
-        given = _given_metadata(session) if client and not _asks_for_help(options) else ()
+    def run(click_context: click.Context, options: tuple[str, ...]) -> None:
+        context = click_context.find_object(CommandContext) or CommandContext()
+        given = _given_metadata(context) if client and not _asks_for_help(options) else ()
         try:
-            code = load()((*given, *options), context.command_path)
+            code = load()((*given, *options), click_context.command_path)
         except SystemExit as ended:  # of its parser: help, or an option that cannot be
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        context.exit(code)
+        click_context.exit(code)
 
     return run
 
 
-def _given_metadata(session: CommandContext) -> tuple[str, ...]:
+def _given_metadata(context: CommandContext) -> tuple[str, ...]:
     """The server's option for the metadata store that an option before the command names, which settings do not change.
 
     What a context of the environment, or the current one, names is the default of a server that is told of none.
     """
-    by_option = session.metadata or session.context
+    by_option = context.metadata or context.context
     try:
-        meant = session.meant
+        meant = context.meant
     except ContextError as error:
         if by_option or os.environ.get(CONTEXT_VARIABLE):
             raise

@@ -20,9 +20,9 @@ from mledger.cli.shared.change_command import (
     run_change,
     save_cursors,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
-from mledger.cli.shared.read_only import Looking, tell_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster, tell_waiting
 from mledger.cli.shared.topic_owner import WriteOptions, write_options
 from mledger.metastore.records.paths import cursor_name_from_path
 from mledger.metastore.url import open_store
@@ -44,10 +44,10 @@ PLAN_COLUMNS = columns("path", "action", "version", "note")
 )
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def undo(
-    session: CommandContext,
+    context: CommandContext,
     file: Path,
     incomplete: bool,
     accept_loss: bool,
@@ -63,7 +63,7 @@ def undo(
     undone = undo_files.load(file)
     plans: list[UndoPlan] = []
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         before = await read_before(cluster.metadata, undone.paths)
         found = await plan_undo_of(cluster.metadata, undone, incomplete=incomplete, accept_loss=accept_loss)
         plans.append(found)
@@ -79,7 +79,7 @@ def undo(
         )
 
     async def act(_: CommandChange) -> Facts:
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = tell_waiting()
             try:
@@ -95,7 +95,7 @@ def undo(
                 await bookkeeper.close()
         return fields(restored=len(plans[0].changes))
 
-    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
 def _shown(undone: UndoFile, plan: UndoPlan) -> OutputRecord:
@@ -105,7 +105,7 @@ def _shown(undone: UndoFile, plan: UndoPlan) -> OutputRecord:
     )
 
 
-async def _cursors(cluster: Looking, plan: UndoPlan) -> tuple[SavedCursor, ...]:
+async def _cursors(cluster: ReadOnlyCluster, plan: UndoPlan) -> tuple[SavedCursor, ...]:
     """The states in the cursor ledgers that undoing deletes: undoing can be undone, too."""
     names: dict[str, set[str]] = {}
     for each in plan.changes:

@@ -12,9 +12,9 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import Looking, looking
+from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.metastore.cluster.autorecovery import disable_path, list_marks, lost_bookie_delay_path, read_recovery_state
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.cluster.underreplication import NOT_KEPT
@@ -27,25 +27,25 @@ MARK_COLUMNS = columns("ledger_id", "missing_replicas", "since_ms", "replicated_
 
 
 @click.command(epilog="Example: mledger bookies cluster")
-@session_options
+@common_options
 @click.pass_obj
-def cluster(session: CommandContext) -> None:
+def cluster(context: CommandContext) -> None:
     """Show the cluster as BookKeeper has it: instance id, how many bookies, auto-recovery and its auditor."""
-    session.output.record(session.run(_cluster(session.url)))
+    context.output.record(context.run(_cluster(context.url)))
 
 
 @click.command(epilog="Example: mledger bookies underreplicated --missing 127.0.0.1:3181")
 @click.option("--missing", metavar="BOOKIE", help="Only ledgers that lack the replicas of BOOKIE.")
 @click.option("--not-missing", metavar="BOOKIE", help="Only ledgers that do not lack those of BOOKIE.")
-@session_options
+@common_options
 @click.pass_obj
-def underreplicated(session: CommandContext, missing: str | None, not_missing: str | None) -> None:
+def underreplicated(context: CommandContext, missing: str | None, not_missing: str | None) -> None:
     """List the ledgers marked as lacking replicas, since when, and which bookie replicates each of them now.
 
     Auditors of BookKeeper set the marks; `ledgers check` looks at the copies themselves.
     """
-    rows = session.run(_marks(session.url, missing, not_missing))
-    session.output.table(OutputTable("ledgers", MARK_COLUMNS, tuple(rows)))
+    rows = context.run(_marks(context.url, missing, not_missing))
+    context.output.table(OutputTable("ledgers", MARK_COLUMNS, tuple(rows)))
 
 
 @click.command(epilog="Example: mledger bookies autorecovery --disable --dry-run")
@@ -58,14 +58,14 @@ def underreplicated(session: CommandContext, missing: str | None, not_missing: s
     help="How long to wait for a lost bookie.",
 )
 @change_options
-@session_options
+@common_options
 @click.pass_obj
-def autorecovery(session: CommandContext, enabled: bool | None, delay: int | None, change: ChangeOptions) -> None:
+def autorecovery(context: CommandContext, enabled: bool | None, delay: int | None, change: ChangeOptions) -> None:
     """Switch the auto-recovery of BookKeeper's own auditors and workers on or off, or set what they wait for."""
     if enabled is None and delay is None:
         raise click.UsageError("nothing to set: give --enable, --disable or --lost-bookie-delay SECONDS")
 
-    async def plan(found: Looking) -> CommandChange:
+    async def plan(found: ReadOnlyCluster) -> CommandChange:
         wanted = [disable_path()] if enabled is not None else []
         wanted += [lost_bookie_delay_path()] if delay is not None else []
         before = await read_before(found.metadata, wanted)
@@ -87,7 +87,7 @@ def autorecovery(session: CommandContext, enabled: bool | None, delay: int | Non
         )
 
     async def act(planned: CommandChange) -> Facts:
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             change_command.on_step("set autorecovery")
             parent = f"{LEDGERS}/underreplication"
             operations = _operations(planned.before, enabled, delay)
@@ -97,7 +97,7 @@ def autorecovery(session: CommandContext, enabled: bool | None, delay: int | Non
             state = await read_recovery_state(store)
         return fields(enabled=state.enabled, lost_bookie_delay=state.lost_bookie_delay_s)
 
-    run_change(session, change, plan, act)
+    run_change(context, change, plan, act)
 
 
 def _operations(before: tuple[ChangedRecord, ...], enabled: bool | None, delay: int | None) -> list[Operation]:
@@ -119,7 +119,7 @@ def _operations(before: tuple[ChangedRecord, ...], enabled: bool | None, delay: 
 
 
 async def _cluster(url: str) -> OutputRecord:
-    async with looking(url) as found:
+    async with read_only_cluster(url) as found:
         instance = await instance_id(found.metadata)
         state = await read_recovery_state(found.metadata)
         marks = await list_marks(found.metadata)
@@ -143,7 +143,7 @@ async def _cluster(url: str) -> OutputRecord:
 
 
 async def _marks(url: str, missing: str | None, not_missing: str | None) -> list[tuple[Value, ...]]:
-    async with looking(url) as found:
+    async with read_only_cluster(url) as found:
         marks = await list_marks(found.metadata)
     return [
         (each.ledger_id, each.mark.replicas, None if each.mark.ctime == NOT_KEPT else each.mark.ctime, each.worker)

@@ -3,10 +3,10 @@
 import click
 
 from mledger.bookie.client.checks.bookie_check import BookieFindings, BookieProblem, Severity, plan_problems
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import looking
+from mledger.cli.shared.read_only import read_only_cluster
 from mledger.metastore.cluster.bookies import BookieRegistration
 
 CHECK_COLUMNS = (
@@ -19,42 +19,42 @@ MIB = 1 << 20
 
 
 @click.command("list", epilog="Example: mledger bookies list")
-@session_options
+@common_options
 @click.pass_obj
-def list_command(session: CommandContext) -> None:
+def list_command(context: CommandContext) -> None:
     """List the bookies that are registered now."""
-    found = session.run(_list(session.url))
+    found = context.run(_list(context.url))
     rows = tuple((each.bookie_id, f"{each.host}:{each.port}", _state(each)) for each in found)
-    session.output.table(OutputTable("bookies", columns("bookie_id", "address", "state"), rows))
+    context.output.table(OutputTable("bookies", columns("bookie_id", "address", "state"), rows))
 
 
 @click.command(epilog="Example: mledger bookies describe 127.0.0.1:3181")
 @click.argument("bookie_id", metavar="BOOKIE")
-@session_options
+@common_options
 @click.pass_obj
-def describe(session: CommandContext, bookie_id: str) -> None:
+def describe(context: CommandContext, bookie_id: str) -> None:
     """Show a bookie: its registration, cookie, disk and version, and what it holds by the ledgers' metadata."""
-    ((found,), average) = session.run(_look(session.url, (bookie_id,)))
-    session.output.record(_described(found, average))
+    ((found,), average) = context.run(_look(context.url, (bookie_id,)))
+    context.output.record(_described(found, average))
 
 
 @click.command(epilog="Example: mledger bookies check")
 @click.argument("bookie_ids", metavar="[BOOKIE]...", nargs=-1)
-@session_options
+@common_options
 @click.pass_obj
 @click.pass_context
-def check(context: click.Context, session: CommandContext, bookie_ids: tuple[str, ...]) -> None:
+def check(click_context: click.Context, context: CommandContext, bookie_ids: tuple[str, ...]) -> None:
     """Check bookies, by default all: registered, reachable, cookie right, answers a read, room on disk, clock.
 
     Exit code 5 if one is away, 1 if something else is wrong with one; warnings (read-only, disk nearly full, clock off)
     leave it 0.
     """
-    found, _ = session.run(_look(session.url, bookie_ids))
+    found, _ = context.run(_look(context.url, bookie_ids))
     checked = [(each, plan_problems(each)) for each in found]
-    rows = tuple(_row(each, problems, json=session.output.for_programs) for each, problems in checked)
-    session.output.table(OutputTable("bookies", CHECK_COLUMNS, rows))
+    rows = tuple(_row(each, problems, json=context.output.for_programs) for each, problems in checked)
+    context.output.table(OutputTable("bookies", CHECK_COLUMNS, rows))
     worst = {problem.severity for _, problems in checked for problem in problems}
-    context.exit(UNAVAILABLE if Severity.AWAY in worst else FAILED if Severity.ERROR in worst else OK)
+    click_context.exit(UNAVAILABLE if Severity.AWAY in worst else FAILED if Severity.ERROR in worst else OK)
 
 
 def _state(registration: BookieRegistration | None) -> str:
@@ -98,13 +98,13 @@ def _described(found: BookieFindings, average: float) -> OutputRecord:
 
 
 async def _list(url: str) -> list[BookieRegistration]:
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         return await cluster.bookies.bookies()
 
 
 async def _look(url: str, bookie_ids: tuple[str, ...]) -> tuple[list[BookieFindings], float]:
     """The findings on these bookies, by default on all, and how many ledgers a bookie holds on average."""
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         check = cluster.bookies.bookie_check()
         known = await check.known()
         for bookie_id in bookie_ids:

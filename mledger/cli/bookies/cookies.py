@@ -15,9 +15,9 @@ from mledger.cli.shared.change_command import (
     run_change,
 )
 from mledger.cli.shared.command_groups import CommandGroup
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputRecord, fields
-from mledger.cli.shared.read_only import Looking, looking
+from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.cookies import Cookie, decode_cookie, delete_cookie, encode_cookie
 from mledger.metastore.cluster.layout import instance_id
@@ -38,15 +38,15 @@ def cookie() -> None:
 @cookie.command(epilog="Example: mledger bookies cookie show 127.0.0.1:3181")
 @bookie_argument
 @click.option("--raw", is_flag=True, help="The cookie as it is stored, as the file VERSION of a bookie has it.")
-@session_options
+@common_options
 @click.pass_obj
-def show(session: CommandContext, bookie_id: str, raw: bool) -> None:
+def show(context: CommandContext, bookie_id: str, raw: bool) -> None:
     """Show the cookie of BOOKIE: its directories, and the cluster that it belongs to."""
-    data, found, version = session.run(_read(session.url, check_bookie_id(bookie_id)))
+    data, found, version = context.run(_read(context.url, check_bookie_id(bookie_id)))
     if raw:
         click.echo(data, nl=False)
         return
-    session.output.record(OutputRecord(fields(**_facts(found), metadata_version=version)))
+    context.output.record(OutputRecord(fields(**_facts(found), metadata_version=version)))
 
 
 @cookie.command(
@@ -59,10 +59,10 @@ def show(session: CommandContext, bookie_id: str, raw: bool) -> None:
 @click.option("--index-dir", "index_dirs", multiple=True, help="An index directory; may be repeated.")
 @force_option
 @change_options
-@session_options
+@common_options
 @click.pass_obj
 def write(
-    session: CommandContext,
+    context: CommandContext,
     bookie_id: str,
     source: Path | None,
     journal_dir: str | None,
@@ -78,7 +78,7 @@ def write(
 
     given = None if source is None else decode_cookie(source.read_bytes(), str(source))
 
-    async def make(cluster: Looking) -> Cookie:
+    async def make(cluster: ReadOnlyCluster) -> Cookie:
         if given is not None:
             return given
         assert journal_dir is not None
@@ -87,7 +87,7 @@ def write(
 
     made: list[Cookie] = []
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         wanted = await make(cluster)
         if wanted.bookie_id != bookie_id:
             raise click.UsageError(f"{source} is the cookie of {wanted.bookie_id}, not of {bookie_id}")
@@ -96,7 +96,7 @@ def write(
 
     async def act(planned: CommandChange) -> Facts:
         record, data = planned.before[0], encode_cookie(made[-1])
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             change_command.on_step("write cookie")
             if record.before is None:
                 await store.create(record.path, data, parents=True)
@@ -104,35 +104,37 @@ def write(
                 await put_own(store, record.path, data, record.before.version)
         return fields(written=True)
 
-    run_change(session, change, plan, act)
+    run_change(context, change, plan, act)
 
 
 @cookie.command(epilog="Example: mledger bookies cookie delete 127.0.0.1:3181 --dry-run")
 @bookie_argument
 @force_option
 @change_options
-@session_options
+@common_options
 @click.pass_obj
-def delete(session: CommandContext, bookie_id: str, force: bool, change: ChangeOptions) -> None:
+def delete(context: CommandContext, bookie_id: str, force: bool, change: ChangeOptions) -> None:
     """Delete the cookie of BOOKIE, which is gone for good, or is to start with empty directories."""
     check_bookie_id(bookie_id)
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         await _cookie(cluster, bookie_id)
         return await _planned(cluster, "bookies cookie delete", bookie_id, force, None)
 
     async def act(planned: CommandChange) -> Facts:
         before = planned.before[0].before
         assert before is not None
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             change_command.on_step("delete cookie")
             await delete_cookie(store, bookie_id, before.version)
         return fields(deleted=True)
 
-    run_change(session, change, plan, act)
+    run_change(context, change, plan, act)
 
 
-async def _planned(cluster: Looking, command: str, bookie_id: str, force: bool, wanted: Cookie | None) -> CommandChange:
+async def _planned(
+    cluster: ReadOnlyCluster, command: str, bookie_id: str, force: bool, wanted: Cookie | None
+) -> CommandChange:
     before = await read_before(cluster.metadata, [cookie_path(bookie_id)])
     registered = any(each.bookie_id == bookie_id for each in await list_bookies(cluster.metadata))
     if registered and not force:
@@ -173,7 +175,7 @@ def _facts(found: Cookie) -> dict[str, str | int | tuple[str, ...] | None]:
     }
 
 
-async def _cookie(cluster: Looking, bookie_id: str) -> tuple[bytes, Cookie, int]:
+async def _cookie(cluster: ReadOnlyCluster, bookie_id: str) -> tuple[bytes, Cookie, int]:
     path = cookie_path(bookie_id)
     try:
         node = await cluster.metadata.get(path)
@@ -187,5 +189,5 @@ async def _cookie(cluster: Looking, bookie_id: str) -> tuple[bytes, Cookie, int]
 
 
 async def _read(url: str, bookie_id: str) -> tuple[bytes, Cookie, int]:
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         return await _cookie(cluster, bookie_id)

@@ -16,7 +16,7 @@ from mledger.cli.ledgers.deletion_table import (
     lost_attached,
 )
 from mledger.cli.shared.output import OutputTable
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets
 from mledger.cli.shared.topic_targets import records_of, states_kept_and_lost
 from mledger.metastore.records.paths import TopicName
@@ -40,7 +40,7 @@ class AttachedToCursor:
 
 
 async def find_attached_to(
-    cluster: Looking, inspector: Inspector, password: bytes, topic: TopicName, cursor: str, path: str
+    cluster: ReadOnlyCluster, inspector: Inspector, password: bytes, topic: TopicName, cursor: str, path: str
 ) -> AttachedToCursor:
     """What goes with the cursor whose record is at `path`; read-only. RecordError."""
     named = await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, [path])

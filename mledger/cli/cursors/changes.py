@@ -31,11 +31,11 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output import OutputRecord, fields, pairs
 from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cursors.acks import AckState
 from mledger.cursors.compaction import COMPACTION
@@ -61,7 +61,7 @@ from mledger.metastore.records.values import NO_CURSOR_LEDGER
 class Target:
     """The cursor that a command changes, and how the topic is opened for it."""
 
-    session: CommandContext
+    context: CommandContext
     command: str
     topic: TopicName
     cursor: str
@@ -89,10 +89,10 @@ Do = Callable[[mledger.Cursor], Awaitable[None]]
 @click.option("--include-deleted", is_flag=True, help="Count entries, too, that are acknowledged already.")
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def skip(
-    session: CommandContext,
+    context: CommandContext,
     topic: str,
     cursor: str,
     n: int,
@@ -108,7 +108,7 @@ def skip(
     async def do(opened: mledger.Cursor) -> None:
         await opened.skip(n, include_deleted=include_deleted)
 
-    _run(Target(session, "cursors skip", TopicName.parse(topic), cursor, options, change), decide, do)
+    _run(Target(context, "cursors skip", TopicName.parse(topic), cursor, options, change), decide, do)
 
 
 @click.command(epilog="Example: mledger cursors reset orders billing --to 2026-01-31T12:00:00Z --dry-run")
@@ -124,10 +124,10 @@ def skip(
 )
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def reset(
-    session: CommandContext, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
+    context: CommandContext, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
 ) -> None:
     """Move CURSOR, back or forth; nothing from there on counts as acknowledged.
 
@@ -145,7 +145,7 @@ def reset(
         else:
             await opened.reset(place)
 
-    _run(Target(session, "cursors reset", TopicName.parse(topic), cursor, options, change), decide, do, place)
+    _run(Target(context, "cursors reset", TopicName.parse(topic), cursor, options, change), decide, do, place)
 
 
 @click.command(epilog="Example: mledger cursors repair orders billing --dry-run")
@@ -161,10 +161,10 @@ def reset(
 )
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def repair(
-    session: CommandContext, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
+    context: CommandContext, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
 ) -> None:
     """Make CURSOR anew if its record does not parse, and do nothing if it does.
 
@@ -178,7 +178,7 @@ def repair(
     async def do(opened: mledger.Cursor) -> None:
         raise AssertionError("a record that parses is left alone")
 
-    _run(Target(session, "cursors repair", TopicName.parse(topic), cursor, options, change), decide, do, place)
+    _run(Target(context, "cursors repair", TopicName.parse(topic), cursor, options, change), decide, do, place)
 
 
 @click.command(epilog="Example: mledger cursors clear orders billing --yes")
@@ -186,9 +186,9 @@ def repair(
 @cursor_argument
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
-def clear(session: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
+def clear(context: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Clear CURSOR's backlog: every entry there is counts as acknowledged."""
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
@@ -197,7 +197,7 @@ def clear(session: CommandContext, topic: str, cursor: str, options: WriteOption
     async def do(opened: mledger.Cursor) -> None:
         await opened.clear_backlog()
 
-    _run(Target(session, "cursors clear", TopicName.parse(topic), cursor, options, change), decide, do)
+    _run(Target(context, "cursors clear", TopicName.parse(topic), cursor, options, change), decide, do)
 
 
 @click.command(
@@ -209,10 +209,10 @@ def clear(session: CommandContext, topic: str, cursor: str, options: WriteOption
 @click.option("--remove", "removed", multiple=True, metavar="KEY", help="A property to remove; may be repeated.")
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def set_properties(
-    session: CommandContext,
+    context: CommandContext,
     topic: str,
     cursor: str,
     properties: Properties,
@@ -236,7 +236,7 @@ def set_properties(
         current = tuple(opened.cursor_properties.items())
         await opened.set_cursor_properties(plan_properties(current, dict(properties), removed))
 
-    _run(Target(session, "cursors set-properties", TopicName.parse(topic), cursor, options, change), decide, do)
+    _run(Target(context, "cursors set-properties", TopicName.parse(topic), cursor, options, change), decide, do)
 
 
 @click.command(epilog="Example: mledger cursors delete orders billing --dry-run")
@@ -244,19 +244,19 @@ def set_properties(
 @cursor_argument
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
-def delete(session: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
+def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete CURSOR of TOPIC, its record and its cursor ledger. Undoing creates it again where it stood.
 
     With it go the ledgers of delayed delivery that it names, the compacted topic's if it is compaction's, and the topic
     with the acknowledgements of transactions on it: these do not come back. A record that does not parse is deleted,
     too; the undo file keeps it.
     """
-    target = Target(session, "cursors delete", TopicName.parse(topic), cursor, options, change)
+    target = Target(context, "cursors delete", TopicName.parse(topic), cursor, options, change)
     attachments: list[AttachedToCursor] = []
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         path = await _path(cluster, target)
         before = await read_before(cluster.metadata, [path])
         inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
@@ -292,19 +292,19 @@ def delete(session: CommandContext, topic: str, cursor: str, options: WriteOptio
 
     async def act(planned: CommandChange) -> Facts:
         (attached,) = attachments
-        async with options.open_cluster(session.url) as cluster:
+        async with options.open_cluster(context.url) as cluster:
             for each in attached.topics:
                 change_command.on_step("delete topic")
                 await cluster.delete_topic(str(each), take_over=options.take_over, unreadable_cursors=True)
         damaged = find_unreadable(planned.before[0])
         if damaged is not None:
-            await delete_record(session.url, damaged)
+            await delete_record(context.url, damaged)
             return fields(deleted=True)
-        async with opened_topic(session.url, str(target.topic), options, on_step=change_command.on_step) as opened:
+        async with opened_topic(context.url, str(target.topic), options, on_step=change_command.on_step) as opened:
             await opened.delete_cursor(cursor, attached=attached.ledgers)
         return fields(deleted=True)
 
-    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
 def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -> None:
@@ -312,7 +312,7 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
     managed_ledger = target.topic.managed_ledger_name
     anew: list[Anew] = []
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         path = await _path(cluster, target)
         before = await read_before(cluster.metadata, [path])
         inspector = Inspector(cluster.metadata, cluster.bookies, target.options.config.password)
@@ -341,7 +341,7 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
         )
 
     async def act(_: CommandChange) -> Facts:
-        url, topic = target.session.url, str(target.topic)
+        url, topic = target.context.url, str(target.topic)
         if anew:
             mark_delete = await make_anew(url, anew[0].cursor, anew[0].ledgers, anew[0].to)
             return fields(mark_delete=str(mark_delete))
@@ -357,7 +357,7 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
             )
 
     run_change(
-        target.session,
+        target.context,
         target.change,
         plan,
         act,
@@ -388,7 +388,7 @@ def _made_anew(target: Target, cursor: str, before: tuple[ChangedRecord, ...], a
     )
 
 
-async def _path(cluster: Looking, target: Target) -> str:
+async def _path(cluster: ReadOnlyCluster, target: Target) -> str:
     """Where the cursor's record is: other programs may have spelled its name's escapes otherwise than we would."""
     topic = target.topic.managed_ledger_path
     (children,) = await cluster.metadata.children_many([topic])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 
 from mledger.admin.inspect import CursorInspection, Inspector
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
 from mledger.cli.shared.output import (
     Output,
@@ -20,7 +20,7 @@ from mledger.cli.shared.output import (
     shorten,
     texts,
 )
-from mledger.cli.shared.read_only import looking
+from mledger.cli.shared.read_only import read_only_cluster
 from mledger.cli.shared.targets import find_targets
 from mledger.cursors.entry_bits import bits_of_words
 from mledger.cursors.recovery import CursorRecoveryPlan
@@ -35,35 +35,35 @@ PARTITION_COLUMNS = columns("partition", *(column.key for column in LIST_COLUMNS
 
 @click.command("list", epilog="Example: mledger cursors list orders")
 @topic_argument
-@session_options
+@common_options
 @click.pass_obj
-def list_command(session: CommandContext, topic: str) -> None:
+def list_command(context: CommandContext, topic: str) -> None:
     """List TOPIC's cursors with the state each would be recovered to; nothing is changed.
 
     Of a partitioned topic it lists those of every partition.
     """
-    found = session.run(inspect_cursors(session.url, TopicName.parse(topic), None))
-    session.output.table(cursor_table(found, session.output))
+    found = context.run(inspect_cursors(context.url, TopicName.parse(topic), None))
+    context.output.table(cursor_table(found, context.output))
     raise_first_error(found)
 
 
 @click.command(epilog="Example: mledger cursors describe orders billing")
 @topic_argument
 @cursor_argument
-@session_options
+@common_options
 @click.pass_obj
-def describe(session: CommandContext, topic: str, cursor: str) -> None:
+def describe(context: CommandContext, topic: str, cursor: str) -> None:
     """Show CURSOR's record and the state it would be recovered to; nothing is changed.
 
     Of a partitioned topic it shows the subscription as a whole, and its cursor on every partition.
     """
     name = TopicName.parse(topic)
-    found = session.run(inspect_cursors(session.url, name, cursor))
+    found = context.run(inspect_cursors(context.url, name, cursor))
     raise_first_error(found)
     if found[0].topic == name:
-        session.output.record(_describe(topic, found[0].cursor, session.output))
+        context.output.record(_describe(topic, found[0].cursor, context.output))
     else:
-        session.output.record(_describe_whole(topic, cursor, found, session.output))
+        context.output.record(_describe_whole(topic, cursor, found, context.output))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ async def inspect_cursors(url: str, topic: TopicName, cursor: str | None) -> lis
     """The cursors, or one, of the topic, or of every partition of it; CursorNotFound if no partition has that one."""
     found: list[FoundCursor] = []
     missing: CursorNotFound | None = None
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         plain = await cluster.metadata.exists(topic.managed_ledger_path) is not None
         topics = (topic,) if plain else (await find_targets(cluster, topic)).topics
         inspector = Inspector(cluster.metadata, cluster.bookies)

@@ -5,7 +5,7 @@ import time
 import click
 
 from mledger.cli.cursors.commands import cursor_table, inspect_cursors, raise_first_error
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, optional_cursor_argument, topic_argument
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.parameters import Properties, PropertyType, StartType
@@ -31,10 +31,10 @@ from mledger.metastore.records.position import Position
     "--property", "properties", type=PropertyType(), multiple=True, metavar="KEY=VALUE", help="A cursor property."
 )
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def create(
-    session: CommandContext,
+    context: CommandContext,
     topic: str,
     cursor: str,
     start: Start,
@@ -43,11 +43,11 @@ def create(
 ) -> None:
     """Create CURSOR on TOPIC."""
     name = str(TopicName.parse(topic))
-    position = session.run(_create(session.url, name, cursor, start, dict(properties), options))
-    if session.output.for_programs:
-        session.output.record(OutputRecord(fields(topic=name, cursor=cursor, mark_delete=str(position))))
+    position = context.run(_create(context.url, name, cursor, start, dict(properties), options))
+    if context.output.for_programs:
+        context.output.record(OutputRecord(fields(topic=name, cursor=cursor, mark_delete=str(position))))
     else:
-        session.output.line(f"created {cursor}, mark-delete {position}")
+        context.output.line(f"created {cursor}, mark-delete {position}")
 
 
 @click.command(epilog="Example: mledger cursors recover orders")
@@ -55,17 +55,17 @@ def create(
 @optional_cursor_argument
 @click.option("--apply", is_flag=True, help="Open the topic as its owner and carry the plan out.")
 @write_options
-@session_options
+@common_options
 @click.pass_obj
-def recover(session: CommandContext, topic: str, cursor: str | None, apply: bool, options: WriteOptions) -> None:
+def recover(context: CommandContext, topic: str, cursor: str | None, apply: bool, options: WriteOptions) -> None:
     """Show what opening TOPIC would do to its cursors (rules R1 to R9); with --apply do it.
 
     Without --apply nothing is changed and nothing is fenced. What bookies hold beyond what is proven is marked
     unconfirmed.
     """
     name = str(TopicName.parse(topic))
-    output = session.output
-    plan = session.run(inspect_cursors(session.url, TopicName.parse(topic), cursor))
+    output = context.output
+    plan = context.run(inspect_cursors(context.url, TopicName.parse(topic), cursor))
     if not apply:
         output.table(cursor_table(plan, output))
         raise_first_error(plan)
@@ -76,7 +76,7 @@ def recover(session: CommandContext, topic: str, cursor: str | None, apply: bool
         output.table(cursor_table(plan, output))
         output.line("\nopening")
     timeline = Timeline(output)
-    done = session.run(_apply(session.url, name, cursor, options, timeline))
+    done = context.run(_apply(context.url, name, cursor, options, timeline))
     if output.for_programs:
         tables = (
             cursor_table(plan, output, "plan"),

@@ -13,9 +13,9 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
@@ -42,17 +42,17 @@ class BookieLedgers:
 @click.option("--limit", type=click.IntRange(1), help="Change at most so many ledgers.  [default: all]")
 @click.option("--force", is_flag=True, help="Do it although BOOKIE is registered, or the cluster does not know OTHER.")
 @change_options
-@session_options
+@common_options
 @click.pass_obj
 def replace_bookie(
-    session: CommandContext, source: str, target: str, limit: int | None, force: bool, change: ChangeOptions
+    context: CommandContext, source: str, target: str, limit: int | None, force: bool, change: ChangeOptions
 ) -> None:
     """Name OTHER in place of BOOKIE in every ledger: for a bookie that has another id now, or another with its entries.
 
     No entry is copied. Ledgers that are not closed are left: their writers hold their metadata.
     """
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         if not force:
             await _check_known(cluster, source, target)
         found = await _find(cluster, source, target)
@@ -77,13 +77,13 @@ def replace_bookie(
             metadata = decode_ledger_metadata(record.before.data, record.path)
             data = encode_ledger_metadata(with_bookie(metadata, source, target))
             writes.append(Put(record.path, data, record.before.version))
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             for part in plan_multis([[write] for write in writes]):
                 change_command.on_step("replace bookie")
                 await multi_own(store, writes[part.start : part.stop])
         return fields(changed=tuple(ledger_id_from_path(record.path) for record in planned.before))
 
-    run_change(session, change, plan, act)
+    run_change(context, change, plan, act)
 
 
 def with_bookie(metadata: LedgerMetadata, source: str, target: str) -> LedgerMetadata:
@@ -104,7 +104,7 @@ def why_left(metadata: LedgerMetadata, source: str, target: str) -> str | None:
     return None
 
 
-async def _find(cluster: Looking, source: str, target: str) -> BookieLedgers:
+async def _find(cluster: ReadOnlyCluster, source: str, target: str) -> BookieLedgers:
     change: list[int] = []
     left: list[tuple[int, str]] = []
     ledgers = LedgerStoreReader(cluster.metadata)
@@ -120,7 +120,7 @@ async def _find(cluster: Looking, source: str, target: str) -> BookieLedgers:
     return BookieLedgers(tuple(change), tuple(left))
 
 
-async def _check_known(cluster: Looking, source: str, target: str) -> None:
+async def _check_known(cluster: ReadOnlyCluster, source: str, target: str) -> None:
     registered = {each.bookie_id for each in await list_bookies(cluster.metadata)}
     if source in registered:
         raise NodeExists(f"nothing was changed: {source} is registered and serves its entries; --force does it anyway")

@@ -17,9 +17,9 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import Looking, tell_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster, tell_waiting
 from mledger.errors import LedgerNamed
 from mledger.ledgers.references import LedgerOrigin, Reference, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -38,15 +38,15 @@ take_over_option = click.option(
 @click.argument("ledger_id", type=click.IntRange(0))
 @take_over_option
 @change_options
-@session_options
+@common_options
 @click.pass_obj
-def recover(session: CommandContext, ledger_id: int, take_over: bool, change: ChangeOptions) -> None:
+def recover(context: CommandContext, ledger_id: int, take_over: bool, change: ChangeOptions) -> None:
     """Recover a ledger that is not closed: fence its writer, settle its end, close it (rule Q4).
 
     Opening a topic recovers the ledgers that it has to; this is for ledgers that no opening reaches.
     """
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         before, metadata, origin = await _read(cluster, ledger_id)
         owners, notes = _owners(origin)
         facts = fields(ledger_id=ledger_id, of=origin.managed_ledger, cursor=origin.cursor, state=metadata.state.name)
@@ -70,7 +70,7 @@ def recover(session: CommandContext, ledger_id: int, take_over: bool, change: Ch
 
     async def act(planned: CommandChange) -> Facts:
         password = _metadata(ledger_id, planned.before[0]).password or b""
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = tell_waiting()
             try:
@@ -80,7 +80,7 @@ def recover(session: CommandContext, ledger_id: int, take_over: bool, change: Ch
                 await bookkeeper.close()
         return fields(state=LedgerState.CLOSED.name, last_entry=reader.last_entry, length=reader.length)
 
-    run_change(session, change, plan, act, take_over=take_over)
+    run_change(context, change, plan, act, take_over=take_over)
 
 
 @click.command(epilog="Example: mledger ledgers delete 12 --dry-run")
@@ -88,12 +88,12 @@ def recover(session: CommandContext, ledger_id: int, take_over: bool, change: Ch
 @click.option("--force", is_flag=True, help="Delete it although something names it, or may name it.")
 @take_over_option
 @change_options
-@session_options
+@common_options
 @click.pass_obj
-def delete(session: CommandContext, ledger_id: int, force: bool, take_over: bool, change: ChangeOptions) -> None:
+def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool, change: ChangeOptions) -> None:
     """Delete a ledger that nothing names; with --force any. Its entries are lost: undoing restores its record only."""
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         before, metadata, origin = await _read(cluster, ledger_id)
         named, why_not = await _why_not(cluster, origin)
         if why_not and not force:
@@ -126,15 +126,15 @@ def delete(session: CommandContext, ledger_id: int, force: bool, take_over: bool
     async def act(planned: CommandChange) -> Facts:
         state = planned.before[0].before
         assert state is not None
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             change_command.on_step("delete ledger")
             await LedgerStore(store).delete(ledger_id, state.version)
         return fields(deleted=True)
 
-    run_change(session, change, plan, act, take_over=take_over)
+    run_change(context, change, plan, act, take_over=take_over)
 
 
-async def _read(cluster: Looking, ledger_id: int) -> tuple[ChangedRecord, LedgerMetadata, LedgerOrigin]:
+async def _read(cluster: ReadOnlyCluster, ledger_id: int) -> tuple[ChangedRecord, LedgerMetadata, LedgerOrigin]:
     (before,) = await read_before(cluster.metadata, [ledger_path(ledger_id)])
     if before.before is None:
         raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted")
@@ -158,7 +158,7 @@ def _owners(origin: LedgerOrigin) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (), ("its metadata names no topic: no owner was looked for",)
 
 
-async def _why_not(cluster: Looking, origin: LedgerOrigin) -> tuple[list[Reference], str]:
+async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list[Reference], str]:
     """What names the ledger, and why it is not to be deleted; empty if it may be."""
     references = await read_references(cluster.metadata)
     named = [each for each in references.found if each.ledger_id == origin.ledger_id]

@@ -12,10 +12,10 @@ from mledger.admin.references.ledger_audit import LedgerAuditor, ReferenceAudit
 from mledger.admin.references.reader import ListedLedger, References, UnreadableRecord, read_origins
 from mledger.bookie.client.plans.replicas import CopyRun, LedgerCheck, ReplicaRun
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchLedger
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, OK, UNAVAILABLE
 from mledger.cli.shared.output import Output, OutputColumn, OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import Looking, looking
+from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.cli.shared.targets import find_targets
 from mledger.ledgers.references import Reference, find_dangling
 from mledger.metastore.errors import RecordError
@@ -79,10 +79,10 @@ class Findings:
 @click.option("--references-only", is_flag=True, help="Read no entries: orphans and dangling references only.")
 @click.option("--max-mib", type=click.FloatRange(0, min_open=True), help="Read at most so many MiB a second.")
 @min_age_option
-@session_options
+@common_options
 @click.pass_obj
 def check(
-    session: CommandContext,
+    context: CommandContext,
     ledger_ids: tuple[int, ...],
     every: bool,
     topic: str | None,
@@ -104,32 +104,32 @@ def check(
         raise click.UsageError("--references-only goes with --topic or --all")
     name = None if topic is None else TopicName.parse(topic)
     rate_limiter = RateLimiter(None if max_mib is None else max_mib * MIB)
-    findings = session.run(_check(session, ledger_ids, name, not references_only, rate_limiter, min_age * 1000))
-    _show(session.output, findings)
+    findings = context.run(_check(context, ledger_ids, name, not references_only, rate_limiter, min_age * 1000))
+    _show(context.output, findings)
     return findings.exit_code
 
 
 async def _check(
-    session: CommandContext,
+    context: CommandContext,
     ledger_ids: Sequence[int],
     name: TopicName | None,
     entries: bool,
     rate_limiter: RateLimiter,
     min_age_ms: int,
 ) -> Findings:
-    async with looking(session.url) as cluster:
-        audit, references_read = await _audit(session.output, cluster, ledger_ids, name, min_age_ms)
+    async with read_only_cluster(context.url) as cluster:
+        audit, references_read = await _audit(context.output, cluster, ledger_ids, name, min_age_ms)
         findings = Findings(audit, entries, references_read)
         for each in audit.listed:
             findings.of[each.origin.ledger_id] = each.origin.of
         if entries:
             cluster.bookies.on_bad_replica = None
-            await _read_entries(session.output, cluster, findings, rate_limiter)
+            await _read_entries(context.output, cluster, findings, rate_limiter)
         return findings
 
 
 async def _audit(
-    output: Output, cluster: Looking, ledger_ids: Sequence[int], name: TopicName | None, min_age_ms: int
+    output: Output, cluster: ReadOnlyCluster, ledger_ids: Sequence[int], name: TopicName | None, min_age_ms: int
 ) -> tuple[ReferenceAudit, bool]:
     """The ledgers to read, and what was found of references."""
     auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
@@ -162,7 +162,9 @@ def _only(
     return ReferenceAudit(tuple(listed), (), (), (), (), dangling, tuple(unreadable))
 
 
-async def _read_entries(output: Output, cluster: Looking, findings: Findings, rate_limiter: RateLimiter) -> None:
+async def _read_entries(
+    output: Output, cluster: ReadOnlyCluster, findings: Findings, rate_limiter: RateLimiter
+) -> None:
     """Read the copies of all listed ledgers, some side by side."""
     waiting = deque(each.origin.ledger_id for each in findings.audit.listed)
     with output.progress("reading", "copies") as progress:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import click
 
 from mledger.bookie.errors import NoSuchEntry
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.entries import EntryWriter, MessageWriter, StateWriter, Writer
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields, pairs, readable
-from mledger.cli.shared.read_only import looking
+from mledger.cli.shared.read_only import read_only_cluster
 from mledger.ledgers.references import COMPACTED, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
@@ -22,22 +22,22 @@ LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size
 @click.command("list", epilog="Example: mledger ledgers list --limit 20")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.  [default: all]")
 @click.option("--bookie", metavar="BOOKIE", help="Only those that BOOKIE is in an ensemble of.")
-@session_options
+@common_options
 @click.pass_obj
-def list_command(session: CommandContext, limit: int | None, bookie: str | None) -> None:
+def list_command(context: CommandContext, limit: int | None, bookie: str | None) -> None:
     """List the ledgers, by rising id."""
-    rows = session.run(_list(session.url, limit, bookie))
-    session.output.table(OutputTable("ledgers", LIST_COLUMNS, tuple(rows)))
+    rows = context.run(_list(context.url, limit, bookie))
+    context.output.table(OutputTable("ledgers", LIST_COLUMNS, tuple(rows)))
 
 
 @click.command(epilog="Example: mledger ledgers describe 12")
 @click.argument("ledger_id", type=click.IntRange(0))
 @click.option("--password", default="", help="The ledger's password, to ask the bookies for its end.")
-@session_options
+@common_options
 @click.pass_obj
-def describe(session: CommandContext, ledger_id: int, password: str) -> None:
+def describe(context: CommandContext, ledger_id: int, password: str) -> None:
     """Show a ledger's metadata, and its end as its bookies know it (rule Q3)."""
-    session.output.record(session.run(_describe(session.url, ledger_id, password.encode())))
+    context.output.record(context.run(_describe(context.url, ledger_id, password.encode())))
 
 
 @click.command(epilog="Example: mledger ledgers read 12 --first 100")
@@ -51,10 +51,10 @@ def describe(session: CommandContext, ledger_id: int, password: str) -> None:
     help="What entries hold: of a cursor ledger the cursor's states, as JSON; of others Pulsar's messages.",
 )
 @click.option("--password", default="", help="The ledger's password.")
-@session_options
+@common_options
 @click.pass_obj
 def read(
-    session: CommandContext, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
+    context: CommandContext, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
 ) -> None:
     """Write a ledger's entries to stdout: a payload a line, or an object each where --output asks for one.
 
@@ -65,14 +65,14 @@ def read(
         raise click.UsageError("--decode and --raw cannot go together")
 
     def writer_for(metadata: LedgerMetadata) -> Writer:
-        return _decoder(session.output, metadata) if decode else EntryWriter(session.output, raw=raw)
+        return _decoder(context.output, metadata) if decode else EntryWriter(context.output, raw=raw)
 
-    session.run(_read(session, ledger_id, first, last, writer_for, password.encode()))
+    context.run(_read(context, ledger_id, first, last, writer_for, password.encode()))
 
 
 async def _list(url: str, limit: int | None, bookie: str | None) -> list[tuple[Value, ...]]:
     rows: list[tuple[Value, ...]] = []
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         store = LedgerStoreReader(cluster.metadata)
         async for page in store.list():
             found = await store.read_many(page)
@@ -106,7 +106,7 @@ def _owner(metadata: LedgerMetadata) -> str:
 
 
 async def _describe(url: str, ledger_id: int, password: bytes) -> OutputRecord:
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         metadata = await cluster.bookies.metadata(ledger_id)
         peek = await cluster.bookies.peek(ledger_id, password)
     custom = pairs((key, readable(value)) for key, value in metadata.custom_metadata)
@@ -140,15 +140,15 @@ def _decoder(output: Output, metadata: LedgerMetadata) -> Writer:
 
 
 async def _read(
-    session: CommandContext,
+    context: CommandContext,
     ledger_id: int,
     first: int,
     last: int | None,
     writer_for: Callable[[LedgerMetadata], Writer],
     password: bytes,
 ) -> None:
-    output = session.output
-    async with looking(session.url) as cluster:
+    output = context.output
+    async with read_only_cluster(context.url) as cluster:
         writer = writer_for(await cluster.bookies.metadata(ledger_id))
         peek = await cluster.bookies.peek(ledger_id, password)
         for warning in peek.warnings:

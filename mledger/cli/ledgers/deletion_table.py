@@ -7,7 +7,7 @@ from mledger.admin.references.attached_ledgers import Attachments, find_attached
 from mledger.admin.undo.undo_file import ChangedRecord
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.output import Value, columns
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.ledgers.references import Naming
 from mledger.metastore.errors import BadVersion, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
@@ -21,7 +21,7 @@ Row = tuple[Value, ...]
 
 
 async def ledgers_to_lose(
-    cluster: Looking, topic: TopicName, password: bytes, records: Sequence[ChangedRecord]
+    cluster: ReadOnlyCluster, topic: TopicName, password: bytes, records: Sequence[ChangedRecord]
 ) -> tuple[list[LedgerInfo], list[str]]:
     """The topic's ledgers, those not closed as their bookies show them, and what cannot be known of them."""
     (record,) = (each for each in records if each.path == topic.managed_ledger_path)
@@ -37,7 +37,7 @@ async def ledgers_to_lose(
     return ledgers, unknown
 
 
-async def attached_to(cluster: Looking, topic: TopicName, records: Sequence[ChangedRecord]) -> Attachments:
+async def attached_to(cluster: ReadOnlyCluster, topic: TopicName, records: Sequence[ChangedRecord]) -> Attachments:
     """The ledgers that the topic's cursors among `records` name beside their cursor ledgers."""
     folder = f"{topic.managed_ledger_path}/"
     paths = [record.path for record in records if record.path.startswith(folder)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mledger.cli.shared.context import MeantCluster
 from mledger.cli.shared.output import OutputRecord, fields
-from mledger.cli.shared.read_only import looking
+from mledger.cli.shared.read_only import read_only_cluster
 from mledger.ledgers.bundles import LIVE_BROKERS
 
 
@@ -29,7 +29,7 @@ async def read_cluster_status(url: str) -> ClusterStatus:
     Raises:
         StoreUnavailable: its metadata store does not answer.
     """
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         bookies = await cluster.bookies.bookies()
         (brokers,) = await cluster.metadata.children_many([LIVE_BROKERS])
     writable = sum(not each.read_only for each in bookies)

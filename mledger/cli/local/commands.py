@@ -7,7 +7,7 @@ from click.core import ParameterSource
 
 from mledger.cli.local.cluster_status import described_cluster, read_cluster_status
 from mledger.cli.local.processes import ClusterState, LocalCluster, plan_bookie_options
-from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext, session_options
+from mledger.cli.shared.context import METADATA_VARIABLE, CommandContext, common_options
 from mledger.cli.shared.errors import NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
@@ -47,10 +47,10 @@ directory_option = click.option(
     help="One such setting; repeatable, and wins over --config.",
 )
 @click.option("--metrics", is_flag=True, help="Have each bookie serve metrics and health on a free port.")
-@session_options
+@common_options
 @click.pass_obj
 def up(
-    session: CommandContext,
+    context: CommandContext,
     directory: Path,
     bookies: int | None,
     zookeeper_port: int,
@@ -64,7 +64,7 @@ def up(
     its process, `zk://host:port` is an ensemble that runs already. Everything binds to 127.0.0.1 and keeps running
     until `mledger down`. Settings are those of bookies that are started now; ids, ports and directories stay `up`'s.
     """
-    output = session.output
+    output = context.output
     options = plan_bookie_options(config_file, assignments, metrics, messages.log_format)
     read_settings(None if config_file is None else str(config_file), assignments)  # refused before anything starts
     check_rocksdb()
@@ -74,9 +74,9 @@ def up(
         wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
         task = progress.add_task("", total=wanted + 1)
         # only an option says where: a variable left in the shell does not decide where a cluster is
-        state = cluster.start_metadata(state, session.metadata, zookeeper_port, messages.log_format)
+        state = cluster.start_metadata(state, context.metadata, zookeeper_port, messages.log_format)
         progress.advance(task)
-        session.run(_initialize(state.url))
+        context.run(_initialize(state.url))
         state = cluster.start_bookies(state, wanted, options)
         progress.update(task, completed=wanted + 1)
     output.record(_describe(state, directory, json=output.for_programs))
@@ -85,9 +85,9 @@ def up(
 
 @click.command(epilog="Example: mledger down")
 @directory_option
-@session_options
+@common_options
 @click.pass_obj
-def down(session: CommandContext, directory: Path) -> None:
+def down(context: CommandContext, directory: Path) -> None:
     """Stop the processes that `mledger up` started; the data stays."""
     cluster = LocalCluster(directory)
     state = cluster.load()
@@ -95,42 +95,42 @@ def down(session: CommandContext, directory: Path) -> None:
         raise ClusterNotFound(directory)
     with cluster.locked():
         stopped = cluster.stop(state)
-    if session.output.for_programs:
-        session.output.record(OutputRecord(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
+    if context.output.for_programs:
+        context.output.record(OutputRecord(fields(directory=str(cluster.directory), stopped=tuple(stopped))))
     else:
-        session.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+        context.output.line(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 @click.command(epilog="Example: mledger status --context prod")
 @directory_option
 @click.option("--url", is_flag=True, help="Only the metadata URL, for MLEDGER_METADATA.")
-@session_options
+@common_options
 @click.pass_obj
 @click.pass_context
-def status(context: click.Context, session: CommandContext, directory: Path, url: bool) -> None:
+def status(click_context: click.Context, context: CommandContext, directory: Path, url: bool) -> None:
     """Show the cluster that commands mean, and whether it serves; exit code 5 if it does not.
 
     That is the one of --dir where that is given; else the one that an option, the environment or the current context
     names; else the one in mledger-data here. Of a cluster of `mledger up` its processes are shown, of any other its
     metadata store, its bookies and its brokers.
     """
-    here = context.get_parameter_source("directory") is not ParameterSource.DEFAULT
-    meant = None if here else session.meant
+    here = click_context.get_parameter_source("directory") is not ParameterSource.DEFAULT
+    meant = None if here else context.meant
     state = LocalCluster(directory).load()
     if meant is not None and (state is None or state.url != meant.url):
         if url:
             click.echo(meant.url)
             return
-        found = session.run(read_cluster_status(meant.url))
-        session.output.record(described_cluster(meant, found))
-        context.exit(OK if found.serves else UNAVAILABLE)
+        found = context.run(read_cluster_status(meant.url))
+        context.output.record(described_cluster(meant, found))
+        click_context.exit(OK if found.serves else UNAVAILABLE)
     if state is None:
         raise ClusterNotFound(directory)
     if url:
         click.echo(state.url)
     else:
-        session.output.record(_describe(state, directory, json=session.output.for_programs))
-    context.exit(OK if all(part.process is not None for part in state.parts) else UNAVAILABLE)
+        context.output.record(_describe(state, directory, json=context.output.for_programs))
+    click_context.exit(OK if all(part.process is not None for part in state.parts) else UNAVAILABLE)
 
 
 def _describe(state: ClusterState, directory: Path, *, json: bool) -> OutputRecord:

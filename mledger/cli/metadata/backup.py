@@ -16,10 +16,10 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.errors import OwnedElsewhere
 from mledger.metastore.backup.backup_file import BackupHead, BackupNode, BackupWriter, check_backup, create, read_backup
 from mledger.metastore.backup.restore import RestoreAction, RestorePlan, find_live, plan_restore
@@ -39,9 +39,9 @@ MASKED = re.compile(r"digest:.*:x:[a-z]+")
 @click.option(
     "--path", default="/", show_default=True, shell_complete=complete_paths, help="Copy only what is there or below."
 )
-@session_options
+@common_options
 @click.pass_obj
-def backup(session: CommandContext, file: Path, path: str) -> None:
+def backup(context: CommandContext, file: Path, path: str) -> None:
     """Copy the whole metadata tree, with versions and access control lists, to FILE; nothing is changed.
 
     FILE must not be there; one whose name ends in .gz is compressed. Others may go on writing: each node is copied as
@@ -49,14 +49,14 @@ def backup(session: CommandContext, file: Path, path: str) -> None:
     """
     if file.exists():
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
-    nodes, masked = session.run(_backup(session, file, check_path(path)))
+    nodes, masked = context.run(_backup(context, file, check_path(path)))
     if masked:
         click.echo(
             "mledger: warning: digests in access control lists are hidden from this login, and restored they let "
             "nobody in: back up with a login that may administer the nodes",
             err=True,
         )
-    session.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
+    context.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
 
 
 @click.command(epilog="Example: mledger metadata restore metadata.json --path /managed-ledgers --dry-run")
@@ -64,9 +64,9 @@ def backup(session: CommandContext, file: Path, path: str) -> None:
 @click.option("--path", default="/", show_default=True, help="Restore only what is there or below.")
 @click.option("--remove", is_flag=True, help="Remove nodes that the backup has not.")
 @change_options
-@session_options
+@common_options
 @click.pass_obj
-def restore(session: CommandContext, file: Path, path: str, remove: bool, change: ChangeOptions) -> None:
+def restore(context: CommandContext, file: Path, path: str, remove: bool, change: ChangeOptions) -> None:
     """Put the nodes of a backup FILE back: create those that are missing, change those that hold something else.
 
     Refused while bookies are registered (where ledgers change) or owners or brokers live (where anything else does).
@@ -76,10 +76,10 @@ def restore(session: CommandContext, file: Path, path: str, remove: bool, change
     head, nodes = check_backup(file)
     plans: list[RestorePlan] = []
     if not change.dry_run:
-        session.run(_create_chroot(session.url))
+        context.run(_create_chroot(context.url))
 
-    async def plan(cluster: Looking) -> CommandChange:
-        with session.output.progress("comparing", "nodes") as progress:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
+        with context.output.progress("comparing", "nodes") as progress:
             task = progress.add_task("", total=None)
             found = await plan_restore(
                 cluster.metadata,
@@ -109,27 +109,27 @@ def restore(session: CommandContext, file: Path, path: str, remove: bool, change
 
     async def act(_: CommandChange) -> Facts:
         found = plans[0]
-        with session.output.progress("restoring", "nodes") as progress:
+        with context.output.progress("restoring", "nodes") as progress:
             task = progress.add_task(
                 "", total=len(found.paths(RestoreAction.CREATE, RestoreAction.CHANGE, RestoreAction.REMOVE))
             )
-            async with await open_store(session.url) as store:
+            async with await open_store(context.url) as store:
                 change_command.on_step("restore")
                 await put_back(store, found, lambda: read_backup(file), lambda count: progress.advance(task, count))
         return fields(restored=True)
 
-    run_change(session, change, plan, act)
+    run_change(context, change, plan, act)
 
 
-async def _backup(session: CommandContext, file: Path, start: str) -> tuple[int, bool]:
+async def _backup(context: CommandContext, file: Path, start: str) -> tuple[int, bool]:
     masked = False
-    async with await open_reader(session.url) as reader:
+    async with await open_reader(context.url) as reader:
         if await reader.exists(start) is None:
             raise NodeNotFound(f"there is no node {start} to back up", start)
         made_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         part = file.with_name(f".{file.stem}.part{file.suffix}")
         try:
-            with session.output.progress("copying", "nodes") as progress, create(part) as out:
+            with context.output.progress("copying", "nodes") as progress, create(part) as out:
                 task = progress.add_task("", total=None)
                 writer = BackupWriter(out, BackupHead(reader.url, made_at, start))
 

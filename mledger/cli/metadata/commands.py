@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from mledger.cli.server_command import ServerMain, server_command
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import complete_paths
 from mledger.cli.shared.node_text import NodeContent, decode_node
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
@@ -45,27 +45,27 @@ run = server_command(
 
 
 @click.command(epilog="Example: mledger --metadata zk://127.0.0.1:2181 metadata init")
-@session_options
+@common_options
 @click.pass_obj
-def init(session: CommandContext) -> None:
+def init(context: CommandContext) -> None:
     """Make the nodes that every cluster has, where they are missing; bookies can start then.
 
     The chroot that the URL names is made too. An initialised cluster is left as it is. BookKeeper's `initnewcluster`
     makes the same nodes.
     """
-    session.output.record(OutputRecord(fields(metadata=session.url, instance_id=session.run(_init(session.url)))))
+    context.output.record(OutputRecord(fields(metadata=context.url, instance_id=context.run(_init(context.url)))))
 
 
 @click.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
 @click.argument("path", default="/", shell_complete=complete_paths)
 @click.option("--depth", type=click.IntRange(0), help="How many levels below PATH.  [default: all]")
 @click.option("--limit", type=click.IntRange(1), default=TREE_LIMIT, show_default=True, help="At most so many nodes.")
-@session_options
+@common_options
 @click.pass_obj
-def tree(session: CommandContext, path: str, depth: int | None, limit: int) -> None:
+def tree(context: CommandContext, path: str, depth: int | None, limit: int) -> None:
     """Show the nodes at and below PATH."""
-    nodes, more = session.run(_tree(session.url, path, depth, limit))
-    output = session.output
+    nodes, more = context.run(_tree(context.url, path, depth, limit))
+    output = context.output
     if output.for_programs:
         rows = tuple(
             (each.path, stat.version, len(each.node.data), stat.num_children, stat.ephemeral_owner != 0)
@@ -83,11 +83,11 @@ def tree(session: CommandContext, path: str, depth: int | None, limit: int) -> N
 @click.command(epilog="Example: mledger metadata get /managed-ledgers/public/default/persistent/orders")
 @click.argument("path", shell_complete=complete_paths)
 @click.option("--raw", is_flag=True, help="The node's bytes in hexadecimal, not decoded.")
-@session_options
+@common_options
 @click.pass_obj
-def get(session: CommandContext, path: str, raw: bool) -> None:
+def get(context: CommandContext, path: str, raw: bool) -> None:
     """Show the node at PATH, decoded where its format is known."""
-    node = session.run(_get(session.url, path))
+    node = context.run(_get(context.url, path))
     content = NodeContent("bytes", node.data.hex()) if raw else decode_node(path, node.data)
     stat = node.stat
     facts = fields(
@@ -100,7 +100,7 @@ def get(session: CommandContext, path: str, raw: bool) -> None:
         created_ms=stat.created_ms,
         modified_ms=stat.modified_ms,
     )
-    output = session.output
+    output = context.output
     if output.for_programs:
         output.record(OutputRecord((*facts, *fields(value=content.value))))
     else:

@@ -1,1 +1,1 @@
-"""What commands share: session, arguments, output, errors, and the frame of commands that change data."""
+"""What commands share: the context, arguments, output, errors, and the frame of commands that change data."""

@@ -26,7 +26,7 @@ from mledger.cli.shared import undo_files
 from mledger.cli.shared.context import CommandContext
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output import Output, OutputRecord, Value, fields
-from mledger.cli.shared.read_only import Looking, looking
+from mledger.cli.shared.read_only import ReadOnlyCluster, read_only_cluster
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
 from mledger.ledgers.shadow_topics import refuse_shadows
@@ -95,7 +95,7 @@ class CommandChange:
         )
 
 
-Plan = Callable[[Looking], Awaitable[CommandChange]]
+Plan = Callable[[ReadOnlyCluster], Awaitable[CommandChange]]
 Act = Callable[[CommandChange], Awaitable[Facts]]
 
 
@@ -121,7 +121,7 @@ def change_options(command: Command) -> Command:
 
 
 def run_change(
-    session: CommandContext,
+    context: CommandContext,
     options: ChangeOptions,
     plan: Plan,
     act: Act,
@@ -141,27 +141,27 @@ def run_change(
         UndoFileError: the undo file cannot be written where it was to be.
     """
     wait_s = SESSION_TIMEOUT_S if session_timeout is None else session_timeout
-    change = session.run(_plan(session.url, options, plan, None if take_over else wait_s))
+    change = context.run(_plan(context.url, options, plan, None if take_over else wait_s))
     if options.dry_run or not change.pending:
-        _show(session.output, change, _plan_facts(change) + fields(dry_run=options.dry_run, undo_file=None))
+        _show(context.output, change, _plan_facts(change) + fields(dry_run=options.dry_run, undo_file=None))
         if change.pending:
-            session.output.line("\nnothing was changed")
+            context.output.line("\nnothing was changed")
         else:
-            session.output.line("\nnothing to do")
+            context.output.line("\nnothing to do")
         return
     if not options.yes:
-        _ask(session.output, change)
+        _ask(context.output, change)
     else:
-        _show_plan(session.output, change)
+        _show_plan(context.output, change)
     made_at_ms = time.time_ns() // 1_000_000
     path = options.undo_file or undo_files.default_path(change.command, change.subject, made_at_ms)
-    result = session.run(_carry_out(session.url, change, path, made_at_ms, act))
+    result = context.run(_carry_out(context.url, change, path, made_at_ms, act))
     facts = fields(undo_file=str(path)) + result
-    if session.output.for_programs:
-        session.output.record(OutputRecord((*_plan_facts(change), *fields(dry_run=False), *facts), change.plan.tables))
+    if context.output.for_programs:
+        context.output.record(OutputRecord((*_plan_facts(change), *fields(dry_run=False), *facts), change.plan.tables))
     else:
-        session.output.line("")
-        session.output.record(OutputRecord(facts))
+        context.output.line("")
+        context.output.record(OutputRecord(facts))
 
 
 async def read_before(reader: MetadataReader, paths: Sequence[str]) -> tuple[ChangedRecord, ...]:
@@ -171,7 +171,7 @@ async def read_before(reader: MetadataReader, paths: Sequence[str]) -> tuple[Cha
 
 
 async def save_cursors(
-    cluster: Looking, managed_ledger: str, cursors: Collection[str] | None = None
+    cluster: ReadOnlyCluster, managed_ledger: str, cursors: Collection[str] | None = None
 ) -> tuple[SavedCursor, ...]:
     """The states of the topic's cursors, or of those named, that live in cursor ledgers: clean closes delete these.
 
@@ -191,7 +191,7 @@ async def save_cursors(
 
 async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | None) -> CommandChange:
     """The plan; owners are waited for so long, or with None not looked for."""
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         change = await plan(cluster)
         await refuse_shadows(cluster.metadata, change.managed_ledgers)
         if change.pending and not change.parts and not options.dry_run and wait_s is not None:

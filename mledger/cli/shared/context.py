@@ -101,7 +101,7 @@ def plan_cluster(
     return MeantCluster(contexts.url(contexts.current), f"context {contexts.current}", by_default=True)
 
 
-def session_options(command: Command) -> Command:
+def common_options(command: Command) -> Command:
     """Give `command` the options of every command, which override those given before it."""
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -119,14 +119,14 @@ def _say_more(_: click.Context, __: click.Parameter, value: int) -> None:
 
 
 def _override(name: str) -> Callable[[click.Context, click.Parameter, str | float | None], None]:
-    def keep(context: click.Context, _: click.Parameter, value: str | float | None) -> None:
-        session = context.find_object(CommandContext) or CommandContext()
+    def keep(click_context: click.Context, _: click.Parameter, value: str | float | None) -> None:
+        context = click_context.find_object(CommandContext) or CommandContext()
         if value is not None:
             changes: dict[str, Any] = {name: value}
             if name in ("metadata", "context"):  # one of them is meant: the one given last
                 changes = {"metadata": None, "context": None} | changes
-            session = replace(session, **changes)
-        context.obj = session
+            context = replace(context, **changes)
+        click_context.obj = context
 
     return keep
 

@@ -14,20 +14,20 @@ DOMAIN = f"{PERSISTENT}://"
 DEFAULT_NAMESPACE = "public/default/"
 
 
-def complete_topics(context: click.Context, _: click.Parameter, typed: str) -> list[str]:
+def complete_topics(click_context: click.Context, _: click.Parameter, typed: str) -> list[str]:
     """The topics, and partitioned topics, that begin with what is typed, in the form that it has."""
-    return _ask(context, lambda reader: topics_like(reader, typed))
+    return _ask(click_context, lambda reader: topics_like(reader, typed))
 
 
-def complete_cursors(context: click.Context, _: click.Parameter, typed: str) -> list[str]:
+def complete_cursors(click_context: click.Context, _: click.Parameter, typed: str) -> list[str]:
     """The cursors of the topic that stands before."""
-    topic = str(context.params.get("topic") or "")
-    return _ask(context, lambda reader: cursors_like(reader, topic, typed))
+    topic = str(click_context.params.get("topic") or "")
+    return _ask(click_context, lambda reader: cursors_like(reader, topic, typed))
 
 
-def complete_paths(context: click.Context, _: click.Parameter, typed: str) -> list[str]:
+def complete_paths(click_context: click.Context, _: click.Parameter, typed: str) -> list[str]:
     """The nodes of the metadata store that begin with what is typed."""
-    return _ask(context, lambda reader: paths_like(reader, typed))
+    return _ask(click_context, lambda reader: paths_like(reader, typed))
 
 
 topic_argument = click.argument("topic", shell_complete=complete_topics)
@@ -88,11 +88,11 @@ async def _topics_below(reader: MetadataReader, prefix: list[str]) -> set[str]:
     return found
 
 
-def _ask(context: click.Context, question: Callable[[MetadataReader], Awaitable[list[str]]]) -> list[str]:
+def _ask(click_context: click.Context, question: Callable[[MetadataReader], Awaitable[list[str]]]) -> list[str]:
     """The cluster's answer; nothing when none is named, or it does not answer at once."""
-    session = context.find_object(CommandContext)
+    context = click_context.find_object(CommandContext)
     try:
-        meant = (session or CommandContext()).meant
+        meant = (context or CommandContext()).meant
     except click.UsageError:
         return []
     if meant is None:

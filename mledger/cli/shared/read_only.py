@@ -1,4 +1,4 @@
-"""The clients of commands that only look: their types have no method that writes (rule M9)."""
+"""Read-only clients of a cluster: their types have no method that writes (rule M9)."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,22 +19,22 @@ TELL_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
-    """A metadata store and the bookies, to look at."""
+class ReadOnlyCluster:
+    """The metadata store and the bookies of a cluster, for reading only."""
 
     metadata: MetadataReader
     bookies: BookKeeperReader
 
 
 @asynccontextmanager
-async def looking(url: str) -> AsyncIterator[Looking]:
-    """Connect to the cluster at `url` to look; StoreUnavailable when no server answers in time."""
+async def read_only_cluster(url: str) -> AsyncIterator[ReadOnlyCluster]:
+    """Connect to the cluster at `url` for reading only; StoreUnavailable when no server answers in time."""
     async with await open_reader(url) as reader:
         bookies = BookKeeperReader(reader, PATIENCE)
         bookies.on_bad_replica = warn_once()
         bookies.on_waiting = tell_waiting()
         try:
-            yield Looking(reader, bookies)
+            yield ReadOnlyCluster(reader, bookies)
         finally:
             await bookies.close()
 

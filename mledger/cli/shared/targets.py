@@ -10,7 +10,7 @@ from mledger.admin.namespaces import check_namespace
 from mledger.admin.partitions import no_such_topic, present_partitions, read_partitioned
 from mledger.admin.topic_names import list_topics
 from mledger.cli.shared.names import optional_topic_argument
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.metastore.records.partitioned_topic import PartitionedTopic
 from mledger.metastore.records.paths import TopicName
 
@@ -31,7 +31,7 @@ class Targets:
         return tuple(topic.managed_ledger_name for topic in self.topics)
 
 
-async def find_targets(cluster: Looking, named: TopicName) -> Targets:
+async def find_targets(cluster: ReadOnlyCluster, named: TopicName) -> Targets:
     """The topic, or every partition that is there of a partitioned one; TopicNotFound, RecordError."""
     found = await read_partitioned(cluster.metadata, named)
     if found is not None:
@@ -60,7 +60,7 @@ class TopicSelection:
     def __str__(self) -> str:
         return str(self.topic) if self.topic is not None else self.namespace or "all topics"
 
-    async def topics(self, cluster: Looking) -> tuple[TopicName, ...]:
+    async def topics(self, cluster: ReadOnlyCluster) -> tuple[TopicName, ...]:
         """Those that are there; TopicNotFound, NamespaceNotFound."""
         if self.topic is not None:
             return (await find_targets(cluster, self.topic)).topics

@@ -127,9 +127,9 @@ def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
         messages.warning(f"settings without effect, bookies are placed by racks alone: {', '.join(found.not_honoured)}")
     if found.without_effect:
         log.debug("settings_without_effect", keys=found.without_effect)
-    context = click.get_current_context()
-    session = context.find_object(CommandContext) or CommandContext()
-    meant = session.meant
+    click_context = click.get_current_context()
+    context = click_context.find_object(CommandContext) or CommandContext()
+    meant = context.meant
     if found.url and (meant is None or meant.by_default):
-        context.obj = replace(session, metadata=found.url)
+        click_context.obj = replace(context, metadata=found.url)
     return found

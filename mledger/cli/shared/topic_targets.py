@@ -9,26 +9,28 @@ from mledger.admin.undo.undo_file import ChangedRecord, SavedCursor
 from mledger.admin.undo.undo_plan import saved_cursor
 from mledger.bookie.errors import BookieError
 from mledger.cli.shared.change_command import read_before
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets
 from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.records.paths import TopicName, cursor_name
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 
 
-async def with_pending_acks(cluster: Looking, targets: Targets) -> Targets:
+async def with_pending_acks(cluster: ReadOnlyCluster, targets: Targets) -> Targets:
     """The targets, and before them the topics of transactions' acknowledgements on them, deleted with them."""
     found = [each for topic in targets.topics for each in await pending_ack_topics(cluster.metadata, topic)]
     return replace(targets, topics=tuple(dict.fromkeys((*found, *targets.topics))))
 
 
-async def records_of(cluster: Looking, targets: Targets) -> tuple[ChangedRecord, ...]:
+async def records_of(cluster: ReadOnlyCluster, targets: Targets) -> tuple[ChangedRecord, ...]:
     """The records of the topics and of their cursors as they are, to be read before what is planned from them."""
     paths = [targets.named.partitioned_topic_path] if targets.partitioned is not None else []
     return await read_before(cluster.metadata, [*paths, *await _paths_of(cluster, targets.topics)])
 
 
-async def records_of_each(cluster: Looking, topics: Sequence[TopicName]) -> dict[TopicName, tuple[ChangedRecord, ...]]:
+async def records_of_each(
+    cluster: ReadOnlyCluster, topics: Sequence[TopicName]
+) -> dict[TopicName, tuple[ChangedRecord, ...]]:
     """The records of each topic and of its cursors as they are, to be read before what is planned from them."""
     found: dict[str, list[ChangedRecord]] = {topic.managed_ledger_path: [] for topic in topics}
     for record in await read_before(cluster.metadata, await _paths_of(cluster, topics)):
@@ -36,7 +38,7 @@ async def records_of_each(cluster: Looking, topics: Sequence[TopicName]) -> dict
     return {topic: tuple(found[topic.managed_ledger_path]) for topic in topics}
 
 
-async def _paths_of(cluster: Looking, topics: Sequence[TopicName]) -> list[str]:
+async def _paths_of(cluster: ReadOnlyCluster, topics: Sequence[TopicName]) -> list[str]:
     """The nodes of the topics and of their cursors."""
     paths = []
     folders = [topic.managed_ledger_path for topic in topics]

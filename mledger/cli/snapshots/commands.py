@@ -2,7 +2,7 @@
 
 import click
 
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, OK
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.metastore.runtime.times import utc_text
@@ -13,9 +13,9 @@ from mledger.snapshot.exports.verification import verify_snapshot
 
 @click.command("list", epilog="Example: mledger snapshot list /backup/metadata")
 @click.argument("dest")
-@session_options
+@common_options
 @click.pass_obj
-def list_command(session: CommandContext, dest: str) -> None:
+def list_command(context: CommandContext, dest: str) -> None:
     """List the whole snapshots in DEST, oldest first."""
     rows = tuple(
         (
@@ -31,25 +31,25 @@ def list_command(session: CommandContext, dest: str) -> None:
         for each in snapshots_in(place_at(dest))
     )
     keys = columns("name", "time", "zxid", "source", "engine", "format", "rows", "bytes")
-    session.output.table(OutputTable("snapshots", keys, rows))
+    context.output.table(OutputTable("snapshots", keys, rows))
 
 
 @click.command(epilog="Example: mledger snapshot verify /backup/metadata")
 @click.argument("snapshot_path", metavar="SNAPSHOT")
-@session_options
+@common_options
 @click.pass_obj
-def verify(session: CommandContext, snapshot_path: str) -> int:
+def verify(context: CommandContext, snapshot_path: str) -> int:
     """Check that SNAPSHOT is what its manifest says: each file's bytes and rows, and nothing else.
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.
     """
     place, manifest = find_snapshot(snapshot_path)
     total = sum(len(table.files) for table in manifest.tables.values())
-    with session.output.progress("verifying", "files") as shown:
+    with context.output.progress("verifying", "files") as shown:
         task = shown.add_task("", total=total)
         problems = verify_snapshot(place, manifest, lambda: shown.advance(task))
     rows = tuple((each.path, each.reason) for each in problems)
-    session.output.record(
+    context.output.record(
         OutputRecord(
             fields(snapshot=str(place), name=manifest.name, files=total, rows=manifest.rows, whole=not problems),
             (OutputTable("problems", columns("path", "reason"), rows),),

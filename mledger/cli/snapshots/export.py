@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, columns, fields
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.exports.directory import SnapshotDirectory
@@ -44,10 +44,10 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before snapshots are removed.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written and removed; do nothing.")
-@session_options
+@common_options
 @click.pass_obj
 def export_command(
-    session: CommandContext,
+    context: CommandContext,
     dest: str,
     pairs: Sequence[str],
     name: str | None,
@@ -65,20 +65,20 @@ def export_command(
     """
     engine = SPARK if with_spark or file_format == DELTA else PYARROW
     check_format(file_format)
-    asked = ExportRequest({**_options(pairs), "metadata": session.url}, name, engine, file_format, workers)
+    asked = ExportRequest({**_options(pairs), "metadata": context.url}, name, engine, file_format, workers)
     asked.read_options()
     to = snapshot_directory(dest, stage)
     removing = _to_remove(to, keep, name)
     if dry_run:
-        _show_plan(session.output, asked, to, removing)
+        _show_plan(context.output, asked, to, removing)
         return
     if removing and not yes:
         _ask(removing)
     with to.writing():
         began = time.monotonic()
-        done = _run(session.output, asked, to)
+        done = _run(context.output, asked, to)
         removed = _remove(to, keep, done.manifest.name, removing)
-        _show_done(session.output, to, done, removed, time.monotonic() - began)
+        _show_done(context.output, to, done, removed, time.monotonic() - began)
 
 
 def _options(pairs: Sequence[str]) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.metastore.runtime.times import utc_text
 from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, question_named
@@ -21,14 +21,14 @@ SHOWN = 50
 @click.option(
     "--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Rows of each kind; JSON has all."
 )
-@session_options
+@common_options
 @click.pass_obj
-def diff(session: CommandContext, a: str, b: str, limit: int) -> None:
+def diff(context: CommandContext, a: str, b: str, limit: int) -> None:
     """Show what changed from snapshot A to snapshot B: what appeared, vanished, moved, went back.
 
     A and B are snapshots' directories, or directories of snapshots, whose newest is meant.
     """
-    output = session.output
+    output = context.output
     with open_snapshots(b, a) as snapshots:
         assert snapshots.before is not None
         tables = [as_table(name, snapshots.ask(question)) for name, question in CHANGES.items()]
@@ -55,10 +55,10 @@ def diff(session: CommandContext, a: str, b: str, limit: int) -> None:
 @click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for questions that compare two.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many rows.  [default: all]")
 @click.option("--sql", is_flag=True, help="Print the query instead.")
-@session_options
+@common_options
 @click.pass_obj
 def ask(
-    session: CommandContext, snapshot_path: str, question: str | None, before: str | None, limit: int | None, sql: bool
+    context: CommandContext, snapshot_path: str, question: str | None, before: str | None, limit: int | None, sql: bool
 ) -> None:
     """Answer QUESTION about SNAPSHOT; without one, list the questions.
 
@@ -66,7 +66,7 @@ def ask(
     """
     if question is None:
         rows = tuple((name, each.title, each.compares) for name, each in QUERIES.items())
-        session.output.table(OutputTable("questions", columns("question", "asks", "compares"), rows))
+        context.output.table(OutputTable("questions", columns("question", "asks", "compares"), rows))
         return
     asked = question_named(question)
     if sql:
@@ -74,7 +74,7 @@ def ask(
         return
     with open_snapshots(snapshot_path, before) as snapshots:
         found = snapshots.ask(asked)
-    session.output.table(as_table(question, found if limit is None else found.slice(0, limit)))
+    context.output.table(as_table(question, found if limit is None else found.slice(0, limit)))
 
 
 def as_table(name: str, found: Any) -> OutputTable:

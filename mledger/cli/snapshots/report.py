@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.metastore.runtime.durable_files import replace_file
 from mledger.snapshot.report.page import write_report
@@ -25,9 +25,9 @@ ROWS = 200
 )
 @click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for questions that compare two.")
 @click.option("--limit", type=click.IntRange(1), default=ROWS, show_default=True, help="Rows of each table.")
-@session_options
+@common_options
 @click.pass_obj
-def report(session: CommandContext, snapshot_path: str, to: Path, before: str | None, limit: int) -> None:
+def report(context: CommandContext, snapshot_path: str, to: Path, before: str | None, limit: int) -> None:
     """Write an HTML page about SNAPSHOT: plots and sortable tables, in one file that loads nothing.
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.
@@ -36,4 +36,4 @@ def report(session: CommandContext, snapshot_path: str, to: Path, before: str | 
         page = write_report(snapshots, limit).encode()
         name = snapshots.manifest.name
     replace_file(to, page)
-    session.output.record(OutputRecord(fields(report=os.fspath(to), snapshot=name, bytes=len(page))))
+    context.output.record(OutputRecord(fields(report=os.fspath(to), snapshot=name, bytes=len(page))))

@@ -27,11 +27,11 @@ from mledger.cli.ledgers.deletion_table import (
 )
 from mledger.cli.shared import change_command
 from mledger.cli.shared.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
 from mledger.cli.shared.parameters import Properties, PropertyType
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets, find_targets
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
 from mledger.cli.shared.topic_targets import records_of, saved_states, states_kept_and_lost, with_pending_acks
@@ -53,13 +53,13 @@ TOPIC_COLUMNS = columns("topic", "entries", "last_entry", "terminated")
 class Subject:
     """The topic that a command changes, and how."""
 
-    session: CommandContext
+    context: CommandContext
     command: str
     topic: TopicName
     options: WriteOptions
     change: ChangeOptions
 
-    def inspector(self, cluster: Looking) -> Inspector:
+    def inspector(self, cluster: ReadOnlyCluster) -> Inspector:
         """Looks with the topic's settings."""
         return Inspector(cluster.metadata, cluster.bookies, self.options.config.password)
 
@@ -68,11 +68,11 @@ class Subject:
 @topic_argument
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
-def truncate(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+def truncate(context: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Acknowledge everything on every cursor of TOPIC, and delete every ledger whatever retention says (rule M8)."""
-    subject = Subject(session, "topics truncate", TopicName.parse(topic), options, change)
+    subject = Subject(context, "topics truncate", TopicName.parse(topic), options, change)
     shorten(subject, truncate=True)
 
 
@@ -80,13 +80,13 @@ def truncate(session: CommandContext, topic: str, options: WriteOptions, change:
 @topic_argument
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
-def terminate(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+def terminate(context: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Let TOPIC take no more entries, for good: its readers end after the last one (rule M8)."""
-    subject = Subject(session, "topics terminate", TopicName.parse(topic), options, change)
+    subject = Subject(context, "topics terminate", TopicName.parse(topic), options, change)
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
         before = await records_of(cluster, targets)
         rows: list[tuple[str, int, str, str | None]] = []
@@ -104,29 +104,29 @@ def terminate(session: CommandContext, topic: str, options: WriteOptions, change
         ends = {}
         for each in change.managed_ledgers:
             name = str(TopicName.of_managed_ledger(each))
-            async with opened_topic(session.url, name, options, on_step=change_command.on_step) as opened:
+            async with opened_topic(context.url, name, options, on_step=change_command.on_step) as opened:
                 ends[name] = str(await opened.terminate())
         return fields(terminated=ends)
 
-    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
 @click.command(epilog="Example: mledger topics delete orders --dry-run")
 @topic_argument
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
-def delete(session: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
+def delete(context: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).
 
     With it go the ledgers of its compaction and of delayed delivery, and the topics that hold the acknowledgements of
     transactions on its subscriptions. Its schema stays.
     """
-    subject = Subject(session, "topics delete", TopicName.parse(topic), options, change)
+    subject = Subject(context, "topics delete", TopicName.parse(topic), options, change)
     found: list[Targets] = []
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await with_pending_acks(cluster, await find_targets(cluster, subject.topic))
         found.append(targets)
         before = await records_of(cluster, targets)
@@ -155,10 +155,10 @@ def delete(session: CommandContext, topic: str, options: WriteOptions, change: C
         return _change(subject, targets, shown, before, cursors, lost)
 
     async def act(_: CommandChange) -> Facts:
-        await _delete(session.url, found[-1], options)
+        await _delete(context.url, found[-1], options)
         return fields(deleted=str(subject.topic), topics_deleted=len(found[-1].topics))
 
-    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
 @click.command("set-properties", epilog="Example: mledger topics set-properties orders owner=alice --remove team")
@@ -167,10 +167,10 @@ def delete(session: CommandContext, topic: str, options: WriteOptions, change: C
 @click.option("--remove", "removed", multiple=True, metavar="KEY", help="A property to remove; may be repeated.")
 @click.option("--take-over", is_flag=True, help="Change the record though an owner was seen; it is fenced.")
 @change_options
-@session_options
+@common_options
 @click.pass_obj
 def set_properties(
-    session: CommandContext,
+    context: CommandContext,
     topic: str,
     properties: Properties,
     removed: tuple[str, ...],
@@ -187,10 +187,10 @@ def set_properties(
     if both:
         raise click.UsageError(f"{', '.join(both)} cannot be set and removed at once")
     options = WriteOptions(ManagedLedgerConfig(), take_over)
-    subject = Subject(session, "topics set-properties", TopicName.parse(topic), options, change)
+    subject = Subject(context, "topics set-properties", TopicName.parse(topic), options, change)
     wanted: dict[str, str] = {}
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
         whole = targets.partitioned
         path = subject.topic.partitioned_topic_path if whole else subject.topic.managed_ledger_path
@@ -203,20 +203,20 @@ def set_properties(
     async def act(change: CommandChange) -> Facts:
         state = change.before[0].before
         assert state is not None
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             whole = change.before[0].path == subject.topic.partitioned_topic_path
             write = set_partitioned_properties if whole else set_topic_properties
             version = await write(store, subject.topic, wanted, state.version)
         return fields(properties=pairs(wanted.items()), metadata_version=version)
 
-    run_change(session, change, plan, act, take_over=take_over)
+    run_change(context, change, plan, act, take_over=take_over)
 
 
 def shorten(subject: Subject, *, truncate: bool) -> None:
     """Trim or truncate the topic, or its partitions one after another."""
     options = subject.options
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, subject.topic)
         before = await records_of(cluster, targets)
         found = KEEP_ALL
@@ -245,12 +245,12 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
 
         for each in change.managed_ledgers:
             name = str(TopicName.of_managed_ledger(each))
-            async with opened_topic(subject.session.url, name, options, note, change_command.on_step) as opened:
+            async with opened_topic(subject.context.url, name, options, note, change_command.on_step) as opened:
                 await (opened.truncate() if truncate else opened.trim())
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
     run_change(
-        subject.session, subject.change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout
+        subject.context, subject.change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout
     )
 
 

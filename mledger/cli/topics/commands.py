@@ -7,10 +7,10 @@ from mledger.admin.partitions import (
     read_partitioned,
 )
 from mledger.admin.policies.topic_policies import PolicyReader
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord
-from mledger.cli.shared.read_only import looking
+from mledger.cli.shared.read_only import read_only_cluster
 from mledger.cli.topics.description import described_partitions, described_topic
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import PoliciesUnavailable
@@ -20,19 +20,19 @@ from mledger.metastore.records.paths import TopicName
 
 @click.command(epilog="Example: mledger topics describe orders")
 @topic_argument
-@session_options
+@common_options
 @click.pass_obj
-def describe(session: CommandContext, topic: str) -> None:
+def describe(context: CommandContext, topic: str) -> None:
     """Show TOPIC's ledgers, its end and its cursors; nothing is changed and nothing is fenced.
 
     Of a partitioned topic it shows the partitions.
     """
-    session.output.record(session.run(_describe(session.url, topic)))
+    context.output.record(context.run(_describe(context.url, topic)))
 
 
 async def _describe(url: str, topic: str) -> OutputRecord:
     name = TopicName.parse(topic)
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         inspector = Inspector(cluster.metadata, cluster.bookies)
         plain = await cluster.metadata.exists(name.managed_ledger_path) is not None
         if not plain and await read_partitioned(cluster.metadata, name) is not None:

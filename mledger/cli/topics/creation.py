@@ -8,7 +8,7 @@ from mledger.admin.partitions import (
     create_missing_partitions,
     create_partitioned_topic,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
@@ -32,10 +32,10 @@ MAX_PARTITIONS = 100_000
 @click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), help="Create a partitioned topic of so many.")
 @click.option("--missing", is_flag=True, help="Create the partitions of a partitioned topic that are not there.")
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def create(
-    session: CommandContext,
+    context: CommandContext,
     topic: str,
     properties: Properties,
     partitions: int | None,
@@ -53,18 +53,18 @@ def create(
             "--missing keeps the topic's partitions and properties: leave --partitions and --property out"
         )
     if partitions or missing:
-        plan = session.run(_create_partitioned(session.url, str(name), partitions, dict(properties)))
+        plan = context.run(_create_partitioned(context.url, str(name), partitions, dict(properties)))
         created = [str(name.partition(index)) for index in plan.missing]
-        if session.output.for_programs:
-            session.output.record(OutputRecord(fields(topic=str(name), created=tuple(created))))
+        if context.output.for_programs:
+            context.output.record(OutputRecord(fields(topic=str(name), created=tuple(created))))
         else:
-            session.output.line(f"created {len(created)} partitions of {name}")
+            context.output.line(f"created {len(created)} partitions of {name}")
         return
-    session.run(_create(session.url, name, dict(properties), options))
-    if session.output.for_programs:
-        session.output.record(OutputRecord(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
+    context.run(_create(context.url, name, dict(properties), options))
+    if context.output.for_programs:
+        context.output.record(OutputRecord(fields(topic=str(name), managed_ledger=name.managed_ledger_name)))
     else:
-        session.output.line(f"created {name}")
+        context.output.line(f"created {name}")
 
 
 async def _create(url: str, name: TopicName, properties: dict[str, str], options: WriteOptions) -> None:

@@ -17,10 +17,10 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import find_targets
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
@@ -37,10 +37,10 @@ STILL_THERE = "the ledgers themselves stay, named by nothing: `ledgers delete` o
 @click.argument("ledger_ids", metavar="LEDGER_ID...", type=click.IntRange(0), nargs=-1, required=True)
 @take_over_option
 @change_options
-@session_options
+@common_options
 @click.pass_obj
 def drop_ledgers(
-    session: CommandContext, topic: str, ledger_ids: tuple[int, ...], take_over: bool, change: ChangeOptions
+    context: CommandContext, topic: str, ledger_ids: tuple[int, ...], take_over: bool, change: ChangeOptions
 ) -> None:
     """Take the ledgers LEDGER_ID off the list of TOPIC: nobody reads their entries any more. Undoing lists them again.
 
@@ -50,7 +50,7 @@ def drop_ledgers(
     name = TopicName.parse(topic)
     dropped = frozenset(ledger_ids)
 
-    async def plan(cluster: Looking) -> CommandChange:
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, name)
         if targets.partitioned is not None:
             raise click.UsageError(f"{name} is partitioned: name one of its partitions, {name.partition(0)} and on")
@@ -78,13 +78,13 @@ def drop_ledgers(
         assert record.before is not None
         decoded = _decoded(record)
         info = without_ledgers(decoded.value, dropped)
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             change_command.on_step("drop ledgers")
             data = encode_managed_ledger_info(info, compression=decoded.compression)
             version = await put_own(store, record.path, data, record.before.version)
         return fields(ledgers=tuple(ledger.ledger_id for ledger in info.ledgers), metadata_version=version)
 
-    run_change(session, change, plan, act, take_over=take_over)
+    run_change(context, change, plan, act, take_over=take_over)
 
 
 def without_ledgers(info: ManagedLedgerInfo, dropped: frozenset[int]) -> ManagedLedgerInfo:

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import click
 
 from mledger.admin.inspect import Inspector, SeenEntry
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.entries import EntryWriter, MessageWriter, Writer
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.parameters import PositionType
-from mledger.cli.shared.read_only import looking
+from mledger.cli.shared.read_only import read_only_cluster
 from mledger.cli.topics.follower import Follower
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.paths import TopicName
@@ -28,10 +28,10 @@ from mledger.metastore.records.values import LedgerInfo
 @click.option("--raw", is_flag=True, help="Entries as they are, not the messages in them; nothing between them.")
 @click.option("--decode", is_flag=True, help="For people: a line a message, with its key, properties and producer too.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with entries as they come, until interrupted or --limit.")
-@session_options
+@common_options
 @click.pass_obj
 def read(
-    session: CommandContext,
+    context: CommandContext,
     topic: str,
     first: Position | None,
     last: Position | None,
@@ -50,13 +50,13 @@ def read(
         raise click.UsageError("--decode and --raw cannot go together")
     if follow and last is not None:
         raise click.UsageError("--follow and --last cannot go together: --limit says how many entries to wait for")
-    writer: Writer = EntryWriter(session.output, raw=True) if raw else MessageWriter(session.output, decoded=decode)
+    writer: Writer = EntryWriter(context.output, raw=True) if raw else MessageWriter(context.output, decoded=decode)
     name = str(TopicName.parse(topic))
     reading = (
-        _follow(session, writer, name, first, limit) if follow else _read(session, writer, name, first, last, limit)
+        _follow(context, writer, name, first, limit) if follow else _read(context, writer, name, first, last, limit)
     )
     try:
-        session.run(reading)
+        context.run(reading)
     except (KeyboardInterrupt, MledgerError):
         writer.end()
         raise
@@ -64,16 +64,16 @@ def read(
 
 
 async def _read(
-    session: CommandContext, writer: Writer, name: str, first: Position | None, last: Position | None, limit: int | None
+    context: CommandContext, writer: Writer, name: str, first: Position | None, last: Position | None, limit: int | None
 ) -> None:
-    async with looking(session.url) as cluster:
+    async with read_only_cluster(context.url) as cluster:
         await _write(writer, Inspector(cluster.metadata, cluster.bookies).read(name, first, last, _say_skipped), limit)
 
 
 async def _follow(
-    session: CommandContext, writer: Writer, name: str, first: Position | None, limit: int | None
+    context: CommandContext, writer: Writer, name: str, first: Position | None, limit: int | None
 ) -> None:
-    async with looking(session.url) as cluster:
+    async with read_only_cluster(context.url) as cluster:
         follower = Follower(Inspector(cluster.metadata, cluster.bookies), name, _say_skipped)
         await _write(writer, follower.follow(first or await follower.end()), limit)
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import click
 
 from mledger.admin.internal_stats import CursorInternals, LedgerStats, OtherLedger, TopicInternals, read_internals
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.node_text import plain
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields, pairs
-from mledger.cli.shared.read_only import looking
+from mledger.cli.shared.read_only import read_only_cluster
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import Position
@@ -33,17 +33,17 @@ STATS_CURSORS = columns(
 
 @click.command("info-internal", epilog="Example: mledger topics info-internal orders --output json")
 @topic_argument
-@session_options
+@common_options
 @click.pass_obj
-def info_internal(session: CommandContext, topic: str) -> None:
+def info_internal(context: CommandContext, topic: str) -> None:
     """Show the records of TOPIC and of its cursors as they are stored; the JSON is as `pulsar-admin` prints it."""
-    found = session.run(_read(session.url, topic))
+    found = context.run(_read(context.url, topic))
     shown = info_json(found)
-    if session.output.for_programs:
-        session.output.record(OutputRecord(fields(**shown)))
+    if context.output.for_programs:
+        context.output.record(OutputRecord(fields(**shown)))
         return
     facts = {key: value for key, value in shown.items() if key not in ("ledgers", "cursors")}
-    session.output.record(
+    context.output.record(
         OutputRecord(
             fields(**facts),
             (
@@ -57,21 +57,21 @@ def info_internal(session: CommandContext, topic: str) -> None:
 @click.command("stats-internal", epilog="Example: mledger topics stats-internal orders --output json")
 @topic_argument
 @click.option("--with-metadata", "-m", is_flag=True, help="With BookKeeper's metadata of each ledger.")
-@session_options
+@common_options
 @click.pass_obj
-def stats_internal(session: CommandContext, topic: str, with_metadata: bool) -> None:
+def stats_internal(context: CommandContext, topic: str, with_metadata: bool) -> None:
     """Show TOPIC's ledgers and cursors as opening would find them; the JSON is as `pulsar-admin` prints it.
 
     Null is what only the memory of a broker that owns the topic has: its counters, states and waiting reads.
     """
-    found = session.run(_read(session.url, topic))
+    found = context.run(_read(context.url, topic))
     shown = stats_json(found, with_metadata=with_metadata)
-    if session.output.for_programs:
-        session.output.record(OutputRecord(fields(**shown)))
+    if context.output.for_programs:
+        context.output.record(OutputRecord(fields(**shown)))
         return
     tables = ("ledgers", "cursors", "schemaLedgers")
     ledger_columns = (*STATS_LEDGERS, *(columns("metadata") if with_metadata else ()))
-    session.output.record(
+    context.output.record(
         OutputRecord(
             fields(**{key: value for key, value in shown.items() if key not in tables}),
             (
@@ -232,5 +232,5 @@ def _get(value: Value, key: str) -> Value:
 
 
 async def _read(url: str, topic: str) -> TopicInternals:
-    async with looking(url) as cluster:
+    async with read_only_cluster(url) as cluster:
         return await read_internals(cluster.metadata, cluster.bookies, str(TopicName.parse(topic)))

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import click
 
 import mledger
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.parameters import Properties, PropertyType
@@ -70,10 +70,10 @@ class Publication:
 )
 @click.option("--raw", is_flag=True, help="Entries as they are, not Pulsar messages: no Pulsar client can read them.")
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def produce(
-    session: CommandContext,
+    context: CommandContext,
     topic: str,
     source: BinaryIO,
     count: int | None,
@@ -109,17 +109,17 @@ def produce(
         compression=CompressionType[(compression or "NONE").upper()],
         batch_size=batch,
     )
-    published = session.run(_produce(session, name, Publication(lines, count, raw, encoder, shape), options))
+    published = context.run(_produce(context, name, Publication(lines, count, raw, encoder, shape), options))
     ranges = published.ranges
     first = f"{ranges[0].ledger_id}:{ranges[0].first_entry}" if ranges else None
     last = f"{ranges[-1].ledger_id}:{ranges[-1].last_entry}" if ranges else None
-    if session.output.for_programs:
+    if context.output.for_programs:
         facts = fields(topic=name, published=published.messages, first=first, last=last, entries=published.entries)
-        session.output.record(OutputRecord(facts))
+        context.output.record(OutputRecord(facts))
         return
     what = "entries" if raw else "messages"
     within = f" in {published.entries:,} entries" if published.entries != published.messages else ""
-    session.output.line(f"published {published.messages:,} {what}{within}" + (f", {first} to {last}" if ranges else ""))
+    context.output.line(f"published {published.messages:,} {what}{within}" + (f", {first} to {last}" if ranges else ""))
 
 
 @dataclass(slots=True)
@@ -135,10 +135,10 @@ class Published:
         return sum(each.last_entry - each.first_entry + 1 for each in self.ranges)
 
 
-async def _produce(session: CommandContext, name: str, publication: Publication, options: WriteOptions) -> Published:
+async def _produce(context: CommandContext, name: str, publication: Publication, options: WriteOptions) -> Published:
     done = Published([])
     waiting: deque[tuple[int, asyncio.Future[tuple[mledger.AppendedRange, ...]]]] = deque()
-    with session.output.progress("publishing", "messages") as progress:
+    with context.output.progress("publishing", "messages") as progress:
         task = progress.add_task("", total=publication.total)
 
         async def settle(most: int) -> None:
@@ -148,7 +148,7 @@ async def _produce(session: CommandContext, name: str, publication: Publication,
                 done.messages += count
                 progress.advance(task, count)
 
-        async with opened_topic(session.url, name, options) as topic:
+        async with opened_topic(context.url, name, options) as topic:
             for batch in payloads.batches(await publication.entries_for(topic)):
                 waiting.append((sum(each.messages for each in batch), topic.append([each.payload for each in batch])))
                 await settle(WINDOW_BATCHES)

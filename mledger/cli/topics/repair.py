@@ -25,9 +25,9 @@ from mledger.cli.shared.change_command import (
     read_before,
     run_change,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import Looking, tell_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster, tell_waiting
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.pending_records import read_records
@@ -57,10 +57,10 @@ class Planned:
 @min_age_option
 @take_over_option
 @change_options
-@session_options
+@common_options
 @click.pass_obj
 def repair(
-    session: CommandContext,
+    context: CommandContext,
     topic: str | None,
     namespace: str | None,
     every: bool,
@@ -77,13 +77,13 @@ def repair(
     scope = TopicSelection.of(topic, namespace, every)
     found: list[Planned] = []
 
-    async def plan(cluster: Looking) -> CommandChange:
-        planned = await _plan(session.output, cluster, scope, min_age * 1000)
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
+        planned = await _plan(context.output, cluster, scope, min_age * 1000)
         found.append(planned)
         return await _change(cluster, scope, planned)
 
     async def act(_: CommandChange) -> Facts:
-        async with await open_store(session.url) as store:
+        async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
             bookkeeper.on_waiting = tell_waiting()
             try:
@@ -95,10 +95,10 @@ def repair(
             repaired=len(found[0].pending), deleted_ledgers=sum(len(each.delete) for each in found[0].pending)
         )
 
-    run_change(session, change, plan, act, take_over=take_over)
+    run_change(context, change, plan, act, take_over=take_over)
 
 
-async def _plan(output: Output, cluster: Looking, scope: TopicSelection, min_age_ms: int) -> Planned:
+async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int) -> Planned:
     now_ms = time.time_ns() // 1_000_000
     names = dict.fromkeys(each.managed_ledger_name for each in await scope.topics(cluster))
     with output.progress("looking at", "ledgers and topics") as progress:
@@ -142,7 +142,7 @@ def _is_gone(scope: TopicSelection, managed_ledger: str) -> bool:
     return not scope.namespace or managed_ledger.startswith(f"{scope.namespace}/")
 
 
-async def _change(cluster: Looking, scope: TopicSelection, planned: Planned) -> CommandChange:
+async def _change(cluster: ReadOnlyCluster, scope: TopicSelection, planned: Planned) -> CommandChange:
     pending = planned.pending
     before = await read_before(cluster.metadata, [path for plan in pending for path in _paths(plan)])
     _check_versions(before, pending)

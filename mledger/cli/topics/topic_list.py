@@ -10,7 +10,7 @@ from mledger.admin.partitions import (
     present_partitions,
 )
 from mledger.admin.topic_names import list_topics
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputTable, columns, pairs
 from mledger.metastore.errors import MetadataAccessDenied
 from mledger.metastore.records.paths import TopicName
@@ -20,18 +20,18 @@ from mledger.metastore.url import open_reader
 @click.command("list", epilog="Example: mledger topics list public/default")
 @click.argument("namespace", default="")
 @click.option("--partitioned", is_flag=True, help="Only the partitioned topics, and how many partitions they have.")
-@session_options
+@common_options
 @click.pass_obj
-def list_command(session: CommandContext, namespace: str, partitioned: bool) -> None:
+def list_command(context: CommandContext, namespace: str, partitioned: bool) -> None:
     """List the topics, or those of NAMESPACE: tenant or tenant/namespace.
 
     Each partition of a partitioned topic is a topic.
     """
     if partitioned:
-        session.output.table(session.run(_list_partitioned(session.url, namespace)))
+        context.output.table(context.run(_list_partitioned(context.url, namespace)))
     else:
-        found = session.run(_list(session.url, namespace))
-        session.output.table(OutputTable("topics", columns("topic", "managed_ledger", "partition_of"), tuple(found)))
+        found = context.run(_list(context.url, namespace))
+        context.output.table(OutputTable("topics", columns("topic", "managed_ledger", "partition_of"), tuple(found)))
 
 
 async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:

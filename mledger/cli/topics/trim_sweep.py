@@ -24,11 +24,11 @@ from mledger.cli.shared.change_command import (
     change_options,
     run_change,
 )
-from mledger.cli.shared.context import CommandContext, session_options
+from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, columns, fields
-from mledger.cli.shared.read_only import Looking
+from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.cli.shared.topic_owner import WriteOptions, write_options
 from mledger.cli.shared.topic_targets import records_of_each, saved_states
@@ -89,10 +89,10 @@ class PlannedTrims:
 @scope_arguments
 @change_options
 @write_options
-@session_options
+@common_options
 @click.pass_obj
 def trim(
-    session: CommandContext,
+    context: CommandContext,
     topic: str | None,
     namespace: str | None,
     every: bool,
@@ -107,9 +107,9 @@ def trim(
     """
     scope = TopicSelection.of(topic, namespace, every)
     if scope.topic is not None:
-        shorten(Subject(session, COMMAND, scope.topic, options, change), truncate=False)
+        shorten(Subject(context, COMMAND, scope.topic, options, change), truncate=False)
         return OK
-    return _trim_many(session, scope, options, change)
+    return _trim_many(context, scope, options, change)
 
 
 def plan_trim_of(
@@ -167,12 +167,12 @@ def exit_code_of(left: Iterable[LeftTopic]) -> int:
     return next((each.code for each in left if each.code != OK), OK)
 
 
-def _trim_many(session: CommandContext, scope: TopicSelection, options: WriteOptions, change: ChangeOptions) -> int:
+def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOptions, change: ChangeOptions) -> int:
     left: list[LeftTopic] = []
     found: list[PlannedTrims] = []
 
-    async def plan(cluster: Looking) -> CommandChange:
-        planned = await _plan(session.output, cluster, scope, options, look_only=change.dry_run)
+    async def plan(cluster: ReadOnlyCluster) -> CommandChange:
+        planned = await _plan(context.output, cluster, scope, options, look_only=change.dry_run)
         found.append(planned)
         left.extend(planned.left)
         return plan_change(scope, planned)
@@ -184,7 +184,7 @@ def _trim_many(session: CommandContext, scope: TopicSelection, options: WriteOpt
                 path = each.topic.managed_ledger_path
                 left.append(LeftTopic.by(each.topic, BadVersion("it was changed since the plan was made", path)))
         trims = [each for each in found[-1].trims if each.part.managed_ledger in still]
-        removed, failed = await _carry_out(session, options, trims)
+        removed, failed = await _carry_out(context, options, trims)
         left.extend(failed)
         return fields(
             trimmed=len(trims) - len(failed),
@@ -193,7 +193,7 @@ def _trim_many(session: CommandContext, scope: TopicSelection, options: WriteOpt
             not_trimmed=tuple({"topic": str(each.topic), "reason": each.reason} for each in left),
         )
 
-    run_change(session, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
+    run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
     if change.dry_run:
         return OK
     for each in left:
@@ -203,7 +203,7 @@ def _trim_many(session: CommandContext, scope: TopicSelection, options: WriteOpt
 
 
 async def _plan(
-    output: Output, cluster: Looking, scope: TopicSelection, options: WriteOptions, *, look_only: bool
+    output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, options: WriteOptions, *, look_only: bool
 ) -> PlannedTrims:
     topics = await scope.topics(cluster)
     found: list[TrimOfTopic | LeftTopic | None] = []
@@ -225,7 +225,7 @@ async def _plan(
 class _TopicPlanner:
     """Plans topics, some at once, by looking at them and at who owns them."""
 
-    def __init__(self, cluster: Looking, options: WriteOptions, *, look_only: bool) -> None:
+    def __init__(self, cluster: ReadOnlyCluster, options: WriteOptions, *, look_only: bool) -> None:
         self._reader = cluster.metadata
         self._inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
         self._policies = PolicyReader(cluster.metadata, cluster.bookies, options.config.password)
@@ -262,7 +262,7 @@ class _TopicPlanner:
 
 
 async def _carry_out(
-    session: CommandContext, options: WriteOptions, trims: Sequence[TrimOfTopic]
+    context: CommandContext, options: WriteOptions, trims: Sequence[TrimOfTopic]
 ) -> tuple[list[RemovingLedger], list[LeftTopic]]:
     """Trim one topic after another: the ledgers that went, and the topics that could not be trimmed."""
     removed: list[RemovingLedger] = []
@@ -272,8 +272,8 @@ async def _carry_out(
         if isinstance(event, RemovingLedger):
             removed.append(event)
 
-    async with options.open_cluster(session.url) as cluster:
-        with session.output.progress("trimming", "topics") as progress:
+    async with options.open_cluster(context.url) as cluster:
+        with context.output.progress("trimming", "topics") as progress:
             task = progress.add_task("", total=len(trims))
             for each in trims:
                 try:
