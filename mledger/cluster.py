@@ -321,7 +321,7 @@ class Cluster:
         async def work() -> None:
             while self._open:
                 _, managed_ledger = self._open.popitem()
-                if managed_ledger.close_told:
+                if managed_ledger.close_reported:
                     continue
                 try:
                     await managed_ledger.close()

@@ -1,1 +1,1 @@
-"""Managed ledgers: opening, appends, rollover, trimming, deletion, and what the topics of one owner share."""
+"""Managed ledgers: opening, appends, rollover, trimming, deletion, and one owner's shared services."""

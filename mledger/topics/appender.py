@@ -1,13 +1,16 @@
-"""A topic's write path: batches into the current ledger, rollover, going on after a failed add (M4, M5).
+"""A topic's write path: batches into the current ledger, rollover, recovery from failed adds (M4, M5).
 
-- A batch is one append to the writer; one that passes the ledger's limit is split, its rest goes to the next ledger.
-- While a ledger is being switched, batches wait in order; every entry is in exactly one ledger of the list.
-- A full ledger goes on being written if no other can be made: rollover is postponed, not the write refused.
-- After a failed or fenced add the ledger's true end is settled first: what is in it is acknowledged, the rest is
-  added again, in order, once each.
-- An add that waits for longer than its time-out is a failed one: its ledger is recovered, not waited for.
-- What is added to ledger after ledger, none of which gets a single entry, fails: bookies may never take it (Q11).
-- Another owner fences for good (M7): everything pending fails, nothing further is touched.
+- A batch is one append to the writer. A batch that exceeds the ledger's limit is split: the rest goes
+  to the next ledger.
+- During a ledger switch, batches wait in order. Every entry is in exactly one ledger of the list.
+- If no new ledger can be created, writes continue to the full one: rollover is postponed, no write
+  is rejected.
+- After a failed or fenced add, the ledger's true end is determined first. Entries in the ledger are
+  acknowledged; the others are added again, in order, once each.
+- An add that exceeds its time-out has failed: its ledger is recovered at once.
+- A batch fails if ledger after ledger fails without storing a single entry: bookies may never accept
+  it (Q11).
+- Fencing by another owner is final (M7): everything pending fails, and nothing else is changed.
 """
 
 import asyncio
@@ -40,14 +43,14 @@ from mledger.topics.maintenance import Maintenance
 RETRY_DELAYS_S = (0.1, 0.3, 1.0)
 EMPTY_LEDGER_DELAYS_S = (0.0, 0.1, 0.3, 1.0, 3.0, 3.0, 3.0)  # after each ledger in a row that failed without an entry
 ROLLOVER_POSTPONED_S = 10.0
-LOOK_AGAIN_MS = 1000
-AGE_SPREAD = 0.05  # of the maximum age: as much later, by chance, a ledger without traffic is rolled over
-TAKEN = (LedgerFenced, LedgerConflict, NoSuchLedger)  # another client has had a hand in the ledger
+RECHECK_MS = 1000
+AGE_SPREAD = 0.05  # a ledger without traffic rolls over later at random, by at most this share of the limit
+TAKEN = (LedgerFenced, LedgerConflict, NoSuchLedger)  # another client fenced, closed or deleted the ledger
 
 
 @dataclass(frozen=True, slots=True)
 class EndedLedger:
-    """A ledger that takes no more entries, and its true end."""
+    """A ledger that accepts no more entries, and its true end."""
 
     ledger_id: int
     end: LedgerEnd
@@ -58,23 +61,23 @@ class AddTimedOut(BookieUnavailable):
 
 
 class LedgerKeeper(Protocol):
-    """What the write path asks of the managed ledger, which holds the list."""
+    """The managed ledger's list of ledgers, as the write path needs it."""
 
     async def verify_owner(self, *, fenced: bool = False) -> None:
-        """Raise ManagedLedgerFenced if another owner is seen; `fenced`: it may be who fenced the ledger."""
+        """Raise ManagedLedgerFenced if there is another owner; `fenced`: a client fenced the ledger."""
 
     async def install(self, ended: EndedLedger, writer: LedgerWriter) -> None:
-        """List `writer`'s ledger as the current one, and `ended` as it ended, in one update."""
+        """List `writer`'s ledger as the current one and record the end of `ended`, in one update."""
 
     def confirmed(self, ledger: OpenLedger) -> None:
-        """More entries of the current ledger are acknowledged."""
+        """Note that more entries of the current ledger are acknowledged."""
 
     def switch_failed(self, reason: MledgerError) -> None:
-        """The current ledger ended and no other could be made; the next append tries again."""
+        """Report that no new ledger could be created; the next append tries again."""
 
 
 class Appender:
-    """Takes batches in order and keeps a ledger open for them; one task at a time switches ledgers."""
+    """Accepts batches in order and keeps a ledger open for them; one task at a time switches ledgers."""
 
     def __init__(
         self,
@@ -101,19 +104,20 @@ class Appender:
         self._postponed_until = 0.0
         self._add_timer: asyncio.TimerHandle | None = None
         self._failed_empty = 0  # ledgers in a row that failed without an entry
-        self._unlisted: list[LedgerWriter] = []  # made, and perhaps listed: the answer never came
+        self._unlisted: list[LedgerWriter] = []  # created, and perhaps listed: no response arrived
         self._current: OpenLedger | None = None
         self._use(writer)
 
     @property
     def current(self) -> OpenLedger | None:
-        """The ledger written to; None after it ended and before another is there."""
+        """The ledger open for writing; None between the end of one and the creation of the next."""
         return self._current
 
     def append(self, payloads: Sequence[bytes]) -> "asyncio.Future[Appended]":
-        """Take a batch; the future gives where its entries are once all are acknowledged (M5).
+        """Accept a batch; the future gives its positions once all entries are acknowledged (M5).
 
-        Raises what stopped the topic (fenced, closed, terminated), EntryTooLarge, ValueError for an empty batch.
+        Raises the error that stopped the topic (fenced, closed, terminated), EntryTooLarge, and
+        ValueError for an empty batch.
         """
         if self._stopped is not None:
             raise self._stopped
@@ -130,9 +134,9 @@ class Appender:
         return batch.future
 
     async def stop(self, reason: MledgerError) -> EndedLedger:
-        """Take no more batches, wait for those taken, close the current ledger: where it ended.
+        """Accept no more batches, wait for those accepted, close the current ledger; returns its end.
 
-        Later appends get `reason`. Raises what kept the ledger from being closed.
+        Later appends raise `reason`. Raises the error that prevents the close of the ledger.
         """
         if self._stopped is None:
             self._stopped = reason
@@ -143,23 +147,23 @@ class Appender:
         await self._switched()
         if self._current is not None:
             await self._current.drain()
-        await self._switched()  # an add may have failed: settled, and added again, by then
+        await self._switched()  # an add may have failed: then its entries were added to another ledger
         self._cancel_timers()
         if isinstance(self._stopped, ManagedLedgerFenced):
             raise self._stopped
         if self._current is not None:
             self._ended = await self._end(self._current)
             self._current = None
-        assert self._ended is not None, "there is a ledger to write to, or one that has ended"
+        assert self._ended is not None, "there is a current ledger or an ended one"
         return self._ended
 
     def resume(self) -> None:
-        """Take batches again after a `stop` that was in vain."""
+        """Accept batches again after `stop` failed."""
         if not isinstance(self._stopped, ManagedLedgerFenced):
             self._stopped = None
 
     def fence(self, error: ManagedLedgerFenced) -> None:
-        """Another owner has the topic: fail everything pending, touch nothing."""
+        """Fail everything pending, since another owner has the topic; change nothing."""
         self._stopped = error
         self._cancel_timers()
         if self._current is not None:
@@ -167,7 +171,7 @@ class Appender:
         self._fail_waiting(error)
 
     async def abandon(self, reason: MledgerError) -> None:
-        """Drop the writers' connections' interest; writes nothing. What is pending fails with `reason`."""
+        """Stop without writing anything; pending batches fail with `reason`."""
         self._stopped = self._stopped or reason
         self._cancel_timers()
         if self._switching is not None:
@@ -182,7 +186,7 @@ class Appender:
             await writer.abandon()
 
     async def roll_over(self) -> None:
-        """Close the current ledger behind another, whatever its limits say; nothing if it has no entries."""
+        """Replace the current ledger with a new one, whatever its limits; a no-op if it is empty."""
         if self._stopped is None and self._current is not None and self._current.pushed:
             self._switch()
         await self._switched()
@@ -204,10 +208,10 @@ class Appender:
         self._last_ledger_id = writer.ledger_id
         self._last_append_ms = self._current.created_ms
         self._ended = None
-        self._look_later()
+        self._set_roll_alarm()
 
-    def _look_later(self) -> None:
-        """Have it looked whether the current ledger is too old or idle for too long; of many topics not all at once."""
+    def _set_roll_alarm(self) -> None:
+        """Schedule the next check of the ledger's age and idle time, spread at random over topics."""
         limits = self._config.maximum_rollover_time_ms, self._config.inactive_ledger_roll_over_time_ms
         if self._current is None or not any(limits):
             return
@@ -216,7 +220,7 @@ class Appender:
             if limit_ms:
                 due_ms = since + limit_ms
                 if due_ms <= now:
-                    due_ms = now + max(LOOK_AGAIN_MS, limit_ms)
+                    due_ms = now + max(RECHECK_MS, limit_ms)
                 dues.append(due_ms + int(limit_ms * AGE_SPREAD * random.random()))
         self._due.set(min(dues))
 
@@ -228,8 +232,8 @@ class Appender:
         idle = 0 < idle_ms <= now - self._last_append_ms and current.pushed > 0
         if idle or current.is_full(now):
             self._switch()
-        else:  # nothing is written yet, or only lately
-            self._look_later()
+        else:  # the ledger is empty or was written to recently
+            self._set_roll_alarm()
 
     def _push(self, ledger: OpenLedger, batch: Batch, payloads: Sequence[bytes]) -> None:
         now = self._now_ms()
@@ -241,25 +245,25 @@ class Appender:
             payloads = payloads[:room]
         ledger.push(batch, payloads)
         if self._add_timer is None and self._config.add_entry_timeout_s:
-            self._add_timer = self._loop.call_later(self._config.add_entry_timeout_s, self._look_at_adds)
+            self._add_timer = self._loop.call_later(self._config.add_entry_timeout_s, self._check_add_timeout)
         if not postponed and ledger.is_full(now):
             self._switch()
 
-    def _look_at_adds(self) -> None:
-        """Give the current ledger up when its oldest add has waited for longer than managedLedgerAddEntryTimeout."""
+    def _check_add_timeout(self) -> None:
+        """Fail the current ledger once its oldest add exceeds managedLedgerAddEntryTimeoutSeconds."""
         self._add_timer = None
         current, limit = self._current, self._config.add_entry_timeout_s
         if current is None or (oldest := current.oldest_at) is None:
             return
         waited = self._loop.time() - oldest
         if waited < limit:
-            self._add_timer = self._loop.call_later(limit - waited, self._look_at_adds)
+            self._add_timer = self._loop.call_later(limit - waited, self._check_add_timeout)
             return
         self._factory.counters.adds_timed_out += 1
         current.fail(
             AddTimedOut(
                 f"ledger {current.ledger_id}: an add was not acknowledged within {limit} s "
-                "(managedLedgerAddEntryTimeoutSeconds); see whether its bookies are up"
+                "(managedLedgerAddEntryTimeoutSeconds); check that its bookies are up"
             )
         )
 
@@ -306,7 +310,7 @@ class Appender:
             self._waiting.popleft()[0].fail(error)
 
     async def _switch_to_next(self) -> None:
-        """End the current ledger and list another; a healthy one is only ended once the other is there."""
+        """End the current ledger and list a new one; a healthy ledger ends only once the new one exists."""
         current, following = self._current, None
         if current is not None and current.failure is None:
             following = await self._make_ahead()
@@ -327,14 +331,14 @@ class Appender:
         await self._install(following)
 
     async def _count_empty(self, ledger: OpenLedger, ended: EndedLedger) -> None:
-        """Wait ever longer after ledgers that failed without an entry, and in the end fail what waits to be added."""
+        """Wait longer after each ledger that failed without an entry; in the end fail the waiting batches."""
         self._failed_empty = 0 if ledger.failure is None or ended.end.entries else self._failed_empty + 1
         if self._failed_empty > len(EMPTY_LEDGER_DELAYS_S):
             self._fail_waiting(
                 NotEnoughBookies(
-                    f"no bookies acknowledged it in {self._failed_empty} ledgers, the last of which was "
-                    f"{ledger.ledger_id}: {ledger.failure}; see their logs: they may take smaller entries only "
-                    "(nettyMaxFrameSizeBytes)"
+                    f"no bookie acknowledged an entry in {self._failed_empty} ledgers in a row, the last of them "
+                    f"{ledger.ledger_id}: {ledger.failure}; check the bookies' logs: the entry may exceed their "
+                    "frame size (nettyMaxFrameSizeBytes)"
                 )
             )
             self._failed_empty = 0
@@ -343,7 +347,7 @@ class Appender:
 
     async def _make_ahead(self) -> LedgerWriter | None:
         try:
-            await self._keeper.verify_owner()  # one that rolls over often would else stay ahead of who takes over
+            await self._keeper.verify_owner()  # else an owner that rolls over often keeps ahead of the next one
             return await self._factory.create_data_ledger(self._last_ledger_id)
         except SessionExpired:
             await self._keeper.verify_owner()
@@ -363,11 +367,11 @@ class Appender:
         return await self._factory.create_data_ledger(self._last_ledger_id)
 
     async def _install(self, following: LedgerWriter) -> None:
-        assert self._ended is not None, "a ledger is listed behind one that has ended"
+        assert self._ended is not None, "a new ledger follows one that has ended"
         try:
             self._factory.on_step("list ledger")
             await self._keeper.install(self._ended, following)
-        except ManagedLedgerError:  # it was not listed, or who has listed it is no owner any more
+        except ManagedLedgerError:  # it was not listed, or this owner has lost the topic
             await self._discard(following)
             raise
         except BaseException:
@@ -381,12 +385,12 @@ class Appender:
         self._use(following)
 
     async def _discard(self, following: LedgerWriter) -> None:
-        """Delete a ledger made for nothing; where that fails its pending record stays, and a replay finishes it."""
+        """Delete an unused ledger; if that fails, its pending record stays and a replay deletes it."""
         with contextlib.suppress(BookieError, MetadataError):
             await self._factory.discard(following)
 
     async def _end(self, ledger: OpenLedger) -> EndedLedger:
-        """End a ledger; what is in it is acknowledged, the rest waits, first in order."""
+        """End a ledger: acknowledge the entries in it, put the others first among the waiting ones."""
         await ledger.drain()
         if ledger.failure is None:
             try:
@@ -403,7 +407,7 @@ class Appender:
         return EndedLedger(ledger.ledger_id, LedgerEnd(metadata.last_entry + 1, metadata.length))
 
     async def _settle(self, failed: OpenLedger) -> EndedLedger:
-        """Where a ledger ends whose writer failed: at the acknowledged entries, or where recovery finds its end."""
+        """The end of a ledger whose writer failed: the last acknowledged entry, or what recovery finds."""
         if isinstance(failed.failure, AddTimedOut):
             failed.writer.give_up(failed.failure)
         elif not isinstance(failed.failure, TAKEN):
@@ -414,9 +418,8 @@ class Appender:
             try:
                 reader = await self._factory.open(failed.ledger_id)
                 return EndedLedger(failed.ledger_id, LedgerEnd(reader.last_entry + 1, reader.length))
-            except (
-                NoSuchLedger
-            ):  # deleted behind its owner's back: what was acknowledged in it is lost, and stays listed
+            except NoSuchLedger:
+                # another client deleted it: its acknowledged entries are lost, and stay listed
                 return EndedLedger(failed.ledger_id, LedgerEnd(failed.confirmed, failed.confirmed_size))
             except BookieError:
                 if delay is None:

@@ -1,8 +1,8 @@
-"""Tells the owners of this process when a Pulsar broker comes to serve their topics, so that they yield (M9).
+"""Tells this process's owners when a Pulsar broker starts to serve their topics, so they yield (M9).
 
-A broker that loads a topic reads its record, fences its last ledger and writes the record: an owner that goes on
-writing is ahead of it each time. One watch a namespace serves all its topics. The store has it go on
-in the session after one that has ended, and the bundles are looked at again there.
+A broker that loads a topic reads its record, fences its last ledger and writes the record. An owner
+that keeps writing would win this race every time. One watch per namespace covers all its topics. The
+store re-establishes the watch in a new session, and the bundles are read again then.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class _Followed:
     yield_to: Yield
     before: BrokerOwner | None = None
     seen: bool = False
-    """Whether `before` is known."""
+    """Whether `before` has been read."""
 
 
 @dataclass(slots=True)
@@ -39,14 +39,14 @@ class _Namespace:
 
 
 class BrokerWatch:
-    """Follows the bundles that brokers serve, of the namespaces that have topics open here."""
+    """Watches which brokers serve the bundles of the namespaces that have topics open here."""
 
     def __init__(self, store: MetadataReader) -> None:
         self._store = store
         self._namespaces: dict[str, _Namespace] = {}
 
     async def follow(self, managed_ledger: str, yield_to: Yield) -> None:
-        """Call `yield_to` once when a broker comes to serve the topic; one that serves it already does not count."""
+        """Call `yield_to` once when a broker starts to serve the topic; one that already does is ignored."""
         topic = TopicName.of_managed_ledger(managed_ledger)
         folder = bundle_folders(topic)[0]
         namespace = self._namespaces.setdefault(folder, _Namespace())
@@ -59,7 +59,7 @@ class BrokerWatch:
             followed.before, followed.seen = serving(topic, namespace.bundles, {}, ()), True
 
     def forget(self, managed_ledger: str) -> None:
-        """Follow the topic no longer."""
+        """Stop watching the topic."""
         folder = bundle_folders(TopicName.of_managed_ledger(managed_ledger))[0]
         namespace = self._namespaces.get(folder)
         if namespace is None:
@@ -70,7 +70,7 @@ class BrokerWatch:
             del self._namespaces[folder]
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Stop watching all topics."""
         for namespace in self._namespaces.values():
             if namespace.task is not None:
                 namespace.task.cancel()

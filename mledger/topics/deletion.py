@@ -1,4 +1,4 @@
-"""Deletes a topic: cursors, record and every ledger, nothing orphaned wherever it is cut off (M8, R10)."""
+"""Deletes a topic: cursors, record and ledgers; an interruption orphans nothing (M8, R10)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,15 +26,23 @@ async def delete_managed_ledger(
     *,
     unreadable_cursors: bool = False,
 ) -> None:
-    """Delete the managed ledger `name`. A live owner is fenced by it: its record is gone.
+    """Delete the managed ledger `name`. This fences a live owner, since the record is gone.
 
-    The ledgers that its cursors name beside their own go too: the compacted topic's, and delayed delivery's index.
-    Where its ledgers are many, or some are recorded for deletion already, an owner is fenced first; many are recorded
-    then, in pieces (M11). Cursors go next, in pieces too, and cursor ledgers that were kept (M12); then, in one multi,
-    the record goes and what ledgers are not recorded yet are; then the ledgers are deleted. Cut off in between, the
-    next call finishes it, or any topic's opening once the record is gone. Raises TopicNotFound, RecordError (a cursor
-    whose record does not parse, but with `unreadable_cursors`: whoever gives that has a copy, M12),
-    ManagedLedgerFenced (an owner changed it).
+    It also deletes the other ledgers that the topic's cursors name: the compacted topic's, and the
+    index of delayed delivery. The order:
+
+    1. If the topic has many ledgers, or some are recorded for deletion already, fence an owner. Then
+       record the ledgers for deletion in pieces if they are too many for one multi (M11).
+    2. Delete the cursors, in pieces too, and the cursor ledgers that were kept (M12).
+    3. In one multi, delete the record and record the remaining ledgers for deletion.
+    4. Delete the ledgers.
+
+    After an interruption the next call finishes the deletion; once the record is gone, the opening
+    of any topic does.
+
+    Raises TopicNotFound, ManagedLedgerFenced (an owner changed the topic), and RecordError for a
+    cursor whose record does not parse, unless `unreadable_cursors` is set: the caller then has a
+    copy of it (M12).
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
@@ -65,7 +73,7 @@ async def delete_managed_ledger(
     try:
         if not fits_one_write(b"", ledgers) or [*operations, ledgers] != groups:
             on_step("record ledgers")
-            # an owner that replays meanwhile would take the records of ledgers that it still lists for leftovers
+            # an owner would delete the deletion records of ledgers that it still lists
             version = await fence_owner(store, record.path, version)
             *operations, ledgers = await _unrecorded(store, groups)
             if not fits_one_write(b"", ledgers):
@@ -88,7 +96,7 @@ async def delete_managed_ledger(
 
 
 async def _unrecorded(store: MetadataStore, groups: Sequence[Sequence[Operation]]) -> list[list[Operation]]:
-    """The groups without the records that an earlier try, or a repair that was cut off, made already."""
+    """The groups without the records that an earlier attempt or an interrupted repair created."""
     wanted = [each.path for group in groups for each in group if isinstance(each, Create)]
     nodes = await store.get_many(wanted)
     made = {path for path, node in zip(wanted, nodes, strict=True) if node is not None}
@@ -96,7 +104,7 @@ async def _unrecorded(store: MetadataStore, groups: Sequence[Sequence[Operation]
 
 
 def _pieces(cursors: Sequence[Sequence[Operation]]) -> Iterator[list[Operation]]:
-    """What of the cursors goes in one write each; what is of one cursor stays together."""
+    """The cursors' operations, divided into one list per write; those of one cursor stay together."""
     for part in plan_multis(cursors):
         for start in range(part.start, part.stop, CURSORS_AT_ONCE):
             end = min(part.stop, start + CURSORS_AT_ONCE)

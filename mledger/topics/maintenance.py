@@ -1,22 +1,22 @@
-"""What topics do by the clock, without traffic: rollover by age, retention, another try at what failed.
+"""Scheduled work of topics, independent of traffic: rollover by age, retention, retries.
 
-One timer for all topics of a cluster. Times are those of the injected clock; since a machine's clock may step, the
-timer looks again at least as often as a broker does (`retentionCheckIntervalInSeconds`). Of much that is due at once
-some is begun at a time.
+One timer serves all topics of a cluster. Times are those of the injected clock. A machine's clock may
+step, so the timer checks at least as often as a broker does (`retentionCheckIntervalInSeconds`). When
+many alarms are due at once, they ring a limited number at a time.
 """
 
 import asyncio
 import heapq
 from collections.abc import Callable
 
-LOOK_EVERY_S = 120.0
+CHECK_INTERVAL_S = 120.0
 BEGIN_AT_ONCE = 50
 NEXT_S = 0.05
 SIFT_FROM = 1024
 
 
 class Alarm:
-    """Calls `ring` once when the clock has reached what it is set to; made by `Maintenance.alarm`."""
+    """Calls `ring` once when the clock reaches the time set; made by `Maintenance.alarm`."""
 
     __slots__ = ("_maintenance", "due_ms", "ring")
 
@@ -26,12 +26,12 @@ class Alarm:
         self.due_ms: int | None = None
 
     def set(self, due_ms: int) -> None:
-        """Ring at `due_ms`, ms since 1970, instead of when it was set to before."""
+        """Ring at `due_ms`, in ms since 1970; this replaces the time set before."""
         self.due_ms = due_ms
         self._maintenance.expect(self, due_ms)
 
     def cancel(self) -> None:
-        """Ring no more, until set again."""
+        """Do not ring until set again."""
         self.due_ms = None
 
 
@@ -48,11 +48,11 @@ class Maintenance:
         self._stopped = False
 
     def alarm(self, ring: Callable[[], None]) -> Alarm:
-        """An alarm, not set yet; `ring` begins work and does not wait for it."""
+        """A new alarm, not yet set; `ring` starts work and does not wait for it."""
         return Alarm(self, ring)
 
     def expect(self, alarm: Alarm, due_ms: int) -> None:
-        """Have `alarm` rung at `due_ms`, if it is still set to that then."""
+        """Ring `alarm` at `due_ms` if it is still set to that time then."""
         self._serial += 1
         if len(self._heap) >= self._sift_at:
             self._sift()
@@ -60,7 +60,7 @@ class Maintenance:
         self._arm((due_ms - self.now_ms()) / 1000)
 
     def run_due(self, most: int | None = None) -> int:
-        """Ring what is due by the clock, at most so many; how many rang."""
+        """Ring the alarms that are due, at most `most`; returns how many rang."""
         now, rang = self.now_ms(), 0
         while self._heap and (most is None or rang < most):
             due_ms, _, alarm = self._heap[0]
@@ -77,15 +77,15 @@ class Maintenance:
 
     @staticmethod
     def _ring(alarm: Alarm) -> None:
-        """Begin one topic's work; an error of it does not keep the others from theirs."""
+        """Start one topic's work; its error does not affect other topics."""
         try:
             alarm.ring()
         except Exception as error:
             loop = asyncio.get_running_loop()
-            loop.call_exception_handler({"message": "what was due by the clock did not begin", "exception": error})
+            loop.call_exception_handler({"message": "scheduled work did not start", "exception": error})
 
     def stop(self) -> None:
-        """Ring nothing any more."""
+        """Ring no more alarms."""
         self._stopped = True
         self._heap.clear()
         if self._timer is not None:
@@ -93,17 +93,17 @@ class Maintenance:
             self._timer = None
 
     def _sift(self) -> None:
-        """Drop what is no longer expected: alarms that were set again before they rang."""
+        """Drop outdated entries: those of alarms that were cancelled or set to another time."""
         self._heap = [entry for entry in self._heap if entry[2].due_ms == entry[0]]
         heapq.heapify(self._heap)
         self._sift_at = max(SIFT_FROM, 2 * len(self._heap))
 
     def _arm(self, delay_s: float) -> None:
-        """Have the timer fire in `delay_s` seconds, or earlier as it is set already."""
+        """Set the timer to fire in `delay_s` seconds, unless it fires earlier already."""
         if self._stopped:
             return
         loop = asyncio.get_running_loop()
-        at = loop.time() + min(max(delay_s, 0.0), LOOK_EVERY_S)
+        at = loop.time() + min(max(delay_s, 0.0), CHECK_INTERVAL_S)
         if self._timer is not None:
             if self._rings_at <= at:
                 return

@@ -1,7 +1,8 @@
-"""A topic in the hands of its owner: append, read, cursors, trim, terminate, close (M2 to M5, M7, M8).
+"""An open topic: append, read, cursors, trim, terminate, close (M2 to M5, M7, M8).
 
-Made by `opening.open_managed_ledger`. Owned by one event loop; needs no locks. Every change of the list goes through
-the topic's record, whose version is the fence: who loses it stops, and so do its cursors.
+`opening.open_managed_ledger` creates it. It belongs to one event loop and needs no locks. Every change
+of the list goes through the topic's record, whose version is the fence: an owner that loses the record
+stops, and so do its cursors.
 """
 
 import asyncio
@@ -53,8 +54,8 @@ class ManagedLedger(TopicAttributes):
         self._loaded: asyncio.Task[None] | None = None
         self._terminating: asyncio.Task[Position] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self.close_told = False
-        """Whether a caller of `close` has heard what came of it: one that gave up has not."""
+        self.close_reported = False
+        """Whether a caller of `close` has received its outcome; one that was cancelled has not."""
         self._ledgers = TopicLedgers(
             opened.record,
             opened.factory,
@@ -85,7 +86,7 @@ class ManagedLedger(TopicAttributes):
         self._record.on_fenced(self._fenced)
 
     async def start(self) -> None:
-        """List the cursors; recover them, finish what a crash left and trim in the background."""
+        """List the cursors; in the background recover them, clean up after a crash, and trim."""
         await self._brokers.follow(self.name, self._yield)
         await self._cursors.list()
         for ledger_id in self._dropped:
@@ -105,11 +106,11 @@ class ManagedLedger(TopicAttributes):
         if self.can_trim:
             await self._trimmer.try_trim()
 
-    # -- looking
+    # -- state
 
     @property
     def state(self) -> TopicState:
-        """What it can do now."""
+        """Whether it is open, terminated, fenced or closed."""
         if self._record.fenced is not None:
             return TopicState.FENCED
         if isinstance(self._stopped, ManagedLedgerClosed):
@@ -118,13 +119,13 @@ class ManagedLedger(TopicAttributes):
 
     @property
     def ledgers_to_start_in(self) -> LedgerList:
-        """The list without the ledgers that are being taken off it."""
+        """The list without the ledgers that a trim is removing."""
         dropping = self._trimmer.dropping
         return self.ledger_list.without(dropping) if dropping else self.ledger_list
 
     @property
     def cursors(self) -> list[str]:
-        """Names of its cursors, sorted; those not recovered yet included, once they are listed."""
+        """Names of its cursors, sorted; includes those that are listed but not yet recovered."""
         return self._cursors.names
 
     @property
@@ -134,7 +135,7 @@ class ManagedLedger(TopicAttributes):
 
     @property
     def new_cursors(self) -> Mapping[str, Position]:
-        """Where cursors stand that are being made, or may have been: by name."""
+        """Positions of cursors whose creation is under way or of unknown outcome, by name."""
         return self._cursors.new_positions
 
     @property
@@ -143,20 +144,20 @@ class ManagedLedger(TopicAttributes):
         return self._stopped is None and self._record.fenced is None and self._cursors.all_recovered
 
     async def initialized(self) -> None:
-        """Return when every cursor was tried once, leftovers were finished and the first trim is done."""
+        """Wait until recovery of every cursor was tried once, and the cleanup and first trim are done."""
         if self._loaded is not None:
             await asyncio.shield(self._loaded)
 
     # -- writing
 
     def append(self, batch: Sequence[bytes]) -> "asyncio.Future[Appended]":
-        """Append entries in order; the future gives where they are once all are acknowledged (M5).
+        """Append entries in order; the future gives their positions once all are acknowledged (M5).
 
-        Batches given without waiting are written in the order given. A batch that passes the ledger's limit is split
-        over two ledgers.
+        Batches appended without waiting are written in the order of the calls. A batch that exceeds
+        the ledger's limit is split over two ledgers.
 
         Raises:
-            ManagedLedgerFenced, ManagedLedgerClosed, TopicTerminated: it takes no more entries.
+            ManagedLedgerFenced, ManagedLedgerClosed, TopicTerminated: it accepts no more entries.
             EntryTooLarge, ValueError: the batch cannot be written.
         """
         if self._appender is None:
@@ -164,12 +165,12 @@ class ManagedLedger(TopicAttributes):
         return self._appender.append(batch)
 
     async def add(self, payload: bytes) -> Position:
-        """Append one entry; its position once it is acknowledged."""
+        """Append one entry; returns its position once it is acknowledged."""
         ((ledger_id, entry_id),) = ((where.ledger_id, where.first_entry) for where in await self.append([payload]))
         return Position(ledger_id, entry_id)
 
     async def roll_over(self) -> None:
-        """Close the current ledger and write to another, whatever its limits say; nothing if it is empty."""
+        """Replace the current ledger with a new one, whatever its limits; a no-op if it is empty."""
         if self._appender is not None:
             await self._appender.roll_over()
 
@@ -178,9 +179,10 @@ class ManagedLedger(TopicAttributes):
     async def read(
         self, first: Position, max_entries: int, max_bytes: int | None = None, last: Position | None = None
     ) -> list[Entry]:
-        """Entries from `first` on, up to `last` or the last acknowledged one; at least one if there is one.
+        """Entries from `first` up to `last` or the last acknowledged one; at least one if there is one.
 
-        At most so many, and fewer when `max_bytes` of payload are reached. Missing and empty ledgers are passed (C11).
+        Returns at most `max_entries`, fewer once `max_bytes` of payload are reached. Missing and
+        empty ledgers are skipped (C11).
         """
         self._check_readable()
         return await self.reader.read_on(lambda: self.ledger_list, first, max_entries, max_bytes, last)
@@ -189,7 +191,7 @@ class ManagedLedger(TopicAttributes):
         """The entry at `position`.
 
         Raises:
-            InvalidPosition: there is none.
+            InvalidPosition: the topic has no entry there.
         """
         self._check_readable()
         if not self.ledger_list.exists(position):
@@ -207,14 +209,14 @@ class ManagedLedger(TopicAttributes):
         create: bool = True,
         exclusive: bool = False,
     ) -> Cursor:
-        """The cursor `name`, reading from after its mark-delete; made at `initial` if there is none (R1).
+        """Open the cursor `name` to read from after its mark-delete, or create it at `initial` (R1).
 
-        Waits for its own recovery only. `cursor_properties` are a new cursor's.
+        Waits only for this cursor's recovery. `cursor_properties` apply to a new cursor only.
 
         Raises:
             CursorRecoveryFailed: its state cannot be read now; try again (R5).
-            CursorNotFound: there is none, and not `create`.
-            CursorExists: there is one, and `exclusive`.
+            CursorNotFound: it does not exist, and `create` is false.
+            CursorExists: it exists, and `exclusive` is true.
         """
         self._check_open()
         return await self._cursors.open_cursor(name, initial, cursor_properties, create=create, exclusive=exclusive)
@@ -222,8 +224,8 @@ class ManagedLedger(TopicAttributes):
     async def delete_cursor(self, name: str, *, attached: Sequence[int] = ()) -> None:
         """Delete the cursor, its record and its ledger.
 
-        With it go the ledgers `attached` that it names beside that (`attached_ledgers`), in the same write. By itself
-        it deletes none: a consumer of them may be using them under this owner.
+        The same write records `attached`, other ledgers that the cursor names (`attached_ledgers`), for
+        deletion. The caller must pass them: a consumer of this owner may still use them.
 
         Raises:
             CursorNotFound: there is no such cursor.
@@ -235,13 +237,14 @@ class ManagedLedger(TopicAttributes):
     # -- trim, terminate, truncate
 
     def plan_trim(self) -> TrimPlan:
-        """What `trim` would do now, by the retention as it was read last (`initialized`); nothing is changed."""
+        """What `trim` would do now, under the retention read last (`initialized`); changes nothing."""
         return self._trimmer.plan()
 
     async def trim(self) -> TrimPlan:
-        """Move cursors off consumed ledgers and delete what may go, now (R9, R10); what was done.
+        """Move cursors off consumed ledgers and delete ledgers; returns the plan carried out (R9, R10).
 
-        What policies keep stays (M10). With a cursor's state not known nothing goes: then the plan has no deletions.
+        Ledgers that policies retain stay (M10). While a cursor's state is unknown nothing is deleted,
+        and the plan has no deletions.
 
         Raises:
             PoliciesUnavailable: the policies cannot be read.
@@ -255,7 +258,7 @@ class ManagedLedger(TopicAttributes):
     async def truncate(self) -> TrimPlan:
         """Acknowledge everything on every cursor and delete every ledger but the current one (M8).
 
-        What is appended meanwhile stays.
+        Entries appended meanwhile stay.
         """
         self._check_open()
         await self.initialized()
@@ -264,9 +267,9 @@ class ManagedLedger(TopicAttributes):
         return await self._trimmer.trim(through=through)
 
     async def terminate(self) -> Position:
-        """Take no more entries, for good: the position at which readers end (M8). A second call gives the same.
+        """Accept no more entries, permanently; returns the position where readers end (M8).
 
-        Who gives up waiting does not end the termination.
+        A second call returns the same position. Cancelling the caller does not cancel the termination.
         """
         if self.terminated is not None and self._appender is None:
             return self.terminated
@@ -297,7 +300,7 @@ class ManagedLedger(TopicAttributes):
         await self._record.update(lambda info: RecordChange(replace(info, properties=wanted)))
 
     def session_renewed(self) -> None:
-        """The session with the metadata store ended, and there is another: show the owner again, or be fenced (M7)."""
+        """Reclaim the owner node in a new session of the metadata store, or be fenced (M7)."""
         if self._stopped is None and self._record.fenced is None:
             self._record.doubt()
             self._background.spawn(self._ownership.reclaim(self._record), "owner node", endless=True)
@@ -305,10 +308,10 @@ class ManagedLedger(TopicAttributes):
     # -- ending
 
     async def close(self) -> None:
-        """The clean close: entries taken are acknowledged, cursors durable (C3), the current ledger closed.
+        """Close cleanly: acknowledge accepted entries, persist cursors (C3), close the current ledger.
 
-        The first error of several is raised after everything else was closed. A second call waits for the first, and
-        raises what that did. Who gives up waiting does not end the close.
+        Raises the first error after everything else is closed. A second call waits for the first and
+        raises the same error. Cancelling the caller does not cancel the close.
         """
         if self._closing is None:
             if self._stopped is not None:
@@ -318,12 +321,12 @@ class ManagedLedger(TopicAttributes):
             self._trimmer.stop()
             self._closing = asyncio.get_running_loop().create_task(self._close(closed))
         await self.closed()
-        self.close_told = True
+        self.close_reported = True
         if not self._closing.cancelled():
             self._closing.result()
 
     async def closed(self) -> None:
-        """Wait for a close that is under way, whatever comes of it."""
+        """Wait for a close that is under way, whatever its outcome."""
         if self._closing is not None:
             await asyncio.wait([self._closing])
 
@@ -349,7 +352,10 @@ class ManagedLedger(TopicAttributes):
             raise errors[0]
 
     async def abandon(self) -> None:
-        """Stop without closing anything, as a crash would; the next open recovers it. The owner node is removed."""
+        """Stop without closing anything, as a crash would, but remove the owner node.
+
+        The next open recovers the topic.
+        """
         self._stopped = self._stopped or ManagedLedgerClosed(f"{self.name} was abandoned; open it again")
         self._trimmer.stop()
         if self._closing is not None:
@@ -365,7 +371,7 @@ class ManagedLedger(TopicAttributes):
             self.emit(CurrentLedgerClosed(self.name, ended.ledger_id, ended.end.entries, ended.end.size))
 
     async def _let_go(self) -> None:
-        """Stop everything that runs, writing nothing but the release of the owner node."""
+        """Stop all tasks; write nothing except the release of the owner node."""
         self._brokers.forget(self.name)
         await self._background.finish() if self._record.fenced is None else await self._background.cancel()
         if self._appender is not None:
@@ -374,7 +380,7 @@ class ManagedLedger(TopicAttributes):
         self.wake_readers()
         try:
             await self._ownership.release()
-        except MetadataError as error:  # it goes with the session
+        except MetadataError as error:  # the node disappears with the session
             log.warning("owner_node_not_released", topic=self.name, error=error)
 
     def _current_ledger(self) -> OpenLedger | None:
@@ -390,7 +396,7 @@ class ManagedLedger(TopicAttributes):
             raise self._stopped
 
     def _terminated_error(self) -> TopicTerminated:
-        return TopicTerminated(f"{self.name} is terminated: it takes no more entries")
+        return TopicTerminated(f"{self.name} is terminated: it accepts no more entries")
 
     def _fenced(self, error: ManagedLedgerFenced) -> None:
         self.emit(Fenced(self.name, str(error)))
@@ -401,30 +407,30 @@ class ManagedLedger(TopicAttributes):
         self.wake_readers()
 
     def _yield(self, broker: BrokerOwner) -> None:
-        """Stop, that the broker can load the topic (M9)."""
+        """Stop, so that the broker can load the topic (M9)."""
         self._record.fence(str(broker))
 
-    # -- what its parts ask of it
+    # -- for its own parts
 
     def emit(self, event: Event) -> None:
-        """Tell of what happened."""
+        """Pass an event to the listener."""
         self._emit(event)
 
     def next_arrival(self) -> "asyncio.Future[None]":
-        """Done when there may be something new to read."""
+        """A future that is done when there may be something new to read."""
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arrivals.add(arrival)
-        arrival.add_done_callback(self._arrivals.discard)  # who waits no longer is not kept
+        arrival.add_done_callback(self._arrivals.discard)  # a cancelled waiter is forgotten
         return arrival
 
     def wake_readers(self) -> None:
-        """Have every parked read look again (C10)."""
+        """Make every waiting read check again (C10)."""
         for arrival in list(self._arrivals):
             if not arrival.done():
                 arrival.set_result(None)
 
     def mark_delete_moved(self, old: Position, new: Position) -> None:
-        """A cursor's durable mark-delete moved: ledgers may be free to go."""
+        """Trim if a cursor's durable mark-delete has left a ledger or consumed one."""
         if old.ledger_id != new.ledger_id or next_ledger_if_consumed(self.ledger_list, new) is not None:
             self._trimmer.trim_later()
 

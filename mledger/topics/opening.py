@@ -1,4 +1,4 @@
-"""Opens a topic as its owner (M3): recover the end of its list, add a ledger for writing, then its cursors (R11)."""
+"""Opens a topic as its owner (M3): recovers its last ledgers, adds one for writing, loads cursors (R11)."""
 
 import asyncio
 import contextlib
@@ -40,13 +40,15 @@ async def open_managed_ledger(
     emit: EventSink = ignore_events,
     on_step: StepHook = ignore_steps,
 ) -> ManagedLedger:
-    """Open the managed ledger `name`; entries can be appended on return, its cursors are recovered meanwhile.
+    """Open the managed ledger `name`; it accepts entries on return, while its cursors are recovered.
 
-    `trim` as in `TrimPolicy`; `cluster_quorums`: new ledgers have the quorums that the cluster has for it (M6).
+    `trim` as in `TrimPolicy`; `cluster_quorums`: new ledgers have the quorums that the cluster
+    configures for the topic (M6).
 
-    Fences the last ledger's writer and takes the owner node. An owner that writes the record at the same time makes it
-    begin again, a bounded number of times. Raises TopicNotFound, ShadowTopic, ManagedLedgerFenced, RecordError,
-    InvalidLedgerList, and what keeps the last ledger from being recovered or a new one from being made.
+    Fences the last ledger's writer and claims the owner node. If another owner writes the record at the
+    same time, the open starts over, a bounded number of times. Raises TopicNotFound, ShadowTopic,
+    ManagedLedgerFenced, RecordError, InvalidLedgerList, and errors of the recovery of the last ledger
+    or of the creation of a new one.
     """
     emit(Opening(name))
     await services.prepare()
@@ -84,12 +86,12 @@ async def open_managed_ledger(
 async def _take_over(
     record: TopicRecord, factory: LedgerFactory, emit: EventSink, now_ms: int
 ) -> tuple[LedgerList, LedgerWriter | None, tuple[int, ...]]:
-    """Carry out what `plan_open` says: the list afterwards, its current ledger's writer, and what to delete."""
+    """Carry out `plan_open`; returns the new list, its current ledger's writer and the ledgers to delete."""
     wanted = ledgers_to_recover(record.info)
     found = await asyncio.gather(*(_true_end(factory, ledger_id) for ledger_id in wanted))
     ends = dict(zip(wanted, found, strict=True))
     plan = plan_open(record.info, ends, now_ms)
-    _tell(record.name, plan, ends, emit)
+    _emit_plan(record.name, plan, ends, emit)
     writer = await factory.create_data_ledger(plan.above) if plan.create else None
     new_id = None if writer is None else writer.ledger_id
     deletions = tuple(factory.deletion(ledger.ledger_id) for ledger in plan.dropped)
@@ -119,7 +121,7 @@ async def _true_end(factory: LedgerFactory, ledger_id: int) -> LedgerEnd | None:
     return LedgerEnd(reader.last_entry + 1, reader.length)
 
 
-def _tell(name: str, plan: OpenPlan, ends: dict[int, LedgerEnd | None], emit: EventSink) -> None:
+def _emit_plan(name: str, plan: OpenPlan, ends: dict[int, LedgerEnd | None], emit: EventSink) -> None:
     for ledger_id in plan.missing:
         emit(LedgerMissing(name, ledger_id))
     for ledger in plan.kept:

@@ -1,6 +1,7 @@
-"""Changes a topic's properties by one compare-and-set of its record; the topic is not opened.
+"""Changes a topic's properties by one compare-and-set of its record, without opening the topic.
 
-A topic that has an owner is that owner's: commands look for one first (M9), and a record that changed since is left.
+Only the owner may change an owned topic: commands check for an owner first (M9), and the
+compare-and-set fails if the record has changed since.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ from mledger.metastore.write_verification import data_at, put_own
 async def set_topic_properties(
     store: MetadataStore, topic: TopicName, properties: Mapping[str, str], version: int
 ) -> int:
-    """Give the topic at `version` of its record these properties and no others; the new version.
+    """Replace the properties of a topic whose record is at `version`; returns the new version.
 
-    NodeNotFound, BadVersion, RecordError.
+    Raises NodeNotFound, BadVersion, RecordError.
     """
     path = topic.managed_ledger_path
     decoded = decode_managed_ledger_info(await _data_at(store, path, version), path)
@@ -29,7 +30,7 @@ async def set_topic_properties(
 async def set_partitioned_properties(
     store: MetadataStore, topic: TopicName, properties: Mapping[str, str], version: int
 ) -> int:
-    """The same for a partitioned topic, in its own record, where Pulsar keeps them."""
+    """Replace the properties of a partitioned topic in its own record, where Pulsar keeps them."""
     path = topic.partitioned_topic_path
     record = decode_partitioned_topic(await _data_at(store, path, version), path)
     changed = replace(record, properties=tuple(properties.items()))
@@ -37,7 +38,10 @@ async def set_partitioned_properties(
 
 
 async def mark_deleted(store: MetadataStore, topic: TopicName) -> None:
-    """Say in a partitioned topic's record that its deletion has begun, as Pulsar does. NodeNotFound, BadVersion."""
+    """Mark a partitioned topic's record as being deleted, as Pulsar does.
+
+    Raises NodeNotFound, BadVersion.
+    """
     path = topic.partitioned_topic_path
     node = await store.get(path)
     record = decode_partitioned_topic(node.data, path)
@@ -46,6 +50,6 @@ async def mark_deleted(store: MetadataStore, topic: TopicName) -> None:
 
 
 async def _data_at(store: MetadataStore, path: str, version: int) -> bytes:
-    """What the node held at `version`: a server that lags may know an older one, whose ledgers are not those of now."""
+    """The node's data at `version`; syncs first, since a lagging server may serve an older version."""
     await store.sync()
     return await data_at(store, path, version, "run the command again")

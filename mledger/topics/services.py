@@ -1,4 +1,4 @@
-"""What the topics that one process owns share: store, clients, clock, timer, brokers, replay, policies, counts."""
+"""Services shared by the topics that one process owns: store, clients, timer, policies, counters."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from mledger.topics.maintenance import Maintenance
 
 
 class Services:
-    """Made once for a cluster; `password` is the ledgers' (managedLedgerPassword)."""
+    """Created once per cluster; `password` is that of the ledgers (managedLedgerPassword)."""
 
     def __init__(
         self, store: MetadataStore, bookkeeper: BookKeeper, now_ms: Callable[[], int], password: bytes = b""
@@ -29,7 +29,7 @@ class Services:
         self._prepared = False
 
     async def prepare(self) -> None:
-        """Make sure, once, that there are folders for records of ledgers and owners."""
+        """Create, once, the folders for the records of ledgers and owners."""
         if not self._prepared:
             await ensure_folders(self.store)
             self._prepared = True

@@ -1,4 +1,4 @@
-"""What opening a topic leads to, and what an open topic can do."""
+"""The result of opening a topic, and the states of an open topic."""
 
 import enum
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mledger.topics.services import Services
 
 
 class TopicState(enum.Enum):
-    """What a topic can do."""
+    """The state of an open topic."""
 
     OPEN = "open"
     TERMINATED = "terminated"
@@ -25,7 +25,7 @@ class TopicState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class OpenedTopic:
-    """What opening leads to; `writer` is None for a terminated topic, `dropped` are ledgers to delete."""
+    """An opened topic's parts; `writer` is None if it is terminated, `dropped` are ledgers to delete."""
 
     services: Services
     record: TopicRecord

@@ -1,4 +1,4 @@
-"""What the record and the list of an open topic say of it."""
+"""Attributes of an open topic that come from its record and its list of ledgers."""
 
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.topic_record import TopicRecord
@@ -8,7 +8,7 @@ from mledger.topics.topic_ledgers import TopicLedgers
 
 
 class TopicAttributes:
-    """The public properties of a topic that need no more than its record and its list of ledgers."""
+    """The public properties of a topic that depend only on its record and its list of ledgers."""
 
     _record: TopicRecord
     _ledgers: TopicLedgers
@@ -30,19 +30,19 @@ class TopicAttributes:
 
     @property
     def last_confirmed(self) -> Position:
-        """The last acknowledged entry; with none, the place before the first."""
+        """The last acknowledged entry; without entries, the position before the first."""
         if self.terminated is not None and not self.ledger_list.total_entries:
             return self.terminated
         return self.ledger_list.last_confirmed
 
     @property
     def ledger_list(self) -> LedgerList:
-        """Its ledgers, to look positions up in; another object after each change of the list."""
+        """Its ledgers, for looking up positions; a new object after each change of the list."""
         return self._ledgers.list
 
     @property
     def ledgers(self) -> tuple[LedgerInfo, ...]:
-        """Its ledgers in order, the one open for writing with what is acknowledged in it."""
+        """Its ledgers in order; the current one has the counts of its acknowledged entries."""
         return self.ledger_list.live_infos
 
     @property

@@ -1,4 +1,4 @@
-"""An open topic's ledgers: the list as recorded, the live end of the current one, every change of both (M4, M8)."""
+"""An open topic's ledgers: the recorded list, the current ledger's live end, all changes (M4, M8)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ NOTHING = LedgerEnd(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class ListListener:
-    """Who is told: of events, of new entries, of a new current ledger, of ledgers to delete that are recorded so."""
+    """Callbacks: an event, new entries, a new current ledger, a ledger recorded for deletion."""
 
     emit: Callable[[Event], None]
     arrived: Callable[[], None]
@@ -33,7 +33,7 @@ class ListListener:
 
 
 class TopicLedgers:
-    """The topic's list in its owner's hands; what `Appender` and `Trimmer` change it through."""
+    """The topic's list of ledgers at its owner; `Appender` and `Trimmer` change the list through it."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class TopicLedgers:
         record.on_settled(self._take_over)
 
     async def verify_owner(self, *, fenced: bool = False) -> None:
-        """Raise ManagedLedgerFenced if another owner is seen; nothing is written (M7).
+        """Raise ManagedLedgerFenced if there is another owner; writes nothing (M7).
 
-        `fenced`: another client had a hand in the current ledger. Where a broker serves the topic it is that broker,
-        which loads the topic: this owner yields (M9).
+        `fenced`: another client fenced, closed or deleted the current ledger. If a broker serves the
+        topic, that broker is loading it, and this owner yields (M9).
         """
         try:
             other = await self._ownership.lost_to() or (await self._ownership.broker() if fenced else None)
@@ -67,19 +67,19 @@ class TopicLedgers:
             raise self._record.end_session() from None
 
     def confirmed(self, ledger: OpenLedger) -> None:
-        """More entries of the current ledger are acknowledged."""
+        """Note that more entries of the current ledger are acknowledged."""
         if ledger.ledger_id == self.list.current:
             self.list.set_live(ledger.confirmed, ledger.confirmed_size)
             self._listener.arrived()
 
     async def install(self, ended: EndedLedger, writer: LedgerWriter) -> None:
-        """List `writer`'s ledger as the current one, and `ended` as it ended, in one update (M4)."""
+        """List `writer`'s ledger as current and record the end of `ended`, in one update (M4)."""
         dropped: list[int] = []
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
             if info.terminated is not None:  # by an update of unknown outcome
-                raise TopicTerminated(f"{self._record.name} is terminated: it takes no more entries")
-            # behind the one that ended, an earlier update of unknown outcome may have listed one that nobody wrote to
+                raise TopicTerminated(f"{self._record.name} is terminated: it accepts no more entries")
+            # an earlier update of unknown outcome may have listed an unused ledger behind the one that ended
             is_last = ended.ledger_id == info.ledgers[-1].ledger_id
             planned = plan_rollover(info, ended.end if is_last else NOTHING, self._now_ms(), writer.ledger_id)
             dropped[:] = [ledger.ledger_id for ledger in planned.dropped]
@@ -99,19 +99,19 @@ class TopicLedgers:
         self._listener.installed()
 
     def switch_failed(self, reason: MledgerError) -> None:
-        """No other ledger could be made, or the current one not be ended; the next append tries again."""
+        """Log that the ledger switch failed; the next append tries again."""
         log.warning("ledger_switch_failed", topic=self._record.name, error=reason)
 
     async def drop(self, gone: Sequence[int]) -> None:
-        """Take ledgers off the list in one update, each recorded for deletion (R10)."""
+        """Remove ledgers from the list and record each for deletion, in one update (R10)."""
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
-            # an earlier update of unknown outcome may have dropped, and recorded, some
+            # an earlier update of unknown outcome may have removed and recorded some
             listed = [ledger.ledger_id for ledger in info.ledgers if ledger.ledger_id in gone]
             deletions = tuple(map(self._factory.deletion, listed))
             return RecordChange(_without(info, frozenset(gone)), deletions=deletions)
 
-        self._factory.in_hand.update(gone)  # a replay under way finds records of ledgers that are still listed
+        self._factory.in_hand.update(gone)  # a concurrent replay must not take their deletion records for leftovers
         try:
             await self._record.update(plan)
         finally:
@@ -119,7 +119,7 @@ class TopicLedgers:
         self._take_over()
 
     async def terminate(self, ended: EndedLedger) -> Position:
-        """Record that the topic ends where `ended`, its last ledger, does; that position (M8)."""
+        """Record that the topic ends where `ended`, its last ledger, ends; returns that position (M8)."""
 
         def plan(info: ManagedLedgerInfo) -> RecordChange:
             if info.terminated is not None:  # by an earlier update of unknown outcome
@@ -139,7 +139,7 @@ class TopicLedgers:
         return info.terminated
 
     def _take_over(self) -> None:
-        """Follow the record; a last ledger that is not closed is the current one and keeps its live counts."""
+        """Rebuild the list from the record; an open last ledger is current and keeps its live counts."""
         info = self._record.info
         if info.terminated is not None or not info.ledgers or info.ledgers[-1].timestamp:
             self.list = LedgerList(info.ledgers)

@@ -1,9 +1,10 @@
-"""Takes consumed ledgers off a topic, as `plan_trim` decides (R9, R10).
+"""Trims consumed ledgers from a topic, as `plan_trim` decides (R9, R10).
 
-First the moves of R9, durably; then one update drops the ledgers and records each for deletion; then they are deleted,
-in order; then the records go. What could not be deleted stays recorded and is tried again with the next trim.
+First the trimmer makes the moves of R9 durable. Then one update removes the ledgers from the list and
+records each for deletion. Then it deletes the ledgers, in order, and their records. A ledger that
+cannot be deleted stays recorded, and the next trim tries again.
 
-Retention is looked up when something could go, right before it goes (M10); where it cannot be, nothing does.
+Retention is read right before ledgers are removed (M10). If it cannot be read, nothing is removed.
 """
 
 import asyncio
@@ -33,12 +34,12 @@ log = get_logger(__name__)
 RETRY_MS = 60_000
 SOONEST_MS = 500
 DELETED_AT_ONCE = 50
-FOLLOW_MS = 15 * 60_000  # policies that keep something are looked at again
+FOLLOW_MS = 15 * 60_000  # policies that retain something are read again
 GONE = (CursorNotFound, ManagedLedgerClosed)  # a cursor that was deleted or closed meanwhile
 
 
 class TrimmedTopic(Protocol):
-    """What trimming asks of the managed ledger."""
+    """The managed ledger, as trimming needs it."""
 
     @property
     def name(self) -> str:
@@ -46,11 +47,11 @@ class TrimmedTopic(Protocol):
 
     @property
     def ledger_list(self) -> LedgerList:
-        """Its ledgers as of now."""
+        """Its current list of ledgers."""
 
     @property
     def trim_lock(self) -> asyncio.Lock:
-        """Held while ledgers are taken off the list."""
+        """Held while ledgers are removed from the list."""
 
     @property
     def open_cursors(self) -> Mapping[str, Cursor]:
@@ -58,18 +59,18 @@ class TrimmedTopic(Protocol):
 
     @property
     def new_cursors(self) -> Mapping[str, Position]:
-        """Where cursors stand that are being made, or may have been: by name."""
+        """Positions of cursors whose creation is under way or of unknown outcome, by name."""
 
     @property
     def can_trim(self) -> bool:
         """Whether the topic is open and every cursor's state is known."""
 
     def emit(self, event: Event) -> None:
-        """Tell of what happened."""
+        """Pass an event to the listener."""
 
 
 class Trimmer:
-    """Trims one topic: when told, when something was consumed, and when a retention time has passed."""
+    """Trims one topic: on request, after consumption, and when a retention time has passed."""
 
     def __init__(
         self,
@@ -91,31 +92,32 @@ class Trimmer:
         self._wanted = False
         self._running = False
         self._later = maintenance.alarm(self.trim_later)
-        self._dropping: list[int] = []  # on their way off the list
-        self._undeleted: dict[int, None] = {}  # off the list, in order
+        self._dropping: list[int] = []  # being removed from the list
+        self._undeleted: dict[int, None] = {}  # removed from the list, in order
 
     @property
     def dropping(self) -> Collection[int]:
-        """Ledgers that an update under way, or of unknown outcome, takes off the list."""
+        """Ledgers that an update under way or of unknown outcome removes from the list."""
         return self._dropping
 
     def plan(self) -> TrimPlan:
-        """What a trim would do now, by the retention as it was read last; nothing is changed."""
+        """What a trim would do now, under the retention read last; changes nothing."""
         return plan_trim(self._topic.ledger_list, self._positions() | self._held(), self._policy.known, self._now_ms())
 
     async def read_retention(self) -> None:
-        """Read the retention in force, for `plan`; a failure is logged."""
+        """Read the effective retention, for `plan`; a failure is logged."""
         try:
             await self._policy.retention(RECENT_S)
         except MledgerError as error:
             log.warning("retention_unknown", topic=self._topic.name, error=error)
 
     async def trim(self, *, through: Position | None = None, asked: bool = True) -> TrimPlan:
-        """Move cursors off consumed ledgers and delete what may go, and finish earlier deletions that failed.
+        """Move cursors off consumed ledgers, delete ledgers, and retry earlier failed deletions.
 
-        Returns the plan carried out. `through` as of `plan_trim`. `asked`: somebody wants it now; else nothing goes
-        where trimming by itself is off (M10). Raises what kept retention from being read (PoliciesUnavailable), a
-        cursor's move or the list from being written; a failed deletion is logged and tried again.
+        Returns the plan carried out. `through` as in `plan_trim`. `asked`: a caller requests it; else
+        nothing is removed while automatic trimming is off (M10). Raises PoliciesUnavailable if
+        retention cannot be read, and errors of the writes of a cursor's move or of the list. A failed
+        deletion is logged and retried.
         """
         async with self._topic.trim_lock:
             await self._settle_drop()
@@ -129,18 +131,18 @@ class Trimmer:
         return plan
 
     def trim_later(self) -> None:
-        """Trim in the background, once for all who ask meanwhile."""
+        """Trim in the background, once for all requests that arrive meanwhile."""
         self._wanted = True
         if not self._running and self._topic.can_trim:
             self._running = True
             self._background.spawn(self._trim_while_wanted(), "trim")
 
     def stop(self) -> None:
-        """Trim no more in the background."""
+        """Cancel the scheduled trim."""
         self._later.cancel()
 
     async def try_trim(self) -> None:
-        """Trim; a failure is logged, and tried again by and by."""
+        """Trim; a failure is logged and retried later."""
         try:
             await self.trim(asked=False)
         except MledgerError as error:
@@ -157,7 +159,7 @@ class Trimmer:
             self._running = False
 
     async def _decide(self, through: Position | None, *, asked: bool) -> TrimPlan:
-        """The plan by what retention and policies are now; what is looked up is only what something depends on."""
+        """The plan under current retention and policies, which are read only if the plan depends on them."""
         if through is not None or not (plan := self._plan(KEEP_NOTHING)).deletions:
             return self._plan(KEEP_NOTHING, through)
         if not asked:
@@ -174,14 +176,14 @@ class Trimmer:
         return {name: cursor.held_from for name, cursor in self._topic.open_cursors.items()}
 
     def _settled_positions(self) -> dict[str, Position]:
-        """Positions after the moves: a cursor that came to a ledger's end meanwhile holds the ledger until its move."""
+        """Positions after the moves; a cursor that has since consumed a ledger holds it until its move."""
         positions = self._positions()
         late = {move.cursor for move in plan_moves(self._topic.ledger_list, positions)}
         settled = {name: Position(at.ledger_id, NO_ENTRY) if name in late else at for name, at in positions.items()}
         return settled | self._held()
 
     def _held(self) -> dict[str, Position]:
-        """What new cursors hold: the whole ledger that each stands in, since none of them moves yet."""
+        """Positions of new cursors: each holds the whole ledger it stands in, since it cannot move yet."""
         return {name: Position(at.ledger_id, NO_ENTRY) for name, at in self._topic.new_cursors.items()}
 
     async def _move_cursors(self) -> None:
@@ -198,7 +200,7 @@ class Trimmer:
                     raise outcome
 
     async def _drop(self, plan: TrimPlan) -> None:
-        gone = self._dropping = [info.ledger_id for info in plan.deletions]  # before anything is waited for
+        gone = self._dropping = [info.ledger_id for info in plan.deletions]  # before the first await
         await self._ledgers.verify_owner()
         name = self._topic.name
         for event in plan.events_before(name):
@@ -214,7 +216,7 @@ class Trimmer:
             self._topic.emit(event)
 
     async def _settle_drop(self) -> None:
-        """Find out which ledgers the last update took off the list, if nobody waited for what came of it."""
+        """Find out which ledgers the last update removed from the list if its outcome is unknown."""
         if self._dropping:
             await self._ledgers.verify_owner()
             gone, self._dropping = self._dropping, []
@@ -236,12 +238,12 @@ class Trimmer:
         await asyncio.gather(*(work() for _ in range(min(DELETED_AT_ONCE, len(waiting)))))
 
     def _schedule(self, plan: TrimPlan, planned_ms: int) -> None:
-        """Look again when the first ledger's retention ends, for a deletion that failed, and at the policies."""
+        """Schedule the next trim: for the end of retention, a failed deletion, or changed policies."""
         self.stop()
         if not self._topic.can_trim:
             return
         delays = [RETRY_MS] if self._undeleted else []
-        if self._plan(KEEP_NOTHING).deletions:  # only retention keeps it, or that trimming is off
+        if self._plan(KEEP_NOTHING).deletions:  # only retention, or disabled trimming, keeps them
             delays.append(FOLLOW_MS)
             kept_ms = self._policy.known.retention_time_ms
             if kept_ms > 0 and plan.remaining[0].timestamp:

@@ -241,7 +241,7 @@ def test_an_entry_that_no_bookie_takes_fails_in_the_end_and_the_topic_goes_on(bo
             await fill(opened, 5)
             too_large, behind = opened.append([bytes(70_000)]), opened.append(payloads(3, 5))
             for refused in (too_large, behind):
-                with pytest.raises(NotEnoughBookies, match="no bookies acknowledged it in 8 ledgers"):
+                with pytest.raises(NotEnoughBookies, match="no bookie acknowledged an entry in 8 ledgers"):
                     await refused
             await fill(opened, 3, 5)
             assert await everything(opened) == payloads(8)
