@@ -1,1 +1,1 @@
-"""Durable cursors: acknowledgement state, its persistence and recovery, positions, and reads."""
+"""Durable cursors: acknowledgement state, persistence, recovery, positions and reads."""

@@ -1,8 +1,8 @@
-"""A cursor's state as the records that keep it (C3, C5); no I/O.
+"""The records that store a cursor's state (C3, C5); no I/O.
 
-A state is one entry that Pulsar 4.x reads: ranges or bit-set words, whichever is smaller. Nothing is left out of it:
-what does not fit is an error that keeps the state in memory. The znode alone keeps a state of few ranges, without batch
-indexes, in a small record.
+A state is one entry that Pulsar 4.x reads: ranges or bit-set words, whichever is smaller. It is always
+complete: if it does not fit, that is an error and the state stays in memory. The znode alone stores a
+state of few ranges, without batch indexes, in a small record.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def state_record(acks: AckState, properties: Properties = (), *, limit: int = MA
     if size > limit:
         raise AckStateTooLarge(
             f"the state at {acks.mark_delete} with {acks.deleted_count:,} entries acknowledged above it takes {size:,} "
-            f"bytes, {limit:,} fit one entry: acknowledge what lies between them"
+            f"bytes, and an entry holds {limit:,}: acknowledge the entries between them"
         )
     return PositionInfo(
         position=acks.mark_delete,
@@ -52,9 +52,10 @@ def znode_record(
     max_ranges: int = 1000,
     limit: int = CURSOR_ZNODE_LIMIT,
 ) -> ManagedCursorInfo | None:
-    """The state as the cursor's znode without a cursor ledger, None when it has to stay in a cursor ledger (C3).
+    """The state as the cursor's znode, without a cursor ledger; None if it needs a cursor ledger (C3).
 
-    It has to with more than `max_ranges` ranges, with batch indexes, or when its encoding reaches `limit` bytes.
+    It needs one if it has more than `max_ranges` ranges, or batch indexes, or if its encoding reaches
+    `limit` bytes.
     """
     if acks.has_batches or acks.range_count > max_ranges:
         return None
@@ -70,19 +71,19 @@ def znode_record(
 
 
 def check_properties(properties: Properties, cursor_properties: tuple[tuple[str, str], ...]) -> None:
-    """Raise InvalidProperties unless records can hold both: a state with them would never be durable (C5)."""
+    """Raise InvalidProperties unless records can hold both: else the state would never be durable (C5)."""
     for key, value in properties:
         if not isinstance(key, str) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
             raise InvalidProperties(
-                f"property {key!r:.100} of the position is {value!r:.100}: give a text a number of 64 bits"
+                f"property {key!r:.100} of the position is {value!r:.100}: give text keys and 64-bit integer values"
             )
     for key, text in cursor_properties:
         if not isinstance(key, str) or not isinstance(text, str):
-            raise InvalidProperties(f"property {key!r:.100} of the cursor is {text!r:.100}: give a text a text")
+            raise InvalidProperties(f"property {key!r:.100} of the cursor is {text!r:.100}: give text keys and values")
     if znode_record(AckState(Position(0, NO_ENTRY)), properties, cursor_properties, 0) is None:
         raise InvalidProperties(
-            f"the properties of the position and of the cursor do not fit its record of {CURSOR_ZNODE_LIMIT:,} bytes: "
-            "give fewer or shorter ones"
+            f"the properties of the position and of the cursor do not fit into the cursor's record of "
+            f"{CURSOR_ZNODE_LIMIT:,} bytes: give fewer or shorter ones"
         )
 
 

@@ -1,10 +1,11 @@
 """What a cursor has acknowledged (C1, C2, C5, C8); no I/O.
 
-Mark-delete: it and all entries before it are deleted. Above it, deleted entries are kept as a roaring bitmap a ledger,
-and partly acknowledged batches as bit-set words (1: not yet acknowledged). Kept always: bitmaps hold existing entries
-above mark-delete only, none is empty, and no batch's entry is deleted itself. So counts are exact.
-Ranges from outside are split by ledger; those over ledgers that the topic does not have are dropped, invalid ones
-reported and skipped (R7).
+The mark-delete position and all entries before it are deleted. Above it, deleted entries are stored as
+one roaring bitmap per ledger, and partly acknowledged batches as bit-set words (1: not yet
+acknowledged). Invariants: bitmaps contain only existing entries above mark-delete, none is empty, and
+the entry of a partly acknowledged batch is not itself deleted. So counts are exact.
+Recovered ranges are split by ledger. Ranges over ledgers that the topic does not have are dropped;
+invalid ones are reported and skipped (R7).
 """
 
 import heapq
@@ -37,7 +38,7 @@ from mledger.metastore.runtime.gc_pause import collector_paused
 
 
 class AckState:
-    """One cursor's mark-delete, holes and batch indexes. Not thread-safe; copy with `copy()` before giving it away."""
+    """One cursor's mark-delete, holes and batch indexes. Not thread-safe; pass on only a `copy()`."""
 
     __slots__ = ("_batch_order", "_batches", "_deleted", "mark_delete")
 
@@ -45,7 +46,7 @@ class AckState:
         self.mark_delete = mark_delete
         self._deleted: dict[int, BitMap] = {}
         self._batches: dict[Position, tuple[int, ...]] = {}
-        self._batch_order: list[Position] = []  # a heap of all of _batches, and of some that are gone
+        self._batch_order: list[Position] = []  # a heap of the keys of _batches, and of some removed ones
 
     def copy(self) -> "AckState":
         """An independent state with the same content."""
@@ -68,10 +69,11 @@ class AckState:
     # -- acknowledging
 
     def acknowledge(self, positions: Iterable[Position], ledgers: LedgerList) -> int:
-        """Delete entries one by one, then move mark-delete over what is contiguous (C2); how many are newly deleted.
+        """Delete individual entries, then advance mark-delete over contiguous deleted entries (C2).
 
-        Positions at or below mark-delete, deleted already, or of no entry change nothing. Raises InvalidPosition,
-        before anything is changed, for one past the last confirmed entry.
+        Returns how many are newly deleted. Positions that are at or below mark-delete, already deleted, or
+        not an entry are ignored. Raises InvalidPosition, before any change, for a position past the last
+        confirmed entry.
         """
         by_ledger: defaultdict[int, list[int]] = defaultdict(list)
         for ledger_id, entry_id in positions:
@@ -88,7 +90,7 @@ class AckState:
         return newly
 
     def acknowledge_run(self, ledger_id: int, first: int, last: int, ledgers: LedgerList) -> int:
-        """Delete entries `first` to `last` of one ledger as `acknowledge` does; how many are newly deleted."""
+        """Delete entries `first` to `last` of one ledger as `acknowledge` does; returns how many are new."""
         self._check_not_past_end({ledger_id: [last]}, ledgers)
         newly = self._delete(ledger_id, run(first, min(last, ledgers.entries(ledger_id) - 1)), ledgers)
         if newly:
@@ -96,7 +98,10 @@ class AckState:
         return newly
 
     def acknowledge_batch(self, position: Position, words: Sequence[int], ledgers: LedgerList) -> bool:
-        """Delete the batch indexes whose bit in `words` is 0; with none left the entry. Whether anything changed."""
+        """Delete the batch indexes whose bit in `words` is 0, and the entry if none is left.
+
+        Returns whether anything changed.
+        """
         self._check_not_past_end({position.ledger_id: [position.entry_id]}, ledgers)
         if not ledgers.exists(position) or self.is_deleted(position):
             return False
@@ -110,10 +115,11 @@ class AckState:
         return True
 
     def acknowledge_cumulative(self, position: Position, ledgers: LedgerList, words: Sequence[int] = ()) -> bool:
-        """Delete everything up to `position`, then what is contiguous (C2). Whether anything changed.
+        """Delete everything up to `position`, then advance over contiguous deleted entries (C2).
 
-        With `words`, the entry at `position` is a batch of which the indexes with bit 0 are deleted. Raises
-        InvalidPosition for a position past the end, or below mark-delete.
+        With `words`, the entry at `position` is a batch, and the indexes with bit 0 are deleted. Returns
+        whether anything changed. Raises InvalidPosition for a position past the end or below
+        mark-delete.
         """
         self.check_markable(position, ledgers)
         before = self.mark_delete
@@ -127,14 +133,14 @@ class AckState:
         return self.mark_delete != before
 
     def check_markable(self, position: Position, ledgers: LedgerList) -> None:
-        """Raise InvalidPosition unless mark-delete may move to `position`: past the last entry or back it may not."""
+        """Raise InvalidPosition if `position` is below mark-delete or past the last confirmed entry."""
         if position > max(ledgers.last_confirmed, self.mark_delete):
             raise InvalidPosition(f"{position} is past the last confirmed entry {ledgers.last_confirmed}")
         if position < self.mark_delete:
             raise InvalidPosition(f"{position} is below mark-delete {self.mark_delete}: reset the cursor to go back")
 
     def reset(self, mark_delete: Position, batch: BatchDeletion | None = None) -> None:
-        """Stand at `mark_delete` with nothing acknowledged above it (C7) but the batch indexes of `batch`."""
+        """Set mark-delete with nothing acknowledged above it (C7) except the batch indexes of `batch`."""
         self.mark_delete = mark_delete
         self._deleted = {}
         self._batches = {}
@@ -143,7 +149,7 @@ class AckState:
             self._keep_batch(batch.position, words)
 
     def move_mark_delete(self, position: Position) -> None:
-        """Put mark-delete to `position` (R6, R7, R9); what it passes is forgotten, what lies above is kept."""
+        """Move mark-delete to `position` (R6, R7, R9); keep what is acknowledged above it."""
         self._move(position)
 
     def _check_not_past_end(self, by_ledger: "dict[int, list[int]]", ledgers: LedgerList) -> None:
@@ -155,7 +161,7 @@ class AckState:
                     raise InvalidPosition(f"{past} is past the last confirmed entry {ledgers.last_confirmed}")
 
     def _delete_one(self, position: Position, ledgers: LedgerList) -> int:
-        """Delete one entry, in order or not: most acknowledgements are one."""
+        """Delete one entry, in order or not: the most common acknowledgement."""
         ledger_id, entry_id = position
         if position <= self.mark_delete or not 0 <= entry_id < min(ledgers.entries(ledger_id), MAX_ENTRY + 1):
             return 0
@@ -173,7 +179,7 @@ class AckState:
         return 1
 
     def _delete(self, ledger_id: int, entries: BitMap, ledgers: LedgerList) -> int:
-        """Add existing entries above mark-delete; how many are new."""
+        """Add those of `entries` that exist above mark-delete; returns how many are new."""
         count = ledgers.entries(ledger_id)
         entries.remove_range(min(count, MAX_ENTRY), MAX_ENTRY + 1)
         if ledger_id < self.mark_delete.ledger_id:
@@ -237,7 +243,7 @@ class AckState:
         if reached != self.mark_delete:
             self._move(reached)
 
-    # -- looking
+    # -- queries
 
     def is_deleted(self, position: Position) -> bool:
         """Whether the entry is acknowledged, at or below mark-delete or individually."""
@@ -262,7 +268,7 @@ class AckState:
         return count
 
     def deleted_per_ledger(self) -> list[tuple[int, int]]:
-        """Ledgers with individually deleted entries, in order, with how many."""
+        """Ledgers with individually deleted entries, in order, and the number of these entries."""
         return [(ledger_id, len(self._deleted[ledger_id])) for ledger_id in sorted(self._deleted)]
 
     def live_runs(self, ledger_id: int, first: int, last: int) -> list[EntryRun]:
@@ -301,27 +307,27 @@ class AckState:
         return low
 
     def batch_words(self, position: Position) -> tuple[int, ...] | None:
-        """Words of the batch at `position` of which some indexes are deleted (1: not yet), None if none are."""
+        """Words of the partly acknowledged batch at `position` (1: not yet acknowledged), or None."""
         return self._batches.get(position)
 
-    # -- in and out
+    # -- conversion
 
     @property
     def range_count(self) -> int:
-        """How many ranges `ranges()` would give."""
+        """How many ranges `ranges()` would return."""
         return sum(len(edges.firsts) for edges in self.edge_arrays())
 
     def ranges(self, limit: int | None = None) -> list[PositionRange]:
-        """Deleted entries above mark-delete as ranges, open below, closed above, none crossing a ledger, in order.
+        """Deleted entries above mark-delete as ranges, in order, each within one ledger.
 
-        With `limit` only the first ones.
+        Ranges are open below and closed above. With `limit`, only the first ones.
         """
         found = chain.from_iterable(map(ranges_of, self.edge_arrays()))
         with collector_paused(self.range_count if limit is None else limit):
             return list(islice(found, limit))
 
     def describe_ranges(self, limit: int | None = None) -> str:
-        """The ranges as Pulsar prints them, `[(3:1..3:2],(4:-1..4:0]]`; at most `limit` of them, then how many more."""
+        """The ranges as Pulsar prints them, `[(3:1..3:2],(4:-1..4:0]]`; after `limit` of them, a count."""
         shown = self.ranges(limit)
         left = 0 if limit is None else self.range_count - len(shown)
         return f"[{','.join(map(str, shown))}{f',… {left} more' if left else ''}]"
@@ -331,11 +337,11 @@ class AckState:
         return tuple(LedgerBits(words.ledger_id, words=words.all_words()) for words in self.word_arrays())
 
     def edge_arrays(self) -> Iterator[EdgeArrays]:
-        """The ranges as arrays, one item a ledger, in order."""
+        """The ranges as arrays, one item per ledger, in order."""
         return (edges_of(ledger_id, self._deleted[ledger_id]) for ledger_id in sorted(self._deleted))
 
     def word_arrays(self) -> Iterator[WordArrays]:
-        """The bit-set words that are not zero as arrays, one item a ledger, in order."""
+        """The nonzero bit-set words as arrays, one item per ledger, in order."""
         return (words_of(ledger_id, self._deleted[ledger_id]) for ledger_id in sorted(self._deleted))
 
     @property
@@ -357,9 +363,10 @@ class AckState:
         ledger_bits: Iterable[LedgerBits] = (),
         batch_deletions: Iterable[BatchDeletion] = (),
     ) -> tuple["AckState", tuple[str, ...]]:
-        """The state that a record holds, fitted to the ledgers that the topic has (R7), and what was left out and why.
+        """The state in a record, fitted to the topic's ledgers (R7), and warnings about omitted parts.
 
-        Mark-delete is taken as it is. What lies at or below it is left out without a word: it is deleted anyway.
+        Mark-delete is not changed. Parts at or below it are omitted without a warning, since they are
+        deleted anyway.
         """
         state = cls(mark_delete)
         warnings: list[str] = []
@@ -372,7 +379,7 @@ class AckState:
         return state, tuple(warnings)
 
     def _split(self, ranges: Iterable[PositionRange], ledgers: LedgerList, warnings: list[str]) -> dict[int, BitMap]:
-        """The entries of `ranges` by ledger; what is not above mark-delete may be among them."""
+        """The entries of `ranges` by ledger; may include entries not above mark-delete."""
         found: defaultdict[int, BitMap] = defaultdict(BitMap)
         wrong: defaultdict[str, list[PositionRange]] = defaultdict(list)
         count_of, count = NO_ENTRY, 0
@@ -392,7 +399,7 @@ class AckState:
         return found
 
     def _is_useful(self, item: PositionRange, ledgers: LedgerList, wrong: dict[str, list[PositionRange]]) -> bool:
-        """Whether an unusual range has entries to be split off; notes what is wrong with it."""
+        """Whether an unusual range has entries to use; records what is wrong with it."""
         lower, upper = item
         if upper < lower or upper.entry_id < NO_ENTRY or lower.entry_id < NO_ENTRY:
             wrong["is invalid: skipped"].append(item)
@@ -401,9 +408,9 @@ class AckState:
             return False
         missing = [end for end in (lower.ledger_id, upper.ledger_id) if end not in ledgers]
         if missing:
-            wrong[f"lies over missing ledger {missing[0]}: that part dropped"].append(item)
+            wrong[f"covers missing ledger {missing[0]}: that part dropped"].append(item)
         elif upper.entry_id >= ledgers.entries(upper.ledger_id):
-            wrong[f"goes past the end of ledger {upper.ledger_id}: that part dropped"].append(item)
+            wrong[f"extends past the end of ledger {upper.ledger_id}: that part dropped"].append(item)
         return True
 
     def _recover_bits(self, item: LedgerBits, ledgers: LedgerList, warnings: list[str]) -> None:
@@ -425,7 +432,7 @@ class AckState:
         if self.is_deleted(item.position):
             return
         if not ledgers.exists(item.position):
-            warnings.append(f"batch indexes of {item.position}, where no entry is: dropped")
+            warnings.append(f"batch indexes of {item.position}, which is not an entry: dropped")
             return
         if words := trim_words(item.words):
             self._keep_batch(item.position, words)

@@ -1,7 +1,7 @@
-"""Compaction's cursor: its last state names the ledger that holds the compacted topic; no I/O.
+"""Compaction's cursor: its last state names the ledger of the compacted topic; no I/O.
 
-The cursor's record names one too, the one that was current when the record was written: once the cursor has a cursor
-ledger, each compaction writes the next state there and deletes the ledger before.
+The cursor's record names a compacted ledger too, but an outdated one: once the cursor has a cursor
+ledger, each compaction writes its state there and deletes the previous compacted ledger.
 """
 
 from mledger.cursors.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
@@ -14,20 +14,19 @@ COMPACTION = "__compaction"
 
 
 def is_compaction(path: str) -> bool:
-    """Whether the cursor whose record is at `path` is compaction's."""
+    """Whether the record at `path` is that of compaction's cursor."""
     return path.endswith(f"/{COMPACTION}")
 
 
 def compacted_ledger(record: ManagedCursorInfo, finding: CursorLedgerFinding | None) -> int | None:
-    """The ledger of the compacted topic, None where there is none yet.
+    """The ledger of the compacted topic; None if there is none yet.
 
-    `record` is that of compaction's cursor, `finding` what its cursor ledger holds, None where it has none. What a
-    lost cursor ledger held falls back to the record (R4). Raises CursorRecoveryFailed where it cannot be read now (R5).
+    `record` is the record of compaction's cursor, `finding` the content of its cursor ledger, or None if
+    it has none. If the cursor ledger is lost, the record counts (R4). Raises CursorRecoveryFailed if it
+    cannot be read now (R5).
     """
     if isinstance(finding, CursorLedgerUnavailable):
-        raise CursorRecoveryFailed(
-            f"the cursor {COMPACTION}: {finding.describe()}; try again when the bookies are back"
-        )
+        raise CursorRecoveryFailed(f"cursor {COMPACTION}: {finding.describe()}; try again when the bookies are back")
     properties = finding.state.properties if isinstance(finding, StateFound) else record.properties
     return dict(properties).get(COMPACTED_LEDGER)
 

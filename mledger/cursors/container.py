@@ -1,9 +1,9 @@
-"""The cursors of an open topic: recovered beside its writer, opened, made and deleted (M3, R1 to R8).
+"""The cursors of an open topic: recovery, opening, creation and deletion (M3, R1 to R8).
 
-All are recovered after the topic is open, a bounded number at a time; who opens one waits for that one only. One that
-cannot be recovered now is tried again until it is, and whenever it is opened (R5); the topic lives on without it, and
-nothing of it is trimmed. A record that does not parse is kept, named, and read again by and by: somebody may have
-repaired it (M12).
+Recovery starts after the topic is open, a bounded number of cursors at a time. Opening a cursor waits for
+that cursor only. If a cursor cannot be recovered now, recovery is retried until it succeeds, and at each
+open of the cursor (R5); meanwhile the topic works without it, and nothing is trimmed. A record that does
+not parse is kept, reported, and read again at each retry, since an operator may have repaired it (M12).
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class _Found:
 
 
 class CursorContainer:
-    """Every durable cursor of one topic, recovered or on its way."""
+    """Every durable cursor of one topic, recovered or not."""
 
     def __init__(
         self,
@@ -68,31 +68,31 @@ class CursorContainer:
         self._recovered_late = recovered_late
         self._found: dict[str, _Found] = {}
         self._attempts: dict[str, asyncio.Task[Cursor]] = {}
-        self._deleting: dict[str, asyncio.Future[None]] = {}  # done when it is over
-        self._deleted_perhaps: set[str] = set()  # nobody waited for what came of it
+        self._deleting: dict[str, asyncio.Future[None]] = {}  # done when the deletion ends
+        self._deleted_perhaps: set[str] = set()  # deletions of unknown outcome
         self._retries: set[asyncio.Task[None]] = set()
-        self._unreadable: set[str] = set()  # the record of each does not parse
+        self._unreadable: set[str] = set()  # cursors whose records do not parse
         self._stopping = False
         self.open: dict[str, Cursor] = {}
         self._creations = CursorCreations(host, context, background, self._adopt, recovered_late)
 
     @property
     def new_positions(self) -> dict[str, Position]:
-        """Where cursors stand that are being made, or may have been."""
+        """Positions of cursors whose creation is under way or of unknown outcome."""
         return self._creations.positions
 
     @property
     def all_recovered(self) -> bool:
-        """Whether every cursor's state is known; while one is not, nothing can be trimmed."""
+        """Whether every cursor's state is known; until then nothing can be trimmed."""
         return self.open.keys() >= self._found.keys()
 
     @property
     def why_not_known(self) -> str:
-        """Which cursors' states are not known, in one line; for when `all_recovered` is false."""
+        """The cursors whose states are not known, in one line; for when `all_recovered` is false."""
         unknown = sorted(self._found.keys() - self.open.keys())
         damaged = [name for name in unknown if name in self._unreadable]
         text = f"the state of {', '.join(unknown)} is not known yet"
-        return text + (f"; `mledger cursors repair` mends {', '.join(damaged)}" if damaged else "")
+        return text + (f"; repair {', '.join(damaged)} with `mledger cursors repair`" if damaged else "")
 
     @property
     def names(self) -> list[str]:
@@ -106,12 +106,12 @@ class CursorContainer:
     # -- recovery
 
     async def load(self) -> None:
-        """Recover all; returns when each has been tried once, whatever came of it."""
+        """Recover all cursors; returns when each has been tried once, whatever the outcome."""
         waiting = deque(sorted(self._found))
         await asyncio.gather(*(self._work(waiting) for _ in range(min(AT_ONCE, len(waiting)))))
 
     async def list(self) -> None:
-        """Read every cursor's record; to be called before anything else."""
+        """Read every cursor's record; call this before anything else."""
         path = self._context.record.path
         names = await self._context.store.children(path)
         paths = [f"{path}/{name}" for name in names]
@@ -122,7 +122,7 @@ class CursorContainer:
     async def _work(self, waiting: deque[str]) -> None:
         while waiting and not self._stopping:
             name = waiting.popleft()
-            if self._is_going(name):
+            if self._is_deleted(name):
                 continue
             try:
                 await self._recover(name)
@@ -137,7 +137,7 @@ class CursorContainer:
     async def _retry(self, name: str) -> None:
         for delay in chain(RETRY_DELAYS_S, repeat(RETRY_DELAYS_S[-1])):
             await asyncio.sleep(delay)
-            if not self._is_going(name):
+            if not self._is_deleted(name):
                 try:
                     await self._recover(name)
                 except (ManagedLedgerFenced, CursorNotFound):
@@ -156,17 +156,17 @@ class CursorContainer:
                 topic=self._host.name,
                 cursor=name,
                 error=error,
-                hint="nothing is trimmed until `mledger cursors repair` has mended or deleted it",
+                hint="nothing is trimmed until it is repaired with `mledger cursors repair` or deleted",
             )
         else:
             log.warning("cursor_not_recovered", topic=self._host.name, cursor=name, error=error)
 
-    def _is_going(self, name: str) -> bool:
+    def _is_deleted(self, name: str) -> bool:
         """Whether the cursor is being deleted, or was."""
         return name in self._deleting or (name not in self.open and name not in self._found)
 
     async def _recover(self, name: str) -> Cursor:
-        """The cursor; joins an attempt under way, else makes one. One that was closed is read again."""
+        """Recover the cursor, or join an attempt under way. A closed cursor is read again."""
         cursor = self.open.get(name)
         if cursor is None:
             return await self._attempt(name, lambda: self._recover_found(name))
@@ -234,12 +234,12 @@ class CursorContainer:
         self._host.emit(CursorRecovered(topic, name, plan.mark_delete, plan.rule, plan.backlog, plan.warnings))
         return cursor
 
-    # -- opening, making, deleting
+    # -- opening, creation, deletion
 
     async def open_cursor(
         self, name: str, initial: Start, properties: Mapping[str, str] | None, *, create: bool, exclusive: bool
     ) -> Cursor:
-        """The cursor of that name, made at `initial` where there is none (R1); its read position after mark-delete.
+        """Open the cursor, or create it at `initial` (R1); its read position is after mark-delete.
 
         Raises CursorRecoveryFailed (R5), CursorNotFound without `create`, CursorExists with `exclusive`.
         """
@@ -262,11 +262,11 @@ class CursorContainer:
 
     def _adopt(self, cursor: Cursor) -> None:
         self.open[cursor.name] = cursor
-        if self._context.record.fenced is not None:  # meanwhile: it was not among those that were told
+        if self._context.record.fenced is not None:  # `fence` did not reach it
             cursor.fence(self._context.record.fenced)
 
     async def delete_cursor(self, name: str, attached: Sequence[int] = ()) -> None:
-        """Delete the cursor, its record, its ledger and those `attached`; CursorNotFound."""
+        """Delete the cursor, its record, its ledger and the ledgers `attached`. Raises CursorNotFound."""
         if await self._settle(name):
             return
         if name not in self.open and name not in self._found:
@@ -286,9 +286,9 @@ class CursorContainer:
         self._forget(name)
 
     async def _settle(self, name: str) -> bool:
-        """Wait for a deletion under way, and find out what came of what nobody waited for.
+        """Wait for a deletion under way, and find out the outcome of an earlier deletion or creation.
 
-        Whether that was a deletion, and was carried out.
+        Returns whether a deletion of unknown outcome was carried out.
         """
         gone = False
         while True:
@@ -300,7 +300,7 @@ class CursorContainer:
                 return gone and name not in self.open
 
     async def _delete(self, name: str, attached: Sequence[int]) -> None:
-        if attempt := self._attempts.get(name):  # what recovery writes would meet the deletion
+        if attempt := self._attempts.get(name):  # writes of the recovery would conflict with the deletion
             await asyncio.wait([attempt])
         cursor = self.open.get(name)
         if cursor is None:
@@ -311,7 +311,7 @@ class CursorContainer:
             await cursor.remove(attached)
 
     async def _settle_deletion(self, name: str) -> bool:
-        """Find out what came of a deletion that nobody waited for; whether the cursor is gone."""
+        """Find out whether a deletion of unknown outcome was carried out."""
         if name not in self._deleted_perhaps:
             return False
         cursor = self.open.get(name)
@@ -340,7 +340,7 @@ class CursorContainer:
     # -- ending
 
     async def stop_recovering(self) -> None:
-        """Begin no further recovery; returns when those under way have ended."""
+        """Start no more recoveries; returns when those under way have ended."""
         self._stopping = True
         for retry in list(self._retries):
             retry.cancel()
@@ -349,7 +349,7 @@ class CursorContainer:
         await self._creations.stop()
 
     async def close(self) -> None:
-        """The clean close of every recovered cursor (C3); the first error, after all were tried."""
+        """Close every recovered cursor cleanly (C3); raises the first error after all were tried."""
         waiting = deque(self.open.values())
         errors: list[MledgerError] = []
 
@@ -365,12 +365,12 @@ class CursorContainer:
             raise errors[0]
 
     def fence(self, error: ManagedLedgerFenced) -> None:
-        """Another owner has the topic (M7)."""
+        """Fence every cursor: another owner has the topic (M7)."""
         for cursor in self.open.values():
             cursor.fence(error)
 
     async def abandon(self) -> None:
-        """Let go of all cursor ledgers without writing anything."""
+        """Release all cursor ledgers without writing anything."""
         if attempts := list(self._attempts.values()):
             for task in attempts:
                 task.cancel()

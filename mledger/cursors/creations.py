@@ -1,7 +1,8 @@
-"""Cursors on their way into the metadata store (R1): each holds its ledgers from the moment its place is decided.
+"""Cursors being created in the metadata store (R1): each holds its ledgers once its position is chosen.
 
-Where the answer to a creation was lost the place stays held until the store has said what is there (M7): the cursor is
-taken up, or there is none and the place is free. It is asked by and by, and whenever somebody wants the cursor.
+If the response to a creation is lost, the cursor holds its ledgers until the outcome is known (M7): it
+was created, or it was not and the ledgers are released. The store is asked periodically, and whenever a
+caller wants the cursor.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ class _NewCursor:
 
 
 class CursorCreations:
-    """The new cursors of one topic; `adopt` is given each that is there, `released` is called when a place is free."""
+    """The new cursors of one topic; `adopt` receives each created one, `released` reports a failed one."""
 
     def __init__(
         self,
@@ -47,19 +48,19 @@ class CursorCreations:
         self._adopt = adopt
         self._released = released
         self._new: dict[str, _NewCursor] = {}
-        self._unheard: dict[str, asyncio.Task[None]] = {}
+        self._uncertain: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._stopped = False
 
     @property
     def positions(self) -> dict[str, Position]:
-        """Where the new cursors stand, those included of which it is not known whether they are there."""
+        """The positions of the new cursors, including those whose creation has an unknown outcome."""
         return {name: new.plan.mark_delete for name, new in self._new.items()}
 
     async def create(self, name: str, initial: Start, properties: Mapping[str, str] | None) -> Cursor:
-        """Make a cursor that is not there (R1); what `settle` must have said.
+        """Create a cursor that does not exist (R1); call `settle` first.
 
-        Raises StoreUnavailable when it is not known whether it was made.
+        Raises StoreUnavailable if the outcome is unknown.
         """
         plan = plan_cursor_recovery(name, None, None, self._host.ledgers_to_start_in, start=initial)
         plan = replace(plan, cursor_properties=tuple((properties or {}).items()))
@@ -69,7 +70,7 @@ class CursorCreations:
             await new.store.create()
         except (StoreUnavailable, asyncio.CancelledError):
             if not self._stopped:
-                self._unheard[name] = self._background.spawn(self._ask(name), f"creation of cursor {name}")
+                self._uncertain[name] = self._background.spawn(self._ask(name), f"creation of cursor {name}")
             raise
         except BaseException:
             del self._new[name]
@@ -77,15 +78,15 @@ class CursorCreations:
         return self._made(name)
 
     async def settle(self, name: str) -> None:
-        """Find out what came of a creation whose answer was lost; nothing to do where there is none (M7).
+        """Find out the outcome of a creation whose response was lost; else a no-op (M7).
 
-        Raises StoreUnavailable, and ManagedLedgerFenced where another's record is there.
+        Raises StoreUnavailable, and ManagedLedgerFenced if another owner created the record.
         """
         async with self._one_at_a_time:
-            if name not in self._unheard:
+            if name not in self._uncertain:
                 return
             there = await self._new[name].store.was_created()
-            asking = self._unheard.pop(name)
+            asking = self._uncertain.pop(name)
             if asking is not asyncio.current_task():
                 asking.cancel()
             if there:
@@ -95,9 +96,9 @@ class CursorCreations:
                 self._released()
 
     async def stop(self) -> None:
-        """Ask no more: the next owner lists what is there."""
+        """Stop asking the store: the next owner lists the cursors that exist."""
         self._stopped = True
-        asking = list(self._unheard.values())
+        asking = list(self._uncertain.values())
         for task in asking:
             task.cancel()
         if asking:

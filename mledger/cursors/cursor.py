@@ -1,8 +1,8 @@
 """A durable cursor: what a subscription has acknowledged and where it reads next (C1 to C8, C10, C11).
 
-Acknowledging changes the state in memory at once and gives a future that is done when that state is durable. A
-change that could not be written stays in memory and is tried again; with the topic fenced, memory goes back to what is
-durable.
+An acknowledgement changes the state in memory at once and returns a future that is done when that state
+is durable. A change that could not be written stays in memory and is retried. When the topic is fenced,
+the state in memory returns to the durable one.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ log = get_logger(__name__)
 
 
 class CursorStatus(enum.Enum):
-    """What a cursor can do."""
+    """The status of a cursor."""
 
     NO_LEDGER = "no ledger"  # its state is in the znode, or nothing was acknowledged since it was recovered
     OPEN = "open"  # it writes to a cursor ledger
@@ -54,7 +54,7 @@ class CursorStatus(enum.Enum):
 
 
 class Cursor:
-    """One subscription's place in a topic. Made by `ManagedLedger.open_cursor`."""
+    """One subscription's position in a topic. `ManagedLedger.open_cursor` creates it."""
 
     def __init__(self, host: CursorHost, store: CursorStore, plan: CursorRecoveryPlan) -> None:
         self.name = store.name
@@ -66,26 +66,26 @@ class Cursor:
         self._stopped: MledgerError | None = None
         self._persistence = CursorPersistence(host, store, self._snapshot, self._restore)
 
-    # -- looking
+    # -- state
 
     @property
     def path(self) -> str:
-        """Where its record is in the metadata store."""
+        """The path of its record in the metadata store."""
         return self._persistence.path
 
     @property
     def mark_delete(self) -> Position:
-        """It and every entry before it are acknowledged."""
+        """The mark-delete position: it and every entry before it are acknowledged."""
         return self._acks.mark_delete
 
     @property
     def durable_mark_delete(self) -> Position:
-        """The mark-delete position that a restart would find."""
+        """The durable mark-delete position: the one after a restart."""
         return self._persistence.durable.mark_delete
 
     @property
     def held_from(self) -> Position:
-        """Entries above it are not to be trimmed: mark-delete, the durable one while that is lower."""
+        """Entries above this position must not be trimmed: the lower of mark-delete and the durable one."""
         return min(self.mark_delete, self.durable_mark_delete)
 
     @property
@@ -100,17 +100,17 @@ class Cursor:
 
     @property
     def individually_deleted(self) -> str:
-        """The same as Pulsar prints them."""
+        """The ranges of `holes` as Pulsar prints them."""
         return self._acks.describe_ranges()
 
     @property
     def backlog(self) -> int:
-        """How many entries are not acknowledged (C8)."""
+        """The number of entries that are not acknowledged (C8)."""
         return backlog(self._host.ledger_list, self._acks)
 
     @property
     def entries_to_read(self) -> int:
-        """How many entries from the read position on are not acknowledged."""
+        """The number of entries from the read position on that are not acknowledged."""
         return count_from(self._host.ledger_list, self._acks, self.read_position)
 
     @property
@@ -130,7 +130,7 @@ class Cursor:
 
     @property
     def status(self) -> CursorStatus:
-        """What it can do now."""
+        """Its current status."""
         if isinstance(self._stopped, ManagedLedgerFenced):
             return CursorStatus.FENCED
         if self._stopped is not None:
@@ -139,16 +139,16 @@ class Cursor:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last write of its state failed, so that acknowledgements wait in memory for the next try (C5)."""
+        """Whether the last write of its state failed, so acknowledgements wait in memory for a retry (C5)."""
         return self._persistence.is_failing
 
     @property
     def behind_s(self) -> float:
-        """Seconds since the oldest change of its state that is not durable; 0 where all is."""
+        """Seconds since the oldest change of its state that is not durable; 0 if all are."""
         return self._persistence.behind_s
 
     def batch_deleted(self, position: Position) -> tuple[int, ...] | None:
-        """Words of the partly acknowledged batch at `position`, 1 for each index not yet acknowledged; else None."""
+        """Words of the partly acknowledged batch at `position` (1: not yet acknowledged), or None."""
         return self._acks.batch_words(position)
 
     def is_deleted(self, position: Position) -> bool:
@@ -158,18 +158,19 @@ class Cursor:
     # -- acknowledging
 
     def acknowledge(self, positions: Iterable[Position]) -> "asyncio.Future[None]":
-        """Acknowledge entries one by one, any number a call; done when durable (C2, C3).
+        """Acknowledge individual entries, any number per call; done when durable (C2, C3).
 
         Raises:
-            InvalidPosition: one is past the last confirmed entry; nothing is changed.
+            InvalidPosition: a position is past the last confirmed entry; nothing is changed.
         """
         self.check()
         return self._after_change(bool(self._acks.acknowledge(positions, self._host.ledger_list)))
 
     def acknowledge_batch(self, position: Position, ack_set: Sequence[int]) -> "asyncio.Future[None]":
-        """Acknowledge batch indexes of one entry: those whose bit in the words of `ack_set` is 0; done when durable.
+        """Acknowledge the batch indexes of one entry whose bit in `ack_set` is 0; done when durable.
 
-        Without acknowledgmentAtBatchIndexLevelEnabled only a whole batch counts: a part of one changes nothing (D11).
+        Without acknowledgmentAtBatchIndexLevelEnabled only a whole batch counts: a partial one changes
+        nothing (D11).
         """
         self.check()
         if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
@@ -179,10 +180,11 @@ class Cursor:
     def acknowledge_cumulative(
         self, position: Position, properties: dict[str, int] | None = None, *, ack_set: Sequence[int] = ()
     ) -> "asyncio.Future[None]":
-        """Acknowledge everything up to `position`; done when durable. `properties` replace those of the old position.
+        """Acknowledge everything up to `position`; done when durable.
 
-        Without them there are none, as in Pulsar, but of the cursor of compaction: they name its compacted ledger.
-        With `ack_set` the entry at `position` is a batch, acknowledged as by `acknowledge_batch`.
+        `properties` replace those of the old position. Without `properties` the new position has none,
+        as in Pulsar, except that compaction's cursor keeps them: they name its compacted ledger. With
+        `ack_set` the entry at `position` is a batch, acknowledged as by `acknowledge_batch`.
 
         Raises:
             InvalidPosition: it is past the last confirmed entry or below mark-delete; nothing is changed.
@@ -202,7 +204,9 @@ class Cursor:
         return self._after_change(changed)
 
     async def skip(self, n: int, *, include_deleted: bool = False) -> None:
-        """Acknowledge the next `n` entries above mark-delete, counting deleted ones or not; durable on return (C6).
+        """Acknowledge the next `n` entries above mark-delete; durable on return (C6).
+
+        `include_deleted` counts individually deleted entries too.
 
         Raises:
             InvalidPosition: `n` is negative.
@@ -214,15 +218,15 @@ class Cursor:
         await self._pass(position)
 
     async def clear_backlog(self) -> None:
-        """Acknowledge every entry there is; durable on return (C7)."""
+        """Acknowledge every entry of the topic; durable on return (C7)."""
         self.check()
         await self._pass(self._host.ledger_list.last_confirmed)
         self._reads.move_to(end(self._host.ledger_list))
 
     async def _pass(self, position: Position) -> None:
-        """Acknowledge everything up to `position`, durably; the properties stay: nobody consumed up to there."""
+        """Acknowledge everything up to `position`, durably; keeps the properties, since nothing was consumed."""
         ahead = position > self.mark_delete
-        # where it stands there already, an earlier try may have failed: then that is not durable yet
+        # if it is there already, an earlier attempt may have failed: then that is not durable yet
         await self._after_change(ahead and self._acks.acknowledge_cumulative(position, self._host.ledger_list))
 
     def set_cursor_properties(self, properties: dict[str, str]) -> "asyncio.Future[None]":
@@ -237,40 +241,41 @@ class Cursor:
         return self._after_change(True)
 
     async def flush(self) -> None:
-        """Make the state of now durable without waiting for the throttle."""
+        """Make the current state durable without waiting for the throttle."""
         self.check()
         await self._persistence.flush()
 
     # -- moving
 
     async def reset(self, to: Position | str, *, force: bool = False, batch: BatchDeletion | None = None) -> None:
-        """Make `to` ("earliest", "latest" or a position) the first entry to be read; durable on return (C7).
+        """Make `to` ("earliest", "latest" or a position) the first entry to read; durable on return (C7).
 
-        Everything above counts as not acknowledged but the indexes that `batch` deletes of the entry at `to`. A place
-        where no entry is becomes the next valid one, unless `force`. The properties of the position stay. The cursor of
-        compaction reads from there and keeps its mark-delete position, which says how far its compacted ledger goes.
+        Everything from there on counts as not acknowledged, except the indexes that `batch` deletes of
+        the entry at `to`. A position without an entry becomes the next valid one, unless `force`. The
+        properties of the position stay. Compaction's cursor reads from there but keeps its mark-delete
+        position, which says how far its compacted ledger extends.
 
         Raises:
-            InvalidPosition: `to` is no place to reset to.
+            InvalidPosition: `to` is not a position to reset to.
         """
         place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
         if not isinstance(place, Position):
-            raise InvalidPosition(f"{to!r} is no place to reset to: give earliest, latest or a position")
+            raise InvalidPosition(f"{to!r} is not a position to reset to: give earliest, latest or a position")
         if not self._host.config.deletion_at_batch_index_level_enabled:
             batch = None
-        async with self._host.trim_lock:  # no ledger goes while the cursor moves into it
+        async with self._host.trim_lock:  # no trim removes a ledger while the cursor moves into it
             self.check()
             plan = plan_reset(self._host.ledger_list, place, force=force)
             self._acks.reset(mark_delete_after(plan, self.name, self.mark_delete), batch)
             self._reads.move_to(plan.read_position)
-            self._persistence.changed(anew=True)
+            self._persistence.changed(reset=True)
             await self._persistence.flush()
         self._host.wake_readers()
 
     async def reset_to_time(self, time_ms: int, entry_time: Callable[[bytes], int]) -> Position:
-        """Make the first entry published at or after `time_ms` the first to be read; where that is (C7).
+        """Make the first entry published at or after `time_ms` the first to read; returns its position (C7).
 
-        `entry_time` gives the publish time of a payload, ms since 1970. Found by binary search over the entries.
+        `entry_time` gives the publish time of a payload, in ms since 1970. The search is binary.
         """
         self.check()
         newest_before = await find_by_time(self._host.ledger_list, self._host.read_entry, time_ms, entry_time)
@@ -300,7 +305,7 @@ class Cursor:
         await self._persistence.persist_without_ledger()
 
     async def persist_recovered(self) -> None:
-        """Make durable what recovery moved; where that fails the state stays in memory and is tried again."""
+        """Make a move by recovery durable; if that fails, the state stays in memory and is retried."""
         await self._persistence.persist_recovered()
 
     # -- reading
@@ -308,13 +313,13 @@ class Cursor:
     async def read(
         self, max_entries: int, max_bytes: int | None = None, max_position: Position | None = None
     ) -> list[Entry]:
-        """The next entries that are not acknowledged, at most so many, payload bytes and up to `max_position`.
+        """The next unacknowledged entries, within `max_entries`, `max_bytes` and `max_position`.
 
-        At least one if there is one; none at the end. Moves the read position. A missing or empty ledger is passed
-        (C11). With autoSkipNonRecoverableData what is listed and lost is acknowledged.
+        At least one if there is one; none at the end. Moves the read position. Missing and empty ledgers
+        are skipped (C11). With autoSkipNonRecoverableData lost entries are acknowledged.
 
         Raises:
-            NoSuchLedger, NoSuchEntry: what is listed is lost.
+            NoSuchLedger, NoSuchEntry: a listed ledger or an entry of one is lost.
             LedgerOffloaded: the ledger is in tiered storage only.
         """
         return await self._reads.read(max_entries, max_bytes, max_position)
@@ -322,7 +327,9 @@ class Cursor:
     async def read_or_wait(
         self, max_entries: int, max_bytes: int | None = None, max_position: Position | None = None
     ) -> list[Entry]:
-        """The same, parked until there is an entry (C10); nothing once the read position is past `max_position`.
+        """Read as `read` does, but wait until there is an entry (C10).
+
+        Returns nothing once the read position is past `max_position`.
 
         Raises:
             TopicTerminated: the read position is at the end of a terminated topic.
@@ -331,16 +338,16 @@ class Cursor:
 
     @property
     def acks(self) -> AckState:
-        """What is acknowledged; not to be changed."""
+        """The acknowledgement state; callers must not change it."""
         return self._acks
 
     def check(self) -> None:
-        """Raise what stopped the cursor, if anything did."""
+        """Raise the error that stopped the cursor, if any."""
         if self._stopped is not None:
             raise self._stopped
 
     def lose(self, ledger_id: int, first: int, last: int, reason: str) -> None:
-        """Acknowledge entries `first` to `last` of a ledger, which are lost, unread."""
+        """Acknowledge the lost entries `first` to `last` of a ledger without reading them."""
         host = self._host
         log.warning(
             "lost_entries_skipped",
@@ -358,9 +365,10 @@ class Cursor:
     # -- persistence
 
     async def close(self) -> None:
-        """The clean close (C3): whatever was acknowledged is durable on return.
+        """Close cleanly (C3): everything acknowledged is durable on return.
 
-        A second call waits for the first, and raises what that did. Who gives up waiting does not end the close.
+        A second call waits for the first and raises the same error. Cancelling the caller does not
+        cancel the close.
         """
         if self._stopped is not None:
             await self._persistence.close_again()
@@ -372,11 +380,11 @@ class Cursor:
             self._host.wake_readers()
 
     async def closed(self) -> None:
-        """Return when a clean close that has begun has ended, whatever came of it."""
+        """Wait for the end of a clean close that is under way, whatever its outcome."""
         await self._persistence.closed()
 
     async def remove(self, attached: Sequence[int] = ()) -> None:
-        """Delete the cursor, its record, its ledger and those `attached`."""
+        """Delete the cursor, its record, its ledger and the ledgers `attached`."""
         self.check()
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is deleted")
         try:
@@ -385,14 +393,14 @@ class Cursor:
             self._host.wake_readers()
 
     def fence(self, error: ManagedLedgerFenced) -> None:
-        """Another owner has the topic: back to what is durable, and nothing further (M7)."""
+        """Stop and return to the durable state, since another owner has the topic (M7)."""
         if isinstance(self._stopped, ManagedLedgerFenced):
             return
         self._stopped = error
         self._persistence.fence(error)
 
     async def abandon(self) -> None:
-        """Stop, and let go of the cursor ledger, without writing anything."""
+        """Stop and release the cursor ledger without writing anything."""
         if self._stopped is None:
             self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} was abandoned")
         await self._persistence.abandon(self._stopped)

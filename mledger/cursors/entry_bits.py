@@ -1,4 +1,4 @@
-"""Deleted entries of one ledger as a roaring bitmap: runs, edges and bit-set words of it, and words of batches."""
+"""Deleted entries of one ledger as a roaring bitmap: its runs, edges and bit-set words; batch words."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
 
 BITS_PER_WORD = 64
-MAX_ENTRY = 2**32 - 1  # entry ids above do not fit a portable RoaringBitmap; no ledger comes near
+MAX_ENTRY = 2**32 - 1  # larger entry ids do not fit a portable RoaringBitmap; no ledger is that long
 
 _POSITION: Callable[[tuple[int, int]], Position] = partial(tuple.__new__, Position)
 _RANGE: Callable[[tuple[Position, Position]], PositionRange] = partial(tuple.__new__, PositionRange)
@@ -54,7 +54,7 @@ class WordArrays(NamedTuple):
 
 
 def run(first: int, last: int) -> BitMap:
-    """The bits `first` to `last`, both included; none where `last` is below."""
+    """The bits `first` to `last`, both included; none if `last` is below `first`."""
     bits = BitMap()
     if max(first, 0) <= min(last, MAX_ENTRY):
         bits.add_range(max(first, 0), min(last, MAX_ENTRY) + 1)
@@ -62,7 +62,7 @@ def run(first: int, last: int) -> BitMap:
 
 
 def run_end(bits: BitMap, start: int) -> int:
-    """The last entry of the run of set bits that begins at `start`, which is set."""
+    """The last entry of the run of set bits that begins at the set bit `start`."""
     step = 1
     while bits.contains_range(start, start + step + 1) and start + step <= MAX_ENTRY:
         step *= 2
@@ -77,7 +77,7 @@ def run_end(bits: BitMap, start: int) -> int:
 
 
 def edges_of(ledger_id: int, bits: BitMap) -> EdgeArrays:
-    """The edges of all runs of `bits`, of which there is one at least."""
+    """The edges of all runs of `bits`, which must not be empty."""
     import numpy as np
 
     entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
@@ -91,7 +91,7 @@ def ranges_of(edges: EdgeArrays) -> Iterator[PositionRange]:
     import numpy as np
 
     ledger_id = repeat(edges.ledger_id)
-    # made by the million: this skips the named tuples' own constructors
+    # created by the million: this skips the constructors of the named tuples
     lower = map(_POSITION, zip(ledger_id, (edges.firsts.astype(np.int64) - 1).tolist(), strict=False))
     upper = map(_POSITION, zip(ledger_id, edges.lasts.tolist(), strict=False))
     return map(_RANGE, zip(lower, upper, strict=True))
@@ -106,7 +106,7 @@ def runs(bits: BitMap) -> Iterator[EntryRun]:
 
 
 def words_of(ledger_id: int, bits: BitMap) -> WordArrays:
-    """The bit-set words of `bits`, of which there is one at least."""
+    """The bit-set words of `bits`, which must not be empty."""
     import numpy as np
 
     entries = np.frombuffer(bits.to_array(), dtype=np.uint32)
@@ -116,7 +116,7 @@ def words_of(ledger_id: int, bits: BitMap) -> WordArrays:
 
 
 def bits_of_words(words: Sequence[int]) -> BitMap:
-    """Set bits of signed 64-bit words; those past what a bitmap takes are an error."""
+    """The set bits of signed 64-bit words; bits beyond the bitmap's range are an error."""
     import numpy as np
 
     packed = np.array([word & (2**64 - 1) for word in words], dtype="<u8")
@@ -125,7 +125,7 @@ def bits_of_words(words: Sequence[int]) -> BitMap:
 
 
 def trim_words(words: Sequence[int]) -> tuple[int, ...]:
-    """The words without trailing zeros: empty when no index is left."""
+    """The words without trailing zeros; empty if no index is left."""
     end = len(words)
     while end and words[end - 1] == 0:
         end -= 1
@@ -133,5 +133,5 @@ def trim_words(words: Sequence[int]) -> tuple[int, ...]:
 
 
 def and_words(held: Sequence[int], words: Sequence[int]) -> tuple[int, ...]:
-    """The indexes left in both, without trailing zero words."""
+    """The indexes set in both, without trailing zero words."""
     return trim_words([a & b for a, b in zip(held, words, strict=False)])

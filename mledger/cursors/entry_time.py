@@ -1,4 +1,4 @@
-"""When an entry was published, and the search for a place by time (C7)."""
+"""The publish time of an entry, and the search for a position by time (C7)."""
 
 from collections.abc import Awaitable, Callable
 
@@ -11,15 +11,15 @@ from mledger.metastore.records.position import Position
 
 
 def publish_time(payload: bytes) -> int:
-    """When a Pulsar entry was published, ms since 1970: the broker's time if it has one, else the producer's.
+    """The publish time of a Pulsar entry, in ms since 1970: the broker's if it has one, else the producer's.
 
-    RecordError for a payload that is not an entry of a Pulsar broker.
+    Raises RecordError for a payload that is not an entry of a Pulsar broker.
     """
     try:
         return decode_entry(payload).published
     except RecordError as error:
         raise RecordError(
-            "the entry is not one of a Pulsar broker, it has no publish time: say how to tell an entry's time"
+            "the entry was not written by a Pulsar broker and has no publish time: pass a function that gives it"
         ) from error
 
 
@@ -29,9 +29,9 @@ async def find_by_time(
     time_ms: int,
     entry_time: Callable[[bytes], int],
 ) -> Position | None:
-    """The newest entry published before `time_ms` (ms since 1970), None if the first one was not.
+    """The newest entry published before `time_ms` (ms since 1970); None if the first one was not.
 
-    Binary search over all entries; publish times are taken to rise.
+    A binary search over all entries; it assumes that publish times rise.
     """
     search = find_newest(ledgers, ledgers.first_position)
     try:

@@ -1,4 +1,4 @@
-"""Brings a cursor's changes to its store: one write for whatever has arrived, as often as the throttle says (C3)."""
+"""Writes a cursor's changes to its store: one write for all pending changes, at the throttled rate (C3)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -7,9 +7,9 @@ from mledger.metastore.errors import MledgerError
 
 
 class Flusher:
-    """Runs `write`, which makes the state of that moment durable, for those who asked since the last time.
+    """Runs `write`, which makes the current state durable, once for all requests since the last run.
 
-    `interval_s` is the least time between the starts of two writes; `flush` does not wait for it.
+    `interval_s` is the minimum time between the starts of two writes; `flush` does not wait for it.
     """
 
     def __init__(self, write: Callable[[], Awaitable[None]], interval_s: float) -> None:
@@ -23,11 +23,11 @@ class Flusher:
 
     @property
     def busy(self) -> bool:
-        """Whether a write is asked for or under way."""
+        """Whether a write is requested or under way."""
         return self._task is not None
 
     def request(self) -> "asyncio.Future[None]":
-        """A future that is done when a write that began after this call has succeeded, or has its error."""
+        """A future with the outcome of the next write that begins after this call."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
         if self._task is None:
@@ -35,7 +35,7 @@ class Flusher:
         return waiter
 
     async def flush(self) -> None:
-        """The same, at once."""
+        """Write now, without waiting for the interval."""
         waiter = self.request()
         self._next_at = 0.0
         if self._hurry is not None and not self._hurry.done():
@@ -43,7 +43,7 @@ class Flusher:
         await waiter
 
     async def stop(self) -> "list[asyncio.Future[None]]":
-        """Wait for the write under way; who asked for another one gets none from here and is returned."""
+        """Wait for the write under way; return the waiters for another one, which will not happen."""
         waiters, self._waiters = self._waiters, []
         self._next_at = 0.0
         if self._hurry is not None and not self._hurry.done():
@@ -53,12 +53,12 @@ class Flusher:
         return waiters
 
     def fail(self, error: MledgerError) -> None:
-        """Give `error` to those who wait for a write that has not begun."""
+        """Fail the waiters for a write that has not begun."""
         waiters, self._waiters = self._waiters, []
         fail(waiters, error)
 
     async def abandon(self, error: MledgerError) -> None:
-        """Begin no further write, give up the one under way; `error` for all who wait."""
+        """Start no more writes, cancel the one under way, and fail all waiters with `error`."""
         self.fail(error)
         if self._task is not None:
             self._task.cancel()
@@ -77,7 +77,7 @@ class Flusher:
                 except MledgerError as error:
                     fail(waiters, error)
                 except BaseException as error:
-                    fail(waiters, MledgerError(f"the write of a cursor's state was cut off: {error!r}"))
+                    fail(waiters, MledgerError(f"the write of a cursor's state was interrupted: {error!r}"))
                     raise
                 else:
                     succeed(waiters)
@@ -93,15 +93,15 @@ class Flusher:
 
 
 def succeed(waiters: "Iterable[asyncio.Future[None]]") -> None:
-    """What they wait for is durable."""
+    """Complete the waiters: the state is durable."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)
 
 
 def fail(waiters: "Iterable[asyncio.Future[None]]", error: MledgerError) -> None:
-    """It is not, because of `error`."""
+    """Fail the waiters with `error`."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(error)
-            waiter.exception()  # it was reported as an event: who does not wait need not hear of it again
+            waiter.exception()  # mark it as retrieved: an event reports the error anyway

@@ -1,4 +1,4 @@
-"""What a cursor asks of the topic that it belongs to."""
+"""The interface of a topic that its cursors use."""
 
 import asyncio
 from typing import Protocol
@@ -24,11 +24,11 @@ class CursorHost(Protocol):
 
     @property
     def ledger_list(self) -> LedgerList:
-        """Its ledgers as of now; another object after each change of the list."""
+        """Its current list of ledgers; a new object after each change of the list."""
 
     @property
     def ledgers_to_start_in(self) -> LedgerList:
-        """Its ledgers without those that are being taken off the list: where a new cursor may begin."""
+        """Its ledgers without those that a trim is removing: where a new cursor may start."""
 
     @property
     def reader(self) -> EntryReader:
@@ -36,26 +36,26 @@ class CursorHost(Protocol):
 
     @property
     def terminated(self) -> Position | None:
-        """Where it was terminated, None if it was not."""
+        """The position of its termination, or None."""
 
     @property
     def trim_lock(self) -> asyncio.Lock:
-        """Held while ledgers are taken off the list."""
+        """Held while ledgers are removed from the list."""
 
     def emit(self, event: Event) -> None:
-        """Tell of what happened."""
+        """Pass an event to the listener."""
 
     def next_arrival(self) -> "asyncio.Future[None]":
-        """Done when there may be something new to read: entries, a moved cursor, the end of the topic.
+        """A future that is done when there may be something new to read.
 
-        Who waits no longer cancels it.
+        That is an entry, a moved cursor, or the end of the topic. A caller that stops waiting cancels it.
         """
 
     def wake_readers(self) -> None:
-        """Have every parked read look again."""
+        """Make every waiting read check again."""
 
     def mark_delete_moved(self, old: Position, new: Position) -> None:
-        """A cursor's durable mark-delete moved: ledgers may be free to go."""
+        """Note that a cursor's durable mark-delete moved, so a trim may be due."""
 
     async def read_entry(self, position: Position) -> Entry:
-        """One entry."""
+        """The entry at `position`."""

@@ -1,13 +1,14 @@
 """Reading a cursor's state out of its cursor ledger, step by step (R3, R4, R5); no I/O.
 
-The last entry is the state. Where it is absent, or verifies and is no state (damaged, or of a newer format), the last
-one before it that is a state is found, with word of what was passed over.
+The last entry is the state. If it is missing, or its bytes verify but are not a state (damaged, or of a
+newer format), the reader returns the latest earlier state and reports what it skipped.
 
-Newer Pulsar splits a large state into chunks, committed by a last chunk whose part index equals the part count; entries
-behind the last commit are a tail that a crash left, and are skipped. It may also write one entry per data ledger
-(property `entry-type` 1) and, as the commit, a checkpoint marker (`entry-type` 2) whose `values` name those entries as
-[cursor ledger id, entry id], also in older cursor ledgers. These two forms are known from the public source (CursorWal
-in Pulsar's managed-ledger), not from a record that was seen.
+Newer Pulsar splits a large state into chunks. A last chunk whose part index equals the part count
+commits them; entries after the last commit were left by a crash and are skipped. It may also write one
+entry per data ledger (property `entry-type` 1) and, as the commit, a checkpoint marker (`entry-type` 2)
+whose `values` name those entries as [cursor ledger id, entry id], also in older cursor ledgers. These
+two forms are implemented from the public source (CursorWal in Pulsar's managed-ledger), not from a real
+record.
 """
 
 from collections.abc import Generator, Sequence
@@ -26,21 +27,21 @@ SCAN_BACK_BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class ReadEntries:
-    """The entries to read next, each (cursor ledger, entry); the answer is one outcome each, in that order."""
+    """The entries to read next, each (cursor ledger, entry); expects one outcome each, in this order."""
 
     positions: tuple[Position, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryLost:
-    """The entry is provably not there, its ledger neither, or its bytes verify but are no state (R4)."""
+    """The entry or its ledger provably does not exist, or its bytes verify but are not a state (R4)."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class EntryUnavailable:
-    """The entry cannot be read now: bookies away, time-out, digest failure on every replica (R5)."""
+    """The entry cannot be read now: unavailable bookies, a time-out, bad digests on all replicas (R5)."""
 
     reason: str
 
@@ -72,14 +73,14 @@ class CursorLedgerEmpty:
 
 @dataclass(frozen=True, slots=True)
 class StateUnreadable:
-    """The last entry is absent, or its bytes verify but do not parse (R4)."""
+    """The last entry is missing, or its bytes verify but do not parse (R4)."""
 
     at: Position
     reason: str
 
     def describe(self) -> str:
         """The finding in one line."""
-        return f"entry {self.at} of the cursor ledger holds no state: {self.reason}"
+        return f"entry {self.at} of the cursor ledger is not a state: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,10 @@ class CursorLedgerUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class StateFound:
-    """The state (R3), the entry that commits it, and whether a peek could not prove that entry to stay.
+    """The state (R3) and the entry that commits it.
 
-    `passed_over` is the last entry, where it cannot be read: the state is an older one then (R4).
+    `unconfirmed`: a peek could not prove that the entry is confirmed. `passed_over` is the last entry if
+    it cannot be read; the state is then an older one (R4).
     """
 
     state: PositionInfo
@@ -121,7 +123,7 @@ StateReading = Generator[ReadEntries, Sequence[EntryOutcome], CursorLedgerFindin
 
 
 def parse_entry(payload: bytes, at: Position) -> EntryOutcome:
-    """What the payload of a cursor ledger's entry holds."""
+    """Parse the payload of a cursor ledger's entry."""
     try:
         return decode_position_info(payload, f"entry {at}").value
     except RecordError as error:
@@ -131,8 +133,8 @@ def parse_entry(payload: bytes, at: Position) -> EntryOutcome:
 def read_state(ledger_id: int, last_entry: int, *, unconfirmed: bool = False) -> StateReading:
     """Find the last committed state of cursor ledger `ledger_id`, whose last entry is `last_entry` (-1: empty).
 
-    A generator: yields what to read next, is sent the outcomes, ends with the finding. `unconfirmed`: the last entry
-    was seen by a peek that could not prove it.
+    A generator: it yields the entries to read, receives the outcomes, and returns the finding.
+    `unconfirmed`: a peek found the last entry and could not prove that it is confirmed.
     """
     if last_entry < 0:
         return CursorLedgerEmpty(ledger_id)
@@ -158,15 +160,13 @@ def read_state(ledger_id: int, last_entry: int, *, unconfirmed: bool = False) ->
             told = tuple(warnings if uncommitted else warnings[1:])
             return StateFound(committed, at, unconfirmed and not proven, told, passed_over)
         end, count = Position(end.ledger_id, end.entry_id - count), SCAN_BACK_BATCH
-    return passed_over or StateUnreadable(
-        Position(ledger_id, last_entry), "no entry of the whole ledger commits a state"
-    )
+    return passed_over or StateUnreadable(Position(ledger_id, last_entry), "no entry of the ledger commits a state")
 
 
 def _committed(
     at: Position, info: PositionInfo, warnings: list[str]
 ) -> Generator[ReadEntries, Sequence[EntryOutcome], EntryOutcome]:
-    """The state that `info`, read at `at`, commits, whole."""
+    """The complete state that `info`, read at `at`, commits."""
     state = yield from _assemble(at, info)
     if isinstance(state, PositionInfo) and _entry_type(state) == CHECKPOINT_MARKER:
         return (yield from _merge(state, warnings))
@@ -192,37 +192,38 @@ def _is_uncommitted(info: PositionInfo) -> bool:
 
 
 def _assemble(at: Position, info: PositionInfo) -> Generator[ReadEntries, Sequence[EntryOutcome], EntryOutcome]:
-    """The state that `info`, read at `at`, commits: itself, or the chunks before it put together."""
+    """The state that `info`, read at `at`, commits: itself, or the chunks before it joined."""
     if info.chunk is None:
         return info
     count = info.chunk.part_count
     if count <= 0 or count > at.entry_id:
-        return EntryLost(f"it commits {count} chunks, {at.entry_id} entries are before it")
+        return EntryLost(f"it commits {count} chunks, but only {at.entry_id} entries precede it")
     parts = yield from _read_back(Position(at.ledger_id, at.entry_id - 1), count)
     payload = bytearray()
     for index, (where, part) in enumerate(parts):
         if not isinstance(part, PositionInfo):
             return part
         if part.chunk is None or (part.chunk.part_index, part.chunk.part_count) != (index, count):
-            return EntryLost(f"entry {where} should be chunk {index} of {count}, it is {_describe(part.chunk)}")
+            return EntryLost(f"entry {where} should be chunk {index} of {count} but is {_describe(part.chunk)}")
         payload += part.chunk.payload
     return parse_entry(bytes(payload), at)
 
 
 def _describe(chunk: StateChunk | None) -> str:
-    return "no chunk" if chunk is None else f"chunk {chunk.part_index} of {chunk.part_count}"
+    return "not a chunk" if chunk is None else f"chunk {chunk.part_index} of {chunk.part_count}"
 
 
 def _merge(
     marker: PositionInfo, warnings: list[str]
 ) -> Generator[ReadEntries, Sequence[EntryOutcome], PositionInfo | EntryUnavailable]:
-    """The marker's position and properties with what the entries that it names hold.
+    """The marker's position and properties, with the content of the entries that it names.
 
-    An entry that is lost leaves its data ledger's deletions out: they come again, nothing is skipped.
+    If such an entry is lost, the acknowledgements in its data ledger are lost too: those messages are
+    delivered again, and none is skipped.
     """
     named = tuple(Position(*bits.words[:2]) for bits in marker.ledger_bits if len(bits.words) >= 2)
     if len(named) < len(marker.ledger_bits):
-        warnings.append("the checkpoint marker names an entry without ledger or entry id: that part is left out")
+        warnings.append("the checkpoint marker names an entry without ledger or entry id: that part is omitted")
     outcomes: Sequence[EntryOutcome] = (yield ReadEntries(named)) if named else ()
     bits: list[LedgerBits] = []
     batches: list[BatchDeletion] = list(marker.batch_deletions)
@@ -230,13 +231,13 @@ def _merge(
         outcome = first
         if isinstance(outcome, PositionInfo):
             if outcome.chunk is not None and outcome.chunk.part_index != outcome.chunk.part_count:
-                outcome = EntryLost("it is a chunk that commits nothing")
+                outcome = EntryLost("it is an uncommitted chunk")
             else:
                 outcome = yield from _assemble(at, outcome)
         if isinstance(outcome, EntryUnavailable):
             return outcome
         if isinstance(outcome, EntryLost):
-            warnings.append(f"entry {at}, which the checkpoint marker names, is lost ({outcome.reason}): left out")
+            warnings.append(f"entry {at}, which the checkpoint marker names, is lost ({outcome.reason}): omitted")
             continue
         bits += outcome.ledger_bits
         batches += outcome.batch_deletions

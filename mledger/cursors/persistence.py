@@ -1,10 +1,11 @@
-"""Makes one cursor's state durable, now and again until it is, and knows what is durable (C3, C5, R8).
+"""Makes one cursor's state durable, with retries, and tracks what is durable (C3, C5, R8).
 
-- A write that failed is tried again for as long as the cursor is open, after at most RETRY_LAST_S; metrics and the log
-  tell of it.
-- Of a state too large for one entry mark-delete is written with what above it was durable before. The rest stays in
-  memory, is tried again, and is told as an error: nothing is dropped without a word.
-- With the topic fenced, memory goes back to what is durable (M7).
+- A failed write is retried as long as the cursor is open, at intervals up to RETRY_LAST_S; metrics and
+  the log report it.
+- If a state is too large for one entry, its mark-delete is written with the acknowledgements above it
+  that were durable before. The rest stays in memory, is retried, and is reported as an error: nothing is
+  dropped silently.
+- When the topic is fenced, the state in memory returns to the durable one (M7).
 """
 
 import asyncio
@@ -27,9 +28,9 @@ LOG_EVERY_S = 60.0
 
 
 def plan_partial(state: CursorState, durable: CursorState | None) -> CursorState:
-    """What is written of a `state` that is too large: its mark-delete, with what of `durable` lies above it.
+    """The part to write of a `state` that is too large: its mark-delete and what `durable` has above it.
 
-    `durable` is None where the cursor was reset since: what was acknowledged before does not count then.
+    `durable` is None if the cursor was reset since: earlier acknowledgements do not count then.
     """
     acks = AckState(state.mark_delete) if durable is None else durable.acks.copy()
     acks.move_mark_delete(state.mark_delete)
@@ -37,7 +38,7 @@ def plan_partial(state: CursorState, durable: CursorState | None) -> CursorState
 
 
 class CursorPersistence:
-    """The durable side of one cursor; `snapshot` copies its state of now, `restore` puts an earlier one back."""
+    """Persists one cursor; `snapshot` copies its current state, `restore` puts an earlier one back."""
 
     def __init__(
         self,
@@ -54,8 +55,8 @@ class CursorPersistence:
         self.durable = snapshot()
         self._changes = 0
         self._durable_changes = 0
-        self._begun_anew = 0  # the change that was a reset
-        self._unsure = False  # a write has failed since: what is stored may be newer than `durable`
+        self._reset_change = 0  # the number of the change that was the last reset
+        self._uncertain = False  # a write has failed: the stored state may be newer than `durable`
         self._changed_at: float | None = None
         self._failures = 0
         self._logged_at = -LOG_EVERY_S
@@ -65,11 +66,11 @@ class CursorPersistence:
         rate = host.config.throttle_mark_delete
         self._flusher = Flusher(self._write, 1 / rate if rate > 0 else 0.0)
 
-    # -- looking
+    # -- state
 
     @property
     def path(self) -> str:
-        """Where the cursor's record is."""
+        """The path of the cursor's record."""
         return self._store.path
 
     @property
@@ -84,26 +85,26 @@ class CursorPersistence:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last write failed, so that it is to be tried again."""
+        """Whether the last write failed and is to be retried."""
         return self._failures > 0
 
     @property
     def behind_s(self) -> float:
-        """Seconds since the oldest change that is not durable; 0 where all is."""
+        """Seconds since the oldest change that is not durable; 0 if all are."""
         return 0.0 if self._changed_at is None else self._loop.time() - self._changed_at
 
     # -- changes
 
-    def changed(self, *, anew: bool = False) -> None:
-        """Note that the state changed; `anew`: by a reset, so that what was durable does not count any more."""
+    def changed(self, *, reset: bool = False) -> None:
+        """Note that the state changed; `reset`: by a reset, after which the durable state does not count."""
         if self._changed_at is None:
             self._changed_at = self._loop.time()
         self._changes += 1
-        if anew:
-            self._begun_anew = self._changes
+        if reset:
+            self._reset_change = self._changes
 
     def request(self) -> "asyncio.Future[None]":
-        """A future that is done when the state of now is durable, or has the error of the write."""
+        """A future that is done when the current state is durable, or has the error of the write."""
         if self._durable_changes == self._changes:
             done: asyncio.Future[None] = self._loop.create_future()
             done.set_result(None)
@@ -111,7 +112,7 @@ class CursorPersistence:
         return self._flusher.request()
 
     async def flush(self) -> None:
-        """Make the state of now durable without waiting for the throttle."""
+        """Make the current state durable without waiting for the throttle."""
         if self._durable_changes != self._changes:
             await self._flusher.flush()
 
@@ -124,7 +125,7 @@ class CursorPersistence:
         try:
             written = await self._store.write_to_znode(state)
         except BaseException as error:
-            self._unsure = True
+            self._uncertain = True
             if isinstance(error, MledgerError) and not isinstance(error, ManagedLedgerFenced):
                 self._failed(error)
             raise
@@ -134,7 +135,7 @@ class CursorPersistence:
             await self._flusher.flush()
 
     async def persist_recovered(self) -> None:
-        """Make durable what recovery moved; where that fails the state stays in memory and is tried again."""
+        """Make a move by recovery durable; if that fails, the state stays in memory and is retried."""
         self.changed()
         try:
             await self.persist_without_ledger()
@@ -146,37 +147,37 @@ class CursorPersistence:
     # -- ending
 
     async def close(self) -> None:
-        """Whatever was acknowledged is durable on return (C3). Who gives up waiting does not end the close."""
+        """Make everything acknowledged durable (C3). Cancelling the caller does not cancel the close."""
         self._end()
         self._closing = self._loop.create_task(self._close())
         await asyncio.shield(self._closing)
 
     async def closed(self) -> None:
-        """Return when a clean close that has begun has ended, whatever came of it."""
+        """Wait for the end of a clean close that is under way, whatever its outcome."""
         if self._closing is not None:
             await asyncio.wait([self._closing])
 
     async def close_again(self) -> None:
-        """The same for who comes second: raises what the clean close raised."""
+        """Wait as `closed` does, and raise the error of the clean close."""
         await self.closed()
         if self._closing is not None and not self._closing.cancelled():
             self._closing.result()
 
     async def remove(self, why: MledgerError, attached: Sequence[int] = ()) -> None:
-        """Delete the cursor's record, its ledger and those `attached`; `why` for those who wait for a write."""
+        """Delete the cursor's record, its ledger and the ledgers `attached`; fail pending writes with `why`."""
         self._end()
         self._flusher.fail(why)
         await self._flusher.stop()
         await self._store.remove(attached)
 
     def fence(self, error: ManagedLedgerFenced) -> None:
-        """Write nothing further; memory goes back to what is durable (M7)."""
+        """Write nothing more, and return to the durable state (M7)."""
         self._end()
         self._flusher.fail(error)
         self._roll_back()
 
     async def abandon(self, error: MledgerError) -> None:
-        """Stop, and let go of the cursor ledger, without writing anything; `error` for those who wait."""
+        """Stop and release the cursor ledger without writing anything; fail pending writes with `error`."""
         self._end()
         await self._flusher.abandon(error)
         if self._closing is not None and not self._closing.done():
@@ -195,13 +196,16 @@ class CursorPersistence:
         state, changes, at = self._snapshot(), self._changes, self._loop.time()
         try:
             try:
-                await self._store.close(state, changed=self._unsure or self._durable_changes != changes)
+                await self._store.close(state, changed=self._uncertain or self._durable_changes != changes)
             except AckStateTooLarge as error:
                 partial = self._partial(state)
-                await self._store.close(partial, changed=self._unsure or partial != self.durable)
+                await self._store.close(partial, changed=self._uncertain or partial != self.durable)
                 raise self._became_partly_durable(partial, error) from None
         except BaseException as error:
-            fail(waiters, error if isinstance(error, MledgerError) else MledgerError(f"close was cut off: {error!r}"))
+            fail(
+                waiters,
+                error if isinstance(error, MledgerError) else MledgerError(f"the close was interrupted: {error!r}"),
+            )
             raise
         self._became_durable(state, changes, at)
         succeed(waiters)
@@ -227,32 +231,32 @@ class CursorPersistence:
 
     async def _put(self, state: CursorState) -> None:
         try:
-            if self._unsure or state.cursor_properties != self.durable.cursor_properties:
+            if self._uncertain or state.cursor_properties != self.durable.cursor_properties:
                 await self._store.write_properties(state.cursor_properties)
-            if self._unsure or (state.acks, state.properties) != (self.durable.acks, self.durable.properties):
+            if self._uncertain or (state.acks, state.properties) != (self.durable.acks, self.durable.properties):
                 await self._store.write(state)
-        except AckStateTooLarge:  # nothing of it was sent
+        except AckStateTooLarge:  # nothing was sent
             raise
         except BaseException:
-            self._unsure = True
+            self._uncertain = True
             raise
-        self._unsure = False
+        self._uncertain = False
 
     def _partial(self, state: CursorState) -> CursorState:
-        return plan_partial(state, self.durable if self._durable_changes >= self._begun_anew else None)
+        return plan_partial(state, self.durable if self._durable_changes >= self._reset_change else None)
 
     def _became_partly_durable(self, partial: CursorState, error: AckStateTooLarge) -> AckStateTooLarge:
-        """Note it; the error to raise."""
+        """Record that `partial` is durable; returns the error to raise."""
         self._keep(partial)
         return AckStateTooLarge(
             f"{error}; mark-delete {partial.mark_delete} is durable with {partial.acks.deleted_count:,} entries above "
-            "it, the others are acknowledged in memory only and would be delivered again after a restart"
+            "it; the others are acknowledged in memory only and would be delivered again after a restart"
         )
 
     def _became_durable(self, state: CursorState, changes: int, at: float) -> None:
-        """`state` is, which was taken after `changes` changes at the loop's time `at`."""
+        """Record that `state`, taken after `changes` changes at the loop's time `at`, is durable."""
         self._failures = 0
-        self._unsure = False
+        self._uncertain = False
         self._logged_at = -LOG_EVERY_S
         self._durable_changes = changes
         self._changed_at = None if changes == self._changes else at
@@ -278,7 +282,7 @@ class CursorPersistence:
                 cursor=self._store.name,
                 failures=self._failures + 1,
                 error=error,
-                hint="it is tried again",
+                hint="the write is retried",
             )
         self._failures += 1
         if self._retry is None and not self._ended:

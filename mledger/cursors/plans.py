@@ -1,6 +1,6 @@
-"""What skipping, clearing, resetting and new properties would make of a cursor; over plain values, no I/O (C6, C7).
+"""The effect on a cursor of a skip, clear, reset or new properties, over plain values; no I/O (C6, C7).
 
-The dry runs of commands. They decide with what `Cursor` itself decides with: `walk` and `AckState`.
+Dry runs of commands use these plans. They share their decisions with `Cursor`: `positions`, `AckState`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from mledger.metastore.records.values import ManagedCursorInfo
 
 @dataclass(frozen=True, slots=True)
 class CursorPlace:
-    """Where a cursor stands: mark-delete, the first entry to be read, entries not acknowledged, ranges above it."""
+    """A cursor's position: mark-delete, read position, backlog, and the number of ranges above it."""
 
     mark_delete: Position
     read_position: Position
@@ -34,13 +34,13 @@ class CursorPlace:
 
     @classmethod
     def of(cls, ledgers: LedgerList, acks: AckState) -> "CursorPlace":
-        """The place of a cursor that reads from mark-delete on."""
+        """The place of a cursor that reads from after mark-delete."""
         return cls(acks.mark_delete, next_valid(ledgers, acks.mark_delete), backlog(ledgers, acks), acks.range_count)
 
 
 @dataclass(frozen=True, slots=True)
 class CursorMovePlan:
-    """From where to where a cursor moves; `changed` False: it stands there already, nothing is to be done."""
+    """A cursor's move; if `changed` is false, the cursor is there already and there is nothing to do."""
 
     before: CursorPlace
     after: CursorPlace
@@ -48,14 +48,14 @@ class CursorMovePlan:
 
     @property
     def acknowledged(self) -> int:
-        """How many entries it acknowledges; negative: how many come back."""
+        """How many entries the move acknowledges; negative if entries will be delivered again."""
         return self.before.backlog - self.after.backlog
 
 
 def plan_skip(
     ledgers: LedgerList, cursor: CursorRecoveryPlan, n: int, *, include_deleted: bool = False
 ) -> CursorMovePlan:
-    """What `Cursor.skip` would do: the next `n` entries count as acknowledged. InvalidPosition for a negative `n`."""
+    """What `Cursor.skip` would do: acknowledge the next `n` entries. InvalidPosition if `n` is negative."""
     if n < 0:
         raise InvalidPosition(f"{n} entries cannot be skipped: give 0 or more")
     position = position_after_skip(ledgers, cursor.acks, n, count_deleted=include_deleted)
@@ -63,33 +63,33 @@ def plan_skip(
 
 
 def plan_clear_backlog(ledgers: LedgerList, cursor: CursorRecoveryPlan) -> CursorMovePlan:
-    """What `Cursor.clear_backlog` would do: every entry counts as acknowledged."""
+    """What `Cursor.clear_backlog` would do: acknowledge every entry."""
     return _acknowledged_to(ledgers, cursor, ledgers.last_confirmed)
 
 
 def plan_reset_to(ledgers: LedgerList, cursor: CursorRecoveryPlan, to: Position | str) -> CursorMovePlan:
-    """What `Cursor.reset` would do: `to` ("earliest", "latest" or a position) is the first entry to be read."""
+    """What `Cursor.reset` would do: `to` ("earliest", "latest" or a position) is the first entry to read."""
     acks = cursor.acks.copy()
     acks.reset(mark_delete_after(plan_reset(ledgers, _place(to)), cursor.cursor, cursor.mark_delete))
     return _plan(ledgers, cursor, acks)
 
 
 def plan_new_record(ledgers: LedgerList, to: Position | str, now_ms: int) -> ManagedCursorInfo:
-    """The record of a cursor made anew that reads from `to` on, a place as `plan_reset_to` takes it (M12)."""
+    """A fresh record for a cursor that reads from `to` on; `to` as for `plan_reset_to` (M12)."""
     return ManagedCursorInfo(mark_delete=plan_reset(ledgers, _place(to)).mark_delete, last_active=now_ms)
 
 
 def plan_properties(
     current: Sequence[tuple[str, str]], new: Mapping[str, str], removed: Sequence[str]
 ) -> dict[str, str]:
-    """The cursor's properties with `new` ones set and those called `removed` gone; the order of the old ones stays."""
+    """The cursor's properties with `new` set and `removed` deleted; existing ones keep their order."""
     return {key: value for key, value in (dict(current) | dict(new)).items() if key not in removed}
 
 
 def _place(to: Position | str) -> Position:
     place = {"earliest": EARLIEST, "latest": LATEST}.get(to, to) if isinstance(to, str) else to
     if not isinstance(place, Position):
-        raise InvalidPosition(f"{to!r} is no place to reset to: give earliest, latest or a position")
+        raise InvalidPosition(f"{to!r} is not a position to reset to: give earliest, latest or a position")
     return place
 
 

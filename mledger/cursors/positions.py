@@ -1,8 +1,9 @@
 """Positions and counts over a topic's ledgers; no I/O.
 
-C6: `position_after_n` counts entries over ledgers, deleted ones or not; the end is the last position. C7: where a reset
-leads, and the search for the newest entry that matches. C8: counts are exact and never negative. R8: the next valid
-position. `LedgerList` may be changed by its owner between two calls; nothing here keeps it.
+C6: `position_after_n` counts entries across ledgers, deleted ones or not; the end is the last position.
+C7: the position after a reset, and the search for the newest matching entry. C8: counts are exact and
+never negative. R8: the next valid position. The owner may change the `LedgerList` between two calls;
+nothing here keeps a reference to it.
 """
 
 from collections.abc import Generator
@@ -18,14 +19,14 @@ LATEST = Position(2**63 - 1, 2**63 - 1)
 
 
 def is_valid(ledgers: LedgerList, position: Position) -> bool:
-    """Whether a reader may stand at `position`: an entry, or the first place of an empty last ledger."""
+    """Whether `position` is an entry, or the first position of an empty current ledger."""
     if ledgers.exists(position):
         return True
     return position.entry_id == 0 and position.ledger_id == ledgers.current and ledgers.entries(position.ledger_id) == 0
 
 
 def next_valid(ledgers: LedgerList, position: Position) -> Position:
-    """The first place after `position` where an entry is, or where the next one will be (R8)."""
+    """The first position after `position` that has an entry, or where the next entry will be (R8)."""
     after = Position(position.ledger_id, position.entry_id + 1)
     if is_valid(ledgers, after):
         return after
@@ -38,7 +39,7 @@ def next_valid(ledgers: LedgerList, position: Position) -> Position:
 
 
 def end(ledgers: LedgerList) -> Position:
-    """The place after the last entry, where the next one will be; (-1, 0) for an empty list."""
+    """The position after the last entry, where the next one will be; (-1, 0) for an empty list."""
     if ledgers.current is not None:
         return Position(ledgers.current, ledgers.entries(ledgers.current))
     last = ledgers.last_confirmed
@@ -46,7 +47,7 @@ def end(ledgers: LedgerList) -> Position:
 
 
 def previous(ledgers: LedgerList, position: Position) -> Position:
-    """The place before `position`: one entry back, over ledgers; entry -1 where nothing comes before."""
+    """The position before `position`: one entry back, across ledgers; entry -1 if there is none."""
     if position.entry_id > 0:
         return Position(position.ledger_id, position.entry_id - 1)
     before = ledgers.previous_id(position.ledger_id)
@@ -62,8 +63,8 @@ def previous(ledgers: LedgerList, position: Position) -> Position:
 def position_after_n(ledgers: LedgerList, start: Position, n: int, *, start_included: bool) -> Position:
     """The last of `n` entries counted from `start`, deleted ones counted too (C6).
 
-    With `start_included` the entry at `start` is the first counted, else the next valid one. With `n` 0 the place
-    before the first. Past the end it is the last confirmed entry.
+    With `start_included` the count starts at `start`, else at the next valid position. If `n` is 0, this
+    is the position before the first one counted. Past the end it is the last confirmed entry.
     """
     first = start if start_included else next_valid(ledgers, start)
     if n == 0 and first.entry_id <= ledgers.entries(first.ledger_id):
@@ -80,7 +81,7 @@ def position_after_n(ledgers: LedgerList, start: Position, n: int, *, start_incl
 
 
 def count_between(ledgers: LedgerList, lower: Position, upper: Position) -> int:
-    """How many entries lie above `lower` up to and including `upper`; 0 if `upper` is not above."""
+    """The number of entries above `lower` up to and including `upper`; 0 if `upper` is not above."""
     return max(0, ledgers.count_through(upper) - ledgers.count_through(lower))
 
 
@@ -97,9 +98,9 @@ def count_from(ledgers: LedgerList, acks: AckState, read_position: Position) -> 
 
 
 def position_after_n_undeleted(ledgers: LedgerList, acks: AckState, n: int) -> Position:
-    """The `n`-th entry above mark-delete that is not deleted; the last confirmed entry past the end (C6).
+    """The `n`-th undeleted entry above mark-delete; the last confirmed entry past the end (C6).
 
-    With `n` 0 mark-delete itself.
+    If `n` is 0, mark-delete itself.
     """
     if n <= 0:
         return acks.mark_delete
@@ -118,7 +119,7 @@ def position_after_n_undeleted(ledgers: LedgerList, acks: AckState, n: int) -> P
 
 
 def _nth_live(ledgers: LedgerList, acks: AckState, ledger_id: int, n: int, index: int) -> Position:
-    """The `n`-th undeleted entry after the first `index`, when those up to `ledger_id` suffice."""
+    """The `n`-th undeleted entry after the first `index` entries, given that it is in `ledger_id` or before."""
     start = ledgers.count_through(Position(ledger_id, NO_ENTRY))
     if index + n <= start:
         return ledgers.entry_at(index + n - 1)
@@ -127,7 +128,7 @@ def _nth_live(ledgers: LedgerList, acks: AckState, ledger_id: int, n: int, index
 
 
 def position_after_skip(ledgers: LedgerList, acks: AckState, n: int, *, count_deleted: bool) -> Position:
-    """Where mark-delete goes when `n` entries are skipped (C6), before it moves over contiguous deleted ones (C2)."""
+    """The mark-delete after skipping `n` entries (C6), before it passes contiguous deleted ones (C2)."""
     if count_deleted:
         return position_after_n(ledgers, acks.mark_delete, n, start_included=False)
     return position_after_n_undeleted(ledgers, acks, n)
@@ -135,17 +136,17 @@ def position_after_skip(ledgers: LedgerList, acks: AckState, n: int, *, count_de
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """Where a cursor stands after a reset; everything above mark-delete counts as not acknowledged."""
+    """A cursor's positions after a reset; everything above mark-delete is unacknowledged."""
 
     mark_delete: Position
     read_position: Position
 
 
 def plan_reset(ledgers: LedgerList, to: Position, *, force: bool = False) -> ResetPlan:
-    """Where a reset to `to` leads (C7): `to` is the first entry to be read again; EARLIEST and LATEST are allowed.
+    """The positions after a reset that makes `to` the first entry to read (C7).
 
-    A place where no entry is becomes the next valid position, past the end the latest; with `force` it is taken as
-    it is.
+    `to` may be EARLIEST or LATEST. A position without an entry becomes the next valid position, and past
+    the end the latest; with `force` it is used unchanged.
     """
     if to == EARLIEST:
         read_position = next_valid(ledgers, ledgers.first_position)
@@ -159,15 +160,15 @@ def plan_reset(ledgers: LedgerList, to: Position, *, force: bool = False) -> Res
 
 
 def mark_delete_after(plan: ResetPlan, cursor: str, mark_delete: Position) -> Position:
-    """Where the mark-delete position of `cursor` is after the reset: that of compaction stays where it was (C7).
+    """The mark-delete of `cursor` after the reset; that of compaction's cursor stays unchanged (C7).
 
-    It says how far the compacted ledger goes that the properties of the position name.
+    It says how far the compacted ledger that the position's properties name extends.
     """
     return mark_delete if cursor == COMPACTION else plan.mark_delete
 
 
 def check_markable(ledgers: LedgerList, acks: AckState, position: Position) -> None:
-    """Raise InvalidPosition unless mark-delete may move to `position`: past the last entry or back it may not."""
+    """Raise InvalidPosition if `position` is below mark-delete or past the last confirmed entry."""
     acks.check_markable(position, ledgers)
 
 
@@ -176,8 +177,8 @@ def find_newest(
 ) -> Generator[Position, bool, Position | None]:
     """Binary search for the newest entry above `lower` (up to `upper` or the end) that matches (C7).
 
-    Yields an entry's position and is sent whether it matches; matching entries must come before all others. Ends with
-    the newest matching entry, None if the first one does not match.
+    A generator: it yields an entry's position and receives whether the entry matches. Matching entries
+    must precede all others. Returns the newest matching entry, or None if the first does not match.
     """
     low = ledgers.count_through(lower)
     high = ledgers.total_entries if upper is None else ledgers.count_through(upper)

@@ -1,4 +1,4 @@
-"""Where a cursor reads: its read position, reads over holes and ledger ends, and parked reads (C10, C11)."""
+"""A cursor's reads: its read position, reads across holes and ledgers, waiting reads (C10, C11)."""
 
 import asyncio
 from typing import Protocol
@@ -18,7 +18,7 @@ SMALL_GAP = 32
 
 
 class ReadingCursor(Protocol):
-    """What reading asks of the cursor."""
+    """The interface of a cursor that its reads use."""
 
     @property
     def name(self) -> str:
@@ -26,17 +26,17 @@ class ReadingCursor(Protocol):
 
     @property
     def acks(self) -> AckState:
-        """What is acknowledged."""
+        """The acknowledgement state."""
 
     def check(self) -> None:
-        """Raise what stopped the cursor."""
+        """Raise the error that stopped the cursor, if any."""
 
     def lose(self, ledger_id: int, first: int, last: int, reason: str) -> None:
-        """Acknowledge entries that are lost, unread."""
+        """Acknowledge lost entries without reading them."""
 
 
 class _Read:
-    """One read on its way: what it has, and what it may still take."""
+    """One read under way: its entries so far, and how much it may still read."""
 
     __slots__ = ("at_once", "bytes_left", "entries", "last", "position", "wanted")
 
@@ -64,7 +64,7 @@ class _Read:
 
 
 class CursorReads:
-    """Reads of one cursor. A read that was overtaken by a reset does not move the read position."""
+    """Reads of one cursor. A reset during a read keeps that read from moving the read position."""
 
     def __init__(self, cursor: ReadingCursor, host: CursorHost, position: Position) -> None:
         self._cursor = cursor
@@ -116,7 +116,7 @@ class CursorReads:
                 raise TopicTerminated(
                     f"{self._host.name} is terminated and cursor {self._cursor.name} has read it to the end"
                 )
-            arrival = self._host.next_arrival()  # nothing can have come since the read looked
+            arrival = self._host.next_arrival()  # no await since the read: no arrival was missed
             delay = None if looked_again else self._host.config.new_entries_check_delay_ms / 1000
             try:
                 await asyncio.wait([arrival], timeout=delay)
@@ -125,7 +125,7 @@ class CursorReads:
             looked_again = True
 
     def _find_entry(self, read: _Read) -> bool:
-        """Put the position on an entry that exists, over ledger ends; False if there is none to be read."""
+        """Advance the position to an existing entry, across ledgers; False if there is none to read."""
         ledgers = self._host.ledger_list
         if not ledgers.exists(read.position):
             following = next_valid(ledgers, Position(read.position.ledger_id, read.position.entry_id - 1))
@@ -135,9 +135,9 @@ class CursorReads:
         return read.last is None or read.position <= read.last
 
     def _span(self, read: _Read) -> tuple[int, int]:
-        """Entries to read in one go: from the first one not deleted, over small gaps, as many as are wanted.
+        """The entries to read in one request, from the first undeleted one, across small gaps.
 
-        An empty span, whose end is where to look on, if all are deleted.
+        If all are deleted, an empty span; the search continues after its end.
         """
         ledger_id, start = read.position
         wanted = read.wanted - len(read.entries)
@@ -146,7 +146,7 @@ class CursorReads:
             last = min(last, read.last.entry_id)
         runs = self._cursor.acks.live_runs(ledger_id, start, last)
         if not runs:
-            live = self._cursor.acks.nth_live(ledger_id, last + 1, 1)  # at once, be there a million before it
+            live = self._cursor.acks.nth_live(ledger_id, last + 1, 1)  # one step, even past a million deleted entries
             return live, live - 1
         end = runs[0].first - 1
         for run in runs:
@@ -159,9 +159,9 @@ class CursorReads:
         return runs[0].first, end
 
     async def _read_span(self, read: _Read, first: int, last: int) -> list[Entry] | None:
-        """Entries of the ledger at the position; none if the read is to look again, None if it ends before them.
+        """Read entries of one ledger; an empty list means try again, None means end the read here.
 
-        Where one of several cannot be found, fewer are read next, until it stands alone.
+        If one of several entries is missing, later attempts read fewer, until it is read alone.
         """
         ledger_id = read.position.ledger_id
         try:
@@ -182,29 +182,29 @@ class CursorReads:
 
     def _lost_ledger(self, ledger_id: int, error: NoSuchLedger) -> None:
         host = self._host
-        if ledger_id not in host.ledger_list:  # trimmed while it was read
+        if ledger_id not in host.ledger_list:  # trimmed during the read
             return
         info = host.ledger_list.info(ledger_id)
         if is_offloaded(info):
             raise LedgerOffloaded(
                 f"{host.name}: ledger {ledger_id} is offloaded: its {info.entries} entries are in tiered storage, "
-                "which is not read here; nothing of it is acknowledged"
+                "which mledger does not read; none of them is acknowledged"
             ) from error
         count = host.ledger_list.entries(ledger_id)
         if not host.config.auto_skip_non_recoverable_data:
             raise NoSuchLedger(
-                f"{host.name}: ledger {ledger_id} is in the topic's list and does not exist: {error}; to acknowledge "
-                f"its {count} entries unread set autoSkipNonRecoverableData"
+                f"{host.name}: ledger {ledger_id} is in the topic's list but does not exist: {error}; to acknowledge "
+                f"its {count} entries unread, set autoSkipNonRecoverableData"
             ) from error
         self._cursor.lose(ledger_id, 0, count - 1, str(error))
 
     def _lost_entry(self, position: Position, error: NoSuchEntry) -> None:
         host = self._host
-        if position.ledger_id not in host.ledger_list:  # trimmed while it was read
+        if position.ledger_id not in host.ledger_list:  # trimmed during the read
             return
         if not host.config.auto_skip_non_recoverable_data:
             raise NoSuchEntry(
-                f"{host.name}: entry {position} is lost, cursor {self._cursor.name} cannot pass it: {error}; to "
-                "acknowledge it unread set autoSkipNonRecoverableData, or skip it by hand (`mledger cursors skip`)"
+                f"{host.name}: entry {position} is lost and cursor {self._cursor.name} cannot pass it: {error}; to "
+                "acknowledge it unread, set autoSkipNonRecoverableData or use `mledger cursors skip`"
             ) from error
         self._cursor.lose(position.ledger_id, position.entry_id, position.entry_id, str(error))

@@ -1,10 +1,16 @@
-"""Where a cursor stands after its topic was opened (R1 to R9), decided over plain values; no I/O.
+"""A cursor's state after its topic was opened (R1 to R9), decided over plain values; no I/O.
 
-R1 no znode: a new cursor. R2 no cursor ledger: the znode is the state. R3 the cursor ledger's last state. R4 that is
-lost or unreadable: the last one before it that can be read, else the znode's last snapshot, not below the first ledger.
-A cursor ledger that holds what cannot be read is kept (M12). R5 it cannot be read now: an error, never a fallback.
-R6, R7 the position is fitted to the ledgers that there are. R8 the read position. R9 a fully consumed ledger is left.
-Every rule that changed the position asks for it to be persisted.
+- R1: no znode: a new cursor.
+- R2: no cursor ledger: the znode is the state.
+- R3: the last state in the cursor ledger.
+- R4: if that is lost or unreadable, the latest earlier state that can be read, else the snapshot in the
+  znode, but not below the first ledger. A cursor ledger with an unreadable state is kept (M12).
+- R5: if the cursor ledger cannot be read now, an error, never a fallback.
+- R6, R7: the position is fitted to the existing ledgers.
+- R8: the read position.
+- R9: the cursor leaves a fully consumed ledger.
+
+Every rule that changes the position causes it to be persisted.
 """
 
 from dataclasses import dataclass
@@ -23,13 +29,13 @@ Start = Literal["earliest", "latest"] | Position
 
 @dataclass(frozen=True, slots=True)
 class CursorRecoveryPlan:
-    """A cursor's state after recovery, where it came from, and what is to be done about it.
+    """A cursor's state after recovery, its source, and what to do with it.
 
-    `source` tells where the state was found, `at` which entry of which cursor ledger (None: not from one); `rules` are
-    those that applied, in order, `rule` the one that decided the source. `acks` has mark-delete and holes. `persist`:
-    the state differs from what is stored and is to be made durable. `move_to`: R9 moves mark-delete there before
-    trimming. `old_cursor_ledger` is the one to delete once another is in the znode, None if there is none; with
-    `keeps_cursor_ledger` it is not deleted, since it holds what cannot be read.
+    `source` describes where the state was found, `at` is its entry of the cursor ledger (None: not from
+    one). `rules` are those that applied, in order; `rule` decided the source. `acks` has mark-delete and
+    holes. `persist`: the state differs from the stored one and must be made durable. `move_to`: R9 moves
+    mark-delete there before trimming. `old_cursor_ledger` is to be deleted once the znode names another
+    one; None if there is none. With `keeps_cursor_ledger` it is kept, since its last state is unreadable.
     """
 
     cursor: str
@@ -63,15 +69,15 @@ def plan_cursor_recovery(
     *,
     start: Start = "earliest",
 ) -> CursorRecoveryPlan:
-    """Decide the state of `cursor` from its znode's `record` and what was found in the cursor ledger that it names.
+    """Decide the state of `cursor` from its znode's `record` and the content of its cursor ledger.
 
-    `finding` is None when the record names no cursor ledger; `ledgers` is the topic's list after opening (without a
-    ledger for writing when only looked at); `start` is where a new cursor begins. Raises CursorRecoveryFailed when the
-    cursor ledger cannot be read now (R5).
+    `finding` is None if the record names no cursor ledger. `ledgers` is the topic's list after opening;
+    read-only callers pass one without a ledger for writing. `start` is where a new cursor begins. Raises
+    CursorRecoveryFailed if the cursor ledger cannot be read now (R5).
     """
     if isinstance(finding, CursorLedgerUnavailable):
         raise CursorRecoveryFailed(
-            f"cursor {cursor}: {finding.describe()}; nothing is taken for lost, try again when the bookies are back"
+            f"cursor {cursor}: {finding.describe()}; nothing is assumed lost: try again when the bookies are back"
         )
     found = _source(record, finding, ledgers, start)
     position, rules, warnings = _fit(found.state.position, ledgers)
@@ -127,7 +133,7 @@ def _source(
         return _Source("R2", "znode", state)
     if finding is None:
         raise CursorRecoveryFailed(
-            f"the record names cursor ledger {record.cursors_ledger_id}: it has to be read first"
+            f"the record names cursor ledger {record.cursors_ledger_id}, which must be read first"
         )
     kept = f"; cursor ledger {record.cursors_ledger_id} is kept"
     if isinstance(finding, StateFound):
@@ -144,7 +150,7 @@ def _source(
 
 
 def start_position(ledgers: LedgerList, start: Start) -> Position:
-    """The mark-delete position of a new cursor (R1): before all entries, at the last one, or where told."""
+    """The mark-delete position of a new cursor (R1): before all entries, at the last one, or `start`."""
     if start == "earliest":
         return ledgers.first_position
     if start == "latest":
@@ -153,7 +159,7 @@ def start_position(ledgers: LedgerList, start: Start) -> Position:
 
 
 def _fit(position: Position, ledgers: LedgerList) -> tuple[Position, tuple[str, ...], tuple[str, ...]]:
-    """The position fitted to the ledgers there are, the rules that moved it, and warnings (R6, R7)."""
+    """The position fitted to the existing ledgers, the rules that moved it, and warnings (R6, R7)."""
     rules: list[str] = []
     warnings: list[str] = []
     if position.entry_id < NO_ENTRY:
@@ -166,9 +172,9 @@ def _fit(position: Position, ledgers: LedgerList) -> tuple[Position, tuple[str, 
             position = Position(following, NO_ENTRY)
             rules.append("R6")
     if len(ledgers) and position > ledgers.last_position:
-        # what was appended since the topic was opened is not passed over
+        # entries appended since the topic was opened must not be skipped
         end = ledgers.last_position if ledgers.current is None else Position(ledgers.current, NO_ENTRY)
-        if position.entry_id != NO_ENTRY or ledgers.current is not None:  # else it waits for a ledger yet to be made
+        if position.entry_id != NO_ENTRY or ledgers.current is not None:  # else it waits for a new ledger
             warnings.append(f"position {position} is past the end: moved back to {end}")
         position = end
         if "R7" not in rules:

@@ -1,4 +1,4 @@
-"""Reads a cursor's state out of its cursor ledger (R3 to R5): carries out what `cursor_state.read_state` asks for."""
+"""Reads a cursor's state from its cursor ledger (R3 to R5): does the I/O of `ledger_state.read_state`."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -20,11 +20,11 @@ from mledger.metastore.records.position import Position
 
 
 class StateLedger(Protocol):
-    """A cursor ledger that can be read: opened with recovery, or peeked at."""
+    """A readable cursor ledger, opened with recovery or by a peek."""
 
     @property
     def last_entry(self) -> int:
-        """The last entry that can be read, -1 for none."""
+        """The last readable entry, -1 for none."""
 
     async def read(self, first: int, last: int) -> list[bytes]:
         """Payloads of entries `first` to `last`."""
@@ -40,25 +40,25 @@ async def find_state(
     ledger_id: int,
     unconfirmed: Callable[[StateLedger], bool] = lambda _: False,
 ) -> CursorLedgerFinding:
-    """What the cursor ledger `ledger_id` holds; what cannot be read now is a finding too, not an error.
+    """The content of the cursor ledger `ledger_id`; an unreadable one is a finding, not an error.
 
-    That something is lost is believed only when it is so after `sync` too (`MetadataReader.sync`): a server that lags
-    knows neither a new ledger nor the bookies that a ledger's entries were moved to. `unconfirmed` tells of an opened
-    ledger whether its last entry is not proven to stay.
+    A loss counts only if it is found again after `sync` (`MetadataReader.sync`): a lagging server may
+    not know a new ledger, or the bookies that a ledger's entries were moved to. `unconfirmed` says
+    whether the last entry of an opened ledger may be unconfirmed.
     """
-    looked = _StateLook(open_ledger, unconfirmed)
-    finding = await looked.find(ledger_id)
-    if not (looked.lost or isinstance(finding, CursorLedgerMissing | CursorLedgerEmpty)):
+    search = _StateSearch(open_ledger, unconfirmed)
+    finding = await search.find(ledger_id)
+    if not (search.lost or isinstance(finding, CursorLedgerMissing | CursorLedgerEmpty)):
         return finding
     try:
         await sync()
     except MetadataError as error:
         return CursorLedgerUnavailable(ledger_id, str(error))
-    return await _StateLook(open_ledger, unconfirmed).find(ledger_id)
+    return await _StateSearch(open_ledger, unconfirmed).find(ledger_id)
 
 
-class _StateLook:
-    """One look at a cursor ledger, and at older ones that its last state names; `lost` once something was missing."""
+class _StateSearch:
+    """One search of a cursor ledger and older ones that its last state names; `lost`: something was missing."""
 
     def __init__(self, open_ledger: OpenStateLedger, unconfirmed: Callable[[StateLedger], bool]) -> None:
         self._open, self._unconfirmed = open_ledger, unconfirmed
@@ -94,7 +94,7 @@ class _StateLook:
         return outcomes
 
     async def _read_run(self, first: Position, last: int) -> list[EntryOutcome]:
-        """Entries `first` to `last`; where they cannot be read together each is read alone: one may be the reason."""
+        """Read entries `first` to `last`; if that fails, one by one, since only one may be unreadable."""
         try:
             payloads = await self._opened[first.ledger_id].read(first.entry_id, last)
         except (BookieError, MetadataError) as error:
@@ -117,7 +117,7 @@ class _StateLook:
 
 
 def _runs(positions: tuple[Position, ...]) -> list[tuple[Position, int]]:
-    """Consecutive positions of one ledger together: (the first, the last one's entry id)."""
+    """Consecutive positions of one ledger as runs: (first position, last entry id)."""
     runs: list[tuple[Position, int]] = []
     for position in positions:
         if runs and runs[-1][0].ledger_id == position.ledger_id and runs[-1][1] + 1 == position.entry_id:

@@ -1,11 +1,11 @@
-"""Keeps one cursor's states: in its cursor ledger, or in its znode (C3, C4, R8).
+"""Stores one cursor's states, in its cursor ledger or in its znode (C3, C4, R8).
 
-- A state is one entry of the cursor ledger, made at the first change. The znode names that ledger and is written only
-  when there is a new one, and on a clean close.
-- Another ledger is made at the entry limit, at the age limit and after a write error; the old one is recorded for
-  deletion by the same multi that names the new one.
-- Where no cursor ledger can be written, the znode holds the state, under the limits of a clean close.
-- Every write of the znode checks the topic's record: a fenced owner's cursor does not move (M7).
+- A state is one entry of the cursor ledger, which is created at the first change. The znode names that
+  ledger and is written only for a new cursor ledger and at a clean close.
+- A new cursor ledger is created at the entry limit, at the age limit and after a write error. The multi
+  that names the new one records the old one for deletion.
+- If no cursor ledger can be written, the znode holds the state, within the limits of a clean close.
+- Every write of the znode checks the topic's record: a fenced owner cannot move a cursor (M7).
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from mledger.metastore.write_verification import changed_since, is_there
 
 @dataclass(frozen=True, slots=True)
 class CursorState:
-    """What of a cursor is to be durable; `acks` is not changed while this is in use."""
+    """A cursor's state to make durable; `acks` must not change while this is in use."""
 
     acks: AckState
     properties: tuple[tuple[str, int], ...] = ()
@@ -42,13 +42,13 @@ class CursorState:
 
     @property
     def mark_delete(self) -> Position:
-        """Where it stands."""
+        """The mark-delete position."""
         return self.acks.mark_delete
 
 
 @dataclass(frozen=True, slots=True)
 class CursorContext:
-    """What the stores of a topic's cursors share. `delete_later` deletes a recorded ledger in the background."""
+    """The context shared by a topic's cursors. `delete_later` deletes a recorded ledger in the background."""
 
     record: TopicRecord
     store: MetadataStore
@@ -61,7 +61,7 @@ class CursorContext:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A znode write of which it is not known whether it was carried out."""
+    """A znode write of unknown outcome."""
 
     znode: ManagedCursorInfo
     data: bytes
@@ -69,7 +69,7 @@ class _Attempt:
 
 
 class CursorStore:
-    """Writes the states of one cursor, one write at a time: else its own writes would conflict with each other."""
+    """Writes the states of one cursor, one write at a time, so that its writes do not conflict."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CursorStore:
         *,
         keep_ledger: bool = False,
     ) -> None:
-        """`keep_ledger`: that which `znode` names is not deleted when another takes its place (R4, M12)."""
+        """`keep_ledger`: keep the cursor ledger that `znode` names when a new one replaces it (R4, M12)."""
         self.name = name
         self.path = path
         self._context = context
@@ -97,21 +97,24 @@ class CursorStore:
 
     @classmethod
     def new(cls, name: str, context: CursorContext, state: CursorState) -> "CursorStore":
-        """That of a cursor whose znode, holding `state`, is to be made by `create` (R1)."""
+        """The store of a new cursor; `create` then creates its znode with `state` (R1)."""
         acks = state.acks
         znode = znode_record(acks, state.properties, state.cursor_properties, context.now_ms())
         if znode is None:
-            raise AckStateTooLarge(f"cursor {name} cannot be created: its properties do not fit its record")
+            raise AckStateTooLarge(f"cursor {name} cannot be created: its properties do not fit into its record")
         return cls(name, cursor_path(context.record.name, name), context, znode, 0)
 
     async def create(self) -> None:
-        """Make a new cursor's znode; StoreUnavailable when it is not known whether it was made."""
+        """Create a new cursor's znode. Raises StoreUnavailable if the outcome is unknown."""
         await self._context.record.check_same()
         self._context.factory.on_step("create cursor")
         await self._context.record.guarded(Create(self.path, encode_managed_cursor_info(self._znode)))
 
     async def was_created(self) -> bool:
-        """What came of a `create` whose answer was lost (M7); ManagedLedgerFenced where another's record is there."""
+        """Whether a `create` whose response was lost succeeded (M7).
+
+        Raises ManagedLedgerFenced if another owner created the record.
+        """
         self._context.record.check()
         if not await is_there(self._context.store, self.path):
             return False
@@ -131,9 +134,9 @@ class CursorStore:
         return self._writer is not None
 
     async def write(self, state: CursorState) -> None:
-        """Make `state` durable: one entry, or a switch to a new cursor ledger, or the znode (C3, C4).
+        """Make `state` durable as an entry, or in a new cursor ledger, or in the znode (C3, C4).
 
-        Raises AckStateTooLarge, ManagedLedgerFenced, and what kept ledger and znode from being written.
+        Raises AckStateTooLarge, ManagedLedgerFenced, and the errors of writing ledger and znode.
         """
         async with self._one_at_a_time:
             await self._write(state)
@@ -147,7 +150,7 @@ class CursorStore:
             except (LedgerFenced, LedgerConflict):
                 self._context.factory.counters.states_in_ledgers_failed += 1
                 await self._context.record.verify()
-            except BookieError:  # the switch below is the answer to it, and reports if it fails too
+            except BookieError:  # the switch below handles it, and raises if it fails too
                 self._context.factory.counters.states_in_ledgers_failed += 1
             else:
                 self._written += 1
@@ -156,7 +159,10 @@ class CursorStore:
         await self._switch(state, data)
 
     async def write_to_znode(self, state: CursorState) -> bool:
-        """Make `state` durable in the znode, let the cursor ledger go; past its limits False, nothing done (C3)."""
+        """Make `state` durable in the znode and release the cursor ledger (C3).
+
+        Returns False, with nothing done, if the state exceeds the limits of the znode.
+        """
         async with self._one_at_a_time:
             return await self._write_to_znode(state)
 
@@ -186,18 +192,18 @@ class CursorStore:
             await self._put(znode, self._writer)
 
     async def close(self, state: CursorState, *, changed: bool) -> None:
-        """The clean close (C3): the state into the znode, or a last entry into a cursor ledger that is kept."""
+        """Close cleanly (C3): write the state to the znode, or as a last entry to the cursor ledger."""
         async with self._one_at_a_time:
             unchanged_in_znode = not changed and self.ledger_id == NO_CURSOR_LEDGER and self._uncertain is None
             if not unchanged_in_znode and not await self._write_to_znode(state) and changed:
-                await self._write_properties(state.cursor_properties)  # an entry of the cursor ledger has none
+                await self._write_properties(state.cursor_properties)  # entries of a cursor ledger do not store them
                 await self._write(state)
             if self._writer is not None:
                 writer, self._writer = self._writer, None
                 await writer.close()
 
     async def remove(self, attached: Sequence[int] = ()) -> None:
-        """Delete the znode, then the cursor ledger (M8, C7) and the ledgers `attached`, which it names beside that."""
+        """Delete the znode, then the cursor ledger and the ledgers `attached` that it names (M8, C7)."""
         async with self._one_at_a_time:
             await self._begin()
             old = self.ledger_id
@@ -213,7 +219,7 @@ class CursorStore:
                 self._context.delete_later(ledger_id)
 
     async def abandon(self) -> None:
-        """Let go of the cursor ledger without writing anything."""
+        """Release the cursor ledger without writing anything."""
         if self._uncertain is not None and self._uncertain.writer is not None:
             await self._uncertain.writer.abandon()
         if self._writer is not None:
@@ -221,7 +227,7 @@ class CursorStore:
             await writer.abandon()
 
     async def _begin(self) -> None:
-        """Raise what stands against a write; find out what came of the last one."""
+        """Raise if the cursor is fenced or deleted; find out the outcome of the last write."""
         self._context.record.check()
         if self._removed:
             raise CursorNotFound(f"cursor {self.name} of {self._context.record.name} was deleted")
@@ -251,7 +257,7 @@ class CursorStore:
         factory.on_step("cursor ledger named")
 
     def _naming(self, ledger_id: int, state: CursorState) -> ManagedCursorInfo:
-        """The znode when the state is in that cursor ledger: its name, and mark-delete as a snapshot (R4)."""
+        """The znode that names the cursor ledger with the state, and has mark-delete as a snapshot (R4)."""
         return replace(
             self._znode,
             cursors_ledger_id=ledger_id,
@@ -272,7 +278,7 @@ class CursorStore:
             raise AckStateTooLarge(f"cursor {self.name} of {self._context.record.name}: {error}") from None
 
     async def _put(self, znode: ManagedCursorInfo, writer: LedgerWriter | None) -> None:
-        """Write the znode; `writer` is the open cursor ledger afterwards, a new one if it is not the one open now."""
+        """Write the znode; `writer` is the cursor ledger open afterwards, the current one or a new one."""
         data = encode_managed_cursor_info(znode)
         operations: list[Operation] = []
         if znode.cursors_ledger_id != self.ledger_id:
@@ -285,10 +291,10 @@ class CursorStore:
             await self._context.record.guarded(Put(self.path, data, self._version), operations)
         except ManagedLedgerFenced:
             if writer is not self._writer and writer is not None:
-                # with the session lost the record may name it by now, and ledgers may have a session of their own
+                # if the session ended, the record may name it, and ledgers may have another session
                 await (writer.abandon() if self._context.record.session_ended else self._discard(writer))
             raise
-        except BaseException as error:  # a caller that gives up does not take back what was sent
+        except BaseException as error:  # a cancelled caller does not undo a sent write
             if isinstance(error, StoreUnavailable):
                 self._context.factory.counters.states_in_records_failed += 1
             self._uncertain = _Attempt(znode, data, writer)
@@ -310,7 +316,7 @@ class CursorStore:
         self._delete_old(old)
 
     async def _settle_uncertain(self) -> None:
-        """Find out whether the last znode write was carried out, and go on from there (M7, C4)."""
+        """Find out whether the last znode write was carried out, and continue from there (M7, C4)."""
         attempt = self._uncertain
         if attempt is None:
             return
@@ -329,7 +335,7 @@ class CursorStore:
             raise self._context.record.fence(f"the record of cursor {self.name} was written by another owner")
 
     async def _deletions(self, ledger_id: int) -> Sequence[Operation]:
-        """What goes with the update after which the znode names that ledger no longer."""
+        """The operations to include in the update after which the znode no longer names the ledger."""
         if ledger_id == NO_CURSOR_LEDGER:
             return ()
         if ledger_id != self._kept:
@@ -342,6 +348,6 @@ class CursorStore:
             self._context.delete_later(ledger_id)
 
     async def _discard(self, writer: LedgerWriter) -> None:
-        """Delete a ledger made for nothing; where that fails its pending record stays, and a replay finishes it."""
+        """Delete an unused ledger; if that fails, its pending record stays and a replay deletes it."""
         with contextlib.suppress(BookieError, MetadataError):
             await self._context.factory.discard(writer)

@@ -1,1 +1,1 @@
-"""The ledgers of a topic: their list and records, the one being written, reads, ownership, and retention."""
+"""The ledgers of a topic: their list and records, the open ledger, reads, ownership and retention."""

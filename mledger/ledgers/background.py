@@ -1,4 +1,4 @@
-"""Work that nobody waits for: kept, named, and reported when it fails."""
+"""Background tasks: kept, named, and reported when they fail."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -14,7 +14,7 @@ log = get_logger(__name__)
 
 
 class Background:
-    """The tasks of one topic that run beside its callers."""
+    """The background tasks of one topic."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -22,9 +22,9 @@ class Background:
         self._endless: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, T], what: str, *, endless: bool = False) -> "asyncio.Task[T]":
-        """Run `work`. An error of this project is logged with `what` was done, any other goes to the loop's handler.
+        """Run `work`. A MledgerError is logged with `what`; other errors go to the loop's handler.
 
-        `endless`: it tries until it succeeds, so that `finish` cancels it.
+        `endless`: the work retries until it succeeds, so `finish` cancels it.
         """
         task = asyncio.get_running_loop().create_task(work, name=f"{self._topic}: {what}")
         self._tasks.add(task)
@@ -46,14 +46,14 @@ class Background:
             loop.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})
 
     async def finish(self) -> None:
-        """Wait for what runs; what is endless is cancelled."""
+        """Cancel endless tasks and wait for all tasks to end."""
         for task in self._endless:
             task.cancel()
         while others := self._tasks - {asyncio.current_task()}:
             await asyncio.wait(others)
 
     async def cancel(self) -> None:
-        """Cancel what runs and wait until it has ended."""
+        """Cancel all tasks and wait for them to end."""
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         await self.finish()

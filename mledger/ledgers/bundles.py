@@ -1,8 +1,9 @@
-"""Which Pulsar broker serves a topic, as the brokers' nodes in the metadata store tell it (M9); decided without I/O.
+"""Which Pulsar broker serves a topic, according to the brokers' nodes in the metadata store (M9); no I/O.
 
-A broker serves bundles of a namespace: ranges of the CRC-32 of a topic's full name. With the load managers that Pulsar
-always had, a bundle that is served has an ephemeral below `/namespace/<tenant>/<namespace>`. With the extensible one it
-has an entry in a channel: nodes below `/service_unit_state`, or messages of a system topic, which cannot be seen here.
+A broker serves bundles of a namespace: ranges of the CRC-32 of a topic's full name. With Pulsar's older
+load managers, each served bundle has an ephemeral node below `/namespace/<tenant>/<namespace>`. With the
+extensible load manager, it has an entry in a channel: nodes below `/service_unit_state`, or messages of
+a system topic. The messages cannot be read here.
 """
 
 import json
@@ -24,12 +25,12 @@ _LAST = 0xFFFFFFFF
 _URLS = ("nativeUrl", "nativeUrlTls", "pulsarServiceUrl", "pulsarServiceUrlTls", "brokerServiceUrl", "httpUrl")
 _WITH_CHANNEL = "ExtensibleLoadManager"
 _SERVES = ("Owned", "Releasing", "Splitting", "Assigning")
-"""States of the channel in which a broker has the bundle's topics, or is about to."""
+"""States of the channel in which a broker serves the bundle, or is about to."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOwner:
-    """An owner as seen: which node tells of it, and what it says; `address` is where a broker takes clients."""
+    """A topic's owner: the node at `path` names it, `detail` describes it, `address` is a broker's URL."""
 
     path: str
     detail: str
@@ -41,12 +42,12 @@ class BrokerOwner:
 
 
 def bundle_folders(topic: TopicName) -> tuple[str, str]:
-    """Where the nodes of its namespace's bundles are: those of owners, and the channel's."""
+    """The folders of its namespace's bundles: that of the owners' nodes and that of the channel."""
     return f"{NAMESPACES}/{topic.namespace_name}", f"{CHANNEL}/{topic.namespace_name}"
 
 
 def has_topic(bundle: str, topic: TopicName) -> bool:
-    """Whether the bundle `0x…_0x…` is the topic's; a name that is no range counts as everything."""
+    """Whether the bundle `0x…_0x…` contains the topic; a name that is not a range contains all topics."""
     found = _RANGE.fullmatch(bundle)
     if found is None:
         return True
@@ -58,9 +59,9 @@ def has_topic(bundle: str, topic: TopicName) -> bool:
 def serving(
     topic: TopicName, owned: Mapping[str, Node | None], channel: Mapping[str, Node | None], brokers: Sequence[str]
 ) -> BrokerOwner | None:
-    """The broker that serves the topic by these nodes of its namespace's bundles, by path; None if none does.
+    """The broker that serves the topic, or None, according to its namespace's bundle nodes, by path.
 
-    `brokers` are the names of the live ones: the channel's nodes stay when a broker goes.
+    `brokers` are the names of the live brokers: a broker's channel nodes outlive it.
     """
     for path, node in owned.items():
         name = path.rpartition("/")[2]
@@ -78,9 +79,9 @@ def serving(
 
 
 def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> BrokerOwner | None:
-    """The first of these live brokers of which can't be seen what it serves; None if all show it, or there is none.
+    """The first of these live brokers whose served bundles are not visible here, or None.
 
-    `has_channel`: the channel's nodes are there, so that also the extensible load manager's brokers show it.
+    `has_channel`: the channel's nodes exist, so the bundles of the extensible load manager are visible.
     """
     for path, node in brokers.items():
         if node is None or not node.stat.ephemeral_owner:
@@ -92,7 +93,7 @@ def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> BrokerOw
             name = path.rpartition("/")[2]
             return BrokerOwner(
                 path,
-                f"the Pulsar broker {name} is live and what it serves can't be seen",
+                f"the Pulsar broker {name} is live, and which bundles it serves cannot be seen",
                 node.stat.ephemeral_owner,
                 _address(said),
             )
@@ -100,12 +101,12 @@ def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> BrokerOw
 
 
 def came_to_serve(before: BrokerOwner | None, now: BrokerOwner | None) -> bool:
-    """Whether a broker serves the topic that did not `before`."""
+    """Whether a broker serves the topic now that did not serve it `before`."""
     return now is not None and (before is None or (now.path, now.session) != (before.path, before.session))
 
 
 def live(names: Iterable[str]) -> list[str]:
-    """The paths of live brokers' nodes."""
+    """The paths of the nodes of live brokers."""
     return [f"{LIVE_BROKERS}/{name}" for name in names]
 
 

@@ -1,4 +1,4 @@
-"""An entry of a topic, as readers get it."""
+"""An entry of a topic, as readers receive it."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from mledger.metastore.records.position import Position
 
 
 class Entry(NamedTuple):
-    """An entry as read: where it is and its payload."""
+    """An entry: its position and its payload."""
 
     position: Position
     payload: bytes

@@ -19,7 +19,7 @@ MAX_READERS = 128
 
 
 class EntryReader:
-    """Reads from the ledgers of one topic; keeps the handles of the last ones read."""
+    """Reads from the ledgers of one topic; caches the handles of the ledgers read last."""
 
     def __init__(
         self, factory: LedgerFactory, current: Callable[[], OpenLedger | None], config: ManagedLedgerConfig
@@ -30,10 +30,10 @@ class EntryReader:
         self._readers: OrderedDict[int, asyncio.Task[LedgerReader]] = OrderedDict()
 
     async def read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[Entry]:
-        """Entries `first` to `last` of one ledger, at least one; fewer where `max_bytes` of payload are reached.
+        """Entries `first` to `last` of one ledger; fewer, but at least one, if `max_bytes` are reached.
 
-        Raises NoSuchLedger (the ledger is listed and gone), and retriable BookieErrors; BookieUnavailable also when
-        managedLedgerReadEntryTimeoutSeconds have passed.
+        Raises NoSuchLedger (the ledger is listed but does not exist), retriable BookieErrors, and
+        BookieUnavailable after managedLedgerReadEntryTimeoutSeconds.
         """
         try:
             async with asyncio.timeout(self._timeout):
@@ -43,7 +43,7 @@ class EntryReader:
             self._factory.counters.reads_failed += 1
             raise BookieUnavailable(
                 f"no answer to a read of {ledger_id}:{first} in {self._timeout} s "
-                "(managedLedgerReadEntryTimeoutSeconds); see whether its bookies are up"
+                "(managedLedgerReadEntryTimeoutSeconds); check that its bookies are up"
             ) from None
         except BookieError:
             self._factory.counters.reads_failed += 1
@@ -61,7 +61,7 @@ class EntryReader:
         max_bytes: int | None,
         last: Position | None,
     ) -> list[Entry]:
-        """Entries from `first` on over ledger ends, as `ManagedLedger.read`; `ledgers` gives the list of now."""
+        """Entries from `first` on, across ledgers, as `ManagedLedger.read`; `ledgers` gives the current list."""
         entries: list[Entry] = []
         end = ledgers().last_confirmed if last is None else min(last, ledgers().last_confirmed)
         position = max(first, Position(first.ledger_id, 0))
@@ -84,10 +84,11 @@ class EntryReader:
         return entries
 
     async def read_afresh(self, ledger_id: int, entry: int) -> Entry:
-        """One entry, by the ledger's metadata as it is now: what is not there then is lost.
+        """One entry, read with the ledger's latest metadata: if it is not found, it is lost.
 
-        Raises NoSuchLedger and NoSuchEntry, which are proof here: a handle may be older than the ledger's replication
-        to other bookies, and a server of the metadata store may lag. Retriable errors as of `read`.
+        Here NoSuchLedger and NoSuchEntry are proof of loss. Elsewhere they are not: a cached handle may
+        predate the ledger's replication to other bookies, and a metadata server may lag. Raises
+        retriable errors as `read` does.
         """
         await self._factory.sync()
         self.forget(ledger_id)
@@ -96,7 +97,7 @@ class EntryReader:
         except NoSuchEntry as error:
             reader = await self._reader(ledger_id)
             if entry > reader.last_entry and reader.metadata.state is not LedgerState.CLOSED:
-                raise BookieUnavailable(f"{error}; the ledger is not closed, it may go on") from error
+                raise BookieUnavailable(f"{error}; the ledger is not closed and may have more entries") from error
             raise
 
     async def _reader(self, ledger_id: int) -> LedgerReader:
@@ -113,16 +114,16 @@ class EntryReader:
         else:
             self._readers.move_to_end(ledger_id)
         reader = await asyncio.shield(opening)
-        if reader.metadata.state is not LedgerState.CLOSED:  # its end will be another one
+        if reader.metadata.state is not LedgerState.CLOSED:  # its end will change
             self._readers.pop(ledger_id, None)
         return reader
 
     def _opened(self, ledger_id: int, opening: "asyncio.Task[LedgerReader]") -> None:
-        """Keep no failure: who asks later, after whoever asked has given up, is to have a try of its own."""
+        """Drop a failed handle, so that the next read opens the ledger again."""
         failed = opening.cancelled() or opening.exception() is not None
         if failed and self._readers.get(ledger_id) is opening:
             del self._readers[ledger_id]
 
     def forget(self, ledger_id: int) -> None:
-        """Drop the handle of a ledger that was deleted."""
+        """Drop the handle of a deleted ledger."""
         self._readers.pop(ledger_id, None)

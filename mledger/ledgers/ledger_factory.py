@@ -1,4 +1,4 @@
-"""Makes and removes the ledgers of one managed ledger, each under a record that a crash leaves behind (R10)."""
+"""Creates and deletes a managed ledger's ledgers, each under a record that survives a crash (R10)."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,8 @@ __all__ = ["LedgerFactory", "StepHook", "ignore_steps"]
 class LedgerFactory:
     """Creates, opens and deletes data and cursor ledgers of one managed ledger with its settings.
 
-    `on_step` is called with a name before each step that another owner could see; tests stop the process there.
+    `on_step` is called with a name before each step that another owner could observe; tests stop the
+    process there.
     """
 
     def __init__(
@@ -41,16 +42,22 @@ class LedgerFactory:
         self._name = managed_ledger
         self._config = config
         self.in_hand: set[int] = set()
-        """Ledgers created and not listed yet, or being deleted: a replay leaves them alone."""
+        """Ledgers that are created but not yet listed, or being deleted: a replay skips them."""
         self.on_step = on_step
         self.counters = counters or NamespaceCounters()
 
     async def create_data_ledger(self, above: int | None) -> LedgerWriter:
-        """A ledger for entries, its id above `above` (M1); pending until `listed` is carried out. NotEnoughBookies."""
+        """Create a data ledger with an id above `above` (M1), pending until `listed` is carried out.
+
+        Raises NotEnoughBookies.
+        """
         return await self._create((), above)
 
     async def create_cursor_ledger(self, cursor: str) -> LedgerWriter:
-        """A ledger for the states of `cursor`; pending until `listed` is carried out. NotEnoughBookies."""
+        """Create a cursor ledger for `cursor`, pending until `listed` is carried out.
+
+        Raises NotEnoughBookies.
+        """
         return await self._create((("pulsar/cursor", encode_name(cursor).encode()),), None)
 
     async def _create(self, extra: Sequence[tuple[str, bytes]], above: int | None) -> LedgerWriter:
@@ -72,15 +79,15 @@ class LedgerFactory:
         return writer
 
     async def _try_create(self, extra: Sequence[tuple[str, bytes]], above: int | None, also: Also) -> LedgerWriter:
-        """A lost connection to the metadata store is tried again; what it leaves has a record for a replay."""
+        """Create a ledger, with retries after a lost connection; a replay deletes what an attempt left."""
         timeout = self._config.metadata_operations_timeout_s
         try:
             async with asyncio.timeout(timeout):
                 return await self._create_with_retries(extra, above, also)
         except TimeoutError:
             raise StoreUnavailable(
-                f"{self._name}: no ledger could be made within {timeout} s "
-                "(managedLedgerMetadataOperationsTimeoutSeconds); see whether the metadata store and the bookies are up"
+                f"{self._name}: no ledger could be created within {timeout} s "
+                "(managedLedgerMetadataOperationsTimeoutSeconds); check that the metadata store and the bookies are up"
             ) from None
 
     async def _create_with_retries(
@@ -112,21 +119,22 @@ class LedgerFactory:
         raise AssertionError("unreachable")
 
     def listed(self, ledger_id: int) -> Delete:
-        """The operation that goes with the one that lists the ledger; `settled` after it."""
+        """The operation to include in the multi that lists the ledger; call `settled` afterwards."""
         return listed(ledger_id)
 
     def settled(self, ledger_id: int) -> None:
-        """The ledger is listed, or discarded: a replay may look at it like at any other."""
+        """Note that the ledger is listed or discarded: a replay treats it like any other."""
         self.in_hand.discard(ledger_id)
 
     def deletion(self, ledger_id: int) -> Create:
-        """The operation that goes with the one that drops the ledger from its list; `delete` after it."""
+        """The operation to include in the multi that unlists the ledger; call `delete` afterwards."""
         return deletion_record(ledger_id, self._name)
 
     async def delete(self, ledger_id: int) -> None:
-        """Delete a ledger that is in no list any more, then its deletion record.
+        """Delete a ledger that is no longer listed, then its deletion record.
 
-        One without the record stays: it was listed again (`mledger undo`), or is deleted already.
+        A ledger without a deletion record is left alone: it was listed again (`mledger undo`) or is
+        deleted already.
         """
         self.on_step("delete ledger")
         self.in_hand.add(ledger_id)
@@ -141,14 +149,15 @@ class LedgerFactory:
             self.in_hand.discard(ledger_id)
 
     async def discard(self, writer: LedgerWriter) -> None:
-        """Delete a ledger that was created and is listed nowhere, then its record (C4).
+        """Delete a ledger that was created but is not listed, then its record (C4).
 
-        One that is listed all the same, by a write whose answer was lost, stays: the next owner may have gone on from
-        it. That write took its pending record away, and whoever makes that one of deletion is the only one who may.
+        A write whose response was lost may have listed the ledger after all; then it stays, since the
+        next owner may use it. That write removed the pending record, and only the client that turns
+        the pending record into a deletion record may delete the ledger.
         """
         ledger_id = writer.ledger_id
         await writer.abandon()
-        with contextlib.suppress(NodeNotFound, NodeExists):  # listed, or a replay's by now
+        with contextlib.suppress(NodeNotFound, NodeExists):  # it is listed, or a replay has claimed it
             await multi_own(self._store, [deletion_record(ledger_id, self._name), Delete(pending_path(ledger_id))])
             with contextlib.suppress(NoSuchLedger):
                 await self._bookkeeper.delete_ledger(ledger_id)
@@ -156,13 +165,19 @@ class LedgerFactory:
         self.settled(ledger_id)
 
     async def open(self, ledger_id: int) -> LedgerReader:
-        """Open with recovery: fences its writer, settles its end. NoSuchLedger and the retriable errors of R5."""
+        """Open with recovery, which fences the writer and determines the end of the ledger.
+
+        Raises NoSuchLedger and the retriable errors of R5.
+        """
         return await self._bookkeeper.open_ledger(ledger_id, self._config.password)
 
     async def sync(self) -> None:
-        """Have the next look at the metadata store see what was written before this call; StoreUnavailable."""
+        """Make later reads of the metadata store see all earlier writes. Raises StoreUnavailable."""
         await self._store.sync()
 
     async def open_to_read(self, ledger_id: int) -> LedgerReader:
-        """Open to read what is confirmed; a ledger that is not closed is left so. NoSuchLedger, retriable errors."""
+        """Open without recovery to read confirmed entries; an open ledger stays open.
+
+        Raises NoSuchLedger and retriable errors.
+        """
         return await self._bookkeeper.open_ledger_no_recovery(ledger_id, self._config.password)

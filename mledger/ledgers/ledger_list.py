@@ -1,8 +1,9 @@
 """The ordered ledgers of a topic, and the plans that change that list; no I/O.
 
-M1: ids rise. M3: open writes back the last ledger's true end, adds one ledger for writing, drops empty ones and a last
-one that does not exist; a terminated topic gets none. M4: roll over past a limit; a list in which a ledger other than
-the last has entries 0 is refused before it is written, for Java deletes such ledgers.
+M1: ids rise. M3: opening records the last ledger's true end, adds a ledger for writing, and drops empty
+ledgers and a last ledger that does not exist; a terminated topic gets no new ledger. M4: roll over past
+a limit. A list in which a ledger before the last has 0 entries is rejected before it is written, since
+Java deletes such ledgers.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,11 +19,12 @@ from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
 
 
 class LedgerList:
-    """Ledgers in rising order, with entries and payload bytes of each; those of the current one are live.
+    """Ledgers in rising order, with entries and payload bytes of each; the current one's are live.
 
-    `current` is the id of the ledger open for writing, always the last, or None (terminated, or only looked at);
-    `terminated` is where a terminated topic ends, which may lie in an empty ledger that is no longer listed. Look-ups
-    take O(log n). A change of the list makes a new LedgerList; only the live counts change in place.
+    `current` is the id of the ledger open for writing, always the last, or None (the topic is
+    terminated, or opened read-only). `terminated` is where a terminated topic ends, possibly in an empty
+    ledger that is no longer listed. Look-ups take O(log n). A change of the list makes a new
+    LedgerList; only the live counts change in place.
     Raises InvalidLedgerList when ids do not rise or `current` is not the last (M1).
     """
 
@@ -51,12 +53,12 @@ class LedgerList:
         self._live_size = live_size
 
     def set_live(self, entries: int, size: int) -> None:
-        """Note confirmed entries and payload bytes of the current ledger."""
+        """Set the confirmed entries and payload bytes of the current ledger."""
         self._live_entries = entries
         self._live_size = size
 
     def without(self, gone: Collection[int]) -> "LedgerList":
-        """The list as it is now without some of its closed ledgers; its live counts stay those of now."""
+        """A copy of the list without some of its closed ledgers; its live counts do not change later."""
         return LedgerList(
             [info for info in self._infos if info.ledger_id not in gone],
             current=self._current,
@@ -67,12 +69,12 @@ class LedgerList:
 
     @property
     def infos(self) -> tuple[LedgerInfo, ...]:
-        """The ledgers as recorded: the current one with entries and size 0."""
+        """The ledgers as recorded; the current one has entries and size 0."""
         return self._infos
 
     @property
     def live_infos(self) -> tuple[LedgerInfo, ...]:
-        """The ledgers, the current one with its live entries and size."""
+        """The ledgers; the current one has its live entries and size."""
         if self._current is None:
             return self._infos
         return (*self._infos[:-1], replace(self._infos[-1], entries=self._live_entries, size=self._live_size))
@@ -147,7 +149,7 @@ class LedgerList:
         return self._size_before[-1] + self._size_at(-1) if self._ids else 0
 
     def count_through(self, position: Position) -> int:
-        """How many existing entries are at or below `position`, which may be anywhere."""
+        """The number of existing entries at or below `position`, which need not be an entry."""
         at = bisect_left(self._ids, position.ledger_id)
         if at == len(self._ids):
             return self.total_entries
@@ -168,19 +170,19 @@ class LedgerList:
 
     @property
     def first_position(self) -> Position:
-        """The place before the first entry, (first ledger, -1); of an empty list the termination, or (-1, -1)."""
+        """The position before the first entry, (first ledger, -1); of an empty list the termination, or (-1, -1)."""
         return Position(self._ids[0], NO_ENTRY) if self._ids else self._no_ledgers
 
     @property
     def last_position(self) -> Position:
-        """The end: last entry of the last ledger, entry -1 where that is empty; or where the topic was terminated."""
+        """The last entry of the last ledger (-1 if that is empty), or the position of the termination."""
         if self._terminated is not None or not self._ids:
             return self._no_ledgers
         return Position(self._ids[-1], self._entries_at(-1) - 1)
 
     @property
     def last_confirmed(self) -> Position:
-        """The last entry there is; without any, or terminated, the end of the topic as `last_position` gives it."""
+        """The last existing entry; `last_position` if there is none or the topic is terminated."""
         total = self.total_entries
         return self.entry_at(total - 1) if total and self._terminated is None else self.last_position
 
@@ -199,7 +201,7 @@ def check_rising(infos: Sequence[LedgerInfo]) -> None:
 
 
 def check_writable(infos: Sequence[LedgerInfo]) -> None:
-    """Raise InvalidLedgerList for a list that must not be written: ids do not rise, or a gap of 0 entries (M1, M4)."""
+    """Raise InvalidLedgerList unless ids rise and only the last ledger has 0 entries (M1, M4)."""
     check_rising(infos)
     for info in infos[:-1]:
         if info.entries <= 0:
@@ -221,8 +223,8 @@ class LedgerEnd:
 class OpenPlan:
     """What opening a topic does to its list (M3): write `info(new ledger)`, then delete `dropped`.
 
-    `kept`: the ledgers that stay, with their true entries, sizes and close times. `create`: a ledger for writing is
-    to be created.
+    `kept`: the ledgers that stay, with their true entries, sizes and close times. `create`: whether to
+    create a ledger for writing.
     """
 
     base: ManagedLedgerInfo
@@ -238,21 +240,22 @@ class OpenPlan:
         return self.base.ledgers[-1].ledger_id if self.base.ledgers else None
 
     def info(self, new_ledger_id: int | None = None) -> ManagedLedgerInfo:
-        """The record to write, the new ledger at its end. Raises InvalidLedgerList for an id that does not rise."""
+        """The record to write, with the new ledger last. Raises InvalidLedgerList unless its id rises."""
         ledgers = self.kept if new_ledger_id is None else (*self.kept, LedgerInfo(new_ledger_id))
         check_writable(ledgers)
         return replace(self.base, ledgers=ledgers)
 
     def ledgers(self, new_ledger_id: int | None = None) -> LedgerList:
-        """The list after opening, the new ledger empty."""
+        """The list after opening, with the new ledger empty."""
         return LedgerList(self.info(new_ledger_id).ledgers, current=new_ledger_id, terminated=self.base.terminated)
 
 
 def ledgers_to_recover(info: ManagedLedgerInfo) -> tuple[int, ...]:
-    """The ledgers whose true end is to be found, with recovery, before `plan_open` (M3).
+    """The ledgers to recover before `plan_open`, to find their true ends (M3).
 
-    The last one, and any other recorded without entries: it is dropped only if it is empty in truth. One that has a
-    copy in tiered storage was closed before, and stays listed whether the bookies still have it or not.
+    These are the last one and any other recorded without entries, which is dropped only if it really is
+    empty. An offloaded ledger was closed before its offload, and stays listed even if the bookies no
+    longer have it.
     """
     found = [ledger for ledger in info.ledgers[:-1] if ledger.entries <= 0] + list(info.ledgers[-1:])
     return tuple(ledger.ledger_id for ledger in found if not is_offloaded(ledger))
@@ -261,8 +264,9 @@ def ledgers_to_recover(info: ManagedLedgerInfo) -> tuple[int, ...]:
 def plan_open(info: ManagedLedgerInfo, ends: dict[int, LedgerEnd | None], now_ms: int) -> OpenPlan:
     """What opening does to the topic's list (M3).
 
-    `ends` has the true end of each of `ledgers_to_recover(info)`, None where the ledger does not exist; `now_ms`
-    becomes the close time of those that had none. Raises InvalidLedgerList if the list read contradicts itself.
+    `ends` has the true end of each of `ledgers_to_recover(info)`, None if the ledger does not exist;
+    `now_ms` becomes the close time of those that had none. Raises InvalidLedgerList if the ids in `info`
+    do not rise.
     """
     check_rising(info.ledgers)
     kept: list[LedgerInfo] = []
@@ -302,13 +306,13 @@ def _with_end(ledger: LedgerInfo, end: LedgerEnd, now_ms: int) -> LedgerInfo:
 
 @dataclass(frozen=True, slots=True)
 class RolloverPlan:
-    """The list after the current ledger was closed: write `info`, then delete `dropped` (it stayed empty)."""
+    """The list after a rollover: write `info`, then delete `dropped`, the old ledger if it is empty."""
 
     info: ManagedLedgerInfo
     dropped: tuple[LedgerInfo, ...]
 
     def ledgers(self) -> LedgerList:
-        """The list as a LedgerList; its last ledger is the one open for writing unless it is closed."""
+        """The list as a LedgerList; its last ledger is current unless it is closed."""
         last = self.info.ledgers[-1:]
         current = last[0].ledger_id if last and last[0].timestamp == 0 else None
         return LedgerList(self.info.ledgers, current=current, terminated=self.info.terminated)
@@ -319,7 +323,8 @@ def plan_rollover(
 ) -> RolloverPlan:
     """Close the last ledger of `info` at its true `end` and add `new_ledger_id`, in one update (M4).
 
-    Without a new ledger (close, terminate) the list ends with the closed one. A ledger that stayed empty is dropped.
+    Without a new ledger (close, terminate) the list ends with the closed one. An empty ledger is
+    dropped.
     """
     last = info.ledgers[-1]
     closed = (replace(last, entries=end.entries, size=end.size, timestamp=now_ms),) if end.entries else ()
@@ -330,10 +335,10 @@ def plan_rollover(
 
 
 def rollover_reason(config: ManagedLedgerConfig, entries: int, size: int, age_ms: int) -> str | None:
-    """Why the current ledger is to be rolled over, None if it is not (M4).
+    """Why to roll over the current ledger now; None if not due (M4).
 
-    `entries` and `size` (payload bytes) count what was added to it, `age_ms` is the time since its creation. A size or
-    time limit of 0 is none. An empty ledger is never rolled over.
+    `entries` and `size` (payload bytes) count its added entries, `age_ms` is the time since its
+    creation. A size or time limit of 0 means no limit. An empty ledger never rolls over.
     """
     if entries == 0:
         return None
@@ -349,7 +354,7 @@ def rollover_reason(config: ManagedLedgerConfig, entries: int, size: int, age_ms
 
 
 def next_ledger_if_consumed(ledgers: LedgerList, mark_delete: Position) -> Position | None:
-    """Where R9 moves a cursor: the start of the next ledger if that of `mark_delete` is consumed, else None."""
+    """Where R9 moves a cursor: the start of the next ledger if `mark_delete` ends its ledger, else None."""
     if mark_delete.ledger_id not in ledgers or mark_delete.entry_id == NO_ENTRY:
         return None
     following = ledgers.next_id(mark_delete.ledger_id)

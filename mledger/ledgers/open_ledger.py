@@ -1,4 +1,4 @@
-"""The ledger that a topic writes to now: batches pushed, acknowledged, and left over when it ends (M4, M5)."""
+"""The ledger that a topic writes to: its pushed, acknowledged and unacknowledged batches (M4, M5)."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ from mledger.metastore.records.position import Position
 
 @dataclass(frozen=True, slots=True)
 class AppendedRange:
-    """Entries `first_entry` to `last_entry` (inclusive) of a ledger: where a batch, or a part of it, went."""
+    """Entries `first_entry` to `last_entry` (inclusive) of a ledger, which hold a batch or a part of it."""
 
     ledger_id: int
     first_entry: int
@@ -25,7 +25,7 @@ class AppendedRange:
         return self.last_entry - self.first_entry + 1
 
     def positions(self) -> list[Position]:
-        """Each entry's position."""
+        """The position of each entry."""
         return [Position(self.ledger_id, entry) for entry in range(self.first_entry, self.last_entry + 1)]
 
 
@@ -33,7 +33,7 @@ Appended = tuple[AppendedRange, ...]
 
 
 class Batch:
-    """A batch on its way: `left` of its entries are not acknowledged yet."""
+    """A batch being appended: `left` of its entries are not yet acknowledged."""
 
     __slots__ = ("future", "left", "ranges")
 
@@ -43,22 +43,22 @@ class Batch:
         self.ranges: Appended = ()
 
     def acknowledge(self, where: AppendedRange) -> None:
-        """So much more of it is in a ledger; the last part completes the future."""
+        """Note that a part of the batch is acknowledged; the last part completes the future."""
         self.ranges = (*self.ranges, where) if self.ranges else (where,)
         self.left -= len(where)
         if not self.left and not self.future.done():
             self.future.set_result(self.ranges)
 
     def fail(self, error: BaseException) -> None:
-        """Part of it will never be in any ledger."""
+        """Fail the batch: a part of it is in no ledger."""
         if not self.future.done():
             self.future.set_exception(error)
 
 
 class _Piece:
-    """What of a batch was pushed in one append, `at` when; `length` is the ledger's payload bytes with it.
+    """The part of a batch pushed in one append, at time `at`; `length` is the ledger's length after it.
 
-    The writer holds the payloads of its `count` entries, unless it refused them: then they are in `refused`.
+    The writer holds the payloads of its `count` entries. If the writer rejected them, `refused` does.
     """
 
     __slots__ = ("at", "batch", "count", "first", "length", "refused")
@@ -75,9 +75,9 @@ class _Piece:
 
 
 class OpenLedger:
-    """A writer with the batches pushed to it and not acknowledged, oldest first.
+    """A writer and the unacknowledged batches pushed to it, oldest first.
 
-    `on_confirmed` is called as entries are acknowledged, `on_failed` once, when one is not.
+    `on_confirmed` is called whenever entries are acknowledged, `on_failed` once, when an add fails.
     """
 
     def __init__(
@@ -106,21 +106,21 @@ class OpenLedger:
         self._drained: asyncio.Future[None] | None = None
 
     def is_full(self, now_ms: int) -> bool:
-        """Whether it is to be rolled over, at `now_ms` (M4)."""
+        """Whether the ledger is due for rollover at `now_ms` (M4)."""
         return rollover_reason(self._config, self.pushed, self.writer.length, now_ms - self.created_ms) is not None
 
     def room(self, now_ms: int) -> int:
         """How many more entries may be pushed before the ledger is full."""
         if now_ms < self.may_roll_ms:
-            return sys.maxsize  # no limit holds before the minimum time
+            return sys.maxsize  # no limit applies before the minimum rollover time
         return max(1, self._config.max_entries_per_ledger - self.pushed)
 
     def push(self, batch: Batch, payloads: Sequence[bytes]) -> None:
-        """Append `payloads`, a part of `batch` or all of it, in one go."""
+        """Append `payloads`, all or a part of `batch`, in one call."""
         writer = self.writer
         done = writer.append(payloads)
         count = len(payloads)
-        refused = payloads if done.done() else None  # the writer failed before, and its answer is not heard yet
+        refused = payloads if done.done() else None  # the writer has failed, and `_completed` was not called yet
         self._sent.append(_Piece(batch, count, self.pushed, writer.length, self._time(), refused))
         self.pushed += count
         done.add_done_callback(self._completed)
@@ -130,7 +130,7 @@ class OpenLedger:
         if failure is not None:
             self.fail(failure)
             return
-        if not self._sent:  # given up meanwhile
+        if not self._sent:  # `fail_all` or `end_at` came first
             return
         piece = self._sent.popleft()
         self._count(piece)
@@ -149,11 +149,11 @@ class OpenLedger:
 
     @property
     def oldest_at(self) -> float | None:
-        """Since when the oldest batch is not acknowledged, on the loop's clock; None when there is none."""
+        """When the oldest unacknowledged batch was pushed, on the loop's clock; None if there is none."""
         return self._sent[0].at if self._sent and self.failure is None else None
 
     def fail(self, error: BaseException) -> None:
-        """Give up what is not acknowledged: to be settled, and added elsewhere."""
+        """Record the first failure; the owner then determines the end and adds the rest elsewhere."""
         if self.failure is None:
             self.failure = error
             self._end_wait()
@@ -164,14 +164,14 @@ class OpenLedger:
             self._drained.set_result(None)
 
     async def drain(self) -> None:
-        """Return when everything pushed is acknowledged, or one append has failed; the caller looks at `failure`."""
+        """Wait until everything pushed is acknowledged or an append fails; the caller checks `failure`."""
         while self._sent and self.failure is None:
             if self._drained is None or self._drained.done():
                 self._drained = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)
 
     def end_at(self, end: LedgerEnd) -> list[tuple[Batch, Sequence[bytes]]]:
-        """The ledger ends at `end`: acknowledge what is in it; what is not, in order, to be added elsewhere."""
+        """Acknowledge the entries before `end`; returns the others, in order, to be added elsewhere."""
         rest: list[tuple[Batch, Sequence[bytes]]] = []
         pieces = self._with_payloads()
         self._sent = deque()
@@ -188,7 +188,7 @@ class OpenLedger:
         return rest
 
     def _with_payloads(self) -> list[tuple[_Piece, Sequence[bytes]]]:
-        """What is not acknowledged, with its payloads: those that the writer holds, and those that it refused."""
+        """The unacknowledged pieces with their payloads, from the writer or from the piece itself."""
         if not self._sent:
             return []
         base = self._sent[0].first
@@ -197,12 +197,12 @@ class OpenLedger:
         for piece in self._sent:
             at = piece.first - base
             payloads = held[at : at + piece.count] if piece.refused is None else piece.refused
-            assert len(payloads) == piece.count, "the writer holds what it took until it is acknowledged"
+            assert len(payloads) == piece.count, "the writer holds accepted entries until they are acknowledged"
             found.append((piece, payloads))
         return found
 
     def fail_all(self, error: BaseException) -> None:
-        """Fail everything that is not acknowledged."""
+        """Fail all unacknowledged batches."""
         self._counters.batches_failed += len(self._sent)
         for piece in self._sent:
             piece.batch.fail(error)

@@ -1,14 +1,14 @@
-"""Finishes what crashes left between two owners' lists (R10): one round for all topics of a process that ask meanwhile.
+"""Cleans up ledgers that crashes left unlisted (R10), in one round for all waiting topics of a process.
 
-- A replay deletes a recorded ledger only if the managed ledger that the record names lists it nowhere: neither as data
-  ledger nor in a cursor's record.
-- A record of deletion is claimed first, and the lists are looked at once more after that: who lists a ledger again
-  either took its record away before it was claimed, or leaves the ledger alone.
-- A pending record is turned into one of deletion first, in one multi that checks the topic's version. Whoever lists a
-  ledger removes its pending record in the same multi, so of the two only one can happen: a former owner whose replay
-  was held up cannot delete what the present one lists.
-- Records of managed ledgers that no longer exist are anyone's; those of others are left to their owners. A damaged one
-  is nobody's: it stays (M12).
+- A replay deletes a recorded ledger only if the managed ledger that the record names does not list it,
+  neither as a data ledger nor in a cursor's record.
+- A replay claims a deletion record first and reads the lists again after that. A client that lists the
+  ledger again either removed the record before the claim, or sees the claim and leaves the ledger alone.
+- A replay turns a pending record into a deletion record first, in one multi that checks the topic's
+  version. The multi that lists a ledger removes its pending record, so only one of the two succeeds: a
+  former owner whose replay was delayed cannot delete a ledger that the current owner lists.
+- Any process may clean up the records of managed ledgers that no longer exist; other records are left to
+  their owners. A damaged record has no owner and stays (M12).
 """
 
 import asyncio
@@ -39,14 +39,14 @@ StepHook = Callable[[str], None]
 
 
 def ignore_steps(step: str) -> None:
-    """A StepHook for whom nobody waits."""
+    """A StepHook that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """An owner that asks for a replay, after its first write of the list: no earlier owner can list anything then.
+    """An owner that requests a replay, after its first write of the list has fenced earlier owners.
 
-    `in_hand` are, at every moment, the ledgers that it has created and not listed yet, or deletes just now.
+    `in_hand` always has the ledgers that it has created but not yet listed, or is deleting.
     """
 
     record: TopicRecord
@@ -55,7 +55,7 @@ class Claimant:
 
 
 class OrphanCleanup:
-    """Replays for the topics of one process, a round at a time."""
+    """Replays for the topics of one process, one round at a time."""
 
     def __init__(self, bookkeeper: BookKeeper, store: MetadataStore) -> None:
         self._bookkeeper = bookkeeper
@@ -64,7 +64,7 @@ class OrphanCleanup:
         self._round: asyncio.Task[None] | None = None
 
     async def replay(self, claimant: Claimant) -> None:
-        """Finish what a crash left of this managed ledger; raises what kept that from being done."""
+        """Clean up what a crash left of this managed ledger; raises the error that prevents it."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.append((claimant, done))
@@ -105,17 +105,18 @@ async def replay(
     given_up: Callable[[str], bool] = lambda _: False,
     on_step: StepHook = ignore_steps,
 ) -> list[int]:
-    """Finish what crashes left of the managed ledgers `owners`, and of ones that no longer exist; ledgers deleted.
+    """Clean up after crashes of the managed ledgers `owners` and of those that no longer exist.
 
-    `given_up` tells of one of `owners` whether it has stopped meanwhile: then nothing more of it is touched. `on_step`
-    is for the others' records. Raises what kept records or lists from being read, or a ledger from being deleted, after
-    all were tried.
+    Returns the ids of the deleted ledgers. `given_up` says whether one of `owners` has stopped
+    meanwhile; then nothing more of it is changed. `on_step` is called for records without an owner
+    here. Raises errors of reading records or lists, and, after all were tried, the first error of a
+    deletion.
     """
     return await _Leftovers(bookkeeper, store, owners, given_up, on_step).finish()
 
 
 class _Leftovers:
-    """One look at the records, and what becomes of their ledgers."""
+    """One round: reads the records, then deletes or keeps their ledgers."""
 
     def __init__(
         self,
@@ -135,10 +136,10 @@ class _Leftovers:
     async def finish(self) -> list[int]:
         records = await read_records(self._store)
         self._in_hand = {name: frozenset(owner.in_hand) for name, owner in self._owners.items()}
-        # taken after the records and before the lists: what is listed in between is seen there
+        # read after the records and before the lists, so the lists show what is listed in between
         await self._read_lists(records)
         errors: list[Exception] = []
-        for start in range(0, len(records), AT_ONCE):  # what is claimed and not deleted no undo brings back
+        for start in range(0, len(records), AT_ONCE):  # an undo cannot list claimed ledgers again: claim few
             errors += await self._finish_some(records[start : start + AT_ONCE])
         if errors:
             raise errors[0]
@@ -159,7 +160,7 @@ class _Leftovers:
         self._lists.update(zip(names, lists, strict=True))
 
     def _is_listed(self, record: PendingRecord) -> bool | None:
-        """None: it is not for this replay to say."""
+        """Whether the ledger is listed; None if this replay cannot decide that."""
         listed, name = self._lists[record.managed_ledger], record.managed_ledger
         ours = name in self._owners
         if listed is None or (ours and (self._given_up(name) or record.ledger_id in self._in_hand[name])):
@@ -171,7 +172,7 @@ class _Leftovers:
         (self._on_step if owner is None else owner.on_step)(name)
 
     async def _claim(self, record: PendingRecord) -> None:
-        """Have nobody list the ledger any more, unless it is listed."""
+        """Claim the ledger's deletion, so that nobody lists it again, unless it is listed."""
         listed = self._is_listed(record)
         if listed:
             await _remove_leftover(self._store, record, self._owners[record.managed_ledger])
@@ -185,7 +186,7 @@ class _Leftovers:
                 self._claimed.append(record)
 
     async def _delete(self, record: PendingRecord) -> None:
-        """Delete a ledger that is claimed and its record; one that was listed before the claim stays."""
+        """Delete a claimed ledger and its record; if it was listed before the claim, only the record."""
         listed = self._is_listed(record)
         if listed is None:
             return
@@ -198,9 +199,10 @@ class _Leftovers:
 
 
 async def _remove_leftover(store: MetadataStore, record: PendingRecord, owner: Claimant) -> None:
-    """Remove the record of a ledger that is listed, unless another has come who may have made it.
+    """Remove the record of a listed ledger, unless another owner, who may have created it, has the topic.
 
-    Nor while the owner takes the ledger off its list: it counts on a record that it found there.
+    The record also stays while this owner removes the ledger from its list, since it relies on a
+    record that exists already.
     """
     for _ in range(ATTEMPTS):
         version = owner.record.version
@@ -219,13 +221,13 @@ async def _remove_leftover(store: MetadataStore, record: PendingRecord, owner: C
 async def _for_each(
     records: Sequence[PendingRecord], act: Callable[[PendingRecord], Awaitable[None]]
 ) -> list[Exception]:
-    """Act on all of them at once; what was raised."""
+    """Act on all records concurrently; returns the errors."""
     results = await asyncio.gather(*map(act, records), return_exceptions=True)
     return [result for result in results if isinstance(result, Exception)]
 
 
 async def _doom(store: MetadataStore, record: PendingRecord, owner: Claimant | None) -> bool:
-    """Make a pending record one of deletion; False if the ledger was listed meanwhile, or the topic is another's."""
+    """Turn a pending record into a deletion record; False if the ledger is listed or the topic was lost."""
     for _ in range(ATTEMPTS):
         version = None if owner is None else owner.record.version
         checks = [] if owner is None else [Check(owner.record.path, owner.record.version)]
@@ -244,8 +246,8 @@ async def _doom(store: MetadataStore, record: PendingRecord, owner: Claimant | N
 
 
 async def _owned_or_none(store: MetadataStore, name: str, *, ours: bool) -> set[int] | None:
-    """What `name` lists; nothing if it is gone; None where another owner has to look, or a record cannot be read."""
-    if not name:  # of a damaged record
+    """The ledgers that `name` lists; None if its own owner must decide, or a record cannot be read."""
+    if not name:  # the record is damaged
         return None
     try:
         if not ours:

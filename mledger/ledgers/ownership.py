@@ -1,7 +1,7 @@
-"""Who has a topic open (M9): our ephemeral owner node, and what Pulsar's brokers leave in the metadata store.
+"""Who has a topic open (M9): our ephemeral owner node, and the nodes of Pulsar's brokers.
 
-`open()` claims the node but is not bound by it, its fence is the record's version (M7). Commands that write call
-`check_owner` first.
+`open()` claims the owner node, but the fence is the record's version, not this node (M7). Commands that
+write call `check_owner` first.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ POLL_S = 0.2
 RECLAIM_FIRST_S = 0.5
 RECLAIM_LAST_S = 30.0
 BROKER_SESSION_S = 30.0
-"""A broker's own default (`metadataStoreSessionTimeoutMillis`): its nodes outlive a crash by that."""
-KNOCK_S = 1.0
+"""A broker's default session time-out (`metadataStoreSessionTimeoutMillis`): its nodes outlive a crash by it."""
+CONNECT_TIMEOUT_S = 1.0
 EXPIRY_S = 3.0
-"""A server ends a session at its next tick, not the moment that it has timed out."""
+"""A server expires a session at the next tick after its time-out, not at once."""
 
 
 class Ownership:
@@ -45,9 +45,9 @@ class Ownership:
 
     @classmethod
     async def claim(cls, store: MetadataStore, managed_ledger: str) -> "Ownership":
-        """Become the owner that others see, taking the place of whoever was; that one stops when it next looks.
+        """Claim the owner node, replacing another owner's; that owner stops at its next check.
 
-        Raises ManagedLedgerFenced when others keep claiming it at the same time.
+        Raises ManagedLedgerFenced if others keep claiming it at the same time.
         """
         path = owner_path(managed_ledger)
         owner = {"host": socket.gethostname(), "pid": os.getpid(), "claim": uuid.uuid4().hex}
@@ -63,7 +63,7 @@ class Ownership:
                 found = await _get(store, path)
                 if found is None or found.data != data:
                     continue
-            except BaseException:  # it may have been carried out: nobody else would remove the node while we live
+            except BaseException:  # it may have succeeded: the node would stay as long as this session
                 with contextlib.suppress(MetadataError):
                     await claimed.release()
                 raise
@@ -71,10 +71,10 @@ class Ownership:
         raise ManagedLedgerFenced(f"{managed_ledger}: others are opening it at the same time; try again")
 
     async def reclaim(self, record: TopicRecord) -> None:
-        """Show again who owns the topic, after the session that held the node has ended.
+        """Create the owner node again after the session that held it has ended.
 
-        Tries until the store is there. Raises ManagedLedgerFenced where another came meanwhile, by its node or by the
-        topic's record.
+        Retries until the store is available. Raises ManagedLedgerFenced if the node or the topic's
+        record shows another owner.
         """
         delay = RECLAIM_FIRST_S
         while True:
@@ -103,12 +103,12 @@ class Ownership:
         raise record.fence("its session with the metadata store had ended, and others are opening it")
 
     async def lost_to(self) -> BrokerOwner | None:
-        """Who claimed it after us; None while nobody has."""
+        """The owner that claimed the node after us, or None."""
         node = await _get(self._store, self.path)
         return None if node is None or node.data == self._data else BrokerOwner(self.path, _describe(node.data))
 
     async def broker(self) -> BrokerOwner | None:
-        """The Pulsar broker that serves the topic, or may, whoever holds this node."""
+        """The Pulsar broker that serves the topic, or may serve it, whoever holds the owner node."""
         return await find_broker(self._store, self._managed_ledger)
 
     async def release(self) -> None:
@@ -120,10 +120,10 @@ class Ownership:
 
 
 async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> BrokerOwner | None:
-    """Who has the managed ledger open: one of us, or the Pulsar broker that serves the bundle of its topic.
+    """The managed ledger's owner: an mledger process, or the Pulsar broker that serves its topic's bundle.
 
-    A live broker of which can't be seen what it serves counts as its owner; a node of `own_session`, which is this
-    program's own, does not.
+    A live broker whose served bundles cannot be seen counts as the owner. A node of `own_session`, this
+    program's session, does not.
     """
     node = await _get(reader, owner_path(managed_ledger))
     if node is not None and node.stat.ephemeral_owner not in (0, own_session):
@@ -132,7 +132,7 @@ async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session
 
 
 async def find_broker(reader: MetadataReader, managed_ledger: str) -> BrokerOwner | None:
-    """The Pulsar broker that serves the managed ledger's topic, or may, for all that can be seen."""
+    """The Pulsar broker that serves the managed ledger's topic, or may serve it."""
     topic = TopicName.of_managed_ledger(managed_ledger)
     folders = bundle_folders(topic)
     owned, channel, brokers = await reader.children_many([*folders, LIVE_BROKERS])
@@ -156,11 +156,11 @@ async def check_owner(
     session_timeout: float = SESSION_TIMEOUT_S,
     own_session: int = 0,
 ) -> None:
-    """Raise OwnedElsewhere if there is an owner and it does not go while its session lasts (M9).
+    """Raise OwnedElsewhere if there is an owner and it is still there after a session time-out (M9).
 
-    `session_timeout` is that of our own owners, s. A broker is waited for as long as sessions of brokers last by
-    default, unless it takes connections where its node says: then it is alive. With `take_over` nothing is refused;
-    `own_session` as of `find_owner`.
+    `session_timeout` is that of mledger owners, in s. For a broker the wait is the default session
+    time-out of brokers, and ends at once if the broker accepts connections at its address: then it is
+    alive. With `take_over` no owner is checked for; `own_session` as in `find_owner`.
     """
     if take_over:
         return
@@ -177,10 +177,10 @@ async def check_owner(
 
 
 async def _takes_connections(url: str) -> bool:
-    """Whether something listens where the URL says."""
+    """Whether something accepts connections at the URL."""
     try:
         place = urlsplit(url)
-        async with asyncio.timeout(KNOCK_S):
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(place.hostname, place.port)
     except (OSError, TimeoutError, ValueError):
         return False
@@ -200,4 +200,4 @@ def _describe(data: bytes) -> str:
         owner = json.loads(data)
         return f"process {owner['pid']} on {owner['host']}"
     except (ValueError, KeyError, TypeError):
-        return "a process that left no word of itself"
+        return "an unknown process"

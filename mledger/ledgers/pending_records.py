@@ -1,15 +1,18 @@
-"""Records of ledgers between two owners' lists, so that a crash never leaves an orphan (R10).
+"""Records of ledgers that no list names yet or any more, so that a crash never leaves an orphan (R10).
 
-- `/mledger/pending/<id>` is created with the ledger's metadata and removed by the update that lists the ledger.
-- `/mledger/deletions/<id>` is created by the update that drops the ledger and removed once the ledger is deleted.
-- Of a ledger recorded so either the deletion goes on or the ledger is listed again, never both: who deletes it claims
-  its record first, by a write that takes the record from version 0 to 1; who lists it again (an undo) removes the
-  record while it is at version 0. A claim stays: whoever finds it goes on with the deletion.
-- `replaying` finishes what a crash leaves recorded.
-- `/mledger/kept/<id>` is created by the update after which no cursor names a cursor ledger whose last state could not
-  be read (R4, M12). It keeps the ledger from being an orphan, until its topic is deleted or somebody deletes it.
-- Records of more ledgers than fit one write are written ahead of the update that they belong to, in pieces (M11): until
-  it comes, a replay finds their ledgers listed and removes them.
+- `/mledger/pending/<id>` is created with the ledger's metadata and removed by the update that lists
+  the ledger.
+- `/mledger/deletions/<id>` is created by the update that unlists the ledger and removed once the ledger
+  is deleted.
+- A ledger with a deletion record is either deleted or listed again, never both. A client that deletes
+  it claims the record first, by a write from version 0 to 1. A client that lists it again (an undo)
+  removes the record at version 0. A claim is permanent: whoever finds it continues the deletion.
+- `orphan_cleanup` deletes the ledgers that a crash leaves recorded.
+- `/mledger/kept/<id>` is created by the update that unlists a cursor ledger whose last state could not
+  be read (R4, M12). With this record the ledger is not an orphan, until its topic is deleted or an
+  operator deletes the ledger.
+- If the records exceed one write, they are written ahead of the update that they belong to, in pieces
+  (M11). Until that update, a replay finds their ledgers listed and removes the records.
 """
 
 import contextlib
@@ -46,16 +49,16 @@ log = get_logger(__name__)
 
 RECORD_FOLDERS = (PENDING, DELETIONS, KEPT, OWNERS)
 ONE_WRITE_BYTES = MAX_REQUEST_BYTES * 3 // 4
-"""Of a record's data, with the records of ledgers beside it: paths and access control lists come on top."""
+"""The limit of one write's data; paths and access control lists are not counted."""
 _UNCLAIMED = 0
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRecord:
-    """A pending or deletion record: the ledger and the managed ledger it belongs, or belonged, to.
+    """A pending or deletion record: the ledger and the managed ledger that it belongs or belonged to.
 
-    Of a damaged record `managed_ledger` is empty: whose the ledger is cannot be told.
+    If the record is damaged, `managed_ledger` is empty: the ledger's owner is unknown.
     """
 
     path: str
@@ -69,32 +72,35 @@ def pending_record(ledger_id: int, managed_ledger: str) -> Create:
 
 
 def listed(ledger_id: int) -> Delete:
-    """The operation that ends a ledger's pending record, in the multi that lists the ledger."""
+    """The operation that removes a ledger's pending record, in the multi that lists the ledger."""
     return Delete(pending_path(ledger_id))
 
 
 def deletion_record(ledger_id: int, managed_ledger: str) -> Create:
-    """The operation that records a ledger to delete, in the multi that drops it from its list."""
+    """The operation that records a ledger for deletion, in the multi that unlists it."""
     return Create(deletion_path(ledger_id), managed_ledger.encode())
 
 
 def listed_again(ledger_id: int) -> Delete:
-    """The operation that ends a ledger's deletion record, in the multi that lists it again. BadVersion: claimed."""
+    """The operation that removes a deletion record, in the multi that lists the ledger again.
+
+    It fails with BadVersion if the deletion is claimed.
+    """
     return Delete(deletion_path(ledger_id), _UNCLAIMED)
 
 
 def is_claimed(deletion: Node) -> bool:
-    """Whether the ledger of this deletion record is being deleted, or was when somebody died: nobody lists it again."""
+    """Whether the deletion of the ledger has begun, so that it cannot be listed again."""
     return deletion.version != _UNCLAIMED
 
 
 async def claim_deletion(store: MetadataStore, ledger_id: int, managed_ledger: str) -> bool:
-    """Have nobody list again a ledger that is recorded for deletion; False if it has no such record any more.
+    """Claim a ledger's deletion, so that nobody lists it again; False if its deletion record is gone.
 
-    Then it is deleted already, or listed again. StoreUnavailable when that could not be learned in time.
+    The ledger is then deleted or listed again. Raises StoreUnavailable if the outcome is unknown.
     """
     try:
-        with contextlib.suppress(BadVersion):  # somebody has claimed it already
+        with contextlib.suppress(BadVersion):  # it is claimed already
             await put_own(store, deletion_path(ledger_id), managed_ledger.encode(), _UNCLAIMED)
     except NodeNotFound:
         return False
@@ -102,20 +108,21 @@ async def claim_deletion(store: MetadataStore, ledger_id: int, managed_ledger: s
 
 
 def kept_record(ledger_id: int, managed_ledger: str) -> Create:
-    """The operation that records a cursor ledger to keep, in the multi after which no cursor names it."""
+    """The operation that records a cursor ledger to keep, in the multi that unlists it."""
     return Create(kept_path(ledger_id), managed_ledger.encode())
 
 
 def fits_one_write(data: bytes, beside: Sequence[Operation]) -> bool:
-    """Whether these records of ledgers go into the write of a record of `data`; else they are written ahead of it."""
+    """Whether these records fit into the write of `data`; else they are written ahead of it."""
     return len(beside) <= MOST_OPERATIONS and len(data) + 2 * NODE_BYTES * len(beside) <= ONE_WRITE_BYTES
 
 
 async def write_ahead(store: MetadataStore, groups: Sequence[Sequence[Operation]], guard: Check | None) -> None:
-    """Make and remove records of ledgers, in pieces of which each is carried out if `guard` holds; no group is split.
+    """Create and remove records of ledgers in pieces, each conditional on `guard`; no group is split.
 
-    What an earlier try has done already is left out. Raises the conflict (BadVersion of `guard`; NodeExists,
-    NodeNotFound: somebody else changes them) and StoreUnavailable; pieces before have been carried out then.
+    Operations that an earlier attempt carried out are skipped. Raises the conflict (BadVersion of
+    `guard`; NodeExists or NodeNotFound if another client changes the records) and StoreUnavailable; the
+    earlier pieces have been carried out then.
     """
     for part in plan_multis(groups):
         operations = [operation for index in part for operation in groups[index]]
@@ -138,7 +145,7 @@ def _is_done(operation: Operation, node: Node | None) -> bool:
 
 
 async def ensure_folders(store: MetadataStore) -> None:
-    """Create the parents of these records where they are missing."""
+    """Create the missing parents of these records."""
     nodes = await store.get_many(RECORD_FOLDERS)
     for path, node in zip(RECORD_FOLDERS, nodes, strict=True):
         if node is None:
@@ -172,20 +179,18 @@ async def _read_folders(reader: MetadataReader, folders: Sequence[str]) -> list[
 
 
 def _managed_ledger_in(path: str, data: bytes) -> str:
-    """The managed ledger that the record at `path` names; empty where it names none, which is told (M12)."""
+    """The managed ledger that the record at `path` names; empty, with a log entry, if damaged (M12)."""
     try:
         name = data.decode()
         managed_ledger_path(name)
     except (UnicodeDecodeError, InvalidName) as error:
-        log.warning(
-            "pending_record_unreadable", path=path, error=error, hint="it is kept, and the ledger that it is for"
-        )
+        log.warning("pending_record_unreadable", path=path, error=error, hint="the record and its ledger are kept")
         return ""
     return name
 
 
 async def giving_up_kept(reader: MetadataReader, managed_ledger: str) -> list[list[Operation]]:
-    """What goes with the deletion of a managed ledger: each of its kept cursor ledgers is to be deleted then."""
+    """The operations, per kept cursor ledger of a managed ledger, that record it for deletion instead."""
     return [
         [Delete(record.path), deletion_record(record.ledger_id, managed_ledger)]
         for record in await read_kept(reader)
@@ -196,8 +201,8 @@ async def giving_up_kept(reader: MetadataReader, managed_ledger: str) -> list[li
 async def owned_ledgers(reader: MetadataReader, managed_ledger: str, *, unreadable_cursors: bool = False) -> set[int]:
     """Every ledger that the managed ledger lists: data ledgers and its cursors' ledgers.
 
-    RecordError if a record cannot be read (but with `unreadable_cursors` that of a cursor), NodeNotFound if there is no
-    such managed ledger.
+    Raises NodeNotFound if the managed ledger does not exist, and RecordError if a record does not parse;
+    `unreadable_cursors` skips such records of cursors.
     """
     path = managed_ledger_path(managed_ledger)
     node = await reader.get(path)
@@ -219,6 +224,6 @@ async def owned_ledgers(reader: MetadataReader, managed_ledger: str, *, unreadab
 
 
 async def remove_record(store: MetadataStore, path: str) -> None:
-    """Remove a record if it is there."""
+    """Remove a record if it exists."""
     with contextlib.suppress(NodeNotFound):
         await store.delete(path)

@@ -1,15 +1,15 @@
-"""Which records name which ledgers, and what follows: orphans and dangling references; no I/O.
+"""Which records name which ledgers; orphans and dangling references; no I/O.
 
-- A data ledger is named by its topic's record, a cursor ledger by the cursor's, a schema's by its locator, a ledger
-  that is being created or deleted by a pending or deletion record (R10).
-- An orphan is a ledger of a managed ledger, or of a schema, that nothing names. Candidates are found among ledgers that
-  were listed before any reference was read; each is looked at again before it counts.
-- A reference dangles when its ledger does not exist. Ledgers that are offloaded and deleted from bookies are meant to
-  be gone, those of pending and deletion records may be.
-- The compacted topic's ledger is named by the last state of compaction's cursor (see `compaction`). What its record
-  names may be an older one that is gone.
-- Other ledgers in the cluster (compacted topics, delayed delivery, other programs) are told by their custom metadata.
-  What names them is not wholly known here, so that they are never called orphans.
+- A topic's record names its data ledgers, a cursor's record its cursor ledger, a schema's locator its
+  ledgers. A pending or deletion record names a ledger that is being created or deleted (R10).
+- An orphan is a ledger of a managed ledger or schema that nothing names. Candidates are ledgers listed
+  before any reference was read; each is checked again before it counts.
+- A reference dangles if its ledger does not exist. Ledgers that are offloaded and deleted from the
+  bookies are gone on purpose; those of pending and deletion records may be gone.
+- The last state of compaction's cursor names the compacted topic's ledger (see `compaction`). The
+  cursor's record may name an older one that is gone.
+- Custom metadata identifies the other ledgers in the cluster (compacted topics, delayed delivery, other
+  programs). Not all references to them are known here, so they never count as orphans.
 """
 
 import enum
@@ -34,7 +34,7 @@ DELAYED_BUCKET = "#pulsar.internal.delayed.bucket"
 
 
 class Naming(enum.Enum):
-    """As what a record names a ledger."""
+    """The role in which a record names a ledger."""
 
     DATA = "data ledger"
     CURSOR = "cursor ledger"
@@ -42,7 +42,7 @@ class Naming(enum.Enum):
     COMPACTED = "compacted topic"
     DELAYED = "delayed delivery"
     PENDING = "being created or deleted"
-    KEPT = "kept: it holds a state that could not be read"
+    KEPT = "kept: its last state could not be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class LedgerOrigin:
-    """Where a ledger comes from by its custom metadata; empty text where it does not say. `created_ms` since 1970.
+    """A ledger's origin by its custom metadata, with empty text for what that does not say.
 
-    `of` says it in words, of schemas, compacted topics and delayed delivery too.
+    `created_ms` is since 1970. `of` describes the origin in words, for schemas, compacted topics and
+    delayed delivery too.
     """
 
     ledger_id: int
@@ -71,15 +72,15 @@ class LedgerOrigin:
 
     @property
     def judged(self) -> bool:
-        """Whether all that may name such a ledger is known here."""
+        """Whether all possible references to such a ledger are known here."""
         return self.component in (MANAGED_LEDGER, SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Ledgers that nothing was seen to name: `candidates` to look at again, those too `young` to tell, and `other`.
+    """Ledgers without a known reference: `candidates` to check again, those too `young`, and `other`.
 
-    `other` are ledgers of components whose references are not known here; they are no findings.
+    `other` are ledgers of components whose references are not known here; they are not findings.
     """
 
     candidates: tuple[LedgerOrigin, ...]
@@ -88,7 +89,7 @@ class Orphans:
 
 
 def references_in_topic(path: str, info: ManagedLedgerInfo) -> list[Reference]:
-    """The data ledgers that a topic's record names; a shadow's are its source's, as they were when it was opened."""
+    """The data ledgers that a topic's record names; a shadow's record names ledgers of its source."""
     shadow = shadow_source(info) is not None
     return [
         Reference(ledger.ledger_id, Naming.DATA, path, may_be_gone=shadow or deleted_after_offload(ledger, path))
@@ -97,10 +98,11 @@ def references_in_topic(path: str, info: ManagedLedgerInfo) -> list[Reference]:
 
 
 def references_in_cursor(path: str, record: ManagedCursorInfo) -> list[Reference]:
-    """The cursor ledgers, and the ledgers of other parts of Pulsar, that a cursor's record names.
+    """The cursor ledgers, and ledgers of other parts of Pulsar, that a cursor's record names.
 
-    Not those that only an entry of its cursor ledger names: checkpoints, and the compacted topic's ledger; that of the
-    record need not exist then.
+    Ledgers that only an entry of the cursor ledger names are not included: those of checkpoints, and
+    the compacted topic's ledger. If there is a cursor ledger, the compacted ledger that the record names
+    need not exist.
     """
     found = []
     if record.cursors_ledger_id != NO_CURSOR_LEDGER:
@@ -123,14 +125,14 @@ def references_in_cursor(path: str, record: ManagedCursorInfo) -> list[Reference
 
 
 def references_in_schema(path: str, data: bytes) -> list[Reference]:
-    """The ledgers that a schema's locator names; RecordError."""
+    """The ledgers that a schema's locator names. Raises RecordError."""
     locator = parse_binary(SchemaLocator, data, "schema's locator", path)
     ledgers = {each.position.ledgerId for each in (locator.info, *locator.index)}
     return [Reference(ledger_id, Naming.SCHEMA, path) for ledger_id in sorted(ledgers) if ledger_id >= 0]
 
 
 def reference_in_kept(record: PendingRecord) -> Reference:
-    """The cursor ledger that is kept for what could not be read in it (M12)."""
+    """The cursor ledger that is kept because its last state could not be read (M12)."""
     return Reference(record.ledger_id, Naming.KEPT, record.path, may_be_gone=True)
 
 
@@ -140,7 +142,7 @@ def reference_in_record(record: PendingRecord) -> Reference:
 
 
 def origin_of(ledger_id: int, metadata: LedgerMetadata, created_ms: int) -> LedgerOrigin:
-    """What the custom metadata tells; `created_ms` is the node's, for records without a creation time."""
+    """The origin by custom metadata; `created_ms` is the node's, used if the metadata has no time."""
     custom = {key: value.decode("utf-8", "replace") for key, value in metadata.custom_metadata}
     managed_ledger = custom.get("pulsar/managed-ledger", "")
     component = custom.get("component", MANAGED_LEDGER if managed_ledger else "")
@@ -184,7 +186,7 @@ def find_orphans(
 
 
 def find_dangling(references: Iterable[Reference], existing: Collection[int]) -> tuple[Reference, ...]:
-    """References to ledgers that do not exist and should."""
+    """References to ledgers that should exist and do not."""
     return tuple(each for each in references if not each.may_be_gone and each.ledger_id not in existing)
 
 

@@ -1,8 +1,8 @@
-"""Which retention is in force for a topic (M10), decided over plain values; no I/O.
+"""The effective retention of a topic (M10), decided over plain values; no I/O.
 
-The topic's own policy counts, else the one it has for all clusters, else its namespace's, else the broker's default,
-which is the configuration given. What a policy says is never shortened by a configuration: where less is to be kept
-than a policy says, the policy is what has to be changed.
+The topic's own policy applies; else its policy for all clusters, else the namespace's policy, else the
+default of the broker, which is the configuration given. A configuration never shortens the retention
+that a policy sets: to keep less, change the policy.
 """
 
 import enum
@@ -17,7 +17,7 @@ KEEPS_ALL = -1
 
 
 class RetentionOrigin(enum.Enum):
-    """Who says how long a topic is kept."""
+    """The source of a topic's retention."""
 
     TOPIC = "the topic's policy"
     TOPIC_GLOBAL = "the topic's policy for all clusters"
@@ -27,11 +27,11 @@ class RetentionOrigin(enum.Enum):
 
 
 class RetentionLimits(Protocol):
-    """What trimming asks of retention: -1 keeps all, 0 nothing that is consumed."""
+    """Retention as trimming needs it: -1 keeps everything, 0 keeps no consumed ledger."""
 
     @property
     def retention_time_ms(self) -> int:
-        """How long a ledger is kept after it was closed, in ms."""
+        """How long a ledger is kept after its close, in ms."""
 
     @property
     def retention_size(self) -> int:
@@ -40,7 +40,7 @@ class RetentionLimits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RetentionInForce:
-    """Retention as it is applied: -1 keeps all, 0 nothing that is consumed; the time in ms, the size in MiB."""
+    """Retention as applied: -1 keeps everything, 0 no consumed ledger; time in ms, size in MiB."""
 
     retention_time_ms: int
     retention_size_in_mb: int
@@ -58,7 +58,7 @@ KEEP_NOTHING = RetentionInForce(0, 0, RetentionOrigin.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicies:
-    """What policies say of a topic, by where they stand."""
+    """The policies that apply to a topic, by level."""
 
     topic: StoragePolicies = NO_POLICIES
     topic_global: StoragePolicies = NO_POLICIES
@@ -66,7 +66,7 @@ class TopicPolicies:
 
 
 def retention_in_force(policies: TopicPolicies, config: ManagedLedgerConfig) -> RetentionInForce:
-    """The retention that counts (M10)."""
+    """The effective retention (M10)."""
     for origin, found in (
         (RetentionOrigin.TOPIC, policies.topic.retention),
         (RetentionOrigin.TOPIC_GLOBAL, policies.topic_global.retention),
@@ -78,13 +78,13 @@ def retention_in_force(policies: TopicPolicies, config: ManagedLedgerConfig) -> 
 
 
 def retention_warnings(retention: RetentionInForce) -> tuple[str, ...]:
-    """What is to be said of a retention that keeps nothing though one of its limits is set."""
+    """A warning if the retention keeps nothing although one of its limits is set."""
     half = half_retention(retention.retention_time_ms, retention.retention_size_in_mb)
     return (f"{retention.origin.value} has no effect: {half}",) if half else ()
 
 
 def persistence_in_force(policies: TopicPolicies) -> Persistence | None:
-    """The quorums that policies say for the topic's ledgers, None where they leave them open."""
+    """The quorums that policies set for the topic's ledgers, or None."""
     return policies.topic.persistence or policies.topic_global.persistence or policies.namespace.persistence
 
 

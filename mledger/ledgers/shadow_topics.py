@@ -1,7 +1,8 @@
-"""Shadow topics: Pulsar's topics without entries of their own, that show those of a source under their own cursors.
+"""Shadow topics: Pulsar's topics that read the entries of a source topic under their own cursors.
 
-A broker copies the source's list of ledgers into the shadow's record each time that it opens it. Whoever took that list
-for the shadow's own would trim, repair or delete the source's ledgers: every command that changes refuses.
+A broker copies the source's list of ledgers into the shadow's record each time it opens the shadow. A
+trim, repair or deletion by that list would change the source's ledgers, so every command that writes
+rejects a shadow.
 """
 
 from collections.abc import Sequence
@@ -18,22 +19,22 @@ SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 
 
 def shadow_source(info: ManagedLedgerInfo) -> str | None:
-    """The topic that `info`'s topic is a shadow of, None if it is none."""
+    """The source of the shadow topic with the record `info`; None if the topic is not a shadow."""
     return dict(info.properties).get(SHADOW_SOURCE)
 
 
 def refuse_shadow(managed_ledger: str, info: ManagedLedgerInfo) -> None:
-    """Raise ShadowTopic if the topic is one."""
+    """Raise ShadowTopic if the topic is a shadow."""
     source = shadow_source(info)
     if source is not None:
         raise ShadowTopic(
-            f"{managed_ledger} is a shadow of {source}, whose ledgers it shows: it is not changed here; change the "
-            "source, or the shadow with pulsar-admin"
+            f"{managed_ledger} is a shadow of {source} and shares its ledgers: mledger does not change it; "
+            "change the source, or change the shadow with pulsar-admin"
         )
 
 
 async def refuse_shadows(reader: MetadataReader, managed_ledgers: Sequence[str]) -> None:
-    """Raise ShadowTopic if one of them is one; records that are gone or do not parse are for others to tell."""
+    """Raise ShadowTopic if one of them is a shadow; missing or unparsable records are skipped."""
     paths = [managed_ledger_path(name) for name in managed_ledgers]
     for name, path, node in zip(managed_ledgers, paths, await reader.get_many(paths), strict=True):
         if node is None:
@@ -46,9 +47,9 @@ async def refuse_shadows(reader: MetadataReader, managed_ledgers: Sequence[str])
 
 
 async def source_record(reader: MetadataReader, managed_ledger: str, source: str) -> tuple[str, Node] | None:
-    """Path and node of the record of `source`, whose shadow `managed_ledger` is; None where there is none.
+    """Path and node of the record of `source`, the source of the shadow `managed_ledger`, or None.
 
-    The shadow of a partitioned topic is partitioned alike, each partition the shadow of one.
+    A shadow of a partitioned topic has the same partitions, each a shadow of one of the source's.
     """
     try:
         shadow, named = TopicName.of_managed_ledger(managed_ledger), TopicName.parse(source)

@@ -1,8 +1,10 @@
-"""A topic's record as its owner holds it: every write is a compare-and-set, losing one means another owner (M7).
+"""A topic's record at its owner: every write is a compare-and-set; a conflict means another owner (M7).
 
-- A write that another owner's write came before is refused: this owner is fenced, at once and for good.
-- After a conflict or a lost connection the record is read back: our own bytes one version up are our own write.
-- Cursor records are written in one multi with a check of this record's version: who lost the topic lost its cursors.
+- If another owner's write came first, the store rejects ours: this owner is fenced, permanently.
+- After a conflict or a lost connection the record is read back: our own bytes at the next version are
+  our own write.
+- Cursor records are written in one multi with a check of this record's version: an owner that lost the
+  topic has also lost its cursors.
 """
 
 import asyncio
@@ -38,13 +40,13 @@ async def commit(
     timeout_s: float | None = None,
     before: Callable[[bool], Awaitable[None]] | None = None,
 ) -> None:
-    """Carry out `first` and `others`, all or none, within `timeout_s`.
+    """Carry out `first` and `others` atomically within `timeout_s`.
 
-    `before` is awaited before each try, and told whether the answer to one before was lost.
+    `before` is awaited before each attempt with whether the response to an earlier attempt was lost.
 
-    A lost connection is retried a bounded number of times. A conflict is read back before it counts, since it may be
-    with our own earlier try: what `first` did tells (M7). Raises the conflict (BadVersion, NodeNotFound, NodeExists) or
-    StoreUnavailable: then it is not known whether it was carried out.
+    A lost connection is retried a bounded number of times. A conflict may be with our own earlier
+    attempt, so the node of `first` is read back to decide (M7). Raises the conflict (BadVersion,
+    NodeNotFound, NodeExists), or StoreUnavailable if the outcome is unknown.
     """
     async with _answered_within(timeout_s, f"a write of {first.path}", first.path):
         await _commit(store, first, others, before)
@@ -52,14 +54,14 @@ async def commit(
 
 @contextlib.asynccontextmanager
 async def _answered_within(timeout_s: float | None, what: str, path: str) -> AsyncIterator[None]:
-    """StoreUnavailable where what is done inside takes longer."""
+    """Raise StoreUnavailable if the body takes longer than `timeout_s`."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
     except TimeoutError:
         raise StoreUnavailable(
             f"{what} was not answered within {timeout_s:g} s "
-            "(managedLedgerMetadataOperationsTimeoutSeconds); see whether the metadata store is up",
+            "(managedLedgerMetadataOperationsTimeoutSeconds); check that the metadata store is up",
             path,
         ) from None
 
@@ -101,18 +103,20 @@ async def _was_ours(store: MetadataStore, first: Put | Create | Delete, *, uncer
 
 
 async def fence_owner(store: MetadataStore, path: str, version: int) -> int:
-    """Write the topic's record at `path`, which is at `version`, as it is: its owner is fenced. The new version.
+    """Rewrite the topic's record at `path` and `version` unchanged, to fence its owner; the new version.
 
-    BadVersion where it is at another version, also for all that a server knows that lags; NodeNotFound.
+    Raises NodeNotFound, and BadVersion if the record, or a lagging server's view of it, is at another
+    version.
     """
     return await put_own(store, path, await data_at(store, path, version, "it was changed since"), version)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """The record to write, and what goes into the same multi.
+    """The record to write, and the other operations of the same multi.
 
-    `deletions` record ledgers that it lists no more; where they are many they are written ahead of it (M11).
+    `deletions` record the ledgers that it no longer lists for deletion; if they exceed one write, they
+    are written ahead of it (M11).
     """
 
     info: ManagedLedgerInfo
@@ -121,7 +125,7 @@ class RecordChange:
 
 
 class TopicRecord:
-    """The record of one managed ledger in the hands of its owner."""
+    """The record of one managed ledger at its owner."""
 
     def __init__(
         self,
@@ -149,11 +153,11 @@ class TopicRecord:
         self.version = version
         self.fenced: ManagedLedgerFenced | None = None
         self.session_ended = False
-        """Whether that fenced it: what became of the write under way then is not known."""
+        """Whether the end of the session fenced the topic: the outcome of a write under way is unknown."""
 
     @classmethod
     async def read(cls, store: MetadataStore, name: str, *, timeout_s: float | None = None) -> "TopicRecord":
-        """The record as it is now; its writes take `timeout_s` at most, and compress it as it is compressed now.
+        """Read the record; later writes take at most `timeout_s` and keep its compression.
 
         Raises TopicNotFound, RecordError.
         """
@@ -174,15 +178,15 @@ class TopicRecord:
         )
 
     def on_fenced(self, listener: Callable[[ManagedLedgerFenced], None]) -> None:
-        """Call `listener` once, when another owner is seen."""
+        """Call `listener` once, when this owner is fenced."""
         self._listeners.append(listener)
 
     def on_settled(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever a write of unknown outcome turns out to have been carried out."""
+        """Call `listener` whenever a write of unknown outcome turns out to have succeeded."""
         self._settled.append(listener)
 
     def fence(self, why: str) -> ManagedLedgerFenced:
-        """Stop for good because of `why`; the error to raise."""
+        """Fence this owner because of `why`; returns the error to raise."""
         if self.fenced is None:
             self.fenced = ManagedLedgerFenced(f"{self.name}: {why}; this owner has stopped, open the topic again")
             for listener in self._listeners:
@@ -190,32 +194,32 @@ class TopicRecord:
         return self.fenced
 
     def end_session(self) -> ManagedLedgerFenced:
-        """Stop for good: with the session the owner node is gone, and any other may own the topic by now."""
+        """Fence this owner: its node is gone with the session, and another may own the topic already."""
         self.session_ended = True
         return self.fence("its session with the metadata store has ended")
 
     def check(self) -> None:
-        """Raise ManagedLedgerFenced once another owner was seen."""
+        """Raise ManagedLedgerFenced if this owner is fenced."""
         if self.fenced is not None:
             raise self.fenced
 
     def doubt(self) -> None:
-        """Verify before the next write: others may have deleted the topic and made it again, up to our version."""
+        """Check the node before the next write: a deleted and recreated topic may have our version."""
         self._doubts += 1
 
     async def check_same(self) -> None:
-        """See that it is the same node: of a topic deleted and made again the version does not tell.
+        """Check that the node is the same one: the version does not reveal a recreated topic.
 
-        To be called before a write that no `verify` came before. Raises ManagedLedgerFenced; nothing is written.
+        Call it before a write without an earlier `verify`. Raises ManagedLedgerFenced; writes nothing.
         """
         self.check()
-        async with _answered_within(self._timeout_s, f"a look at {self.path}", self.path):
+        async with _answered_within(self._timeout_s, f"a read of {self.path}", self.path):
             stat = await self._store.exists(self.path)
-        if stat is not None:  # else the write finds out
+        if stat is not None:  # else the write fails
             self._check_created(stat)
 
     async def verify(self) -> None:
-        """Look whether the record is still at our version; ManagedLedgerFenced if not. Nothing is written."""
+        """Raise ManagedLedgerFenced unless the record is still at our version; writes nothing."""
         async with self._lock:
             self.check()
             await self._settle_uncertain()
@@ -229,7 +233,7 @@ class TopicRecord:
                 )
 
     async def _before_write(self, lost: bool) -> None:
-        """In a session that may be another, or once an answer was lost, see first that it is the same node."""
+        """After a lost response, or if the session may be a new one, check first that the node is the same."""
         if lost:
             self.doubt()
         doubts = self._doubts
@@ -241,13 +245,13 @@ class TopicRecord:
 
     def _check_created(self, stat: Stat) -> None:
         if self._created_ms not in (None, stat.created_ms):
-            raise self.fence("its record was deleted, and the topic created again")
+            raise self.fence("its record was deleted and the topic was created again")
 
     async def update(self, change: Callable[[ManagedLedgerInfo], RecordChange]) -> ManagedLedgerInfo:
-        """Write what `change` makes of the record; the record as written.
+        """Write the record as `change` changes it; returns the record as written.
 
-        Raises ManagedLedgerFenced if another owner came before, StoreUnavailable if it is not known whether it was
-        written: the next update finds that out first.
+        Raises ManagedLedgerFenced if another owner wrote first, and StoreUnavailable if the outcome is
+        unknown: the next update finds it out first.
         """
         async with self._lock:
             self.check()
@@ -266,7 +270,7 @@ class TopicRecord:
             except CONFLICTS as conflict:
                 self._uncertain = None
                 raise self.fence(
-                    f"a write of {conflict.path or self.path} was refused, another owner came before"
+                    f"the write of {conflict.path or self.path} was rejected: another owner wrote first"
                 ) from None
             self._uncertain = None
             self.info, self.version = info, self.version + 1
@@ -278,7 +282,7 @@ class TopicRecord:
             try:
                 await self._commit(put, [*changed.also, *changed.deletions])
                 return
-            except NodeExists as conflict:  # an earlier owner may have died between such a record and its list
+            except NodeExists as conflict:  # an earlier owner may have died between this record and its list
                 if conflict.path not in {each.path for each in changed.deletions}:
                     raise
         await write_ahead(self._store, [(each,) for each in changed.deletions], Check(self.path, self.version))
@@ -288,9 +292,10 @@ class TopicRecord:
         await commit(self._store, first, others, self._timeout_s, self._before_write)
 
     async def guarded(self, first: Put | Create | Delete, others: Sequence[Operation] = ()) -> None:
-        """Carry out `first` (on a cursor's record) and `others`, if this record is still ours.
+        """Carry out `first` (on a cursor's record) and `others` if this record is still ours.
 
-        Raises ManagedLedgerFenced if the topic, or what is written, has another owner, and StoreUnavailable.
+        Raises ManagedLedgerFenced if another owner wrote this record or the one of `first`, and
+        StoreUnavailable.
         """
         while True:
             self.check()
@@ -300,19 +305,19 @@ class TopicRecord:
             except SessionExpired:
                 raise self.end_session() from None
             except CONFLICTS as conflict:
-                async with self._lock:  # an update of our own may have been under way, or be of unknown outcome
+                async with self._lock:  # our own update may be under way, or of unknown outcome
                     if conflict.path == self.path and self.fenced is None:
                         await self._settle_uncertain()
                         if version != self.version:
                             continue
                 where = conflict.path or first.path
-                raise self.fence(f"a write of {where} was refused, another owner came before") from None
+                raise self.fence(f"the write of {where} was rejected: another owner wrote first") from None
 
     async def _settle_uncertain(self) -> None:
         if self._uncertain is None:
             return
         info, data = self._uncertain
-        self.doubt()  # of a topic made again neither version nor data tell what became of our write
+        self.doubt()  # if the topic was recreated, version and data do not reveal the outcome of our write
         try:
             node = await changed_since(self._store, self.path, self.version)
         except NodeNotFound:

@@ -1,9 +1,10 @@
 """Which ledgers of a topic can go, decided over plain values; no I/O.
 
-R9: a cursor whose mark-delete is the last entry of a fully consumed ledger moves to the start of the next, durably,
-before anything is deleted. R10: what goes is a prefix of the list: ledgers wholly below the slowest durable cursor (all
-closed ones without one), not the current one, past retention in time or over it in size. A ledger with an offloaded
-copy stays, and all after it, until both copies can be deleted together.
+R9: a cursor whose mark-delete is the last entry of a fully consumed ledger moves to the start of the
+next, durably, before anything is deleted. R10: a trim removes a prefix of the list: ledgers wholly below
+the slowest durable cursor (all closed ledgers if there is no cursor), never the current one, that exceed
+retention in time or in size. A ledger with an offloaded copy stays, and so do all after it, until both
+copies can be deleted together.
 """
 
 from collections.abc import Mapping
@@ -29,8 +30,9 @@ class CursorMove:
 class TrimPlan:
     """What trimming does: first `moves`, durably, then `deletions` in order.
 
-    `remaining` is the list afterwards, as recorded; `remaining_ledgers` and `remaining_size` (payload bytes, the
-    current ledger's included) count it. `kept_because` says why the first ledger that stays does.
+    `remaining` is the list afterwards, as recorded; `remaining_ledgers` and `remaining_size` (payload
+    bytes, including the current ledger) count it. `kept_because` says why the first remaining ledger
+    stays.
     """
 
     moves: tuple[CursorMove, ...]
@@ -43,17 +45,17 @@ class TrimPlan:
 
     @property
     def last_confirmed_deleted(self) -> bool:
-        """Whether the ledger of the last confirmed entry goes."""
+        """Whether the ledger of the last confirmed entry is deleted."""
         return any(info.ledger_id == self.last_confirmed.ledger_id for info in self.deletions)
 
     def events_before(self, topic: str) -> tuple[Event, ...]:
-        """What to tell before the list is updated (R11)."""
+        """The events to emit before the list is updated (R11)."""
         if not self.last_confirmed_deleted:
             return ()
         return (LastConfirmedLedgerDeletion(topic, self.last_confirmed.ledger_id, self.last_confirmed),)
 
     def events_after(self, topic: str) -> tuple[Event, ...]:
-        """What to tell once the list is updated, in order (R11); nothing if nothing goes."""
+        """The events to emit once the list is updated, in order (R11)."""
         if not self.deletions:
             return ()
         removed = (RemovingLedger(topic, info.ledger_id, info.size) for info in self.deletions)
@@ -61,7 +63,7 @@ class TrimPlan:
 
 
 def plan_moves(ledgers: LedgerList, cursors: Mapping[str, Position]) -> tuple[CursorMove, ...]:
-    """The moves of R9 for durable cursors given by name and durable mark-delete, in order of names."""
+    """The moves of R9 for durable cursors, given as durable mark-deletes by name, in order of names."""
     moves = []
     for cursor in sorted(cursors):
         new = next_ledger_if_consumed(ledgers, cursors[cursor])
@@ -80,8 +82,9 @@ def plan_trim(
 ) -> TrimPlan:
     """Decide moves and deletions from the durable cursors' durable mark-deletes (R9, R10).
 
-    `through`: every closed ledger with no entry above that goes, whatever cursors and `retention` say (truncate). Else
-    a ledger goes when its retention time has passed or the ledgers after it alone reach the size.
+    With `through` (truncate), delete every closed ledger without an entry above that position, whatever
+    cursors and `retention` say. Else delete a consumed ledger once its retention time has passed, or if
+    the ledgers after it reach the retention size.
     """
     moves = plan_moves(ledgers, cursors)
     positions = [*{**cursors, **{move.cursor: move.new for move in moves}}.values()]
@@ -116,12 +119,12 @@ def plan_trim(
 
 
 def plan_no_trim(ledgers: LedgerList, cursors: Mapping[str, Position], why: str) -> TrimPlan:
-    """The moves only: `why` says why no ledger goes though no cursor needs it."""
+    """A plan with moves only; `why` says why unneeded ledgers stay."""
     return replace(plan_trim(ledgers, cursors, KEEP_ALL, 0), kept_because=why)
 
 
 def _not_truncated(info: LedgerInfo, through: Position) -> str | None:
-    """Why a closed ledger stays when what there was up to `through` goes, None if it can go."""
+    """Why a truncation through `through` keeps a closed ledger; None if it can be deleted."""
     if not info.entries or Position(info.ledger_id, info.entries - 1) <= through:
         return None
     return f"ledger {info.ledger_id} has entries that came after the truncation began"
@@ -130,7 +133,7 @@ def _not_truncated(info: LedgerInfo, through: Position) -> str | None:
 def _kept(
     info: LedgerInfo, size_after: int, needed_from: int | None, retention: RetentionLimits, now_ms: int
 ) -> str | None:
-    """Why a closed ledger stays, None if it can go; `size_after` is what the topic would have left without it."""
+    """Why a closed ledger stays, or None; `size_after` is the size of the topic without it."""
     if needed_from is not None and info.ledger_id >= needed_from:
         return f"ledger {info.ledger_id} is not consumed by every durable cursor"
     expired = retention.retention_time_ms >= 0 and now_ms - info.timestamp > retention.retention_time_ms

@@ -174,7 +174,7 @@ def test_bookies_away_delay_a_cursor_and_lose_nothing(bookies, topic):
             await opened.initialized()
             delayed = {event.cursor for event in events.of(CursorRecoveryDelayed)}
             assert delayed == set(lost)
-            with pytest.raises(mledger.CursorRecoveryFailed, match="nothing is taken for lost"):
+            with pytest.raises(mledger.CursorRecoveryFailed, match="nothing is assumed lost"):
                 await opened.open_cursor(lost[0])
             assert (await opened.trim()).deletions == ()
             for name in set(homes) - set(lost):

@@ -170,7 +170,7 @@ def test_a_pulsar_broker_counts_as_owner_seen_or_not(metadata_url):
         async with await open_store(metadata_url) as store:
             assert await find_owner(store, name) is None
             await store.create("/loadbalance/brokers/b:8080", b"{}", ephemeral=True, parents=True)
-            with pytest.raises(mledger.OwnedElsewhere, match="can't be seen"):
+            with pytest.raises(mledger.OwnedElsewhere, match="cannot be seen"):
                 await check_owner(store, name, session_timeout=0.1)
             await store.create("/namespace/tenant/ns/0x00000000_0xffffffff", b"{}", ephemeral=True, parents=True)
             with pytest.raises(mledger.OwnedElsewhere, match="serves its bundle"):

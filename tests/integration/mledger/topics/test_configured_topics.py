@@ -69,7 +69,7 @@ def test_making_a_ledger_takes_no_longer_than_its_setting(own_cluster):
             bookkeeper = BookKeeper(store, ClientConfig())
             factory = LedgerFactory(bookkeeper, store, "tests/ns/persistent/timed", config)
             zookeeper.freeze()
-            with pytest.raises(StoreUnavailable, match="no ledger could be made within 5 s"):
+            with pytest.raises(StoreUnavailable, match="no ledger could be created within 5 s"):
                 await factory.create_data_ledger(None)
             zookeeper.thaw()
             await bookkeeper.close()

@@ -228,21 +228,21 @@ def test_what_lies_over_missing_ledgers_is_dropped_with_a_warning():
     acks, warnings = recover((10, 1), ranges=[span((16, 0), (99, 3)), span((7, 1), (7, 3)), span((11, 0), (13, 0))])
     assert acks.describe_ranges() == "[(13:-1..13:0],(16:0..16:2]]"
     assert warnings == (
-        "range (16:0..99:3] lies over missing ledger 99: that part dropped",
-        "range (11:0..13:0] lies over missing ledger 11: that part dropped",
+        "range (16:0..99:3] covers missing ledger 99: that part dropped",
+        "range (11:0..13:0] covers missing ledger 11: that part dropped",
     )
 
 
 def test_many_ranges_over_one_missing_ledger_are_one_warning():
     acks, warnings = recover((10, 1), ranges=[span((99, at), (99, at + 1)) for at in range(0, 3000, 2)])
     assert acks.describe_ranges() == "[]"
-    assert warnings == ("range (99:0..99:1] lies over missing ledger 99: that part dropped (1,499 more like it)",)
+    assert warnings == ("range (99:0..99:1] covers missing ledger 99: that part dropped (1,499 more like it)",)
 
 
 def test_what_lies_past_a_ledger_s_end_is_dropped_with_a_warning():
     acks, warnings = recover((10, 1), ranges=[span((13, 2), (13, 40))])
     assert acks.describe_ranges() == "[(13:2..13:4]]"
-    assert warnings == ("range (13:2..13:40] goes past the end of ledger 13: that part dropped",)
+    assert warnings == ("range (13:2..13:40] extends past the end of ledger 13: that part dropped",)
 
 
 @pytest.mark.parametrize("wrong", [((13, 3), (13, 1)), ((16, 0), (13, 1)), ((13, -5), (13, 1)), ((13, -1), (13, -7))])
@@ -300,7 +300,7 @@ def test_batches_come_back_unless_their_entry_is_deleted_or_not_there():
     acks, warnings = recover((10, 1), ranges=[span((13, 3), (13, 4))], batch_deletions=batches)
     assert acks.batch_deletions() == (BatchDeletion(Position(13, 2), (0b101,)),)
     assert acks.is_deleted(Position(13, 1))
-    assert warnings == ("batch indexes of 14:0, where no entry is: dropped",)
+    assert warnings == ("batch indexes of 14:0, which is not an entry: dropped",)
 
 
 def test_a_range_that_touches_mark_delete_stays_a_range_until_the_next_acknowledgement():

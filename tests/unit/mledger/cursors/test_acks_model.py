@@ -205,7 +205,7 @@ def test_the_size_of_a_record_is_known_before_it_is_built(counts, step, data):
         acks.acknowledge_batch(position, [data.draw(st.integers(-(2**63), 2**63 - 1)), 1], ledgers)
     size = len(encode_position_info(state_record(acks, tuple(properties))))
     assert len(encode_position_info(state_record(acks, tuple(properties), limit=size))) == size
-    with pytest.raises(AckStateTooLarge, match="fit one entry"):
+    with pytest.raises(AckStateTooLarge, match="an entry holds"):
         state_record(acks, tuple(properties), limit=size - 1)
 
 

@@ -150,13 +150,13 @@ def test_a_state_behind_an_uncommitted_tail_was_committed_and_is_no_longer_in_do
 
 def test_a_ledger_of_uncommitted_chunks_alone_holds_no_state():
     found, _ = find(chunks(STATE, 4)[:-1])
-    assert found == StateUnreadable(Position(LEDGER, 3), "no entry of the whole ledger commits a state")
+    assert found == StateUnreadable(Position(LEDGER, 3), "no entry of the ledger commits a state")
 
 
 def test_a_group_with_a_chunk_out_of_order_is_no_state():
     first, second, third, commit = chunks(STATE, 3)
     found, _ = find([first, third, second, commit])
-    assert found == StateUnreadable(Position(LEDGER, 3), "entry 70:1 should be chunk 1 of 3, it is chunk 2 of 3")
+    assert found == StateUnreadable(Position(LEDGER, 3), "entry 70:1 should be chunk 1 of 3 but is chunk 2 of 3")
 
 
 def test_a_group_of_another_length_is_no_state():
@@ -166,7 +166,9 @@ def test_a_group_of_another_length_is_no_state():
 
 def test_a_commit_of_more_chunks_than_there_are_entries_is_no_state():
     found, _ = find([plain(1), PositionInfo(Position(5, 9), chunk=StateChunk(3, 3))])
-    assert found.passed_over == StateUnreadable(Position(LEDGER, 1), "it commits 3 chunks, 1 entries are before it")
+    assert found.passed_over == StateUnreadable(
+        Position(LEDGER, 1), "it commits 3 chunks, but only 1 entries precede it"
+    )
 
 
 def test_a_chunk_that_cannot_be_read_now_is_not_taken_for_lost():
@@ -223,7 +225,7 @@ def test_a_marker_s_pointers_are_never_taken_for_deleted_entries():
 def test_an_entry_lost_under_a_marker_leaves_its_deletions_out_and_says_so():
     found, _ = find([data_entry(7, 0), marker(4, (6, OLDER, 3), (7, LEDGER, 0))])
     assert [bits.ledger_id for bits in found.state.ledger_bits] == [7]
-    assert found.warnings == ("entry 65:3, which the checkpoint marker names, is lost (no such entry): left out",)
+    assert found.warnings == ("entry 65:3, which the checkpoint marker names, is lost (no such entry): omitted",)
 
 
 def test_an_entry_under_a_marker_that_cannot_be_read_now_is_not_taken_for_lost():
@@ -234,7 +236,7 @@ def test_an_entry_under_a_marker_that_cannot_be_read_now_is_not_taken_for_lost()
 def test_a_marker_that_names_a_chunk_which_commits_nothing_leaves_it_out():
     found, _ = find([*chunks(STATE, 2), marker(4, (6, LEDGER, 0))])
     assert found.state.ledger_bits == ()
-    assert "commits nothing" in found.warnings[0]
+    assert "uncommitted chunk" in found.warnings[0]
 
 
 def test_a_marker_with_half_a_pointer_leaves_that_part_out():

@@ -110,7 +110,7 @@ def test_r5_a_cursor_ledger_that_cannot_be_read_now_fails_and_never_falls_back()
 
 
 def test_r5_a_cursor_ledger_nobody_looked_at_is_not_taken_for_lost():
-    with pytest.raises(CursorRecoveryFailed, match="has to be read first"):
+    with pytest.raises(CursorRecoveryFailed, match="must be read first"):
         plan(znode((10, 3), CURSOR_LEDGER))
 
 

@@ -85,7 +85,9 @@ def test_what_brokers_serve_is_seen_unless_their_channel_is_a_topic():
     path = "/loadbalance/brokers/b:8080"
     assert unseen({path: node(CLASSIC)}, has_channel=False) is None
     assert unseen({path: node(EXTENSIBLE)}, has_channel=True) is None
-    assert "b:8080 is live and what it serves can't be seen" in str(unseen({path: node(EXTENSIBLE)}, has_channel=False))
+    assert "b:8080 is live, and which bundles it serves cannot be seen" in str(
+        unseen({path: node(EXTENSIBLE)}, has_channel=False)
+    )
     assert unseen({path: node({})}, has_channel=True) is not None
     assert unseen({path: node(EXTENSIBLE, 0)}, has_channel=False) is None
 

@@ -114,7 +114,7 @@ def test_an_owner_opens_the_others_trims_nothing_and_takes_the_repaired_one_up(
             await good.clear_backlog()
             plan = await opened.trim()
             assert plan.deletions == ()
-            assert plan.kept_because == "the state of bad is not known yet; `mledger cursors repair` mends bad"
+            assert plan.kept_because == "the state of bad is not known yet; repair bad with `mledger cursors repair`"
             assert "cursors repair" in caplog.text
             with pytest.raises(RecordError, match="bad"):
                 await opened.delete_cursor("bad")
