@@ -3,7 +3,7 @@
     async with mledger.open_cluster("zk://127.0.0.1:2181") as cluster:
         topic = await cluster.open_topic("persistent://public/default/orders", create=True)
 
-`docs/how-to/python.md` shows the whole of it.
+`docs/how-to/python.md` shows the whole API.
 """
 
 import importlib
@@ -88,7 +88,7 @@ __all__ = [
     "read_owner_settings",
 ]
 
-# Where each name is. It is imported when it is asked for: a bookie and a command that only looks load little of this.
+# The module of each name, imported on first use: bookies and read-only commands need few of them.
 _HOMES = {
     "AckStateTooLarge": "mledger.errors",
     "AppendedRange": "mledger.ledgers.open_ledger",
@@ -133,7 +133,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported from its module; AttributeError for any other."""
+    """A public name, imported from its module. Raises AttributeError for other names."""
     if name == "events":
         return importlib.import_module("mledger.events")
     if name not in _HOMES:

@@ -1,4 +1,4 @@
-"""A cluster as its users see it: topics by name."""
+"""A cluster: creates, opens and deletes topics by name."""
 
 import asyncio
 import contextlib
@@ -51,17 +51,17 @@ async def open_cluster(
     now_ms: Callable[[], int] = wall_clock_ms,
     metrics: MetricsOptions | None = None,
 ) -> AsyncIterator["Cluster"]:
-    """The cluster whose metadata is at `url` (`zk://host:port,…/chroot`); topics still open are closed on leaving.
+    """Open the cluster whose metadata is at `url` (`zk://host:port,…/chroot`); closes open topics at exit.
 
-    `config` is that of topics opened without one of their own. Without it, or with `cluster_quorums`, their new ledgers
-    have the quorums that policies say, else those of the topic's last ledger. `client` is for the bookie client;
-    `session_timeout` in seconds; `now_ms` is the clock, ms since 1970; with `metrics` they are served over HTTP as long
-    as the cluster is open.
+    `config` applies to topics opened without their own. Without it, or with `cluster_quorums`, new ledgers
+    have the quorums that policies set, else those of the topic's last ledger. `client` configures the
+    bookie client; `session_timeout` is in seconds; `now_ms` is the clock, in ms since 1970. With `metrics`,
+    an HTTP server serves metrics while the cluster is open.
 
     Raises:
-        InvalidMetadataUrl: `url` names no store.
-        StoreUnavailable: nobody answers there.
-        OSError: the port of the metrics is taken.
+        InvalidMetadataUrl: `url` is not the URL of a metadata store.
+        StoreUnavailable: the store does not answer.
+        OSError: the port for the metrics is in use.
     """
 
     async def open_session() -> MetadataStore:
@@ -78,7 +78,7 @@ async def open_cluster(
             async with _metrics_served(cluster, metrics):
                 yield cluster
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
+            with contextlib.suppress(Exception):  # raise the first error
                 await cluster.close()
             raise
         else:
@@ -103,14 +103,14 @@ async def _metrics_served(cluster: "Cluster", options: MetricsOptions | None) ->
 
 @dataclass(frozen=True, slots=True)
 class OpenedTopics:
-    """What came of opening many topics, by the names given."""
+    """The outcome of opening many topics, by the names given."""
 
     topics: dict[str, ManagedLedger]
     failed: dict[str, MledgerError]
 
 
 class Cluster:
-    """Topics of one cluster. Topic names are Pulsar's: `persistent://tenant/namespace/topic`, or its short forms."""
+    """Topics of one cluster. Names are Pulsar's: `persistent://tenant/namespace/topic` and its short forms."""
 
     def __init__(
         self,
@@ -131,26 +131,26 @@ class Cluster:
         self._sessions_ended = 0
         self._lasting = False
         self.metrics_port: int | None = None
-        """Where `metrics` of `open_cluster` are served."""
+        """The port of the metrics server of `open_cluster`, or None."""
 
     @property
     def opened(self) -> Mapping[str, ManagedLedger]:
-        """The topics open here, by their managed ledgers' names."""
+        """The topics open here, by managed-ledger name."""
         return self._open
 
     @property
     def counters(self) -> OwnerCounters:
-        """What was counted of them."""
+        """The counters of the topics open here."""
         return self._services.counters
 
     @property
     def metadata(self) -> MetadataReader:
-        """The metadata store, to look at."""
+        """The metadata store, read-only."""
         return self._store
 
     @property
     def inspector(self) -> Inspector:
-        """Looks at topics without opening them."""
+        """Inspects topics without opening them."""
         return Inspector(self._store, self._bookkeeper)
 
     async def create_topic(
@@ -166,9 +166,9 @@ class Cluster:
         """Create the topic and open it; `trim` as in `open_topic`.
 
         Raises:
-            TopicExists: it is there already.
-            InvalidName: no topic can have that name.
-            BookieError, MetadataError: its first ledger cannot be made.
+            TopicExists: the topic exists already.
+            InvalidName: the name is not valid for a topic.
+            BookieError, MetadataError: its first ledger cannot be created.
         """
         topic = TopicName.parse(name)
         info = ManagedLedgerInfo(properties=tuple((properties or {}).items()))
@@ -183,7 +183,7 @@ class Cluster:
         except TopicExists:  # another call of this program opens it
             raise
         except BaseException:
-            with contextlib.suppress(MetadataError):  # a topic without a ledger is not left behind
+            with contextlib.suppress(MetadataError):  # do not leave a topic without a ledger
                 await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
             raise
 
@@ -198,20 +198,21 @@ class Cluster:
         events: EventSink = ignore_events,
         on_step: StepHook = ignore_steps,
     ) -> ManagedLedger:
-        """Open the topic as its owner; entries can be appended on return (M3).
+        """Open the topic as its owner; it accepts entries on return (M3).
 
-        With `create` it is made where there is none. A live owner, one of us or a Pulsar broker, is looked for first
-        and waited for, one session time-out long (M9); with `take_over` it is fenced. What cursors consumed and the
-        retention in force does not keep goes by itself, unless a Pulsar broker serves the cluster; `trim` True: also
-        then, False: never (M10). `config` is the default for what policies leave open. `events` gets what happens, in
-        the order of R11; `on_step` the name of each step that changes the cluster, before it is taken.
+        `create`: create the topic if it does not exist. If there is a live owner, an mledger process or a
+        Pulsar broker, wait one session time-out for it to go (M9); `take_over` fences it instead.
+        Consumed ledgers that retention does not keep are trimmed automatically, unless a Pulsar broker
+        serves the cluster; `trim` True: even then; False: never (M10). `config` applies where policies set
+        nothing. `events` receives events in the order of R11, `on_step` the name of each step that changes
+        the cluster, before the step.
 
         Raises:
-            TopicNotFound: there is no such topic, and not `create`.
+            TopicNotFound: the topic does not exist, and `create` is false.
             TopicExists: it is open here already.
-            OwnedElsewhere: a live owner was seen, and not `take_over`.
-            ManagedLedgerFenced: others open it at the same time.
-            BookieError, MetadataError: its last ledger cannot be recovered, or another not be made.
+            OwnedElsewhere: there is a live owner, and `take_over` is false.
+            ManagedLedgerFenced: another owner opens it at the same time.
+            BookieError, MetadataError: its last ledger cannot be recovered, or a new one cannot be created.
         """
         topic = TopicName.parse(name)
         if not await self._store.exists(topic.managed_ledger_path):
@@ -236,9 +237,9 @@ class Cluster:
         trim: bool | None = None,
         events: EventSink = ignore_events,
     ) -> OpenedTopics:
-        """Open many topics as their owner, some hundred at a time, with every cursor tried once; as `open_topic`.
+        """Open many topics as `open_topic` does, some hundred at a time, and try each cursor once.
 
-        Returns those open and, of the others, what kept each from being opened: one does not stop the rest.
+        Returns the open topics, and for the others the error: one failure does not stop the rest.
         """
         opened, failed = dict[str, ManagedLedger](), dict[str, MledgerError]()
         waiting = deque(dict.fromkeys(names))
@@ -261,14 +262,14 @@ class Cluster:
         return OpenedTopics(opened, failed)
 
     def run_due(self) -> int:
-        """Begin what the clock says is due: rollover by age, retention, other tries; how many topics it concerns.
+        """Start the work that is due: rollover by age, retention, retries; returns how many alarms rang.
 
-        The cluster's timer does this by itself; it is for programs that move the clock.
+        The cluster's timer does this automatically; call it in programs that control the clock.
         """
         return self._services.maintenance.run_due()
 
     def session_renewed(self) -> None:
-        """Have every topic show its owner again: its node went with the session before."""
+        """Make every topic recreate its owner node, which was lost with the previous session."""
         self._sessions_ended += 1
         for opened in self._open.values():
             opened.session_renewed()
@@ -283,14 +284,14 @@ class Cluster:
     ) -> None:
         """Delete the topic with its cursors and ledgers (M8).
 
-        With it go the ledgers of its compaction and delayed delivery, and before it the topics with the
-        acknowledgements of transactions on its subscriptions. `unreadable_cursors` deletes cursors whose record does
-        not parse: give it once you have a copy of the record (M12).
+        This also deletes the ledgers of its compaction and delayed delivery and, before it, the topics with
+        the pending acknowledgements of transactions on its subscriptions. `unreadable_cursors` deletes
+        cursors whose record does not parse too: set it once you have a copy of the record (M12).
 
         Raises:
-            TopicNotFound: there is no such topic.
-            OwnedElsewhere: a live owner was seen, and not `take_over`.
-            RecordError: a cursor's record does not parse, and not `unreadable_cursors`.
+            TopicNotFound: the topic does not exist.
+            OwnedElsewhere: there is a live owner, and `take_over` is false.
+            RecordError: a cursor's record does not parse, and `unreadable_cursors` is false.
         """
         topic = TopicName.parse(name)
         managed_ledger = self._open.pop(topic.managed_ledger_name, None)
@@ -315,7 +316,7 @@ class Cluster:
         return [str(topic) for topic in await self.inspector.topics(prefix)]
 
     async def close(self) -> None:
-        """Close the topics still open; the first error, after all were tried. One that was told of is not again."""
+        """Close the open topics; raises the first error not yet reported, after all were tried."""
         errors: list[Exception] = []
 
         async def work() -> None:
@@ -372,7 +373,7 @@ class Cluster:
     ) -> ManagedLedger:
         counters = self.counters.of(name)
 
-        def tell(event: Event) -> None:
+        def emit(event: Event) -> None:
             counters.saw(event)
             events(event)
 
@@ -384,7 +385,7 @@ class Cluster:
                 config or self._config,
                 trim=trim,
                 cluster_quorums=config is None and self._cluster_quorums,
-                emit=tell,
+                emit=emit,
                 on_step=on_step,
             )
         except MledgerError:
@@ -392,6 +393,6 @@ class Cluster:
             raise
         counters.open_times.observe(time.perf_counter() - began)
         self._open[managed_ledger.name] = managed_ledger
-        if sessions_ended != self._sessions_ended:  # meanwhile: it was not among those that were told
+        if sessions_ended != self._sessions_ended:  # during the open: `session_renewed` did not reach it
             managed_ledger.session_renewed()
         return managed_ledger

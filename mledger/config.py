@@ -1,4 +1,4 @@
-"""How a managed ledger behaves (M6): fields as in Pulsar's ManagedLedgerConfig, defaults as in its broker.conf."""
+"""The configuration of a managed ledger (M6): Pulsar's ManagedLedgerConfig with the defaults of broker.conf."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,16 +11,16 @@ MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 MIB = 1024 * 1024
 MAX_MESSAGE_SIZE = 5 * MIB
-CURSOR_ZNODE_LIMIT = 512 * 1024  # bytes; C3's limit of a record kept in the cursor's znode
+CURSOR_ZNODE_LIMIT = 512 * 1024  # bytes; C3's limit for a record in the cursor's znode
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerConfig:
-    """Settings of one managed ledger; InvalidConfiguration for what is out of range.
+    """Settings of one managed ledger. Raises InvalidConfiguration for a value out of range.
 
-    Times end in their unit. Retention: -1 keeps all, 0 keeps nothing that is consumed; a consumed ledger goes
-    when its time has passed or when what remains is over the size. It is the default for topics for which no policy
-    says otherwise (M10). A time-out of 0 seconds means none.
+    Names of times end in their unit. Retention: -1 keeps everything, 0 keeps no consumed ledger; a consumed
+    ledger is deleted once its time has passed or the remaining ledgers exceed the size. This is the default
+    for topics without a policy (M10). A time-out of 0 seconds means none.
     """
 
     ensemble_size: int = 2
@@ -33,12 +33,12 @@ class ManagedLedgerConfig:
     max_size_per_ledger_mb: int = 2048
     minimum_rollover_time_ms: int = 10 * 60 * 1000
     maximum_rollover_time_ms: int = 240 * 60 * 1000
-    inactive_ledger_roll_over_time_ms: int = 0  # since the last append, 0: never for that
+    inactive_ledger_roll_over_time_ms: int = 0  # since the last append; 0: no limit
     max_message_size: int = MAX_MESSAGE_SIZE
 
     metadata_max_entries_per_ledger: int = 50_000  # entries of a cursor ledger
     ledger_rollover_timeout_s: int = 14_400  # age of a cursor ledger
-    throttle_mark_delete: float = 1.0  # cursor flushes a second, 0: not throttled
+    throttle_mark_delete: float = 1.0  # cursor flushes per second; 0: not throttled
     max_unacked_ranges_to_persist_in_metadata_store: int = 1000
 
     retention_time_ms: int = 0
@@ -61,7 +61,7 @@ class ManagedLedgerConfig:
         if not self.ensemble_size >= self.write_quorum_size >= self.ack_quorum_size >= 1:
             raise InvalidConfiguration(
                 f"ensemble size {self.ensemble_size}, write quorum {self.write_quorum_size} and ack quorum "
-                f"{self.ack_quorum_size} do not fit each other: ensemble >= write quorum >= ack quorum >= 1 is needed "
+                f"{self.ack_quorum_size} are invalid: ensemble >= write quorum >= ack quorum >= 1 is needed "
                 "(managedLedgerDefaultEnsembleSize, managedLedgerDefaultWriteQuorum, managedLedgerDefaultAckQuorum)"
             )
         if self.minimum_rollover_time_ms > self.maximum_rollover_time_ms > 0:
@@ -74,27 +74,27 @@ class ManagedLedgerConfig:
         if half := half_retention(self.retention_time_ms, self.retention_size_in_mb):
             raise InvalidConfiguration(
                 f"a retention time of {self.retention_time_ms} ms and a retention size of {self.retention_size_in_mb} "
-                f"MB do not fit each other: {half}; both 0 keep nothing (defaultRetentionTimeInMinutes, "
+                f"MB contradict each other: {half}; to keep nothing, set both to 0 (defaultRetentionTimeInMinutes, "
                 "defaultRetentionSizeInMB)"
             )
 
     @property
     def max_size_per_ledger(self) -> int:
-        """Payload bytes after which a ledger is rolled over; 0: no limit."""
+        """The payload bytes at which a ledger rolls over; 0: no limit."""
         return self.max_size_per_ledger_mb * MIB
 
     @property
     def retention_size(self) -> int:
-        """Payload bytes of the topic kept though consumed; -1: all."""
+        """The payload bytes of consumed ledgers that are kept; -1: all."""
         return self.retention_size_in_mb * MIB if self.retention_size_in_mb >= 0 else -1
 
 
 def half_retention(time: int, size: int) -> str:
-    """Why retention with one limit of 0 and another that is not keeps nothing, as Pulsar's admin refuses it."""
+    """Why retention with only one limit of 0 keeps nothing, which Pulsar's admin API rejects; else ""."""
     if (time == 0) == (size == 0):
         return ""
     limit, other = ("time", "size") if time == 0 else ("size", "time")
-    return f"a {limit} of 0 keeps nothing, whatever the {other}: -1 leaves the {limit} without a limit"
+    return f"a {limit} of 0 keeps nothing, whatever the {other}: set the {limit} to -1 for no limit"
 
 
 RANGES: dict[str, tuple[int, int]] = {
@@ -171,10 +171,10 @@ def setting_name(field: str) -> str:
 
 
 def config_from_settings(settings: Mapping[str, str], where: Mapping[str, str] | None = None) -> ManagedLedgerConfig:
-    """A configuration from broker.conf keys and their texts; other keys are left alone, missing ones keep the default.
+    """A configuration from broker.conf keys and texts; ignores other keys, uses defaults for missing ones.
 
-    `where` says of keys where they were given. Raises InvalidConfiguration, naming key and place, for a text that
-    cannot be read or a value out of range.
+    `where` gives the place of each key. Raises InvalidConfiguration, which names key and place, for text
+    that does not parse or a value out of range.
     """
     types = {item.name: type(item.default) for item in fields(ManagedLedgerConfig)}
     values: dict[str, object] = {}

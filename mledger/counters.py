@@ -1,4 +1,4 @@
-"""What the owner of topics counts, a namespace at a time: a few additions a batch, read when metrics are asked for."""
+"""An owner's counters, per namespace: cheap to update per batch, read when metrics are scraped."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from mledger.metastore.runtime.durations import Durations
 
 @dataclass(slots=True)
 class NamespaceCounters:
-    """Since the owner started, over all its topics of one namespace. Bytes are payload."""
+    """Counts since the owner started, over all its topics of one namespace. Bytes are payload bytes."""
 
     added: int = 0
     added_bytes: int = 0
@@ -63,7 +63,7 @@ class OwnerCounters:
         self.namespaces: dict[str, NamespaceCounters] = {}
 
     def of(self, managed_ledger: str) -> NamespaceCounters:
-        """Those of the namespace that a managed ledger is in."""
+        """The counters of a managed ledger's namespace."""
         namespace = namespace_of(managed_ledger)
         found = self.namespaces.get(namespace)
         if found is None:

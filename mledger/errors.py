@@ -4,88 +4,88 @@ from mledger.metastore.errors import MledgerError
 
 
 class ManagedLedgerError(MledgerError):
-    """Root of the errors of topics and cursors."""
+    """The base class of the errors of topics and cursors."""
 
 
 class ShadowTopic(MledgerError):
-    """The topic shows another one's ledgers, and is not to be changed here."""
+    """The topic is a shadow of another one and shares its ledgers; mledger does not change it."""
 
 
 class NamespaceNotFound(MledgerError):
-    """Neither Pulsar nor any topic knows the tenant or namespace."""
+    """The tenant or namespace has no topics, and Pulsar does not know it."""
 
 
 class TopicNotFound(ManagedLedgerError):
-    """No such topic."""
+    """The topic does not exist."""
 
 
 class TopicExists(ManagedLedgerError):
-    """A topic of that name is there already."""
+    """The topic exists or is open here already."""
 
 
 class CursorNotFound(ManagedLedgerError):
-    """No such cursor on this topic."""
+    """The topic has no such cursor."""
 
 
 class CursorExists(ManagedLedgerError):
-    """A cursor of that name is there already."""
+    """The cursor exists already."""
 
 
 class ManagedLedgerFenced(ManagedLedgerError):
-    """Another owner has the topic (M7): this one has stopped and touches nothing further."""
+    """Another owner has the topic (M7): this one has stopped and changes nothing more."""
 
 
 class OwnedElsewhere(ManagedLedgerError):
-    """A live owner was seen (M9): take over explicitly or leave it."""
+    """The topic has a live owner (M9): stop it, or take the topic over explicitly."""
 
 
 class ManagedLedgerClosed(ManagedLedgerError):
-    """The topic or cursor was closed by this program."""
+    """This program has closed the topic or cursor."""
 
 
 class TopicTerminated(ManagedLedgerError):
-    """The topic takes no more entries (M8); readers end at the terminated position."""
+    """The topic accepts no more entries (M8); readers end at the terminated position."""
 
 
 class CursorRecoveryFailed(ManagedLedgerError):
-    """The cursor's state cannot be read now (R5): retriable, and never taken for lost."""
+    """The cursor's state cannot be read now (R5): retry; it is never assumed lost."""
 
 
 class PoliciesUnavailable(ManagedLedgerError):
-    """The policies that say what of a topic is kept cannot be read now: nothing is trimmed (M10)."""
+    """The topic's retention policies cannot be read now: nothing is trimmed (M10)."""
 
 
 class AckStateTooLarge(ManagedLedgerError):
-    """The cursor's state does not fit one entry; it stays in memory, nothing is dropped (C5)."""
+    """The cursor's state does not fit into one entry; it stays in memory and nothing is dropped (C5)."""
 
 
 class LedgerOffloaded(ManagedLedgerError):
-    """The ledger's entries are in tiered storage only, which is not read here: nothing is lost, and nothing skipped."""
+    """The ledger's entries are only in tiered storage, which mledger does not read; none is skipped."""
 
 
 class InvalidPosition(ManagedLedgerError):
-    """A position that the topic does not have, or that the operation cannot take."""
+    """The topic has no such position, or the operation does not allow it."""
 
 
 class InvalidProperties(ManagedLedgerError):
-    """Properties that no record of a cursor can hold; nothing was changed."""
+    """A cursor's record cannot hold these properties; nothing was changed."""
 
 
 class InvalidConfiguration(ManagedLedgerError):
-    """A setting out of its range, or settings that contradict each other (M6)."""
+    """A setting is out of range, or settings contradict each other (M6)."""
 
 
 class InvalidLedgerList(ManagedLedgerError):
-    """A topic's list of ledgers that contradicts itself; it is never written (M1, M4)."""
+    """A topic's list of ledgers is inconsistent; it is never written (M1, M4)."""
 
 
 class UndoFileError(ManagedLedgerError):
-    """A file that is not an undo file, or one that cannot be written where it was to be."""
+    """The file is not an undo file, or the undo file cannot be written."""
 
 
 class UndoConflict(ManagedLedgerError):
-    """A record is not as the command left it, so that it cannot be put back; nothing was written."""
+    """A record changed after the command, so it cannot be restored; nothing was written."""
 
 
 class LedgerNamed(ManagedLedgerError):
-    """A ledger that a record names, or may name, and that is therefore not deleted."""
+    """A record names the ledger, or may name it, so it is not deleted."""

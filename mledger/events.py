@@ -1,4 +1,4 @@
-"""What happens to a topic, as typed events in the order of rule R11; the CLI and the tests read the same ones."""
+"""A topic's events, typed and in the order of rule R11; the CLI and the tests read the same ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mledger.metastore.records.position import Position
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to `topic` (its managed-ledger name); `name` is what commands show it by."""
+    """An event of `topic` (its managed-ledger name); commands show it as `name`."""
 
     name: ClassVar[str] = "event"
     topic: str
@@ -23,7 +23,7 @@ EventSink = Callable[[Event], None]
 
 
 def ignore_events(event: Event) -> None:
-    """An EventSink for whom nobody listens."""
+    """An EventSink that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class RecoveringFromLedger(Event):
 
 @dataclass(frozen=True, slots=True)
 class CursorRecovered(Event):
-    """A cursor's state is known again; `rule` says by which rule."""
+    """A cursor's state is known again, by the rule `rule`."""
 
     name: ClassVar[str] = "recovered to position"
     cursor: str
@@ -133,7 +133,7 @@ class CursorRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class CursorRecoveryDelayed(Event):
-    """A cursor's state cannot be read now; it will be tried again and never taken for lost (R5)."""
+    """A cursor's state cannot be read now; recovery is retried and never assumes a loss (R5)."""
 
     name: ClassVar[str] = "cursor recovery delayed"
     cursor: str
@@ -171,7 +171,7 @@ class ResetSinceConsumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class LastConfirmedLedgerDeletion(Event):
-    """The ledger of the last confirmed entry is about to go (R10)."""
+    """The ledger of the last confirmed entry is about to be deleted (R10)."""
 
     name: ClassVar[str] = "last confirmed entry's ledger will be deleted"
     ledger_id: int
@@ -184,7 +184,7 @@ class LastConfirmedLedgerDeletion(Event):
 
 @dataclass(frozen=True, slots=True)
 class EndTrim(Event):
-    """The list no longer has the trimmed ledgers; ledgers and bytes (payload) are what remains."""
+    """The trimmed ledgers are off the list; `ledgers` and `size` (payload bytes) are what remains."""
 
     name: ClassVar[str] = "end trim"
     ledgers: int
@@ -236,7 +236,7 @@ class Rewound(Event):
 
 @dataclass(frozen=True, slots=True)
 class CursorLedgerSwitched(Event):
-    """A cursor writes to another cursor ledger from now on (C4); -1: there was none before."""
+    """A cursor has switched to another cursor ledger (C4); -1 means none."""
 
     name: ClassVar[str] = "cursor ledger switched"
     cursor: str
@@ -250,7 +250,7 @@ class CursorLedgerSwitched(Event):
 
 @dataclass(frozen=True, slots=True)
 class CursorStateNotPersisted(Event):
-    """A cursor's state could not be written; it stays in memory and is tried again (C5)."""
+    """A cursor's state could not be written; it stays in memory and is retried (C5)."""
 
     name: ClassVar[str] = "cursor state not persisted"
     cursor: str
@@ -263,7 +263,7 @@ class CursorStateNotPersisted(Event):
 
 @dataclass(frozen=True, slots=True)
 class LostEntriesSkipped(Event):
-    """Entries that no bookie has were acknowledged unread (autoSkipNonRecoverableData); `last` is the last of them."""
+    """Lost entries `first` to `last` were acknowledged unread (autoSkipNonRecoverableData)."""
 
     name: ClassVar[str] = "lost entries skipped"
     cursor: str
@@ -290,7 +290,7 @@ class Fenced(Event):
 
 @dataclass(frozen=True, slots=True)
 class Terminated(Event):
-    """The topic takes no more entries (M8)."""
+    """The topic accepts no more entries (M8)."""
 
     name: ClassVar[str] = "terminated"
     position: Position

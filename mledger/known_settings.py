@@ -1,7 +1,7 @@
-"""Keys that a broker of Pulsar 4.2 knows, whatever they mean here (`mledger.settings` has those that do)."""
+"""All keys that a broker of Pulsar 4.2 knows; `mledger.settings` has those with an effect here."""
 
 PREFIXES = ("bookkeeper_", "PULSAR_PREFIX_")
-"""Of keys that the broker hands on as they are."""
+"""Prefixes of keys that the broker passes on unchanged."""
 
 KNOWN = frozenset(
     """

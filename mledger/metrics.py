@@ -1,7 +1,7 @@
-"""An owner's metrics for Prometheus, under Pulsar's names where it has one (monitoring.md), and its health.
+"""An owner's metrics for Prometheus, under Pulsar's names where they exist (monitoring.md), and its health.
 
-Topics are looked at some at a time, so that a scrape of ten thousand of them does not hold their appends up; the text
-is made on a thread.
+Topics are read some at a time, so that a scrape of ten thousand of them does not delay appends. A thread
+formats the text.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class _CursorFigures(NamedTuple):
 
 
 class _TopicFigures(NamedTuple):
-    """A topic as it was when it was looked at."""
+    """A topic's figures at the time of the scrape."""
 
     managed_ledger: str
     state: TopicState
@@ -51,24 +51,24 @@ class _TopicFigures(NamedTuple):
 
 
 class OwnerMetrics:
-    """Answers for the topics that one cluster object has open."""
+    """Serves the metrics of the topics that one Cluster has open."""
 
     def __init__(self, cluster: "Cluster", options: MetricsOptions) -> None:
         self._cluster, self._options = cluster, options
 
     def routes(self) -> dict[str, Route]:
-        """The paths that are served."""
+        """The served paths and their handlers."""
         return {"/metrics": self.metrics, "/health": self.health, "/heartbeat": self.heartbeat}
 
     async def metrics(self, asked: HttpRequest) -> HttpResponse:
-        """Everything that is counted."""
-        figures = [each async for each in self._look()]
+        """All metrics."""
+        figures = [each async for each in self._read_figures()]
         counters = dict(self._cluster.counters.namespaces)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, self._expose, figures, counters, asked)
 
     async def health(self, _: HttpRequest) -> HttpResponse:
-        """200 while the session with the metadata store stands; 503 when what is owned may be lost."""
+        """200 while connected to the metadata store; 503 when the topics may be lost to another owner."""
         session = self._cluster.metadata.session_state
         states = [topic.state for topic in self._cluster.opened.values()]
         well = session is SessionState.CONNECTED
@@ -82,10 +82,10 @@ class OwnerMetrics:
         return HttpResponse(json.dumps(said).encode() + b"\n", "application/json", status)
 
     async def heartbeat(self, _: HttpRequest) -> HttpResponse:
-        """That the process answers."""
+        """200: the process is running."""
         return HttpResponse(b"OK\n")
 
-    async def _look(self) -> AsyncIterator[_TopicFigures]:
+    async def _read_figures(self) -> AsyncIterator[_TopicFigures]:
         topics = list(self._cluster.opened.values())
         for number, topic in enumerate(topics, 1):
             yield _figures(topic)
@@ -112,7 +112,9 @@ class OwnerMetrics:
         cursors, waiting = sum(len(each.cursors) for each in topics), sum(each.unrecovered for each in topics)
         backlog, size = sum(each.backlog for each in topics), sum(each.size for each in topics)
         families.gauge("pulsar_topics_count", "Topics of the namespace open here", len(topics), labels)
-        families.gauge("pulsar_subscriptions_count", "Their cursors", cursors + waiting, labels)
+        families.gauge(
+            "pulsar_subscriptions_count", "Cursors of the namespace's open topics", cursors + waiting, labels
+        )
         families.gauge("mledger_cursors_not_recovered", "Cursors whose state is not known yet", waiting, labels)
         every = [cursor for each in topics for cursor in each.cursors]
         failing, behind = (
@@ -145,7 +147,7 @@ class OwnerMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MetricsServer:
-    """Where metrics are served."""
+    """The address of a metrics server."""
 
     host: str
     port: int
@@ -153,7 +155,10 @@ class MetricsServer:
 
 @asynccontextmanager
 async def serve_metrics(cluster: "Cluster", options: MetricsOptions | None = None) -> AsyncIterator[MetricsServer]:
-    """Serve `/metrics`, `/health` and `/heartbeat` over HTTP for the topics that `cluster` has open. OSError."""
+    """Serve `/metrics`, `/health` and `/heartbeat` over HTTP for the topics that `cluster` has open.
+
+    Raises OSError if the port is in use.
+    """
     found = options or MetricsOptions()
     server = HttpServer(OwnerMetrics(cluster, found).routes())
     port = await server.start(found.host, found.port)
@@ -183,7 +188,7 @@ def _by_namespace(figures: Sequence[_TopicFigures]) -> Iterator[tuple[str, list[
 
 
 def _topic_name(managed_ledger: str) -> str:
-    """The topic as Pulsar labels it: persistent://tenant/namespace/topic, its local name encoded as it is stored."""
+    """The topic as Pulsar labels it: persistent://tenant/namespace/topic, with an encoded local name."""
     namespace, domain, name = managed_ledger.rsplit("/", 2)
     return f"{domain}://{namespace}/{name}"
 
@@ -191,15 +196,15 @@ def _topic_name(managed_ledger: str) -> str:
 def _counted(families: Families, counts: NamespaceCounters, labels: dict[str, str]) -> None:
     for name, help_text, value in (
         ("mledger_added_entries", "Entries acknowledged to their writers", counts.added),
-        ("mledger_added_bytes", "Their payload bytes", counts.added_bytes),
+        ("mledger_added_bytes", "Payload bytes of acknowledged entries", counts.added_bytes),
         ("mledger_failed_batches", "Batches that failed", counts.batches_failed),
-        ("mledger_add_timeouts", "Ledgers given up for managedLedgerAddEntryTimeoutSeconds", counts.adds_timed_out),
+        ("mledger_add_timeouts", "Ledgers failed by managedLedgerAddEntryTimeoutSeconds", counts.adds_timed_out),
         ("mledger_reads", "Reads from bookies", counts.reads),
-        ("mledger_read_entries", "Entries they gave", counts.entries_read),
+        ("mledger_read_entries", "Entries read from bookies", counts.entries_read),
         ("mledger_failed_reads", "Reads that failed", counts.reads_failed),
         (
             "mledger_cursor_states_not_persisted",
-            "Cursor states kept in memory, to be tried again",
+            "Failed writes of cursor states, which stay in memory and are retried",
             counts.states_not_persisted,
         ),
         (
@@ -212,7 +217,7 @@ def _counted(families: Families, counts: NamespaceCounters, labels: dict[str, st
         ("mledger_recovered_cursors", "Cursors recovered", counts.cursors_recovered),
         (
             "mledger_delayed_cursor_recoveries",
-            "Recoveries of cursors that failed and are tried again",
+            "Failed recoveries of cursors, which are retried",
             counts.cursor_recoveries_delayed,
         ),
         ("mledger_fenced_topics", "Topics that another owner took", counts.fenced),
@@ -220,10 +225,18 @@ def _counted(families: Families, counts: NamespaceCounters, labels: dict[str, st
         families.total(name, help_text, value, labels)
     for name, help_text, value in (
         ("pulsar_ml_cursor_persistLedgerSucceed", "Cursor states written to cursor ledgers", counts.states_in_ledgers),
-        ("pulsar_ml_cursor_persistLedgerErrors", "Those that failed", counts.states_in_ledgers_failed),
+        (
+            "pulsar_ml_cursor_persistLedgerErrors",
+            "Failed writes of cursor states to cursor ledgers",
+            counts.states_in_ledgers_failed,
+        ),
         ("pulsar_ml_cursor_persistZookeeperSucceed", "Cursor records written", counts.states_in_records),
-        ("pulsar_ml_cursor_persistZookeeperErrors", "Those of unknown outcome", counts.states_in_records_failed),
+        (
+            "pulsar_ml_cursor_persistZookeeperErrors",
+            "Writes of cursor records with an unknown outcome",
+            counts.states_in_records_failed,
+        ),
     ):
         families.original(name, help_text, value, labels)
-    families.seconds("mledger_add_seconds", "From taking a batch to its acknowledgement", counts.add_times, labels)
-    families.seconds("mledger_open_seconds", "Opening of a topic, until it takes entries", counts.open_times, labels)
+    families.seconds("mledger_add_seconds", "From accepting a batch to its acknowledgement", counts.add_times, labels)
+    families.seconds("mledger_open_seconds", "Opening of a topic, until it accepts entries", counts.open_times, labels)

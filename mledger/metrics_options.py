@@ -1,4 +1,4 @@
-"""Where and how an owner serves its metrics; apart from them, for who does not."""
+"""Options of an owner's metrics server; a module of its own, so that importing it is cheap."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,11 @@ CLUSTER_NAME = "standalone"
 
 @dataclass(frozen=True, slots=True)
 class MetricsOptions:
-    """Where to serve metrics, and how much of them.
+    """Where to serve metrics, and in which detail.
 
-    `port` 0 is a free one. `cluster_name` is the label `cluster` that Pulsar's dashboards choose by. Without `topics`
-    the sums of each namespace stand for its topics (`exposeTopicLevelMetricsInPrometheus`).
+    `port` 0 picks a free port. `cluster_name` is the value of the label `cluster`, by which Pulsar's
+    dashboards select. Without `topics` there are only sums per namespace
+    (`exposeTopicLevelMetricsInPrometheus`).
     """
 
     host: str = LOOPBACK

@@ -1,4 +1,4 @@
-"""What Pulsar's own keys, as `broker.conf` has them, mean for who owns topics (M6; docs/reference/configuration.md)."""
+"""Settings of a topic owner from Pulsar's broker.conf keys (M6; docs/reference/configuration.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ _OLD_KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class OwnerSettings:
-    """What `open_cluster` takes, as settings have it; `url` is empty where they name no metadata store."""
+    """The arguments of `open_cluster` from settings; `url` is empty if they name no metadata store."""
 
     config: ManagedLedgerConfig = ManagedLedgerConfig()  # noqa: RUF009 - frozen
     client: ClientConfig = ClientConfig()  # noqa: RUF009 - frozen
@@ -52,25 +52,25 @@ class OwnerSettings:
     cluster_name: str = ""
     topic_metrics: bool = True
     quorums_given: bool = False
-    """Whether they say how many bookies hold what; else it is as the cluster has it."""
+    """Whether the settings set quorums; else those of the cluster apply."""
     unknown: tuple[str, ...] = ()
     """Keys that no broker knows."""
     not_honoured: tuple[str, ...] = ()
-    """Keys that ask for a placement of bookies that nobody gets here: whoever starts is to be told."""
+    """Keys that demand a bookie placement that mledger does not support: warn about them."""
     without_effect: tuple[str, ...] = ()
-    """Keys of a broker that mean nothing here."""
+    """Keys of a broker that have no effect here."""
 
 
 def read_owner_settings(path: str | None, assignments: Sequence[str] = ()) -> OwnerSettings:
-    """The settings of the file `path`, a broker.conf, and of `assignments`, each KEY=VALUE, which win.
+    """The settings of `path`, a broker.conf, overridden by `assignments`, each KEY=VALUE.
 
-    Raises InvalidSetting and InvalidConfiguration: where, which key, and what is needed.
+    Raises InvalidSetting and InvalidConfiguration, which name the place, the key and the valid values.
     """
     return owner_settings(read_settings(path, assignments))
 
 
 def owner_settings(settings: Settings) -> OwnerSettings:
-    """What `settings` mean for an owner. InvalidSetting, InvalidConfiguration."""
+    """Convert `settings` for an owner. Raises InvalidSetting and InvalidConfiguration."""
     client, config = _client(settings), _config(settings)
     found = OwnerSettings(
         config=config,
@@ -120,7 +120,7 @@ def _client(settings: Settings) -> ClientConfig:
 
 
 def _placement(settings: Settings) -> PlacementPolicy:
-    """What the settings ask of racks. InvalidSetting: what they demand and switch off at the same time."""
+    """The rack policy of the settings. Raises InvalidSetting if they require and disable racks at once."""
     default = PlacementPolicy()
     policy = PlacementPolicy(
         rack_aware=settings.take("bookkeeperClientRackawarePolicyEnabled", boolean, default.rack_aware),
@@ -134,7 +134,7 @@ def _placement(settings: Settings) -> PlacementPolicy:
     )
     if policy.enforce_min_racks and not (policy.rack_aware or policy.region_aware):
         raise InvalidSetting(
-            f"{settings.where(_ENFORCE_RACKS)}: {_ENFORCE_RACKS} is true while no policy looks at racks: set "
+            f"{settings.where(_ENFORCE_RACKS)}: {_ENFORCE_RACKS} is true, but no placement policy is rack-aware: set "
             "bookkeeperClientRackawarePolicyEnabled or bookkeeperClientRegionawarePolicyEnabled to true"
         )
     return policy
@@ -145,25 +145,25 @@ def _names(text: str) -> frozenset[str]:
 
 
 def _not_honoured(settings: Settings) -> tuple[str, ...]:
-    """Keys that demand a placement of bookies that there is none of here."""
+    """Keys that demand a bookie placement that mledger does not support."""
     demanded = [key for key in _PLACEMENT_SWITCHES if settings.take(key, boolean, False)]
     return (*demanded, *sorted(key for key in settings.given if key in _PLACEMENT_TEXTS))
 
 
 def _speculative(text: str) -> float:
-    """Seconds after which another bookie is asked; 0 in the setting: never."""
+    """Seconds before a speculative read; infinite if the setting is 0."""
     return integer(0, _MAX_INT)(text) / 1000 or float("inf")
 
 
 def _seconds(settings: Settings, keys: Sequence[str], default: float, *, per_second: int = 1) -> float:
-    """The last of `keys` that is given, in seconds."""
+    """The value of the last given key of `keys`, in seconds."""
     found = [settings.take(key, integer(1, _MAX_INT), 0) for key in keys]
     given = [value for value in found if value]
     return given[-1] / per_second if given else default
 
 
 def _url(settings: Settings) -> str:
-    """The metadata store that the settings name, with the ledgers' own store where there is one."""
+    """The metadata store that the settings name, and the ledgers' own store if there is one."""
     servers = settings.take("zookeeperServers", lambda text: _checked_store(f"zk:{text}"), "")
     url = settings.take("metadataStoreUrl", _checked_store, "") or servers
     ledgers = settings.take("bookkeeperMetadataServiceUri", _checked_ledgers, "")

@@ -1,9 +1,15 @@
 """Pulsar's messages and the entries that hold them (formats.md, Pulsar's entries). No I/O.
 
-An entry is, in this order: where the broker adds it, 0x0e02, a 4-byte size and BrokerEntryMetadata; where the producer
-adds it, 0x0e01 and the CRC32C of all that follows; a 4-byte size and MessageMetadata; the payload, compressed as the
-metadata says. Of a batch the payload is, for each message, a 4-byte size, SingleMessageMetadata and its value. Integers
-are big-endian. In a compacted ledger an entry has its original message id before it (`decode_compacted_entry`).
+An entry consists of, in this order:
+
+- optionally, from the broker: 0x0e02, a 4-byte size, and BrokerEntryMetadata;
+- optionally, from the producer: 0x0e01 and the CRC32C of everything that follows;
+- a 4-byte size and MessageMetadata;
+- the payload, compressed as the metadata says.
+
+The payload of a batch has, for each message, a 4-byte size, SingleMessageMetadata and the value. Integers
+are big-endian. In a compacted ledger the original message id precedes each entry
+(`decode_compacted_entry`).
 """
 
 import base64
@@ -32,24 +38,24 @@ _WHAT = "Pulsar entry"
 
 @dataclass(frozen=True, slots=True)
 class PulsarMessage:
-    """One message as a consumer is given it. Times are ms since 1970, 0 where there is none."""
+    """One message as a consumer receives it. Times are in ms since 1970; 0 means none."""
 
     payload: bytes
     key: str | None = None
-    """The partition key as it is sent: base64 where `key_is_base64`."""
+    """The partition key as sent: base64 if `key_is_base64`."""
     key_is_base64: bool = False
     ordering_key: bytes | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     sequence_id: int = 0
     event_time: int = 0
     null_value: bool = False
-    """There is no value: compaction deletes what the key had."""
+    """The message has no value: compaction deletes the key."""
     compacted_out: bool = False
-    """Compaction dropped it from its batch; no consumer of the compacted topic is given it."""
+    """Compaction removed it from its batch; consumers of the compacted topic do not receive it."""
 
     @property
     def key_bytes(self) -> bytes | None:
-        """The key's bytes; RecordError for one that is called base64 and is not."""
+        """The key's bytes. Raises RecordError if it should be base64 and is not."""
         if self.key is None or not self.key_is_base64:
             return None if self.key is None else self.key.encode()
         try:
@@ -60,7 +66,7 @@ class PulsarMessage:
 
 @dataclass(frozen=True, slots=True)
 class PulsarEntry:
-    """An entry taken apart; `payload` is what is stored, compressed or encrypted."""
+    """A decoded entry; `payload` is stored as is, possibly compressed or encrypted."""
 
     metadata: MessageMetadata
     payload: bytes
@@ -68,34 +74,37 @@ class PulsarEntry:
 
     @property
     def batched(self) -> bool:
-        """Whether the payload is a batch: one of a single message is one too."""
+        """Whether the payload is a batch, which may hold a single message."""
         return self.metadata.HasField("num_messages_in_batch")
 
     @property
     def message_count(self) -> int:
-        """The messages that it holds, those that compaction dropped included."""
+        """The number of its messages, including those that compaction removed."""
         return self.metadata.num_messages_in_batch
 
     @property
     def encrypted(self) -> bool:
-        """Whether only the holder of a key can read the payload."""
+        """Whether the payload is encrypted."""
         return len(self.metadata.encryption_keys) > 0
 
     @property
     def marker(self) -> bool:
-        """Whether it is a broker's own, of a transaction or of replication, that no consumer is given."""
+        """Whether it is a broker's marker (transaction, replication) that consumers do not receive."""
         return self.metadata.HasField("marker_type")
 
     @property
     def published(self) -> int:
-        """When it was published, ms since 1970: the broker's time where it has one, else the producer's."""
+        """The publish time, in ms since 1970: the broker's if it has one, else the producer's."""
         if self.broker is not None and self.broker.HasField("broker_timestamp"):
             return self.broker.broker_timestamp
         return self.metadata.publish_time
 
 
 def decode_entry(data: bytes, where: str = "") -> PulsarEntry:
-    """The entry in `data`, its checksum verified; `where` names it in the RecordError for what is no Pulsar entry."""
+    """Decode `data` and verify its checksum.
+
+    Raises RecordError, which names the entry as `where`, if it is not a Pulsar entry.
+    """
     at, broker = 0, None
     if data.startswith(BROKER_METADATA_MAGIC):
         raw, at = _sized(data, len(BROKER_METADATA_MAGIC), "broker's metadata", where)
@@ -105,13 +114,16 @@ def decode_entry(data: bytes, where: str = "") -> PulsarEntry:
         at += 6
         found = google_crc32c.value(data[at:])
         if found != said:
-            raise record_error(_WHAT, where, f"its checksum is {said:#010x} and its bytes give {found:#010x}")
+            raise record_error(_WHAT, where, f"its checksum is {said:#010x}, but that of its bytes is {found:#010x}")
     raw, at = _sized(data, at, "metadata", where)
     return PulsarEntry(parse_binary(MessageMetadata, raw, "metadata of a " + _WHAT, where), data[at:], broker)
 
 
 def decode_compacted_entry(data: bytes, where: str = "") -> tuple[MessageIdData, PulsarEntry]:
-    """An entry of a compacted ledger: the id that it has in its topic, and the entry. RecordError as `decode_entry`."""
+    """Decode an entry of a compacted ledger; returns its message id in its topic, and the entry.
+
+    Raises RecordError as `decode_entry` does.
+    """
     raw, at = _sized(data, 0, "message id", where)
     original = parse_binary(MessageIdData, raw, "message id of a compacted " + _WHAT, where)
     body, _ = _sized(data, at, "body", where)
@@ -119,13 +131,16 @@ def decode_compacted_entry(data: bytes, where: str = "") -> tuple[MessageIdData,
 
 
 def messages(entry: PulsarEntry, where: str = "") -> list[PulsarMessage]:
-    """The messages of `entry` in the order of their batch indexes; RecordError for a damaged or encrypted payload."""
+    """The messages of `entry`, in the order of their batch indexes.
+
+    Raises RecordError for a damaged or encrypted payload.
+    """
     metadata = entry.metadata
     if entry.encrypted:
         names = ", ".join(key.key for key in metadata.encryption_keys)
         raise record_error(_WHAT, where, f"its payload is encrypted with {names}")
     if MessageMetadata.COMPRESSION_FIELD_NUMBER in unknown_numbers(metadata):
-        raise record_error(_WHAT, where, "its payload is compressed in a way that is not known here")
+        raise record_error(_WHAT, where, "its payload has an unknown compression type")
     kind = CompressionType(metadata.compression)
     payload = entry.payload
     if kind is not CompressionType.NONE:
@@ -138,7 +153,7 @@ def messages(entry: PulsarEntry, where: str = "") -> list[PulsarMessage]:
         one = parse_binary(SingleMessageMetadata, raw, "metadata of a message of a batch", where)
         end = at + one.payload_size
         if one.payload_size < 0 or end > len(payload):
-            raise record_error(_WHAT, where, f"a message of its batch claims {one.payload_size} bytes")
+            raise record_error(_WHAT, where, f"a message of its batch has an invalid size of {one.payload_size} bytes")
         found.append(_of_batch(one, metadata.sequence_id, payload[at:end]))
         at = end
     return found
@@ -153,19 +168,21 @@ def encode_entry(
     batched: bool | None = None,
     broker: BrokerEntryMetadata | None = None,
 ) -> bytes:
-    """The entry that holds `batch`, published at `publish_time` (ms since 1970).
+    """Encode `batch` as one entry, published at `publish_time` (ms since 1970).
 
-    Several messages, or `batched`, make a batch; a single one is stored as such otherwise. ValueError for no message,
-    or several that are not to be a batch.
+    Several messages, or `batched`, make a batch; otherwise a single message is stored without one.
+    Raises ValueError for no message, and for several if `batched` is False.
     """
     if not batch or (len(batch) > 1 and batched is False):
-        raise ValueError(f"an entry that is {'no ' if batched is False else ''}batch cannot hold {len(batch)} messages")
+        raise ValueError(
+            f"an entry that is {'not ' if batched is False else ''}a batch cannot hold {len(batch)} messages"
+        )
     first = batch[0]
     metadata = MessageMetadata(producer_name=producer_name, sequence_id=first.sequence_id, publish_time=publish_time)
     if batched or len(batch) > 1:
         metadata.num_messages_in_batch = len(batch)
         metadata.highest_sequence_id = batch[-1].sequence_id
-        _put_key(metadata, first)  # as Java does: by it a broker chooses a Key_Shared consumer
+        _put_key(metadata, first)  # as Java does: a broker uses it to choose a Key_Shared consumer
         payload = b"".join(_packed(message) for message in batch)
     else:
         _put_message(metadata, first)
@@ -181,7 +198,7 @@ def encode_entry(
 
 
 def _packed(message: PulsarMessage) -> bytes:
-    """A message of a batch."""
+    """Encode a message of a batch."""
     metadata = SingleMessageMetadata(payload_size=len(message.payload), sequence_id=message.sequence_id)
     _put_message(metadata, message)
     if message.compacted_out:
@@ -211,12 +228,12 @@ def _pairs(properties: Mapping[str, str]) -> Iterable[KeyValue]:
 
 
 def _single(metadata: MessageMetadata, payload: bytes) -> PulsarMessage:
-    """The message of an entry that is no batch."""
+    """The message of an entry that is not a batch."""
     return _message(metadata, metadata.sequence_id, payload, compacted_out=False)
 
 
 def _of_batch(metadata: SingleMessageMetadata, first_sequence_id: int, payload: bytes) -> PulsarMessage:
-    # Clients before sequence ids of their own sent the batch's alone.
+    # Old clients sent a sequence id for the batch only, not for each message.
     sequence_id = metadata.sequence_id if metadata.HasField("sequence_id") else first_sequence_id
     return _message(metadata, sequence_id, payload, compacted_out=metadata.compacted_out)
 
@@ -242,9 +259,9 @@ def _with_size(message: bytes) -> bytes:
 
 
 def _sized(data: bytes, at: int, what: str, where: str) -> tuple[bytes, int]:
-    """What stands at `at` behind its size, and where it ends; RecordError where `data` ends before."""
+    """The size-prefixed bytes at `at`, and where they end. Raises RecordError if `data` is too short."""
     begin = at + _SIZE
     end = begin + int.from_bytes(data[at:begin], "big")
     if begin > len(data) or end > len(data):
-        raise record_error(_WHAT, where, f"its {what} ends after its {len(data)} bytes")
+        raise record_error(_WHAT, where, f"its {what} extends past its {len(data)} bytes")
     return data[begin:end], end

@@ -1,7 +1,7 @@
-"""Publishes Pulsar's messages as entries, as a producer and its broker would make them; no I/O.
+"""Encodes Pulsar's messages as entries, as a producer and its broker do; no I/O.
 
-A broker that numbers a topic's messages (its interceptor AppendIndexMetadataInterceptor) puts the number into the
-entry and, at times, into the topic's property `index`: where it has done so, it goes on.
+A broker that numbers a topic's messages (with the interceptor AppendIndexMetadataInterceptor) puts the
+number into the entry and, at times, into the topic's property `index`. If it did, the numbers continue.
 """
 
 import time
@@ -14,12 +14,12 @@ from mledger.metastore.records.compression import CompressionType
 from mledger.pb.PulsarApi_pb2 import BrokerEntryMetadata
 
 BATCH_BYTES = 128 * 1024
-"""A batch ends before it has more payload than this, as Pulsar's clients have it."""
+"""The maximum payload of a batch, as in Pulsar's clients."""
 INDEX_PROPERTY = "index"
 
 
 class PublishedEntry(NamedTuple):
-    """An entry to append, and how many messages it holds."""
+    """An entry to append, and the number of its messages."""
 
     payload: bytes
     messages: int
@@ -27,15 +27,15 @@ class PublishedEntry(NamedTuple):
 
 @dataclass(slots=True)
 class EntryEncoder:
-    """Makes entries of messages; `next_index` is the number of the next message, None where messages have none."""
+    """Encodes messages as entries; `next_index` is the next message's number, None for no numbers."""
 
     producer_name: str
     next_index: int | None = None
     compression: CompressionType = CompressionType.NONE
     batch_size: int | None = None
-    """Messages of a batch at most; None: each message is an entry."""
+    """The maximum number of messages of a batch; None: each message is an entry."""
     now_ms: int | None = field(default=None)
-    """When messages are published, ms since 1970; None: when they are encoded."""
+    """The publish time, in ms since 1970; None: the time of encoding."""
 
     def entries(self, messages: Iterable[PulsarMessage]) -> Iterator[PublishedEntry]:
         """The entries that hold `messages`, in order."""
@@ -73,7 +73,7 @@ class EntryEncoder:
 
 
 def next_index(properties: Iterable[tuple[str, str]], last: PulsarEntry | None) -> int | None:
-    """The number of the next message of a topic with `properties` whose last entry is `last`; None: it has none."""
+    """The number of the next message of a topic with `properties` and the last entry `last`, or None."""
     recorded = dict(properties).get(INDEX_PROPERTY, "")
     found = [int(recorded) + 1] if recorded.removeprefix("-").isdecimal() else []
     if last is not None and last.broker is not None and last.broker.HasField("index"):

@@ -112,5 +112,5 @@ def test_every_field_has_an_effect_somewhere():
 
 @pytest.mark.parametrize(("time_ms", "size_mb"), [(60_000, 0), (-1, 0), (0, 5), (0, -1)])
 def test_retention_with_one_limit_of_zero_is_refused_with_what_to_do(time_ms, size_mb):
-    with pytest.raises(InvalidConfiguration, match=r"-1 leaves the (time|size) without a limit"):
+    with pytest.raises(InvalidConfiguration, match=r"set the (time|size) to -1 for no limit"):
         ManagedLedgerConfig(retention_time_ms=time_ms, retention_size_in_mb=size_mb)

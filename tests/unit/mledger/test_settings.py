@@ -84,7 +84,7 @@ def test_racks_are_asked_for_by_pulsars_keys():
 
 def test_racks_that_are_enforced_and_switched_off_are_refused():
     settings = ["bookkeeperClientEnforceMinNumRacksPerWriteQuorum=true", "bookkeeperClientRackawarePolicyEnabled=false"]
-    with pytest.raises(InvalidSetting, match="no policy looks at racks"):
+    with pytest.raises(InvalidSetting, match="no placement policy is rack-aware"):
         read_owner_settings(None, settings)
 
 
@@ -116,7 +116,7 @@ def test_the_newer_of_two_names_of_a_setting_counts():
         ("managedLedgerMaxEntriesPerLedger=many", InvalidConfiguration, "is 'many': a number is needed"),
         ("managedLedgerMaxEntriesPerLedger=0", InvalidConfiguration, "is 0: set it to a number from 1"),
         ("managedLedgerDigestType=MD5", InvalidConfiguration, "CRC32C"),
-        ("managedLedgerDefaultAckQuorum=5", InvalidConfiguration, "do not fit each other"),
+        ("managedLedgerDefaultAckQuorum=5", InvalidConfiguration, "are invalid: ensemble"),
         ("bookkeeperClientTimeoutInSeconds=0", InvalidSetting, "a whole number from 1"),
         ("metadataStoreUrl=etcd:http://a", InvalidSetting, "etcd is not supported"),
         ("bookkeeperMetadataServiceUri=oxia://a", InvalidSetting, "oxia is not supported"),

@@ -56,7 +56,7 @@ def test_settings_are_a_brokers():
     [
         ({"managedLedgerMaxEntriesPerLedgr": 7}, "no broker knows managedLedgerMaxEntriesPerLedgr"),
         ({"managedLedgerMaxEntriesPerLedger": "many"}, "settings: managedLedgerMaxEntriesPerLedger"),
-        ({"managedLedgerDefaultEnsembleSize": 1}, "do not fit each other"),
+        ({"managedLedgerDefaultEnsembleSize": 1}, "are invalid: ensemble"),
         ({"metadataStoreUrl": "zk:127.0.0.1:2181"}, "the cluster has its own"),
     ],
 )

@@ -157,7 +157,7 @@ def test_a_compressed_payload_that_claims_gigabytes_is_refused():
 
 def test_a_compression_of_a_later_version_is_refused():
     raw = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1).SerializeToString() + b"\x40\x09"
-    with pytest.raises(RecordError, match="compressed in a way that is not known"):
+    with pytest.raises(RecordError, match="unknown compression type"):
         messages(decode_entry(len(raw).to_bytes(4, "big") + raw + b"x"))
 
 
