@@ -168,15 +168,20 @@ class ZooKeeperConnection:
             connection._authenticate_with_sasl = _refusals_named(connection._authenticate_with_sasl)
 
     async def open(self, timeout: float) -> None:
-        """Connect; StoreUnavailable after `timeout` seconds."""
+        """Connect; StoreUnavailable after `timeout` seconds, or when the system has no socket for it.
+
+        An opening that fails or is cancelled leaves no session behind.
+        """
         sys.setswitchinterval(THREAD_SWITCH_S)
-        self._client.start_async()
+        opened = False
         try:
+            self._client.start_async()
             async with asyncio.timeout(timeout):
                 await self.session.wait_for_any((SessionState.CONNECTED, *ENDED))
                 self.session.check()
                 if self._logs_in:  # kazoo is connected before the login is through: an answer shows that it is
                     await self.submit(Exists("/", None))
+            opened = True
         except TimeoutError:
             raise StoreUnavailable(
                 f"no ZooKeeper answers at {self.hosts} within {timeout:g} s{self._last_failure()}: check the address, "
@@ -186,8 +191,10 @@ class ZooKeeperConnection:
             if self._refused:
                 raise MetadataAccessDenied(f"ZooKeeper at {self.hosts} refused the login: check it") from None
             raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} was lost while logging in") from None
+        except OSError as error:
+            raise StoreUnavailable(f"no session with ZooKeeper at {self.hosts} can be begun here: {error}") from error
         finally:
-            if self.session.state is SessionState.SUSPENDED or self._refused:
+            if not opened:
                 await self.close()
 
     async def submit(self, request: Any) -> Any:

@@ -1,16 +1,20 @@
 """What becomes of a session when its client, its server or the connection goes away."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from mledger.metastore.errors import NodeNotFound, StoreClosed, StoreUnavailable
 from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.url import open_reader, open_store
+from mledger.metastore.zookeeper.connection import ZooKeeperConnection
+from mledger.metastore.zookeeper.security import Security
 from tests.support.aio import HANG_S, run
 from tests.support.old_server import copy
 from tests.support.stores import impatient
@@ -183,6 +187,37 @@ def test_a_frozen_server_is_as_good_as_nobody(zookeeper_server):
     async def main():
         with pytest.raises(StoreUnavailable, match="no ZooKeeper answers"):
             await open_store(zookeeper_server.url, timeout=0.3)
+
+    run(main())
+
+
+@pytest.mark.parametrize("security", [Security(), Security(digests=("me:secret",))])
+def test_an_opening_given_up_as_soon_as_it_is_connected_leaves_no_session(shared_zookeeper, security):
+    async def main():
+        connection = ZooKeeperConnection(shared_zookeeper.connect_string, shared_zookeeper.url, 10.0, security)
+        opening = asyncio.ensure_future(connection.open(HANG_S))
+        connection.session.listen(lambda _: opening.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert connection.session.state is SessionState.CLOSED
+        while connection._client.connected:
+            await asyncio.sleep(0.01)
+
+    run(main())
+
+
+def test_a_system_without_sockets_is_said_and_leaves_no_threads(monkeypatch):
+    async def main():
+        before = set(threading.enumerate())
+        connection = ZooKeeperConnection("127.0.0.1:1", "zk://127.0.0.1:1", 10.0)
+        monkeypatch.setattr(connection._handler, "create_socket_pair", no_more)
+        with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1.*Too many open files"):
+            await connection.open(HANG_S)
+        while any("_thread_worker" in thread.name for thread in set(threading.enumerate()) - before):
+            await asyncio.sleep(0.01)
+
+    def no_more():
+        raise OSError(errno.EMFILE, "Too many open files")
 
     run(main())
 
