@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
-from mledger.bookie.errors import BookieError, DiskFull
+from mledger.bookie.errors import BookieError, DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.process.bookie import Bookie
 from mledger.bookie.server.process.cookie_check import confirm, default_port, establish
 from mledger.bookie.server.process.garbage import GarbageCollector
@@ -193,7 +193,9 @@ class BookieProcess:
                     await confirm(self._metadata, self._directory, self._bookie_id, self._options.ledgers_root)
                     await self._register()
                     break
-                except MetadataError as error:
+                except InvalidBookieDirectory:
+                    raise
+                except Exception as error:  # errors of the system too: nobody else would try again
                     log.warning("register_failed", bookie=self._bookie_id, error=error)
                     if self._metadata is not expired:
                         await self._metadata.close()

@@ -1,0 +1,41 @@
+"""A bookie's process goes on where something around it fails for a while."""
+
+import asyncio
+import errno
+
+from mledger.bookie.server.process import main as process
+from mledger.bookie.server.process.options import parse_options
+from mledger.metastore.records.paths import bookie_path
+from mledger.metastore.store import SessionState
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+
+
+def test_a_bookie_tries_again_to_open_its_next_session_after_an_error_of_the_system(tmp_path, cluster_url, monkeypatch):
+    failures = [OSError(errno.EMFILE, "Too many open files"), RuntimeError("can't start new thread")]
+
+    async def open_hindered(*arguments, **options):
+        if registered.is_set() and failures:
+            raise failures.pop(0)
+        return await open_store(*arguments, **options)
+
+    async def main():
+        monkeypatch.setattr(process, "open_store", open_hindered)
+        bookie = process.BookieProcess(
+            parse_options(["--metadata", cluster_url, "--dir", str(tmp_path / "bookie"), "--bookie-id", "bookie"])
+        )
+        serving = asyncio.ensure_future(bookie.run())
+        path = bookie_path("bookie")
+        async with await open_store(cluster_url) as store, store.watch(path) as changes:
+            await anext(changes)
+            before = (await store.exists(path)).ephemeral_owner
+            registered.set()
+            bookie._metadata._connection.session.change(SessionState.EXPIRED)
+            while not serving.done() and ((stat := await store.exists(path)) is None or stat.ephemeral_owner == before):
+                await asyncio.wait([serving, asyncio.ensure_future(anext(changes))], return_when="FIRST_COMPLETED")
+            bookie._stop.set()
+            await serving
+        assert failures == []
+
+    registered = asyncio.Event()
+    run(main())
