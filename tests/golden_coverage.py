@@ -30,12 +30,12 @@ _ENTRIES = "tests/unit/mledger/bookie/test_golden_entries.py"
 _SCENARIOS = "tests/unit/mledger/test_golden_scenarios.py"
 _BEHAVIOURS = "tests/unit/mledger/cursors/test_golden_behaviours.py"
 _WIRE = "tests/unit/mledger/bookie/test_golden_wire.py"
-_RECOVERY = "tests/integration/mledger/bookie/client/ledgers/test_golden_recovery.py"
+_RECOVERY = "tests/integration/mledger/bookie/client/ledgers/test_ledger_recovery_golden.py"
 _ZOOKEEPER_FILES = "tests/unit/mledger/snapshot/zookeeper_files/test_golden_zookeeper_files.py"
 
 CHECKED = (
-    Checked("digests.json", ("tests/unit/mledger/bookie/test_golden_digests.py",)),
-    Checked("records/*.json", ("tests/unit/mledger/metastore/records/test_golden_records.py",)),
+    Checked("digests.json", ("tests/unit/mledger/bookie/test_digest_golden.py",)),
+    Checked("records/*.json", ("tests/unit/mledger/metastore/records/test_codec_golden.py",)),
     Checked("znodes/bk-*.json", (_CLUSTER,)),
     Checked("znodes/bk-ledgers-*.json", (_CLUSTER, _ENTRIES)),
     Checked("znodes/[!b]*.json", (_ZNODES, _SCENARIOS, _BEHAVIOURS)),
@@ -47,7 +47,7 @@ CHECKED = (
     Checked("wire/zk-readonly-bookie.json", (_CLUSTER,)),
     Checked("zookeeper-files/*.json", (_ZOOKEEPER_FILES,)),
     Checked("zookeeper-files/*/version-2/*", (_ZOOKEEPER_FILES,)),
-    Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/cursors/test_golden_ack_sets.py",)),
+    Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/cursors/test_acks_golden.py",)),
     Checked("topic-policies/change-events.json", ("tests/unit/mledger/admin/policies/test_policy_events.py",)),
 )
 

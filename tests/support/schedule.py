@@ -7,7 +7,7 @@ from xdist.scheduler import LoadFileScheduling
 TOGETHER = (
     ("tests/interop/test_pulsar_",),
     (
-        "tests/integration/mledger/snapshot/exports/test_snapshot_with_spark.py",
+        "tests/integration/mledger/snapshot/exports/test_spark.py",
         "tests/integration/mledger/snapshot/exports/test_spark_driver_killed.py",
         "tests/integration/mledger/snapshot/source/test_spark.py",
         "tests/integration/mledger/snapshot/source/test_spark_guide.py",

@@ -11,7 +11,7 @@ from tests.support.cli import ROOT
 
 VERSIONS = ("5.29.5", "6.33.1")
 TESTS = (
-    "tests/unit/mledger/metastore/records/test_golden_records.py",
+    "tests/unit/mledger/metastore/records/test_codec_golden.py",
     "tests/unit/mledger/metastore/records/test_golden_znodes.py",
     "tests/unit/mledger/messages/test_pulsar_message.py",
 )

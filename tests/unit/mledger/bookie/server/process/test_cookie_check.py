@@ -1,0 +1,60 @@
+"""Whose a directory is, by its format file and the cookies."""
+
+import pytest
+
+from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.server.process.cookie_check import default_port, plan_identity
+from mledger.bookie.server.storage.directory import (
+    FORMAT_VERSION,
+    DirectoryFormat,
+)
+from mledger.metastore.cluster.cookies import Cookie
+
+FORMAT = DirectoryFormat(FORMAT_VERSION, "host:3181", "cluster", b"0123456789abcdef")
+
+
+COOKIE = Cookie("host:3181", "/d/journal", ("/d",), "cluster")
+
+
+def identity(found=FORMAT, begun=True, bookie_id="host:3181", instance="cluster", own=COOKIE, stored=COOKIE):
+    """The plan for a directory, the expected one but for what is given."""
+    return plan_identity("/d", found, begun, bookie_id, instance, own, stored)
+
+
+def test_a_bookie_that_comes_back_writes_nothing():
+    plan = identity()
+    assert (plan.begin, plan.write_cookie) == (None, False)
+
+
+def test_a_new_bookie_writes_format_and_cookie():
+    plan = identity(found=None, begun=False, stored=None)
+    assert plan.begin is not None
+    assert (plan.begin.bookie_id, plan.begin.instance_id, plan.write_cookie) == ("host:3181", "cluster", True)
+
+
+def test_a_bookie_killed_before_its_cookie_was_written_writes_it_now():
+    plan = identity(begun=False, stored=None)
+    assert (plan.begin, plan.write_cookie) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ({"found": None, "begun": False}, "is empty, but bookie host:3181 is registered"),
+        ({"bookie_id": "other:1"}, "belongs to bookie host:3181"),
+        ({"instance": "another"}, "belongs to the cluster cluster"),
+        ({"stored": None}, "was decommissioned"),
+        ({"stored": Cookie("host:3181", "/e/journal", ("/e",), "cluster")}, "names /e"),
+    ],
+)
+def test_a_directory_that_is_not_the_bookies_is_refused(case, reason):
+    with pytest.raises(InvalidBookieDirectory, match=reason):
+        identity(**case)
+
+
+@pytest.mark.parametrize(
+    ("bookie_id", "port"), [("127.0.0.1:3181", 3181), ("other:3181", 0), ("a-name", 0), ("127.0.0.1:x", 0)]
+)
+def test_the_port_of_an_id_that_is_host_and_port_is_kept(bookie_id, port):
+    assert default_port(DirectoryFormat(1, bookie_id, "c", b""), "127.0.0.1") == port
+    assert default_port(None, "127.0.0.1") == 0

@@ -1,0 +1,52 @@
+"""The format file of a bookie's directory, in every version."""
+
+from dataclasses import replace
+
+import pytest
+
+from mledger.bookie.errors import InvalidBookieDirectory
+from mledger.bookie.server.storage.directory import (
+    FORMAT_VERSION,
+    DirectoryFormat,
+    decode_format,
+    encode_format,
+    plan_completion,
+)
+
+FORMAT = DirectoryFormat(FORMAT_VERSION, "host:3181", "cluster", b"0123456789abcdef")
+
+
+def test_a_format_file_says_what_was_written():
+    assert decode_format(encode_format(FORMAT), "FORMAT") == FORMAT
+
+
+@pytest.mark.parametrize("text", ["", "something else\nversion 1\n", "mledger bookie directory\nversion 1\nbookie a\n"])
+def test_a_damaged_format_file_is_refused(text):
+    with pytest.raises(InvalidBookieDirectory):
+        decode_format(text, "FORMAT")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_directory_of_a_former_version_is_read_and_becomes_one_of_this(version):
+    journal = "journal journal\n" if version == 2 else ""
+    fields = f"bookie host:3181\ninstance cluster\nsalt {FORMAT.salt.hex()}\n{journal}"
+    text = f"mledger bookie directory\nversion {version}\n{fields}"
+    found = decode_format(text, "FORMAT")
+    assert (found.version, found.journal, found.complete) == (version, "journal", False)
+    assert encode_format(found) == text
+    assert plan_completion(found) == replace(FORMAT, complete=True)
+
+
+def test_a_directory_whose_parts_were_made_is_said_to_be_complete():
+    completed = plan_completion(FORMAT)
+    assert completed == replace(FORMAT, complete=True)
+    assert decode_format(encode_format(completed), "FORMAT") == completed
+    assert plan_completion(completed) is None
+
+
+@pytest.mark.parametrize("version", [0, 4, 99])
+def test_a_version_that_is_not_known_is_refused_with_what_to_do(version):
+    with pytest.raises(
+        InvalidBookieDirectory, match=f"version {version}, this program knows 1 to 3: start the version"
+    ):
+        decode_format(f"mledger bookie directory\nversion {version}\n", "FORMAT")

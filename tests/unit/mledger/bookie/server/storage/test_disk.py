@@ -1,0 +1,20 @@
+"""When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
+
+from mledger.bookie.server.storage.disk import Disk, DiskLimits, plan_read_only, plan_reserve
+
+
+def test_room_is_held_back_while_half_of_it_is_free_beside_it_and_again_when_three_times_is():
+    assert [plan_reserve(True, free, 100) for free in (49, 50)] == [False, True]
+    assert [plan_reserve(False, free, 100) for free in (299, 300)] == [False, True]
+
+
+def test_a_bookie_is_read_only_until_twice_the_least_is_free():
+    limits = DiskLimits(min_free_bytes=100)
+    assert [plan_read_only(False, Disk(1000, free), limits) for free in (99, 100)] == [True, False]
+    assert [plan_read_only(True, Disk(1000, free), limits) for free in (199, 200)] == [True, False]
+
+
+def test_a_bookie_is_read_only_above_the_full_share_until_the_low_water_share():
+    limits = DiskLimits(min_free_bytes=0, full_share=0.95, low_water_share=0.9)
+    assert [plan_read_only(False, Disk(100, free), limits) for free in (4, 5)] == [True, False]
+    assert [plan_read_only(True, Disk(100, free), limits) for free in (9, 11)] == [True, False]

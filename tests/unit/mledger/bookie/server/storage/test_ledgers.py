@@ -1,0 +1,37 @@
+"""How adds of a run are divided into spans: new entries together, each repeated entry alone."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mledger.bookie import request_frames, wire
+from mledger.bookie.server.storage.ledgers import LARGEST_RUN, plan_spans
+
+KEY = b"k" * 20
+
+
+def run_of(numbers, size=0):
+    """A run of adds to ledger 1."""
+    frames = [wire.encode_add(KEY, wire.ENTRY_HEAD.pack(1, number, -1, 0) + bytes(size)) for number in numbers]
+    data = bytearray(b"".join(frames))
+    (run,) = request_frames.scan(data, 0, len(data)).requests
+    return run
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=30), st.integers(-1, 30))
+def test_spans_keep_the_order_and_tell_new_entries_from_repeated_ones(numbers, highest):
+    spans = list(plan_spans(highest, run_of(numbers)))
+    assert [at for span in spans for at in range(span.first, span.last)] == list(range(len(numbers)))
+    for span in spans:
+        entries = numbers[span.first : span.last]
+        before = max([highest, *numbers[: span.first]])
+        assert span.repeated == (entries[0] <= before)
+        assert not span.repeated or len(entries) == 1
+        assert entries == sorted(set(entries))
+
+
+@given(st.integers(1, 60), st.integers(0, 60_000))
+def test_a_span_of_new_entries_is_not_larger_than_a_run_may_be(count, size):
+    run = run_of(range(count), size)
+    for span in plan_spans(-1, run):
+        length = run.starts[span.last] - run.starts[span.first]
+        assert length <= LARGEST_RUN or span.last == span.first + 1

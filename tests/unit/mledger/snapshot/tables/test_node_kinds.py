@@ -1,0 +1,42 @@
+"""The kind of a node, by its path."""
+
+import pytest
+
+from mledger.metastore.records.paths import LEDGERS
+from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/managed-ledgers/t/n/persistent/topic", NodeKind.TOPIC),
+        ("/managed-ledgers/t/c/n/persistent/topic", NodeKind.TOPIC),
+        ("/managed-ledgers/t/n/persistent/topic/cursor", NodeKind.CURSOR),
+        ("/managed-ledgers/t/c/n/persistent/topic/cursor", NodeKind.CURSOR),
+        ("/managed-ledgers/t/n/persistent/persistent/topic", NodeKind.CURSOR),
+        ("/managed-ledgers/t/n/persistent", None),
+        ("/managed-ledgers/t/n/persistent/topic/cursor/below", None),
+        ("/managed-ledgers/t/n/non-persistent/topic", None),
+        ("/managed-ledgers", None),
+        ("/ledgers/00/0000/L0001", NodeKind.LEDGER),
+        ("/ledgers/000/0000/0042/9496/L7296", NodeKind.LEDGER),
+        ("/ledgers/00/0000/stray", NodeKind.LEDGER),
+        ("/ledgers/L1", NodeKind.LEDGER),
+        ("/ledgers/00/0000", None),
+        ("/ledgers/idgen/ID-0000000001", None),
+        ("/ledgers/cookies/b:1", NodeKind.COOKIE),
+        ("/ledgers/available/b:1", NodeKind.BOOKIE),
+        ("/ledgers/available/readonly", None),
+        ("/ledgers/available/readonly/b:1", NodeKind.READ_ONLY_BOOKIE),
+        ("/ledgers/underreplication/ledgers/0000/0000/0000/0001/urL0000000001", NodeKind.UNDERREPLICATED),
+        ("/ledgers/underreplication/locks/urL0000000001", None),
+        ("/ledgersother/00/0000/L0001", None),
+        ("/admin/partitioned-topics/t/n/persistent/topic", NodeKind.PARTITIONED_TOPIC),
+        ("/admin/partitioned-topics/t/c/n/non-persistent/topic", NodeKind.PARTITIONED_TOPIC),
+        ("/admin/policies/t/n", None),
+        ("/bookies", NodeKind.RACKS),
+        ("/", None),
+    ],
+)
+def test_a_path_says_what_a_node_is(path, kind):
+    assert kind_of(path, LEDGERS) is kind
