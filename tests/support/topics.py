@@ -40,6 +40,16 @@ async def fill(managed_ledger: mledger.ManagedLedger, count: int, first: int = 0
     return [position for where in ranges for position in where.positions()]
 
 
+async def write_topic(url: str, topic: str, config: mledger.ManagedLedgerConfig = KEEP) -> None:
+    """Create a topic of three ledgers with a cursor `one` that has holes, and abandon it."""
+    async with mledger.open_cluster(url, config=config) as cluster:
+        opened = await cluster.create_topic(topic)
+        cursor = await opened.open_cursor("one", cursor_properties={"kept": "yes"})
+        positions = await fill(opened, 25)
+        await cursor.acknowledge([positions[3], positions[12]])
+        await opened.abandon()
+
+
 async def everything(managed_ledger: mledger.ManagedLedger) -> list[bytes]:
     """Payloads of all entries, read from the bookies."""
     found: list[bytes] = []

@@ -19,7 +19,7 @@ RUN_BY = {
     ("how-to/reports.md", "console"): GUIDES,
     ("how-to/spark.md", "python"): "tests/integration/mledger/snapshot/source/test_spark_guide.py",
     ("how-to/testing.md", "python"): "tests/integration/pytest_mledger/test_plugin.py",
-    ("tutorials/python.md", "python"): "tests/integration/mledger/test_docs_example.py",
+    ("tutorials/python.md", "python"): "tests/integration/mledger/test_python_tutorial.py",
     ("tutorials/tour.md", "console"): GUIDES,
 }
 """What runs all blocks of a language in a document."""

@@ -4,7 +4,9 @@ import itertools
 
 import pytest
 
+from tests.support.aio import run
 from tests.support.cli import answer, ok
+from tests.support.topics import write_topic
 
 _numbers = itertools.count(1)
 
@@ -28,3 +30,16 @@ def url(cluster_directory):
 def topic():
     """The name of a topic that nobody else uses."""
     return f"persistent://public/default/topic-{next(_numbers)}"
+
+
+@pytest.fixture
+def written(url, topic):
+    """The ids of the ledgers of a topic: three of them, with a cursor `one`, and no owner."""
+    run(write_topic(url, topic))
+    return [each["ledger_id"] for each in answer("topics", "describe", topic, url=url)["ledgers"]]
+
+
+@pytest.fixture
+def undo_file(tmp_path):
+    """The path of the undo file."""
+    return tmp_path / "undo.json"

@@ -57,12 +57,6 @@ def created(url, topic):
     return managed_ledger_path(managed_ledger_of(topic))
 
 
-@pytest.fixture
-def undo_file(tmp_path):
-    """Where the undo file of the command goes."""
-    return tmp_path / "undo.json"
-
-
 def with_property(data: bytes) -> bytes:
     """A topic's record with a property."""
     return encode_managed_ledger_info(replace(decode_managed_ledger_info(data).value, properties=(("a", "b"),)))

@@ -1,4 +1,4 @@
-"""Consumed ledgers go, in order, durably and with what they left on the bookies; truncate and delete (R9, R10, M8)."""
+"""Trims consumed ledgers in order, durably, and with what they left on the bookies; truncates topics (R9, R10, M8)."""
 
 import asyncio
 import time
@@ -8,12 +8,10 @@ import pytest
 
 import mledger
 from mledger.bookie.client.client import BookKeeper
-from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors import persistence
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
 from mledger.ledgers import ledger_factory, topic_record
-from mledger.ledgers.pending_records import kept_record, read_kept
-from mledger.metastore.errors import NodeNotFound, StoreUnavailable
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
@@ -25,7 +23,6 @@ from tests.support.topics import (
     assert_nothing_orphaned,
     everything,
     fill,
-    ledgers_naming,
     payloads,
 )
 
@@ -227,74 +224,5 @@ def test_truncate_keeps_what_is_appended_after_the_backlogs_were_cleared(topic_u
             await truncation
             assert cursor.backlog == 30
             assert [entry.payload for entry in await cursor.read(100)] == payloads(30, 25)
-
-    run(main())
-
-
-@pytest.mark.parametrize("state", ["open here", "open elsewhere", "closed", "terminated"])
-def test_a_deleted_topic_leaves_nothing(topic_url, topic, state):
-    async def main():
-        async with (
-            mledger.open_cluster(topic_url, config=KEEP) as cluster,
-            mledger.open_cluster(topic_url, config=KEEP) as elsewhere,
-        ):
-            opened = await (elsewhere if state == "open elsewhere" else cluster).create_topic(topic)
-            positions = await fill(opened, 25)
-            for name in ("one", "two"):
-                cursor = await opened.open_cursor(name)
-                await cursor.acknowledge(positions[3:5])
-            if state == "terminated":
-                await opened.terminate()
-            if state == "closed":
-                await opened.close()
-            await cluster.delete_topic(topic, take_over=True)
-            with pytest.raises(NodeNotFound):
-                await cluster.metadata.get(managed_ledger_path(opened.name))
-            assert await ledgers_naming(topic_url, opened.name) == set()
-            await assert_nothing_orphaned(topic_url, opened.name)
-            with pytest.raises(mledger.TopicNotFound):
-                await cluster.open_topic(topic)
-            assert topic not in await cluster.topics("tests/ns")
-            if state == "open elsewhere":
-                with pytest.raises(mledger.ManagedLedgerFenced):
-                    await opened.append(payloads(100))
-                with pytest.raises(mledger.ManagedLedgerFenced):
-                    await cursor.acknowledge([positions[7]])
-
-    run(main())
-
-
-def test_a_deletion_that_is_given_up_leaves_cursor_ledgers_that_are_kept(topic_url, topic):
-    def stop(step):
-        if step == "delete topic":
-            raise StopHere
-
-    class StopHere(Exception):
-        pass
-
-    async def main():
-        async with (
-            mledger.open_cluster(topic_url, config=KEEP) as cluster,
-            await open_store(topic_url) as store,
-        ):
-            opened = await cluster.create_topic(topic)
-            await fill(opened, 5)
-            await opened.close()
-            bookkeeper = BookKeeper(store)
-            writer = await bookkeeper.create_ledger(3, 3, 2)
-            await writer.append([b"a state of another version"])
-            await writer.close()
-            kept = kept_record(writer.ledger_id, opened.name)
-            await store.create(kept.path, kept.data)
-            with pytest.raises(StopHere):
-                await cluster.delete_topic(topic, on_step=stop)
-            await (await cluster.open_topic(topic)).initialized()
-            assert [each for each in await read_kept(store) if each.managed_ledger == opened.name] != []
-            assert (await bookkeeper.metadata(writer.ledger_id)).last_entry == 0
-            await cluster.delete_topic(topic)
-            assert [each for each in await read_kept(store) if each.managed_ledger == opened.name] == []
-            with pytest.raises(NoSuchLedger):
-                await bookkeeper.metadata(writer.ledger_id)
-            await bookkeeper.close()
 
     run(main())

@@ -96,3 +96,9 @@ def test_a_bookie_answers_how_much_room_its_disk_has(three):
     info = run(ask_info(*three[0].address))
     assert info is not None
     assert 0 < info.free_bytes < info.total_bytes
+
+
+def test_bookies_are_listed_with_their_state(url) -> None:
+    listed = answer("bookies", "list", url=url)
+    assert len(listed) == 4
+    assert {each["state"] for each in listed} == {"writable"}

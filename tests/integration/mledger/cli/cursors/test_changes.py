@@ -34,12 +34,6 @@ def positions(url, topic):
     return run(_fill(url, topic))
 
 
-@pytest.fixture
-def undo_file(tmp_path):
-    """Where the undo file goes."""
-    return tmp_path / "undo.json"
-
-
 def state(url: str, topic: str) -> tuple[object, ...]:
     """What a cursor's users see of it."""
     found = answer("cursors", "describe", topic, "one", url=url)

@@ -24,12 +24,6 @@ def positions(url, topic):
     return run(_fill(url, topic))
 
 
-@pytest.fixture
-def undo_file(tmp_path):
-    """Where the undo file goes."""
-    return tmp_path / "undo.json"
-
-
 async def _fill(url, topic):
     async with public.open_cluster(url, config=CONFIG) as cluster:
         opened = await cluster.create_topic(topic)

@@ -14,12 +14,6 @@ from tests.support.topics import CONFIG, fill, managed_ledger_of
 from tests.support.tree import tree
 
 
-@pytest.fixture
-def undo_file(tmp_path):
-    """Where the undo file goes."""
-    return tmp_path / "undo.json"
-
-
 def act(url, work):
     """What `work`, given a store and its ledgers, comes to."""
 

@@ -56,12 +56,6 @@ def backup(cluster, entries, tmp_path):
     return file
 
 
-@pytest.fixture
-def undo_file(tmp_path):
-    """Where the undo file goes."""
-    return tmp_path / "undo.json"
-
-
 def delete_everything(url: str) -> None:
     """Empty the tree but for what ZooKeeper keeps for itself."""
 

@@ -42,12 +42,6 @@ async def _fill(url: str, topic: str, acknowledged: int, *, crash: bool = False)
         return positions
 
 
-@pytest.fixture
-def undo_file(tmp_path):
-    """Where the undo file goes."""
-    return tmp_path / "undo.json"
-
-
 def change(url: str, undo_file, command: str, topic: str, *arguments: object):
     """Carry a command out; its answer."""
     settings = () if command == "set-properties" else SINGLE

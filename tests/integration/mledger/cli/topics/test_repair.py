@@ -27,12 +27,6 @@ IN_LEDGER = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)
 
 
 @pytest.fixture
-def undo_file(tmp_path):
-    """Where the undo file goes."""
-    return tmp_path / "undo.json"
-
-
-@pytest.fixture
 def name(topic):
     """The managed ledger of the topic."""
     return managed_ledger_of(topic)

@@ -1,4 +1,4 @@
-"""`mledger ledgers`, `bookies` and `metadata` on a real cluster."""
+"""`mledger ledgers list|describe|read` on a real cluster."""
 
 import asyncio
 
@@ -14,6 +14,12 @@ def ledger(url, topic):
     """A closed ledger of a topic, with ten entries."""
     ok("topics", "create", topic, url=url)
     return int(answer("topics", "produce", topic, "--count", 10, url=url)["first"].split(":")[0])
+
+
+def test_entries_of_a_data_ledger_that_are_no_messages_are_shown_as_they_are(url, topic, written) -> None:
+    decoded = mledger("ledgers", "read", written[0], "--decode", url=url)
+    assert decoded.code == 0
+    assert decoded.out == mledger("ledgers", "read", written[0], url=url).out
 
 
 def test_ledgers_are_listed_by_rising_id_with_their_topic(url, topic, ledger) -> None:
@@ -75,44 +81,3 @@ def test_a_live_ledger_is_read_to_the_end_that_its_bookies_show_and_the_tail_mar
 
 def test_an_entry_past_the_end_is_not_found(url, ledger) -> None:
     assert mledger("ledgers", "read", ledger, "--first", 10, url=url).code == 3
-
-
-def test_bookies_are_listed_with_their_state(url) -> None:
-    listed = answer("bookies", "list", url=url)
-    assert len(listed) == 4
-    assert {each["state"] for each in listed} == {"writable"}
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/managed-ledgers/public/default/persistent/{topic}", "managed ledger"),
-        ("/managed-ledgers/public/default/persistent/{topic}/one", "cursor"),
-        ("/ledgers/LAYOUT", "text"),
-        ("/managed-ledgers", "empty"),
-    ],
-)
-def test_nodes_are_decoded_by_what_they_hold(url, topic, ledger, path, kind) -> None:
-    ok("cursors", "create", topic, "one", url=url)
-    got = answer("metadata", "get", path.format(topic=topic.rpartition("/")[2]), url=url)
-    assert got["kind"] == kind
-
-
-def test_a_topics_node_shows_its_ledgers(url, topic, ledger) -> None:
-    path = f"/managed-ledgers/public/default/persistent/{topic.rpartition('/')[2]}"
-    value = answer("metadata", "get", path, url=url)["value"]
-    assert ledger in [each["ledger_id"] for each in value["ledgers"]]
-
-
-def test_the_tree_shows_every_node_below_a_path(url, topic, ledger) -> None:
-    shown = answer("metadata", "tree", "/managed-ledgers", url=url)
-    paths = [each["path"] for each in shown]
-    assert paths[0] == "/managed-ledgers"
-    assert f"/managed-ledgers/public/default/persistent/{topic.rpartition('/')[2]}" in paths
-    assert all(path.startswith("/managed-ledgers") for path in paths)
-
-
-def test_the_tree_stops_at_its_limit_and_says_so(url) -> None:
-    done = ok("metadata", "tree", "/", "--limit", 3, "--output", "json", url=url)
-    assert len(done.json) == 3
-    assert "--limit" in done.err

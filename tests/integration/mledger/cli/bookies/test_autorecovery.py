@@ -1,0 +1,17 @@
+"""`bookies autorecovery` on a real cluster: settings of BookKeeper's auto-recovery, and their undo."""
+
+from tests.support.cli import answer, ok
+
+
+def test_what_auto_recovery_is_told_already_is_nothing_to_do(url) -> None:
+    plan = answer("bookies", "autorecovery", "--enable", "--yes", url=url)
+    assert (plan["enabled_after"], plan["undo_file"]) == (True, None)
+
+
+def test_switch_and_delay_of_auto_recovery_are_undone_together(url, undo_file) -> None:
+    both = ("bookies", "autorecovery", "--disable", "--lost-bookie-delay", 30)
+    done = answer(*both, "--yes", "--undo-file", undo_file, url=url)
+    assert (done["enabled"], done["lost_bookie_delay"]) == (False, 30)
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+    cluster = answer("bookies", "cluster", url=url)
+    assert (cluster["autorecovery_enabled"], cluster["lost_bookie_delay"]) == (True, None)

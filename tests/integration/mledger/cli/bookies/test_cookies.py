@@ -1,0 +1,43 @@
+"""`bookies cookie` on a real cluster: refused, warned of, and undone."""
+
+from tests.support.cli import answer, mledger, ok
+from tests.support.tree import tree
+
+ELSEWHERE = "10.0.0.1:3181"
+
+
+def test_a_file_that_is_no_cookie_is_refused_before_anything_is_written(url, tmp_path) -> None:
+    file = tmp_path / "VERSION"
+    file.write_text("not a cookie")
+    before = tree(url)
+    done = mledger("bookies", "cookie", "write", ELSEWHERE, "--file", file, "--yes", url=url)
+    assert (done.code, tree(url)) == (1, before)
+    assert str(file) in done.err
+
+
+def test_a_cookie_of_another_bookie_is_refused(url, tmp_path) -> None:
+    known = answer("bookies", "list", url=url)[0]["bookie_id"]
+    file = tmp_path / "VERSION"
+    file.write_text(ok("bookies", "cookie", "show", known, "--raw", url=url).out)
+    done = mledger("bookies", "cookie", "write", ELSEWHERE, "--file", file, "--yes", url=url)
+    assert done.code == 2
+    assert known in done.err
+
+
+def test_deleting_the_cookie_of_a_bookie_that_ledgers_name_warns(url, topic, written) -> None:
+    named = answer("ledgers", "list", url=url)[-1]["ledger_id"]
+    bookie = answer("ledgers", "describe", named, url=url)["ensembles"][0]["bookies"][0]
+    ledgers = len(answer("ledgers", "list", "--bookie", bookie, url=url))
+    planned = answer("bookies", "cookie", "delete", bookie, "--force", "--dry-run", url=url)
+    assert planned["warnings"][1].startswith(f"ledgers that name it: {ledgers};")
+
+
+def test_a_cookie_made_here_is_of_this_cluster_and_goes_by_undoing(url, undo_file) -> None:
+    made = ("--journal-dir", "/journal", "--ledger-dir", "/a", "--ledger-dir", "/b")
+    ok("bookies", "cookie", "write", ELSEWHERE, *made, "--yes", "--undo-file", undo_file, url=url)
+    shown = answer("bookies", "cookie", "show", ELSEWHERE, url=url)
+    cluster = answer("bookies", "cluster", url=url)
+    assert (shown["ledger_dirs"], shown["instance_id"]) == (["/a", "/b"], cluster["instance_id"])
+    assert cluster["away"] == [ELSEWHERE]
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+    assert mledger("bookies", "cookie", "show", ELSEWHERE, url=url).code == 3

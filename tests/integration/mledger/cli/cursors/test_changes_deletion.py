@@ -1,0 +1,49 @@
+"""`cursors delete` on a real cluster: undone, also when kill -9 ended it."""
+
+import itertools
+from dataclasses import replace
+
+from mledger.admin.undo.undo_file import Outcome
+from mledger.cli.shared import undo_files
+from tests.support.aio import run
+from tests.support.cli import answer, ok
+from tests.support.command_kills import killed_commands
+from tests.support.topics import KEEP, write_topic
+
+ONE = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
+ONE_BOOKIE = ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
+STEPS_AT_MOST = 40
+
+
+def state(url, topic):
+    """What the users of the cursor see."""
+    found = answer("cursors", "describe", topic, "one", url=url)
+    return found["mark_delete"], found["backlog"], found["hole_ranges"], found["cursor_properties"]
+
+
+def test_a_deleted_cursor_comes_back_where_it_stood(url, topic, written, undo_file) -> None:
+    before = state(url, topic)
+    ok("cursors", "delete", topic, "one", "--yes", "--undo-file", undo_file, url=url)
+    assert answer("cursors", "list", topic, url=url) == []
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+    assert state(url, topic) == before
+
+
+def test_deleting_a_cursor_killed_at_any_step_is_undone_or_has_changed_nothing(url, topic, tmp_path) -> None:
+    with killed_commands() as commands:
+        for number in itertools.count(1):
+            assert number < STEPS_AT_MOST
+            name, file = f"{topic}-k{number}", tmp_path / f"{number}.json"
+            run(write_topic(url, name, ONE))
+            before = state(url, name)
+            ended = commands.run(
+                number, "--metadata", url, "cursors", "delete", name, "one", "--yes", "--undo-file", file,
+                "--take-over", *ONE_BOOKIE,
+            )  # fmt: skip
+            if file.exists():
+                how = ["--incomplete"] if undo_files.load(file).outcome is Outcome.BEGUN else []
+                redo = tmp_path / f"{number}.redo"
+                ok("undo", file, "--yes", "--undo-file", redo, *how, "--take-over", *ONE_BOOKIE, url=url)
+            assert state(url, name) == before, ended
+            if not ended.killed_at:
+                return

@@ -1,0 +1,45 @@
+"""`ledgers replace-bookie` on a real cluster: what it leaves alone, and its undo."""
+
+from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+from tests.support.cli import answer, mledger, ok
+
+ELSEWHERE, OTHER = "10.0.0.1:3181", "10.0.0.2:3181"
+
+
+def test_a_bookie_that_serves_is_not_replaced_and_ledgers_not_closed_are_left(url, topic, written) -> None:
+    bookie = answer("ledgers", "describe", written[2], url=url)["ensembles"][0]["bookies"][0]
+    assert mledger("ledgers", "replace-bookie", bookie, OTHER, "--dry-run", url=url).code == 4
+    assert mledger("ledgers", "replace-bookie", OTHER, ELSEWHERE, "--dry-run", url=url).code == 3
+    plan = answer("ledgers", "replace-bookie", bookie, OTHER, "--force", "--limit", 1, "--dry-run", url=url)
+    left = {each["ledger_id"]: each["reason"] for each in plan["left"]}
+    assert left[written[2]] == "it is OPEN"
+    assert plan["ledgers_to_change"] == 1
+
+
+def test_a_bookie_is_replaced_in_ledgers_that_fit_no_request_together(url, undo_file) -> None:
+    source = "gone:1"
+    closed = LedgerMetadata(
+        1,
+        1,
+        1,
+        (Segment(0, (source,)),),
+        state=LedgerState.CLOSED,
+        last_entry=9,
+        length=9,
+        custom_metadata=(("large", b"x" * 100_000),),
+    )
+    ledgers = range(1_000, 1_012)
+
+    async def make():
+        async with await open_store(url) as store:
+            for ledger in ledgers:
+                await LedgerStore(store).create(ledger, closed)
+
+    run(make())
+    replacing = ("ledgers", "replace-bookie", source, OTHER, "--force", "--yes", "--undo-file", undo_file)
+    assert answer(*replacing, url=url)["changed"] == [*ledgers]
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+    assert answer("ledgers", "describe", ledgers[0], url=url)["ensembles"][0]["bookies"] == [source]

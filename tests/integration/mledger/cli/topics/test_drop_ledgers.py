@@ -1,0 +1,49 @@
+"""`topics drop-ledgers` on a real cluster: its plan, its refusals, and its undo."""
+
+import asyncio
+
+import mledger as public
+from tests.support.aio import run
+from tests.support.cli import answer, mledger, ok
+from tests.support.topics import managed_ledger_of
+from tests.support.tree import tree
+
+
+def test_the_plan_of_dropping_ledgers_shows_who_stands_in_them_and_changes_nothing(url, topic, written) -> None:
+    before = tree(url)
+    plan = answer("topics", "drop-ledgers", topic, written[0], 99999, "--dry-run", url=url)
+    assert tree(url) == before
+    assert plan["not_listed"] == [99999]
+    assert [(each["ledger_id"], each["cursors"]) for each in plan["ledgers"]] == [(written[0], ["one"])]
+
+
+def test_dropped_ledgers_are_listed_again_by_undoing(url, topic, written, undo_file) -> None:
+    path = f"/managed-ledgers/{managed_ledger_of(topic)}"
+    before = tree(url)[path]
+    done = answer("topics", "drop-ledgers", topic, *written[:2], "--yes", "--undo-file", undo_file, url=url)
+    assert done["ledgers_left"] == 1
+    ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_suffix(".redo"), url=url)
+    version, data = before
+    assert tree(url)[path] == (version + 2, data)
+
+
+def test_ledgers_of_a_topic_with_a_live_owner_are_not_dropped(url, topic, undo_file) -> None:
+    async def main():
+        async with public.open_cluster(url) as cluster:
+            owned = await cluster.create_topic(topic)
+            ledger = owned.ledgers[0].ledger_id
+            drop = ("topics", "drop-ledgers", topic, ledger, "--yes", "--undo-file", undo_file)
+            refused = await asyncio.to_thread(mledger, *drop, url=url)
+            await owned.add(b"still the owner")
+            await owned.abandon()
+            return refused
+
+    refused = run(main())
+    assert (refused.code, undo_file.exists()) == (4, False)
+
+
+def test_ledgers_of_a_partitioned_topic_are_dropped_by_partition(url, topic) -> None:
+    ok("topics", "create", topic, "--partitions", 2, url=url)
+    refused = mledger("topics", "drop-ledgers", topic, 1, "--dry-run", url=url)
+    assert refused.code == 2
+    assert f"{topic}-partition-0" in refused.err
