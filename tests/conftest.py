@@ -1,4 +1,4 @@
-"""Fixtures that every test can ask for."""
+"""Fixtures that every test can use."""
 
 import os
 
@@ -11,7 +11,7 @@ from tests.support.no_skips import pytest_runtest_makereport
 from tests.support.ports import keep_to_own_ports
 from tests.support.rocksdb import metadata_process, rocksdb_thread, rocksdb_url
 from tests.support.schedule import LongestFirst
-from tests.support.stores import any_metadata_url
+from tests.support.stores import any_metadata_url, own_server
 from tests.support.zookeeper import _new_chroot, metadata_url, shared_zookeeper, zookeeper_server
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "cluster_url",
     "metadata_process",
     "metadata_url",
+    "own_server",
     "patient_ensemble",
     "pytest_runtest_makereport",
     "rocksdb_thread",
@@ -30,12 +31,12 @@ __all__ = [
     "zookeeper_server",
 ]
 
-# No test means a cluster that its user has named.
+# Tests must not touch a cluster that the user has configured.
 for variable in ("MLEDGER_METADATA", "MLEDGER_CONTEXT", "MLEDGER_TIMEOUT"):
     os.environ.pop(variable, None)
 os.environ["MLEDGER_CONTEXTS"] = os.devnull
 
-# The same examples every time, however busy the machine is: a failure here is a failure everywhere.
+# Every run uses the same examples, so that a failure here can be reproduced anywhere.
 settings.register_profile(
     "mledger", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,8 +1,11 @@
-"""Run a test over every metadata store: in memory, in a real ZooKeeper, and in RocksDB behind its socket."""
+"""Runs a test on every metadata store: in memory, in a real ZooKeeper, and in RocksDB behind its socket."""
 
 import contextlib
 import functools
 import itertools
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,7 +17,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(params=["memory", "rocksdb", "zookeeper"])
 def any_metadata_url(request):
-    """The URL of an empty store, once of each kind."""
+    """The URL of an empty store, once for each kind of store."""
     if request.param == "memory":
         return f"memory:test-{next(_numbers)}"
     if request.param == "rocksdb":
@@ -22,9 +25,48 @@ def any_metadata_url(request):
     return request.getfixturevalue("metadata_url")
 
 
+@dataclass(frozen=True)
+class OwnServer:
+    """A metadata server that a test may kill and freeze. Errors name `place`, or say `nobody` if it does not serve."""
+
+    url: str
+    place: str
+    nobody: str
+    kill: Callable[[], object]
+    restart: Callable[[], object]
+    freeze: Callable[[], object]
+    thaw: Callable[[], object]
+
+
+@pytest.fixture(params=["rocksdb", "zookeeper"])
+def own_server(request):
+    """A server of this test's own, once for each kind of server."""
+    if request.param == "rocksdb":
+        process = request.getfixturevalue("metadata_process")
+        return OwnServer(
+            process.url,
+            place=str(process.directory),
+            nobody="no metadata server answers",
+            kill=process.kill,
+            restart=process.start,
+            freeze=lambda: process.signal(signal.SIGSTOP),
+            thaw=lambda: process.signal(signal.SIGCONT),
+        )
+    server = request.getfixturevalue("zookeeper_server")
+    return OwnServer(
+        server.url,
+        place=server.connect_string,
+        nobody="no ZooKeeper answers",
+        kill=server.kill,
+        restart=server.restart,
+        freeze=server.freeze,
+        thaw=server.thaw,
+    )
+
+
 @contextlib.contextmanager
 def impatient(store, seconds=0.3):
-    """Have operations on a store give up after so long; opening it took the time that it took."""
+    """Make operations on an open store time out after so many seconds."""
     patience, store._timeout = store._timeout, seconds
     try:
         yield
@@ -33,7 +75,7 @@ def impatient(store, seconds=0.3):
 
 
 def with_store(test):
-    """Make a test of a coroutine function: it is given an open store, once of each kind."""
+    """Turn a coroutine function into a test that runs on an open store of each kind."""
 
     def call(any_metadata_url):
         async def main():
@@ -46,7 +88,7 @@ def with_store(test):
 
 
 def with_two_stores(test):
-    """As `with_store`, with two sessions on the same tree."""
+    """Like `with_store`, with two sessions on the same tree."""
 
     def call(any_metadata_url):
         async def main():
@@ -60,5 +102,5 @@ def with_two_stores(test):
 
 def _named(call, test):
     functools.update_wrapper(call, test)
-    del call.__wrapped__  # pytest asks for the arguments of `call`, not of `test`
+    del call.__wrapped__  # pytest reads the arguments of `call`, not of `test`
     return call
