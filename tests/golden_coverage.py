@@ -1,7 +1,7 @@
-"""Which test holds which golden file, and which files wait for a later part of the project.
+"""Which test checks which golden file, and which files wait for a later part of the project.
 
 `tests/unit/golden/test_golden_coverage.py` fails for a file in neither table, for a pattern without a file, and for a
-test module that is not there or does not name the files given to it here.
+test module that does not exist or does not name the files given to it here.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Checked:
-    """Files below `tests/golden/` that match `pattern`, but not `but`, and the modules that each hold all of them."""
+    """Files below `tests/golden/` that match `pattern`, but not `but`, and the modules that each check all of them."""
 
     pattern: str
     modules: tuple[str, ...]
@@ -18,7 +18,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Files that nothing checks yet, and the part of the project that will."""
+    """Files that no test checks yet, and the part of the project that will."""
 
     pattern: str
     waits_for: str

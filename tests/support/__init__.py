@@ -1,1 +1,1 @@
-"""What the tests share: real servers, clean chroots, a loop."""
+"""What tests share: real servers, clean chroots, an event loop."""

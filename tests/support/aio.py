@@ -1,4 +1,4 @@
-"""Run a test's coroutine on a loop of its own."""
+"""Runs a test's coroutine on an event loop of its own."""
 
 import asyncio
 import sys
@@ -10,11 +10,11 @@ import uvloop
 T = TypeVar("T")
 
 HANG_S = 600.0
-"""What takes so long has come to a stand, however slow and busy the machine is; less than a test's own time-out."""
+"""Whatever takes this long hangs, even on a slow and busy machine. Less than the time-out of a test."""
 
 
 def run(main: Coroutine[Any, Any, T], *, timeout: float = HANG_S) -> T:
-    """Run `main` to its end on a new loop; TimeoutError after `timeout` seconds, so that a hang fails by name."""
+    """Run `main` to its end on a new loop. TimeoutError after `timeout` seconds makes a hang fail by name."""
     sys.setswitchinterval(0.0005)
 
     async def bounded() -> T:

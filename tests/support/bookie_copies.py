@@ -1,4 +1,4 @@
-"""What a kill leaves of a bookie's directory, and what its index says."""
+"""What a killed bookie leaves in its directory, and the contents of its index."""
 
 import contextlib
 import shutil
@@ -9,7 +9,7 @@ from mledger.bookie.server.storage.index import Index, LedgerData, Row
 
 
 def copy_as_killed(directory: Path, copy: Path) -> Path:
-    """Copy what a kill would leave of a bookie that nobody uses: at a moment at which RocksDB does nothing either."""
+    """Copy what a kill would leave of an idle bookie, at a moment when RocksDB does no work either."""
 
     def names() -> list[Path]:
         return sorted(path.relative_to(directory) for path in directory.rglob("*"))
@@ -25,7 +25,7 @@ def copy_as_killed(directory: Path, copy: Path) -> Path:
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything that an index has, and how many bytes of each journal file it counts as needed."""
+    """Everything in an index, and how many bytes of each journal file it counts as needed."""
 
     ledgers: dict[int, LedgerData | None]
     runs: list[Row]
@@ -33,7 +33,7 @@ class Contents:
     live: dict[int, int]
 
     def counted(self) -> dict[int, int]:
-        """How many bytes of each journal file rows name."""
+        """How many bytes of each journal file the rows refer to."""
         found: dict[int, int] = {}
         for row in (*self.runs, *self.repeats):
             found[row.file] = found.get(row.file, 0) + row.length
@@ -41,7 +41,7 @@ class Contents:
 
 
 def contents(index: Index) -> Contents:
-    """What an index has."""
+    """Everything in an index."""
     ledgers = index.ledger_ids()
     return Contents(
         {ledger: index.ledger(ledger) for ledger in ledgers},

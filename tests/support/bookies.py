@@ -1,4 +1,4 @@
-"""Bookie processes for tests: started, killed by -9, restarted on their directories, frozen, and cleaned up."""
+"""Bookie processes for tests: they start, die by kill -9, restart on their directories, freeze, and are cleaned up."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.support.forked_python import ForkedPython
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--journal-mb", "4", "--memtable-mb", "4", "--min-free-mb", "1", "--session-timeout", "60")
-"""What keeps a test's bookie small on disk and in memory, and registered through stalls of the machine."""
+"""Keeps a test's bookie small on disk and in memory, and registered while the machine stalls."""
 
 
 class BookieFailed(Exception):
@@ -35,7 +35,7 @@ class BookieFailed(Exception):
 
 @dataclass
 class BookieProcess:
-    """One bookie: its directory outlives its processes."""
+    """One bookie. Its directory outlives its processes."""
 
     metadata_url: str
     directory: Path
@@ -58,13 +58,13 @@ class BookieProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the running bookie, also where its command runs it as a child."""
+        """The process id of the running bookie, even if its command runs it as a child."""
         assert self.process is not None
         return self.served_by or self.process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self.process is not None and self.process.poll() is None
 
     def launch(self) -> None:
@@ -80,7 +80,7 @@ class BookieProcess:
         )
 
     def wait_serving(self) -> None:
-        """Return when it serves; BookieFailed when it ends instead."""
+        """Return when it serves. Raises BookieFailed if it ends instead."""
         assert self.process is not None
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -97,31 +97,31 @@ class BookieProcess:
         return self
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
+        """Send SIGKILL and wait for the end."""
         self._signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> int:
-        """SIGTERM, and wait for the orderly end; the exit code."""
+        """Send SIGTERM, wait for the orderly end, and return the exit code."""
         self._signal(signal.SIGTERM)
         return self.wait()
 
     def restart(self) -> "BookieProcess":
-        """Start again on the same directory, after a kill if it runs."""
+        """Start again on the same directory. Kills the bookie first if it runs."""
         if self.running:
             self.kill()
         return self.start()
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._signal(signal.SIGCONT)
 
     def wait(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end and return the exit code."""
         assert self.process is not None
         code = self.process.wait(HANG_S)
         if self.process.stdout is not None:
@@ -132,7 +132,7 @@ class BookieProcess:
         return code
 
     def log(self) -> str:
-        """What it has logged so far."""
+        """Everything it has logged so far."""
         return self.log_path.read_text()
 
     def _signal(self, number: int) -> None:
@@ -157,7 +157,7 @@ class BookieProcesses:
         return iter(self.bookies)
 
     def add(self, *arguments: str, **fields) -> BookieProcess:
-        """One more bookie, not started."""
+        """Add a bookie without starting it."""
         number = len(self.bookies)
         self.directory.mkdir(parents=True, exist_ok=True)
         bookie = BookieProcess(
@@ -171,7 +171,7 @@ class BookieProcesses:
         return bookie
 
     def start(self, count: int, *arguments: str) -> list[BookieProcess]:
-        """Start `count` more bookies, all at once, and wait until they serve."""
+        """Start `count` more bookies at the same time, and wait until they serve."""
         added = [self.add(*arguments) for _ in range(count)]
         for bookie in added:
             bookie.launch()
@@ -180,11 +180,11 @@ class BookieProcesses:
         return added
 
     def kill(self, number: int) -> None:
-        """SIGKILL bookie `number`."""
+        """Send SIGKILL to bookie `number`."""
         self.bookies[number].kill()
 
     def stop(self, number: int) -> int:
-        """SIGTERM bookie `number`; its exit code."""
+        """Send SIGTERM to bookie `number`; its exit code."""
         return self.bookies[number].stop()
 
     def restart(self, number: int) -> BookieProcess:
@@ -192,22 +192,22 @@ class BookieProcesses:
         return self.bookies[number].restart()
 
     def freeze(self, number: int) -> None:
-        """SIGSTOP bookie `number`."""
+        """Send SIGSTOP to bookie `number`."""
         self.bookies[number].freeze()
 
     def thaw(self, number: int) -> None:
-        """SIGCONT bookie `number`."""
+        """Send SIGCONT to bookie `number`."""
         self.bookies[number].thaw()
 
     def close(self) -> None:
-        """End every process that is left."""
+        """Kill every process that still runs."""
         for bookie in self.bookies:
             if bookie.running:
                 bookie.kill()
 
 
 def initialize_cluster(url: str) -> str:
-    """Initialise the cluster at `url`, as `mledger up` does; its instance id."""
+    """Initialise the cluster at `url`, as `mledger up` does, and return its instance id."""
 
     async def main() -> str:
         async with await open_store(url) as store:
@@ -230,7 +230,7 @@ def cluster_url(metadata_url):
 
 @pytest.fixture
 def bookies(cluster_url, tmp_path):
-    """`BookieProcesses` of an initialised cluster, none started; all are ended with the test."""
+    """`BookieProcesses` of an initialised cluster. None is started; all end with the test."""
     processes = BookieProcesses(cluster_url, tmp_path / "bookies")
     yield processes
     processes.close()
@@ -238,9 +238,9 @@ def bookies(cluster_url, tmp_path):
 
 @contextmanager
 def shared_cluster(url: str, directory: Path) -> Iterator[BookieProcesses]:
-    """A cluster initialised at `url` with four bookies, not to be killed by who shares them.
+    """A cluster initialised at `url` with four bookies, which the tests that share it must not kill.
 
-    BookieFailed, with its log, if one has ended nevertheless.
+    Raises BookieFailed, with the log, if a bookie has ended all the same.
     """
     initialize_cluster(url)
     processes = BookieProcesses(url, directory)

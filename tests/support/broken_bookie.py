@@ -1,6 +1,6 @@
-"""A bookie with a fault built in, for the test that must find it: `python -m tests.support.broken_bookie FAULT …`.
+"""A bookie with a built-in fault, for the test that must find it: `python -m tests.support.broken_bookie FAULT …`.
 
-With `held-sync` the disk stands still for as long as there is a file of the name in HOLD_VARIABLE.
+With `held-sync` no sync returns while the file named by HOLD_VARIABLE exists.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ HOLD_VARIABLE = "HOLD_SYNCS"
 
 
 def answer_one_turn_early() -> None:
-    """Answer a turn when the one before it is done; it is written once the answers have left."""
+    """Answer the adds of a turn when the turn before it is synced; write the turn after its answers have left."""
     submit = group_commit.JournalThread.submit
 
     def answer_and_submit(self, sequence, started):
@@ -31,7 +31,7 @@ def answer_one_turn_early() -> None:
 
 
 def sync_another_file() -> None:
-    """Sync a file that holds nothing of the turn."""
+    """Sync a file that holds none of the turn's bytes."""
     other = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the process lives
 
     class WrongSync:
@@ -48,7 +48,7 @@ def sync_another_file() -> None:
 
 
 def fail_third_sync() -> None:
-    """Have the disk fail."""
+    """Make the third sync fail."""
     syncs = []
 
     class FailingSync:
@@ -68,7 +68,7 @@ def fail_third_sync() -> None:
 
 
 def hold_syncs() -> None:
-    """Have the disk stand still while a file is there."""
+    """Make every sync wait while a file exists."""
     held = os.environ[HOLD_VARIABLE]
 
     class HeldSync:
@@ -87,7 +87,7 @@ def hold_syncs() -> None:
 
 
 def fail_third_answer() -> None:
-    """Have the third answer that follows a sync fail, as a transport may."""
+    """Make sending the third answer after a sync fail, as a transport can."""
     send, sent = connection.Connection.send, []
 
     def failing(self, parts):
@@ -101,7 +101,7 @@ def fail_third_answer() -> None:
 
 
 def fail_third_record() -> None:
-    """Have what is to be the third record not become one, as when memory is short."""
+    """Make encoding the third record fail, as a lack of memory does."""
     encode, encoded = journal_record.encode_changes, []
 
     def failing(changes, *, moved=False):

@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven by its own driver; what it logs is kept."""
+"""A real headless Chromium, driven by its own driver. What it logs is kept."""
 
 import contextlib
 import shutil
@@ -10,7 +10,7 @@ from tests.support.aio import HANG_S
 
 @pytest.fixture(scope="module")
 def browser():
-    """The driver of a browser; skipped, by name, where there is none."""
+    """The driver of a browser. The test is skipped by name if there is none."""
     chromium, driver_path = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
     if chromium is None or driver_path is None:
         pytest.skip("no Chromium with its driver (Debian: apt-get install chromium chromium-driver)")
@@ -38,24 +38,24 @@ def browser():
 
 
 def until(driver, condition):
-    """What `condition(driver)` says once it is true of the page; TimeoutException when it does not come to that."""
+    """Wait until `condition(driver)` is true of the page, and return its value. Raises TimeoutException."""
     from selenium.webdriver.support.wait import WebDriverWait
 
     return WebDriverWait(driver, HANG_S).until(condition)
 
 
 def console(driver):
-    """What the page said on its console since it was asked last."""
+    """What the page has written to its console since the last call."""
     return [entry["message"] for entry in driver.get_log("browser")]
 
 
 def as_phone(driver, width=390):
-    """Show pages as a phone of that width does, from the next page on."""
+    """Show pages as a phone of that width does, beginning with the next page."""
     metrics = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
 def in_scheme(driver, scheme):
-    """Have the reader prefer `light` or `dark`."""
+    """Set the reader's preference to `light` or `dark`."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

@@ -1,4 +1,4 @@
-"""Certificates of an authority that a test makes: PEM files by the openssl program."""
+"""Certificates of an authority that a test creates with the openssl program, as PEM files."""
 
 import subprocess
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Certified:
-    """A certificate and its key, and the certificate that vouches for it."""
+    """A certificate, its key, and the certificate of its authority."""
 
     certificate: Path
     key: Path
@@ -15,7 +15,7 @@ class Certified:
 
 
 def certify(directory: Path, name: str = "localhost") -> Certified:
-    """A certificate of 127.0.0.1, and the authority's that signed it."""
+    """A certificate for 127.0.0.1, signed by an authority of its own."""
     directory.mkdir(exist_ok=True)
     made = Certified(directory / "certificate.pem", directory / "key.pem", directory / "authority.pem")
     signer, extensions = directory / "authority-key.pem", directory / "extensions"

@@ -32,12 +32,12 @@ class Done:
 
     @property
     def lines(self) -> list[Any]:
-        """Its output read as one JSON object a line."""
+        """Its output read as one JSON object per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
 def mledger(*arguments: object, url: str | None = None, stdin: str = "") -> Done:
-    """Run `mledger` with `arguments` as its entry point does, in this process; `url` as MLEDGER_METADATA."""
+    """Run `mledger` with `arguments` in this process, as its entry point does; `url` is set as MLEDGER_METADATA."""
     environment = {"MLEDGER_METADATA": url, "MLEDGER_DEBUG": None}
     with CliRunner().isolation(input=stdin, env=environment) as (out, err, _):
         code = run([str(argument) for argument in arguments])
@@ -46,7 +46,7 @@ def mledger(*arguments: object, url: str | None = None, stdin: str = "") -> Done
 
 
 def mledger_process(*arguments: object, url: str | None = None, stdin: str = "", timeout: float = HANG_S) -> Done:
-    """Run `mledger` with `arguments` as a process of its own; `url` as MLEDGER_METADATA."""
+    """Run `mledger` with `arguments` as a process of its own; `url` is set as MLEDGER_METADATA."""
     environment = environment_of_commands() | {"PYTHONPATH": str(ROOT)}
     if url is not None:
         environment["MLEDGER_METADATA"] = url
@@ -60,7 +60,7 @@ def mledger_process(*arguments: object, url: str | None = None, stdin: str = "",
 
 
 def ok(*arguments: object, url: str | None = None, stdin: str = "") -> Done:
-    """As `mledger`, and it has to succeed."""
+    """Run `mledger`, which must succeed."""
     done = mledger(*arguments, url=url, stdin=stdin)
     assert done.code == 0, f"mledger {' '.join(map(str, arguments))} ended with {done.code}: {done.err}"
     return done

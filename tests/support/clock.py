@@ -1,10 +1,10 @@
-"""A clock that stands until a test moves it."""
+"""A clock that stands still until a test moves it."""
 
 SECOND_MS, MINUTE_MS, HOUR_MS = 1000, 60_000, 3_600_000
 
 
 class Clock:
-    """Called, gives ms since 1970."""
+    """A call returns milliseconds since 1970."""
 
     def __init__(self, ms: int = 1_800_000_000_000) -> None:
         self.ms = ms

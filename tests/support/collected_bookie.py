@@ -1,4 +1,4 @@
-"""A bookie with three ledgers over several journal files, and the garbage collector that looks after it."""
+"""A bookie with three ledgers in several journal files, and its garbage collector."""
 
 import os
 
@@ -21,7 +21,7 @@ FILE = 1 << 20
 
 
 class Cluster:
-    """A local bookie that holds ledgers, a metadata store in memory that has them too, and the collector."""
+    """A local bookie that holds ledgers, an in-memory metadata store that lists them, and the collector."""
 
     def __init__(self, local, store, instance):
         self.local, self.store, self.instance = local, store, instance
@@ -41,7 +41,7 @@ class Cluster:
                     assert (await client.ask(wire.encode_add(KEY, data))).error == 0
 
     async def errors(self):
-        """What a read of each ledger's first entry answers."""
+        """The answer to a read of each ledger's first entry."""
         async with RawClient(self.local) as client:
             return [(await client.ask(wire.encode_read(ledger, 0))).error for ledger in LEDGERS]
 
@@ -51,7 +51,7 @@ class Cluster:
 
 
 def in_cluster(tmp_path, test):
-    """Run a test on a bookie that holds three ledgers which the metadata store knows."""
+    """Run a test on a bookie with three ledgers that the metadata store lists."""
 
     async def main():
         async with await open_store("memory:") as store:

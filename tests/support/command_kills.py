@@ -1,7 +1,7 @@
 """Runs `mledger` commands that kill themselves with SIGKILL at the n-th step of a change.
 
-`python -m tests.support.command_kills` forks a process that has imported everything for each JSON line on stdin:
-`{"at": n, "arguments": […]}`; it answers with a line, how that process ended and the name of the step it reached.
+`python -m tests.support.command_kills` imports everything once and forks a process for each JSON line on stdin:
+`{"at": n, "arguments": […]}`. It answers with one line: how that process ended, and the name of the step it reached.
 """
 
 import contextlib
@@ -21,20 +21,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that was to die: whether it did, at which step, and its exit code if it did not."""
+    """The end of a command that was told to kill itself: the step at which it did, or its exit code."""
 
     killed_at: str
     code: int
 
 
 class KilledCommands:
-    """The process that forks them."""
+    """The process that forks the commands."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def run(self, at: int, *arguments: object) -> Ended:
-        """Run a command that dies when it reaches its step number `at`, from 1 on."""
+        """Run a command that kills itself when it reaches step number `at`, counted from 1."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"at": at, "arguments": [str(each) for each in arguments]}) + "\n")
@@ -44,7 +44,7 @@ class KilledCommands:
 
 @contextlib.contextmanager
 def killed_commands() -> Iterator[KilledCommands]:
-    """A process that runs such commands, ended on leaving."""
+    """A process that runs such commands. It ends with the context."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.command_kills"],
         cwd=ROOT,
@@ -77,7 +77,7 @@ def _serve() -> None:
 
 
 def _die_running(at: int, arguments: list[str], tell: int) -> None:
-    """Be the command; never returns."""
+    """Become the command. Never returns."""
     from mledger.cli.main import run
     from mledger.cli.shared import change_command
 

@@ -1,4 +1,4 @@
-"""Topics with what other parts of Pulsar keep beside them: compaction, delayed delivery, transactions."""
+"""Topics with the data that other parts of Pulsar keep for them: compaction, delayed delivery, transactions."""
 
 import mledger
 from mledger.admin.references.attached_ledgers import pending_ack_topic
@@ -14,7 +14,7 @@ BUCKET = "#pulsar.internal.delayed.bucket_1_1"
 
 
 async def make_ledger(url: str, **custom: str) -> int:
-    """A closed ledger of ten entries by its metadata, made by another part of Pulsar."""
+    """The metadata of a closed ledger of ten entries, as another part of Pulsar creates it."""
     async with await open_store(url) as store:
         ledgers = LedgerStore(store)
         ledger_id = await ledgers.next_id()
@@ -45,11 +45,11 @@ async def exists(url: str, ledger_id: int) -> bool:
 async def compacted_topic(
     url: str, topic: str, *, clean: bool, config: ManagedLedgerConfig = KEEP
 ) -> tuple[dict[str, int], set[int]]:
-    """A topic with a compacted ledger, a bucket, a pending-ack topic; those ledgers, and ledgers of another topic.
+    """A topic with a compacted ledger, a bucket and a pending-ack topic. Returns those ledgers, and another topic's.
 
-    Of the compacted ledgers the record of compaction's cursor names the stale one, its last state the other.
+    The record of compaction's cursor names the stale compacted ledger; the cursor's last state names the other one.
 
-    A subscription's properties name one of the other topic's buckets, too.
+    A subscription's properties also name a bucket of the other topic.
     """
     compacted = {"component": "compacted-ledger", "pulsar_compactedTopic": topic}
     bucket = {"component": "delayed-index-bucket", "pulsar_delayedIndexTopic": topic}

@@ -1,4 +1,4 @@
-"""A Docker engine, the images, and how to run the compose files: found, or made where that is possible."""
+"""A Docker engine, the images, and the compose files. Starts an engine where the machine has none."""
 
 import os
 import shutil
@@ -19,11 +19,11 @@ BUILD_S = 1500.0
 
 
 class NoEngine(Exception):
-    """No Docker engine answers and none can be started here; says why."""
+    """No Docker engine answers and none can be started here. The message says why."""
 
 
 def run(*command: str | Path, timeout: float = HANG_S, **environment: str) -> str:
-    """Run a command in the project's directory and return what it printed; AssertionError shows all of it."""
+    """Run a command in the project's directory and return its output. AssertionError shows all of it."""
     done = subprocess.run(
         list(map(str, command)),
         cwd=ROOT,
@@ -38,7 +38,7 @@ def run(*command: str | Path, timeout: float = HANG_S, **environment: str) -> st
 
 
 def succeeds(*command: str) -> bool:
-    """Whether a command is there and ends with 0."""
+    """Whether a command exists and exits with 0."""
     try:
         return subprocess.run(command, capture_output=True, timeout=HANG_S).returncode == 0
     except FileNotFoundError:
@@ -47,7 +47,7 @@ def succeeds(*command: str) -> bool:
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """Have DOCKER_HOST name an engine that answers: the machine's own, or one started for this test run."""
+    """Set DOCKER_HOST to an engine that answers: the machine's own, or one started for this test run."""
     if shutil.which("docker") is None:
         raise NoEngine("no docker command: install Docker (Debian: apt-get install docker.io)")
     if succeeds("docker", "info", "--format", "{{.ServerVersion}}"):
@@ -69,12 +69,12 @@ def engine() -> Iterator[None]:
 
 
 def build_images() -> None:
-    """The base images, fetched or made, and the image of this checkout."""
+    """Fetch or build the base images, and build the image of this checkout."""
     run(IMAGES, timeout=BUILD_S)
 
 
 def compose_command() -> list[str]:
-    """`docker compose`, or the older program of its own; NoEngine when there is neither."""
+    """`docker compose`, or the older separate program. Raises NoEngine if neither exists."""
     if succeeds("docker", "compose", "version"):
         return ["docker", "compose"]
     if shutil.which("docker-compose"):
@@ -84,7 +84,7 @@ def compose_command() -> list[str]:
 
 @dataclass
 class Project:
-    """The compose files' services on 127.0.0.1, at ports of their own."""
+    """The services of the compose files on 127.0.0.1, on ports of their own."""
 
     name: str
     ports: dict[str, str]
@@ -92,12 +92,12 @@ class Project:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What `compose` takes its files, its project and the ports from; and how long it waits for the engine."""
+        """Where `compose` finds its files, its project and the ports, and how long it waits for the engine."""
         files = f"{ROOT / 'compose.yaml'}:{ROOT / 'compose.loopback.yaml'}"
         return {"COMPOSE_FILE": files, "COMPOSE_PROJECT_NAME": self.name, "COMPOSE_HTTP_TIMEOUT": "900", **self.ports}
 
     def __call__(self, *arguments: str, timeout: float = HANG_S) -> str:
-        """Run a compose command and return what it printed."""
+        """Run a compose command and return its output."""
         return run(*self.compose, *arguments, timeout=timeout, **self.environment)
 
     def mledger(self, *arguments: str) -> str:
@@ -105,7 +105,7 @@ class Project:
         return self("run", "--rm", "cli", *arguments)
 
     def states(self) -> dict[str, str]:
-        """Each server's container and its health."""
+        """The health of each server's container."""
         listed = run(
             *("docker", "ps", "--filter", f"label=com.docker.compose.project={self.name}"),
             *("--format", '{{.Label "com.docker.compose.service"}}\t{{.Status}}'),

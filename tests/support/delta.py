@@ -1,6 +1,6 @@
-"""A Spark that delta-spark is for, beside the one that the project is tested with: packages and jars in a directory.
+"""A Spark that delta-spark supports, beside the one that the project tests: packages and jars in one directory.
 
-The environment it takes to run `mledger` on it; its packages stand before those of the interpreter, which has the rest.
+Its environment runs `mledger` on it. Its packages come before those of the interpreter, which has the rest.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def build() -> Path:
-    """The directory with `packages` and `jars` in it; pip and Maven run where it is not there yet."""
+    """The directory with `packages` and `jars`. Runs pip and Maven if it does not exist yet."""
     directory = TARGET / "delta"
     directory.mkdir(parents=True, exist_ok=True)
     wanted = "\n".join((*PACKAGES, JARS))
@@ -36,7 +36,7 @@ def build() -> Path:
         stamp = directory / "built"
         if not stamp.exists() or stamp.read_text() != wanted:
             (directory / "pom.xml").write_text(POM.format(*JARS.split(":")))
-            # Of what they depend on, Spark ships all but Delta's own.
+            # Spark ships all of their dependencies except Delta's own.
             jars = ["-DincludeGroupIds=io.delta", f"-DoutputDirectory={directory / 'jars'}"]
             _run("mvn", "-q", "-B", f"{PLUGIN}:copy-dependencies", *jars, at=directory, timeout=MAVEN_TIMEOUT_S)
             pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(directory / "packages"))
@@ -52,7 +52,7 @@ def _run(*command: str, at: Path, timeout: float) -> None:
 
 @pytest.fixture(scope="module")
 def delta_environment(tmp_path_factory):
-    """The environment of processes that have delta-spark and its Spark."""
+    """The environment of processes that use delta-spark and its Spark."""
     if missing := missing_tools():
         pytest.skip(f"delta-spark needs {', '.join(missing)}: install maven and a Java of 17 or later")
     built = build()

@@ -10,7 +10,7 @@ FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its document, the line it begins at, its language (empty: none) and its text."""
+    """One fenced block: its document, its first line, its language (may be empty) and its text."""
 
     document: str
     line: int
@@ -19,12 +19,12 @@ class Block:
 
 
 def text_of(document: str) -> str:
-    """A document by its path: README.md, else one below docs/."""
+    """The text of a document, by its path: README.md, or a path below docs/."""
     return (ROOT / document if (ROOT / document).exists() else ROOT / "docs" / document).read_text()
 
 
 def blocks_of(document: str, language: str | None = None) -> list[Block]:
-    """The fenced blocks of a document, in order; only those of `language` if it is given."""
+    """The fenced blocks of a document in order, or only those of `language`."""
     text = text_of(document)
     found = [
         Block(document, text.count("\n", 0, fence.start()) + 1, fence[1].strip(), fence[2])

@@ -15,7 +15,7 @@ SERVERS = 3
 
 
 class Line:
-    """What a server hears of a peer at `port` goes through here, and waits while `open` is cleared."""
+    """Forwards the connections between a server and its peers at `port`, and pauses while `open` is cleared."""
 
     def __init__(self, port: int) -> None:
         self.open = threading.Event()
@@ -26,7 +26,7 @@ class Line:
         self._start(self._accept)
 
     def close(self) -> None:
-        """Take no more connections; those that are there end with the servers."""
+        """Accept no more connections; existing ones end with the servers."""
         self.open.set()
         self._listener.close()
 
@@ -55,7 +55,7 @@ class Line:
 
 
 class Ensemble:
-    """Running servers, numbered from 0. What server 0 hears of its leader comes through `lines`, if there are any."""
+    """Running servers, numbered from 0. If there are `lines`, server 0 hears its leader through them."""
 
     def __init__(self, servers: list[ZooKeeperServer], lines: list[Line]) -> None:
         self.servers, self.lines = servers, lines
@@ -64,7 +64,7 @@ class Ensemble:
     def start(cls, directory: Path, sync_limit: int = 10, *, with_lines: bool = False) -> "Ensemble":
         """Start all and wait until they serve. A follower gives up a silent leader after `sync_limit` half seconds.
 
-        Server 0 has the lowest number, and so never leads before another has failed.
+        Server 0 has the lowest number, so it never leads before another server has failed.
         """
         ports = [(free_port(), free_port()) for _ in range(SERVERS)]
         lines = [Line(peers) for peers, _ in ports[1:]] if with_lines else []
@@ -87,7 +87,7 @@ class Ensemble:
 
     @contextlib.contextmanager
     def lagging(self):
-        """Server 0 serves clients, and hears nothing of its leader: its URL, and the URL of the others."""
+        """Server 0 serves clients but hears nothing from its leader: its URL, and the URL of the others."""
         for line in self.lines:
             line.open.clear()
         try:
@@ -98,16 +98,16 @@ class Ensemble:
 
     @property
     def url(self) -> str:
-        """The metadata URL of all."""
+        """The metadata URL that names all servers."""
         return "zk://" + ",".join(server.connect_string for server in self.servers)
 
     @property
     def leader(self) -> ZooKeeperServer:
-        """The one that leads now; StopIteration while none does."""
+        """The server that leads now. Raises StopIteration while none does."""
         return next(server for server in self.servers if server.running and "Mode: leader" in self._state(server))
 
     def close(self) -> None:
-        """End all."""
+        """End all servers."""
         for server in self.servers:
             server.kill()
         for line in self.lines:
@@ -122,7 +122,7 @@ class Ensemble:
 
 @pytest.fixture
 def patient_ensemble(tmp_path):
-    """As `zookeeper_ensemble`; a server that hears nothing of its leader serves on for minutes."""
+    """Like `zookeeper_ensemble`, but a server that hears nothing from its leader keeps serving for minutes."""
     ensemble = Ensemble.start(tmp_path, sync_limit=1200, with_lines=True)
     yield ensemble
     ensemble.close()

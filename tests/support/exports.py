@@ -1,4 +1,4 @@
-"""Snapshots for tests: a cluster of every kind of node on a real server, exports of it, and what they hold."""
+"""Snapshots for tests: a cluster with nodes of every kind on a real server, exports of it, and their rows."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ def all_rows(path):
 
 
 def write_snapshot(to, name, time, **rows):
-    """A snapshot of these rows, given by table as dicts of some columns; `time` is a datetime. Its path."""
+    """Write a snapshot of these rows, by table, as dicts of some columns; `time` is a datetime. Returns its path."""
     directory = SnapshotDirectory(to)
     place = directory.unfinished(name) / "tables"
     files = []
@@ -64,13 +64,13 @@ def write_snapshot(to, name, time, **rows):
 
 
 def steps_done(to):
-    """The records of steps that an unfinished export below `to` has finished."""
+    """The records of the steps that an unfinished export below `to` has completed."""
     return sorted(to.glob("_unfinished/*/steps/*.json"))
 
 
 @contextlib.contextmanager
 def started_export(url, to, *arguments, environment=None):
-    """An export in a process of its own, which is gone in the end; `environment`: instead of this one's."""
+    """An export in a process of its own, which ends with the context; `environment` replaces this process's."""
     command = [sys.executable, "-m", "mledger.cli.main", "--metadata", url, "snapshot", "export", str(to), *arguments]
     environment = environment or os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -82,7 +82,7 @@ def started_export(url, to, *arguments, environment=None):
 
 
 def wait_until_steps(process, to, count=1):
-    """Until an export has finished so many steps; AssertionError with what it said if it ended before."""
+    """Wait until an export has completed `count` steps. AssertionError shows its output if it ends before that."""
 
     def there():
         assert process.poll() is None, process.communicate()[1]
@@ -92,7 +92,7 @@ def wait_until_steps(process, to, count=1):
 
 
 def wait_for(condition):
-    """What `condition()` says once it is something; AssertionError after HANG_S."""
+    """Wait until `condition()` returns something, and return that. Raises AssertionError after HANG_S."""
     end = time.monotonic() + HANG_S
     while time.monotonic() < end:
         if found := condition():
@@ -102,7 +102,7 @@ def wait_for(condition):
 
 
 def processes_below(process, word):
-    """The processes below one that have a word in their command lines."""
+    """The processes below one whose command lines contain a word."""
     try:
         children = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -113,5 +113,5 @@ def processes_below(process, word):
 def _command_line(process):
     try:
         return process.cmdline()
-    except psutil.NoSuchProcess:  # gone, or a zombie, beside others that live
+    except psutil.NoSuchProcess:  # it has ended, or is a zombie
         return []

@@ -1,8 +1,8 @@
-"""Gives tests an executable `mledger` that starts at once: a server that has imported everything forks for each call.
+"""Provides an executable `mledger` that starts at once: a server that has imported everything forks for each call.
 
-`python -m tests.support.forked_commands DIR` makes `DIR/mledger` and serves it until stdin ends. A call is a process
-of its own, with the arguments, environment, directory and open files of its caller; it gets the signals that its caller
-gets, and hands its exit code back.
+`python -m tests.support.forked_commands DIR` creates `DIR/mledger` and serves it until stdin ends. A call is a process
+of its own, with the arguments, environment, directory and open files of its caller. It gets the signals of its caller
+and returns its exit code to it.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from tests.support.aio import HANG_S
 ROOT = Path(__file__).resolve().parents[2]
 SOCKET = "calls"
 PATIENCE_VARIABLE = "PATIENCE_S"
-"""In a call's environment: how long its completions wait for the cluster, in seconds."""
+"""In a call's environment: how many seconds its completions wait for the cluster."""
 CALLER = """#!{python} -SE
 import os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -82,7 +82,7 @@ def serve(directory: Path) -> None:
 
 
 def _answer(connection: socket.socket) -> None:
-    """Be the process that one call has asked for, between it and its caller."""
+    """Become the process between the call and its caller."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     data, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
     while more := connection.recv(1 << 20):

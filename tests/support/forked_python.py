@@ -1,7 +1,7 @@
 """`python -m MODULE` as a process that starts at once: a server that has imported everything forks for each start.
 
-What a start costs is mostly imports, and tests start a thousand servers, owners and commands. Each is a process of its
-own with its own arguments, environment, directory and files; it ends with the process that started it.
+Imports are most of what a start costs, and tests start a thousand servers, owners and commands. Each is a process of
+its own with its own arguments, environment, directory and files. It ends with the process that started it.
 """
 
 import atexit
@@ -35,20 +35,20 @@ IMPORTED = (
     "mledger.metastore.zookeeper.store",
     "mledger.topics.managed_ledger",
 )
-"""What those that are started import, so far as it is costly and starts no thread, for that is not to be forked."""
+"""What the processes import, where that is costly and starts no thread: a process with threads must not fork."""
 _MOST_BYTES = 1 << 17
 _MOST_FILES = 1024
 _STATUS_BYTES = 4
 _PR_SET_PDEATHSIG = 1
 _starting = threading.Lock()
-_servers: dict[int, "_Server"] = {}  # by process: a forked one is not to use that of its parent
+_servers: dict[int, "_Server"] = {}  # keyed by process, because a forked process must not use its parent's
 
 
 class ForkedPython(subprocess.Popen):
     """A `Popen` of `[sys.executable, "-m", MODULE, …]`; takes files, `cwd`, `env`, `text`, `start_new_session`."""
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *more) -> None:
-        """What `Popen` calls when it has made its pipes."""
+        """`Popen` calls this once it has made its pipes."""
         _, _, shell, *files, _, _, _, _, _, new_session = more[:15]
         assert args[:2] == [sys.executable, "-m"], f"not a Python module: {args}"
         assert not any((executable, preexec_fn, pass_fds, shell)), "not for a forked process"
@@ -70,7 +70,7 @@ class ForkedPython(subprocess.Popen):
         self._close_pipe_fds(*files)
 
     def _try_wait(self, wait_flags):
-        """As `os.waitpid`, of a process that is not this one's child."""
+        """Like `os.waitpid`, for a process that is not a child of this one."""
         if wait_flags == os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
             return 0, 0
         told = os.read(self._status, _STATUS_BYTES)
@@ -89,7 +89,7 @@ class ForkedPython(subprocess.Popen):
 
 
 class _Server:
-    """The process that forks, as its user sees it."""
+    """The forking process, seen from its user."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -99,12 +99,13 @@ class _Server:
                 [sys.executable, "-m", "tests.support.forked_python"],
                 stdin=theirs,
                 cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},  # no thread before a fork
-                start_new_session=True,  # an interrupt typed at the terminal is for the tests
+                env=os.environ
+                | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},  # a process with threads must not fork
+                start_new_session=True,  # an interrupt typed at the terminal is meant for the tests
             )
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
-        """The new process's id."""
+        """The id of the new process."""
         with self._lock:
             socket.send_fds(self._requests, [json.dumps(request).encode()], files)
             said = self._requests.recv(_MOST_BYTES)
@@ -150,7 +151,7 @@ def serve() -> None:
 
 
 def _reap(told: dict[int, int]) -> None:
-    """Tell of those that have ended."""
+    """Report the processes that have ended."""
     for pid in list(told):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -160,7 +161,7 @@ def _reap(told: dict[int, int]) -> None:
 
 
 def _become(request: dict[str, Any], files: list[int], parent: int) -> NoReturn:
-    """Be the module's process, from here to its end."""
+    """Become the process of the module, until it ends."""
     code = 1
     try:
         _take_place(request, files, parent)
@@ -170,10 +171,10 @@ def _become(request: dict[str, Any], files: list[int], parent: int) -> NoReturn:
 
 
 def _take_place(request: dict[str, Any], files: list[int], parent: int) -> None:
-    """Files, directory, environment and signals as the module's process would have them."""
+    """Set files, directory, environment and signals as for a new process of the module."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
     if request["new_session"]:
         os.setsid()
     if sys.platform == "linux":
@@ -194,10 +195,10 @@ def _take_place(request: dict[str, Any], files: list[int], parent: int) -> None:
 
 
 def _run(words: list[str]) -> int:
-    """What `python -m` does with these words; the exit code."""
+    """Do what `python -m` does with these words, and return the exit code."""
     module, *arguments = words
     sys.argv = [module, *arguments]
-    sys.modules.pop(module, None)  # it is run under another name, also where others import it
+    sys.modules.pop(module, None)  # it runs under another name, even if other modules import it
     code: object = 0
     try:
         runpy._run_module_as_main(module)

@@ -1,6 +1,6 @@
-"""A process that holds a session and says what becomes of it: `python -m tests.support.frozen_client URL [TIME-OUT]`.
+"""A process that holds a session and reports its fate: `python -m tests.support.frozen_client URL [TIME-OUT]`.
 
-Lines on its standard output, each once it is true: `ready`, then after SIGCONT `expired` and the errors it gets.
+It prints `ready`, and after SIGCONT `expired` and the errors that it gets, each line once it is true.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """An owner that is frozen until its session has ended: `python -m tests.support.frozen_owner URL TOPIC`.
 
-Prints `ready`; after a line on its standard input it goes on writing and prints what it gets.
+It prints `ready`. After a line on stdin it writes on and prints what it gets.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Reads `tests/golden/`: records, nodes, entries and scenarios of the Java originals (see its README)."""
+"""Reads `tests/golden/`: records, nodes, entries and scenarios that Java made (see its README)."""
 
 import functools
 import json
@@ -24,7 +24,7 @@ _DIGEST_TYPES = {
 
 @dataclass(frozen=True)
 class GoldenNode:
-    """A node as it stood, or as the scenario wrote it by hand (version 0); `decoded` is None where it means nothing."""
+    """A node as Java left it, or as a scenario wrote it by hand (version 0); `decoded` is None if it has no meaning."""
 
     file: str
     path: str
@@ -41,7 +41,7 @@ class GoldenNode:
 
 @dataclass(frozen=True)
 class GoldenEntry:
-    """An entry as one bookie stores it; several of these stand for one entry whose replicas differ."""
+    """An entry as one bookie stores it. An entry whose replicas differ has several."""
 
     file: str
     stage: str
@@ -57,7 +57,7 @@ class GoldenEntry:
 
 
 def files(pattern: str) -> list[str]:
-    """The golden files that match, relative to the folder, sorted; an error if there is none."""
+    """The golden files that match, relative to the folder and sorted. Raises an error if there is none."""
     found = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern) if path.is_file())
     if not found:
         raise FileNotFoundError(f"no golden file matches {pattern!r}")
@@ -66,19 +66,19 @@ def files(pattern: str) -> list[str]:
 
 @functools.lru_cache(maxsize=8)
 def load(file: str) -> Json:
-    """The content of one golden file, by its path relative to the folder. Do not change it: it is shared."""
+    """The content of one golden file, by its path relative to the folder. It is shared: do not change it."""
     with (ROOT / file).open(encoding="utf-8") as stream:
         content: Json = json.load(stream)
     return content
 
 
 def digest_type(name: str) -> DigestType:
-    """The digest type that the originals call `name`."""
+    """The digest type that Java calls `name`."""
     return _DIGEST_TYPES[name]
 
 
 def nodes(file: str) -> Iterator[GoldenNode]:
-    """All nodes in a file of `znodes/`, `behaviours/` or `wire/`, in its order, those of every dump and stage."""
+    """All nodes in a file of `znodes/`, `behaviours/` or `wire/`, in its order, from every dump and stage."""
     return _nodes_in(file, load(file))
 
 
@@ -103,7 +103,7 @@ def _nodes_in(file: str, value: Any) -> Iterator[GoldenNode]:
 
 
 def config_of(entries_file: str) -> Json:
-    """The configuration of the scenario whose entries are in this file."""
+    """The configuration of the scenario that made the entries of this file."""
     name = entries_file.removeprefix("entries/")
     folder = "znodes" if (ROOT / "znodes" / name).exists() else "behaviours"
     config: Json = load(f"{folder}/{name}")["config"]
@@ -111,7 +111,7 @@ def config_of(entries_file: str) -> Json:
 
 
 def entries(file: str) -> Iterator[GoldenEntry]:
-    """All entries in a file of `entries/`, each replica that differs on its own."""
+    """All entries in a file of `entries/`, with each differing replica as an entry of its own."""
     password = bytes.fromhex(config_of(file)["password_hex"])
     for stage in load(file)["stages"]:
         for ledger in stage["ledgers"]:
@@ -131,6 +131,6 @@ def replicas(entry: Json) -> dict[bytes, tuple[int, ...]]:
 
 
 async def load_nodes(store: MetadataStore, found: Iterable[GoldenNode]) -> None:
-    """Create the nodes in an empty store, ephemeral ones of its own session."""
+    """Create the nodes in an empty store; ephemeral nodes belong to its own session."""
     for node in sorted(found, key=lambda node: node.path):
         await store.create(node.path, node.data, ephemeral=node.ephemeral, parents=True)

@@ -1,15 +1,15 @@
-"""The made-up auth plugin of the golden frames: round-1 → go-on, round-2 → welcome, refuse → refused."""
+"""The auth plugin of the golden frames, made up for them: round-1 → go-on, round-2 → welcome, refuse → refused."""
 
 from mledger.bookie.server.serving.auth import AuthStep
 
 
 class GoldenAuth:
-    """One connection's handshake."""
+    """The handshake of one connection."""
 
     plugin = "golden-auth"
 
     def process(self, payload: bytes) -> AuthStep:
-        """Take the client's next message."""
+        """Process the client's next message."""
         match payload:
             case b"round-1":
                 return AuthStep(b"go-on")

@@ -1,4 +1,4 @@
-"""Puts a dump of the golden data into real stores: nodes into ZooKeeper, entries onto bookies, byte by byte."""
+"""Loads a dump of the golden data into real stores: nodes into ZooKeeper, entries onto bookies, byte by byte."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ IDS_AT_ONCE = 100
 
 
 async def draw_ids(store: MetadataStore, below: int) -> None:
-    """Use up the ledger ids below `below`, as other topics would have."""
+    """Use up the ledger ids below `below`, as other topics would."""
     folder = "/ledgers/idgen"
     with contextlib.suppress(NodeExists):
         await store.create(folder)
@@ -34,7 +34,7 @@ async def draw_ids(store: MetadataStore, below: int) -> None:
 
 
 def worlds(cases: Iterable[Reopening]) -> dict[str, int]:
-    """A number for each scenario: scenarios of one number share no ledger id, and so can share bookies."""
+    """A number for each scenario. Scenarios with the same number share no ledger id, so they can share bookies."""
     ids: dict[str, set[int]] = {}
     for case in cases:
         ids.setdefault(case.scenario, set()).update(case.stores.ledgers)
@@ -58,7 +58,7 @@ class Loaded:
 
 
 async def load(store: MetadataStore, bookies: Sequence[BookieProcess], case: Reopening) -> Loaded:
-    """Write the ledgers of the case's dump that are still there, their entries, and the topic's nodes."""
+    """Write those ledgers of the case's dump that still exist, their entries, and the topic's nodes."""
     stage = next(
         stage
         for stage in json.loads((GOLDEN / "entries" / f"{case.scenario}.json").read_text())["stages"]
@@ -84,14 +84,14 @@ async def load(store: MetadataStore, bookies: Sequence[BookieProcess], case: Reo
 
 
 async def unload(store: MetadataStore, loaded: Loaded) -> None:
-    """Delete the metadata of what is left of the dump's ledgers."""
+    """Delete the remaining metadata of the dump's ledgers."""
     for ledger_id in loaded.ledgers:
         with contextlib.suppress(NodeNotFound):
             await store.delete(ledger_path(ledger_id))
 
 
 def _members(case: Reopening, bookies: Sequence[BookieProcess]) -> dict[str, BookieProcess]:
-    """Which of ours stands for which bookie of the dump."""
+    """Our bookie for each bookie of the dump."""
     theirs = {
         bookie
         for ledger_id in case.stores.ledgers

@@ -1,4 +1,4 @@
-"""Our values in the words of the golden files' `decoded`, to be compared with them."""
+"""Our values in the words of `decoded` in the golden files, for comparison."""
 
 from typing import Any
 

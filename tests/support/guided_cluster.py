@@ -1,6 +1,6 @@
-"""What `docs/how-to/operators-guide.md` is run on: a topic with three subscriptions whose owner was killed.
+"""The cluster of `docs/how-to/operators-guide.md`: a topic with three subscriptions whose owner was killed.
 
-`python -m tests.support.guided_cluster` makes it in the cluster of MLEDGER_METADATA. Ledgers 0 to 3 are the topic's,
+`python -m tests.support.guided_cluster` creates it in the cluster of MLEDGER_METADATA. Ledgers 0 to 3 are the topic's;
 4 and 5 hold the states of two cursors.
 """
 

@@ -1,4 +1,4 @@
-"""A real HDFS on loopback: a name node and a data node, from one jar that Maven brings and the jars of PySpark."""
+"""A real HDFS on loopback: a name node and a data node, from one jar that Maven fetches and the jars of PySpark."""
 
 import fcntl
 import importlib.util
@@ -22,11 +22,11 @@ SERVERS = "org.apache.hadoop.hdfs.server"
 
 
 def class_path() -> str:
-    """The jars; Maven runs where its one is not there yet."""
+    """The jars. Runs Maven if its jar does not exist yet."""
     directory = TARGET / "hdfs"
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers come here at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test workers may arrive here at once
         if not (directory / "built").exists():
             copy = ["mvn", "-q", "-B", f"{PLUGIN}:copy", f"-Dartifact={JAR}", f"-DoutputDirectory={directory}"]
             done = subprocess.run(copy, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False)
@@ -38,7 +38,7 @@ def class_path() -> str:
 
 
 def settings(directory: Path, port: int) -> dict[str, str]:
-    """One copy of each block, everything on loopback; the ports but the name node's are the system's choice."""
+    """One copy of each block, everything on loopback. The system chooses all ports but the name node's."""
     nowhere_else = {
         f"dfs.{name}": "127.0.0.1:0"
         for name in ("namenode.http-address", "datanode.address", "datanode.http.address", "datanode.ipc.address")
@@ -86,7 +86,7 @@ def hdfs(tmp_path_factory):
 
 
 def serves(uri: str, processes: list[subprocess.Popen], log: Path) -> bool:
-    """Whether it takes a file already; AssertionError with the log if a process ended."""
+    """Whether it accepts a file yet. AssertionError shows the log if a process has ended."""
     assert all(process.poll() is None for process in processes), log.read_text()[-4000:]
     try:
         place_at(f"{uri}/trial").write("served", b"yes")

@@ -1,4 +1,4 @@
-"""A metadata store whose answers are held back, so that a write is carried out and its caller does not hear of it."""
+"""A metadata store whose answers are held back: a write is carried out, but its caller does not learn of it."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from tests.faults.soak.proxy import Link, Proxies, Proxy
 
 
 class HeldAnswers:
-    """A link to the ZooKeeper at `direct_url`; `url` goes through it."""
+    """A link to the ZooKeeper at `direct_url`. Connections to `url` go through it."""
 
     def __init__(self, direct_url: str, url: str, proxy: Proxy) -> None:
         self.direct_url, self.url = direct_url, url
@@ -20,19 +20,19 @@ class HeldAnswers:
         self._step = ""
 
     def on_step(self, step: str) -> None:
-        """For `on_step` of a topic: answers are held from the step on that `carried_out_unheard` waits for."""
+        """The `on_step` of a topic. Answers are held from the step for which `carried_out_unheard` waits."""
         if step == self._step:
             self._step = ""
             self._proxy.set(Link.DEAF)
 
     @contextlib.asynccontextmanager
     async def direct(self) -> AsyncIterator[MetadataStore]:
-        """The store, by another link."""
+        """The store, over another link."""
         async with await open_store(self.direct_url) as store:
             yield store
 
     async def lose_session(self, ephemeral: str, *, back: bool = True) -> None:
-        """Cut the link until the session that owns the node `ephemeral` has expired; `back`: then mend it."""
+        """Cut the link until the session that owns the node `ephemeral` has expired; with `back`, then restore it."""
         async with self.direct() as store:
             self._proxy.set(Link.CUT)
             owner = await store.exists(ephemeral)
@@ -48,18 +48,18 @@ class HeldAnswers:
         self._step = step
 
     def cut(self) -> None:
-        """Cut the link: answers that were held never arrive."""
+        """Cut the link. Held answers never arrive."""
         self._proxy.set(Link.CUT)
 
     def release(self) -> None:
-        """Hold none any more; those that were held arrive."""
+        """Hold no more answers. Held answers arrive."""
         self._step = ""
         self._proxy.set(Link.GOOD)
 
     async def carried_out_unheard(self, work: Coroutine[Any, Any, Any], path: str, step: str = "") -> None:
-        """Run `work` until it has changed the node at `path`, and cancel it before it hears of it.
+        """Run `work` until it has changed the node at `path`, and cancel it before it learns of the change.
 
-        Answers are held from `step` on, or from the start.
+        Answers are held from `step`, or from the start.
         """
         async with self.direct() as store, store.watch(path) as changes:
             self._step = step
@@ -77,7 +77,7 @@ class HeldAnswers:
 
 @contextlib.contextmanager
 def held_answers(direct_url: str) -> Iterator[HeldAnswers]:
-    """Have a link of its own to the ZooKeeper at `direct_url`."""
+    """Create a link to the ZooKeeper at `direct_url`."""
     parsed = parse_url(direct_url)
     assert isinstance(parsed, ZooKeeperUrl)
     proxies = Proxies()

@@ -1,4 +1,4 @@
-"""HTTP as Prometheus asks it."""
+"""HTTP requests as Prometheus sends them."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 @dataclass(frozen=True)
 class Response:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     headers: dict[str, str]
@@ -34,7 +34,7 @@ class Response:
 
 
 async def get(port: int, path: str, **headers: str) -> Response:
-    """GET `path` from a server of this machine."""
+    """GET `path` from a server on this machine."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
     writer.write("\r\n".join([*lines, "", ""]).encode())
@@ -46,7 +46,7 @@ async def get(port: int, path: str, **headers: str) -> Response:
 
 
 def undocumented(response: Response) -> list[str]:
-    """The metrics of an answer that `monitoring.md` does not name; those of the process, and of a place, apart."""
+    """The metrics of an answer that `monitoring.md` does not name, without those of the process and of a place."""
     text = (Path(__file__).parents[2] / "docs" / "reference/monitoring.md").read_text()
     named = set(re.findall(r"`(\w+)[`{]", text))
     special = re.compile(r"process_.*|bookie_ledger_dir_.*_usage")

@@ -1,6 +1,6 @@
-"""The distribution as users have it: a wheel, built by its own build backend, in a virtual environment without ours.
+"""The distribution as users have it: a wheel, built by its own build backend, in a virtual environment of its own.
 
-What it depends on is taken from the environment that the tests run in; the editable mledger there is out of reach.
+Its dependencies come from the environment that runs the tests. The editable mledger there is out of reach.
 """
 
 import os
@@ -46,7 +46,7 @@ class Installed:
         return self.directory / "bin" / "mledger"
 
     def run(self, *command: object, at: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
-        """Run a program in the directory `at`, with `variables` beside what every test's command has."""
+        """Run a program in the directory `at`, with `variables` added to the environment of every test's command."""
         ours = {"PYTHONPATH", "PYTHONSAFEPATH", "PYSPARK_PYTHON"}
         environment = {name: value for name, value in environment_of_commands().items() if name not in ours}
         return subprocess.run(
@@ -60,7 +60,7 @@ class Installed:
 
 
 def build_wheel(to: Path) -> Path:
-    """The wheel, built from a copy of the tree: what an earlier build left beside it is not in it."""
+    """The wheel, built from a copy of the tree without the leftovers of an earlier build."""
     copy = to / "tree"
     copy.mkdir(parents=True)
     for name in BUILT_FROM:
@@ -74,14 +74,14 @@ def build_wheel(to: Path) -> Path:
 
 
 def install(wheel: Path, directory: Path) -> Installed:
-    """A new virtual environment with `wheel`, and whatever is installed where the tests run."""
+    """A new virtual environment with `wheel`, and with everything that is installed where the tests run."""
     made, packages = _install(wheel, directory)
-    (packages / "others.pth").write_text(f"{OURS}\n")  # its own .pth files, the editable mledger, are not read
+    (packages / "others.pth").write_text(f"{OURS}\n")  # its .pth files, such as the editable mledger, are not read
     return made
 
 
 def install_alone(wheel: Path, directory: Path) -> Installed:
-    """A new virtual environment with `wheel` and what it requires without an extra, and nothing else."""
+    """A new virtual environment with only `wheel` and what it requires without extras."""
     made, packages = _install(wheel, directory)
     for name in _required(packages):
         for top in {file.parts[0] for file in metadata.distribution(name).files or () if file.parts[0] != ".."}:
@@ -91,7 +91,7 @@ def install_alone(wheel: Path, directory: Path) -> Installed:
 
 
 def install_from_index(*requirements: str, python: str, directory: Path) -> Installed:
-    """A new virtual environment of `python` with `requirements`, in the versions of CI, from the index that pip uses.
+    """A new virtual environment of `python` with `requirements`, in CI's versions, from pip's index.
 
     Raises:
         Unreachable: no index answers.
@@ -107,7 +107,7 @@ def install_from_index(*requirements: str, python: str, directory: Path) -> Inst
 
 
 def _required(packages: Path) -> set[str]:
-    """The distributions that the mledger in `packages` requires, and those that these do."""
+    """The distributions that the mledger in `packages` requires, directly or indirectly."""
     (ours,) = metadata.distributions(name="mledger", path=[str(packages)])
     found: set[str] = set()
     waiting = list(ours.requires or ())
@@ -120,7 +120,7 @@ def _required(packages: Path) -> set[str]:
 
 
 def _install(wheel: Path, directory: Path) -> tuple[Installed, Path]:
-    """A new virtual environment with `wheel` alone, and where its packages lie."""
+    """A new virtual environment with only `wheel`, and the directory of its packages."""
     made, pip = _environment(sys.executable, directory)
     options = ["--quiet", "--no-deps", "--no-index", "--ignore-installed", "--no-compile"]
     subprocess.run([*pip, *options, str(wheel)], check=True, timeout=HANG_S, env=_environment_of_pip())
@@ -129,7 +129,7 @@ def _install(wheel: Path, directory: Path) -> tuple[Installed, Path]:
 
 
 def _environment_of_pip() -> dict[str, str]:
-    """This process's environment for pip: what tests of Spark put on PYTHONPATH is not installed there."""
+    """This process's environment for pip, without what tests of Spark add to PYTHONPATH."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PIP_FIND_LINKS": ""}
 
 

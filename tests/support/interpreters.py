@@ -15,7 +15,7 @@ TELL_VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
 
 
 def find_interpreter(version: str) -> str | None:
-    """An interpreter of `version`, as in 3.12: that of the tests, the first on PATH that runs, the newest of pyenv."""
+    """An interpreter of `version`, such as 3.12: that of the tests, the first on PATH that runs, or pyenv's newest."""
     return next((python for python in _candidates(version) if _runs(python, version)), None)
 
 
@@ -32,6 +32,6 @@ def _candidates(version: str) -> Iterator[str]:
 
 
 def _runs(python: str, version: str) -> bool:
-    """Whether it is one: pyenv puts a `python3.12` on PATH that only says how to choose one."""
+    """Whether it is an interpreter: pyenv's `python3.12` on PATH may only explain how to choose one."""
     told = subprocess.run([python, "-c", TELL_VERSION], capture_output=True, text=True, timeout=HANG_S)
     return told.returncode == 0 and told.stdout.strip() == version

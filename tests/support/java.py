@@ -1,8 +1,8 @@
-"""The Java originals beside ours: built by Maven from `tests/interop/pom.xml`, driven by lines of JSON.
+"""Java's BookKeeper and Pulsar: built by Maven from `tests/interop/pom.xml`, driven by lines of JSON.
 
-What is not on the machine is a reason to skip (`missing_tools`); what fails although the tools are there is an error.
-`MLEDGER_PULSAR_VERSION`, `MLEDGER_BOOKKEEPER_VERSION` and `MLEDGER_NETTY_VERSION` choose other versions of them than
-pom.xml names. Of another BookKeeper without its Pulsar only the ledgers are connected: Pulsar works with its own.
+A missing tool is a reason to skip (`missing_tools`); a failure with the tools present is an error.
+`MLEDGER_PULSAR_VERSION`, `MLEDGER_BOOKKEEPER_VERSION` and `MLEDGER_NETTY_VERSION` choose other versions than pom.xml.
+With another BookKeeper, but not its Pulsar, only ledgers are tested: Pulsar works with its own BookKeeper only.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ MAVEN_TIMEOUT_S = 840
 
 
 class OriginalError(Exception):
-    """The original answered with an error: its class, its message, BookKeeper's code if it has one."""
+    """Java answered with an error: its class, its message, and BookKeeper's code if it has one."""
 
     def __init__(self, op: str, error: dict[str, Any]) -> None:
         super().__init__(f"{op}: {error['class']}: {error['message']}")
@@ -37,25 +37,25 @@ class OriginalError(Exception):
 
 
 class BuildFailed(Exception):
-    """Maven could not bring or compile the originals; the message ends with its last lines."""
+    """Maven could not fetch or compile the programs. The message ends with Maven's last lines."""
 
 
 def missing_tools() -> list[str]:
-    """The programs that are needed to run the originals and are not on PATH."""
+    """The programs that running Java's side needs and that are not on PATH."""
     return [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
 
 
 def build() -> str:
-    """The class path of the originals and our programs that drive them; Maven runs only when something changed."""
+    """The class path of Java's side and of our programs that drive it. Maven runs only after a change."""
     run_maven(PROJECT, TARGET, ("compile", "dependency:copy-dependencies"), CHOSEN)
     return os.pathsep.join((str(TARGET / "classes"), str(TARGET / "lib" / "*")))
 
 
 def run_maven(project: Path, target: Path, goals: Sequence[str], settings: Mapping[str, str]) -> None:
-    """Have Maven make `target` of the project, unless it is newer than the project's pom.xml and Java sources."""
+    """Have Maven build `target` of the project, unless it is newer than the pom.xml and the Java sources."""
     target.mkdir(parents=True, exist_ok=True)
     with open(target / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers come here at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test workers may arrive here at once
         stamp = target / "built"
         inputs = [project / "pom.xml", *(path for path in (project / "java").rglob("*") if path.is_file())]
         if not stamp.exists() or stamp.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
@@ -71,10 +71,10 @@ def _maven(project: Path, goals: Sequence[str], settings: Mapping[str, str]) -> 
 
 
 class Original:
-    """One Java process with the originals in it; what it logs goes to `log`. Calls block and are answered in order."""
+    """One Java process, which logs to `log`. Calls block and are answered in order."""
 
     def __init__(self, class_path: str, log: Path, *, heap_mb: int = 256, fast: bool = False) -> None:
-        """Start the process; with `fast` for measuring: full compilation and the parallel collector."""
+        """Start the process. `fast` is for measurements: full compilation and the parallel collector."""
         tuning = ["-XX:+UseParallelGC"] if fast else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         with open(log, "ab") as stderr:
             self._process = subprocess.Popen(
@@ -82,7 +82,7 @@ class Original:
                     "java",
                     f"-Xmx{heap_mb}m",
                     "-XX:MaxDirectMemorySize=512m",
-                    f"-Djava.io.tmpdir={log.parent}",  # libraries are unpacked there, and stay after a kill
+                    f"-Djava.io.tmpdir={log.parent}",  # libraries are unpacked there, and remain after a kill
                     *tuning,
                     "-Dio.netty.tryReflectionSetAccessible=true",
                     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -104,7 +104,7 @@ class Original:
         return self._process.pid
 
     def call(self, op: str, **arguments: Any) -> dict[str, Any]:
-        """One operation of the original and its result; OriginalError when it fails there."""
+        """One operation in Java and its result. Raises OriginalError if it fails there."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
@@ -118,13 +118,13 @@ class Original:
         return answer
 
     def connect(self, zookeeper: str) -> None:
-        """Connect its clients to a tree."""
+        """Connect its clients to a metadata tree."""
         self.call("ledger.connect", zookeeper=zookeeper)
         if not LEDGERS_ONLY:
             self.call("topic.connect", zookeeper=zookeeper)
 
     def kill(self) -> None:
-        """End it by kill -9, as a crash would."""
+        """End it by kill -9, as in a crash."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):

@@ -1,4 +1,4 @@
-"""A cluster that the originals initialised, serve and write, and what tests of commands do with it."""
+"""A cluster that Java initialised, serves and writes, and what tests of commands do with it."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True)
 class Originals:
-    """A cluster of the originals: initialised, served and written by them."""
+    """A cluster of Java's BookKeeper and Pulsar: they initialised it, serve it and write to it."""
 
     url: str
     zookeeper: str
@@ -25,14 +25,14 @@ class Originals:
     directories: Path
 
     def shell(self, *arguments: object) -> str:
-        """What `bookkeeper shell` prints; it has to succeed."""
+        """The output of `bookkeeper shell`, which must succeed."""
         words = [str(argument) for argument in arguments]
         done = self.java.call("bookies.shell", zookeeper=self.zookeeper, arguments=words)
         assert done["code"] == 0, done["printed"]
         return done["printed"]
 
     def refuses(self, *arguments: object) -> bool:
-        """Whether `bookkeeper shell` fails at that."""
+        """Whether `bookkeeper shell` fails with these arguments."""
         try:
             self.shell(*arguments)
         except (OriginalError, AssertionError):
@@ -40,7 +40,7 @@ class Originals:
         return False
 
     def topic(self, *, closed: bool = True) -> str:
-        """A topic with entries and cursors; its owner is alive unless it was closed."""
+        """A topic with entries and cursors. Its owner is alive unless the topic was closed."""
         topic = f"topic-{next(NUMBERS)}"
         write_java(self.java, topic)
         if closed:
@@ -48,7 +48,7 @@ class Originals:
         return topic
 
     def opened(self, topic: str) -> dict:
-        """The topic as the original finds it on opening; closed again."""
+        """What Java finds when it opens the topic, which is closed again."""
         name = managed_ledger_name(topic)
         self.java.call("topic.open", topic=name, max_entries=MAX_ENTRIES)
         self.java.call("topic.settle", topic=name)
@@ -57,15 +57,15 @@ class Originals:
         return state
 
     def mark_delete(self, topic: str, cursor: str) -> list[int]:
-        """Where the original finds a cursor."""
+        """Where Java finds a cursor."""
         return self.cursor(topic, cursor)["mark_delete"]
 
     def cursor(self, topic: str, cursor: str) -> dict:
-        """A cursor as the original finds it."""
+        """A cursor as Java finds it."""
         return next(each for each in self.opened(topic)["cursors"] if each["name"] == cursor)
 
     def ledger(self, *, closed: bool = True, entries: int = 5) -> int:
-        """A ledger of no topic."""
+        """A ledger that belongs to no topic."""
         made = self.java.call(
             "ledger.create", handle="w", ensemble=3, write_quorum=3, ack_quorum=2, digest="CRC32C", password=""
         )
@@ -76,7 +76,7 @@ class Originals:
 
 
 def change(originals, undo_file, *arguments):
-    """Run a changing command, after its dry run, which leaves nothing behind."""
+    """Run a changing command, after a dry run that must leave nothing behind."""
     answer(*arguments, "--dry-run", url=originals.url)
     assert not undo_file.exists()
     return answer(*arguments, "--yes", "--undo-file", undo_file, url=originals.url)
@@ -88,7 +88,7 @@ def undo(originals, undo_file):
 
 
 def without_times(value):
-    """The same with each ISO time as a moment: the originals write them in their own time zone."""
+    """The same with each ISO time as a moment, because Java writes times in its own time zone."""
     if isinstance(value, dict):
         return {key: without_times(item) for key, item in value.items() if key != "ms"}
     if isinstance(value, list):
@@ -99,7 +99,7 @@ def without_times(value):
 
 
 def known(theirs, ours):
-    """What is not null in ours, of theirs."""
+    """Those fields of Java's that are not null in ours."""
     if isinstance(ours, dict):
         return {key: known(theirs[key], item) for key, item in ours.items() if item is not None and key in theirs}
     if isinstance(ours, list):

@@ -1,4 +1,4 @@
-"""Has Maven and pip bring what tests with Java need, ahead of them: `python -m tests.support.java_downloads`."""
+"""Has Maven and pip fetch in advance what tests with Java need: `python -m tests.support.java_downloads`."""
 
 from tests.support import delta, java, pulsar_broker
 

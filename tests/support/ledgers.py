@@ -1,4 +1,4 @@
-"""Clients of a cluster for tests, and ledgers laid down by hand."""
+"""Clients of a cluster, and ledgers that a test writes by hand."""
 
 import contextlib
 import random
@@ -13,7 +13,7 @@ from mledger.metastore.url import open_store
 from tests.support.raw_bookie import RawClient
 
 QUICK = ClientConfig(replace_retry_s=0.05)
-"""Tries replacements again at once."""
+"""Retries replacements at once."""
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +48,7 @@ async def lay_down_ledger(
 ) -> int:
     """Create a ledger's metadata over the bookies `ensemble`, and store `placed`: (ensemble index, stored entry).
 
-    With `last_entry` it is closed. Returns its id; with `entries_of` given, under that id.
+    With `last_entry` the ledger is closed. Returns its id, which is that of `entries_of` if given.
     """
     async with await open_store(url) as store:
         records = LedgerStore(store)
@@ -77,16 +77,16 @@ async def store_raw(bookie, stored: bytes) -> None:
 
 
 async def read_raw(bookie, ledger: int, entry: int) -> wire.Response:
-    """What one bookie has of an entry."""
+    """What one bookie stores of an entry."""
     async with RawClient(bookie) as raw:
         return await raw.ask(wire.encode_read(ledger, entry))
 
 
 async def holders(bookies, ledger: int, entry: int) -> set[str]:
-    """The ids of the bookies that have an entry."""
+    """The ids of the bookies that store an entry."""
     return {bookie.bookie_id for bookie in bookies if (await read_raw(bookie, ledger, entry)).error == 0}
 
 
 def payloads(count: int, start: int = 0, size: int = 20) -> list[bytes]:
-    """Payloads that all differ."""
+    """Distinct payloads."""
     return [f"entry {number}".encode().ljust(size, b".") for number in range(start, start + count)]

@@ -1,4 +1,4 @@
-"""A bookie's storage and protocol served inside the test's own loop, without metadata store or process."""
+"""A bookie's storage and protocol, served on the test's own event loop without a metadata store or a process."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ SMALL = BookieConfig(journal_file_bytes=1 << 20)
 
 @dataclass
 class LocalBookie:
-    """Where it serves, and its parts."""
+    """Its address and its parts."""
 
     bookie: Bookie
     address: tuple[str, int]
@@ -24,7 +24,7 @@ class LocalBookie:
 async def serving(
     path: Path, *, config: BookieConfig = SMALL, auth: AuthFactory | None = None
 ) -> AsyncIterator[LocalBookie]:
-    """A bookie on the directory `path`, closed at the end; the directory may be served again."""
+    """A bookie on the directory `path`. It closes with the context; the directory can be served again."""
     directory = BookieDirectory(str(path))
     if directory.format is None:
         directory.begin(new_format("bookie", "instance"))

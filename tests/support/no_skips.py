@@ -1,4 +1,4 @@
-"""Where MLEDGER_CI is set, a test that needs Maven, strace, Docker or the like fails instead of being skipped."""
+"""With MLEDGER_CI set, a test that needs Maven, strace, Docker or the like fails instead of being skipped."""
 
 import os
 from collections.abc import Generator
@@ -13,7 +13,7 @@ NEVER_SKIPPED = ("browser", "interop", "strace", "containers")
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, pytest.TestReport]:
-    """Turn a skip of a test marked so into a failure."""
+    """Turn a skip of a marked test into a failure."""
     report: pytest.TestReport = yield
     if os.environ.get("MLEDGER_CI") and report.skipped and any(item.get_closest_marker(m) for m in NEVER_SKIPPED):
         report.outcome = "failed"

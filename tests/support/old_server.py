@@ -1,4 +1,4 @@
-"""A real ZooKeeper seen as one older than 3.6: a proxy in front of it that treats multiRead as those servers do."""
+"""A ZooKeeper that looks older than 3.6: a proxy in front of a real one treats multiRead as those servers do."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ INT = struct.Struct("!i")
 
 @contextlib.asynccontextmanager
 async def server_without_multiread(host, port):
-    """`host:port` of a proxy to the server at `host:port`; yields it and a list of the operations that came through.
+    """Yields `host:port` of a proxy to the server at `host:port`, and a list of the operations that came through.
 
     Servers before 3.6 answer an operation they do not know with "unimplemented" and close the connection.
     """
@@ -56,7 +56,7 @@ async def _frame(reader):
 
 
 async def copy(reader, writer):
-    """Hand on what comes, to its end."""
+    """Forward what comes, to its end."""
     while data := await reader.read(65536):
         writer.write(data)
     writer.close()

@@ -1,8 +1,8 @@
-"""Carries out one thing that an owner does, in a process of its own that dies by SIGKILL at its NTH step.
+"""Carries out one operation of an owner in a process that kills itself with SIGKILL at its NTH step.
 
-`python -m tests.support.operations URL` imports everything once and forks for each line `OPERATION TOPIC NTH` on stdin;
-it prints the steps taken before, as JSON, with "done" at the end where the operation came to its end. A step counts
-from when the operation begins.
+`python -m tests.support.operations URL` imports everything once and forks for each line `OPERATION TOPIC NTH` on stdin.
+It prints the steps before the kill as JSON, with "done" at the end if the operation completed. Steps count from the
+beginning of the operation.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ SWITCHING = replace(KEEP, metadata_max_entries_per_ledger=2)
 
 
 class Steps:
-    """A step hook that counts from `arm` on, tells, and kills at the last."""
+    """A step hook that counts from the call of `arm`, records the steps, and kills the process at the last."""
 
     def __init__(self, nth: int) -> None:
         self._left, self._armed = nth, False
@@ -41,11 +41,11 @@ class Steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def arm(self) -> None:
-        """The operation begins."""
+        """Begin the operation."""
         self._armed = True
 
     def tell(self) -> None:
-        """Say what steps were taken."""
+        """Print the steps that were taken."""
         sys.stdout.write(json.dumps(self.taken) + "\n")
         sys.stdout.flush()
 
@@ -87,7 +87,7 @@ OPERATIONS: dict[str, tuple[mledger.ManagedLedgerConfig, Operation]] = {
 
 
 async def operate(url: str, operation: str, topic: str, steps: Steps) -> None:
-    """Do it; opening counts only where it is the operation."""
+    """Carry out the operation. Opening counts only if it is the operation."""
     if operation == "delete-topic":
         deletion.CURSORS_AT_ONCE = 1
         async with mledger.open_cluster(url, config=KEEP) as cluster:

@@ -1,7 +1,7 @@
-"""An owner in a process of its own, that does some of everything and can be made to die at a step.
+"""An owner in a process of its own that does some of everything, and kills itself at a step.
 
-`python -m tests.support.owner URL TOPIC [STEP NTH]`: at the NTH time that STEP is reached the process kills itself with
-SIGKILL. Prints one JSON line for each thing that it knows to be durable; without STEP it ends so, too.
+`python -m tests.support.owner URL TOPIC [STEP NTH]`: the process kills itself with SIGKILL when it reaches STEP for
+the NTH time, or at the end if there is no STEP. It prints one JSON line for each thing that it knows to be durable.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ OWNER_CONFIG = replace(CONFIG, metadata_max_entries_per_ledger=3)
 
 
 def say(**known: object) -> None:
-    """Tell what is durable now."""
+    """Print what is durable now."""
     print(json.dumps(known), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Opens a topic out of dumped stores with the plans alone: what an owner would find and decide, without any I/O."""
+"""Opens a topic from dumped stores with the plans alone: what an owner would find and decide, without any I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Ledgers = Mapping[int, Mapping[int, StoredEntry]]
 
 @dataclass(frozen=True)
 class Recovered:
-    """A topic's list and cursors after opening."""
+    """A topic's ledger list and cursors after opening."""
 
     plan: OpenPlan
     ledgers: LedgerList
@@ -31,7 +31,7 @@ class Recovered:
 
 
 def now_ms(stores: Stores, topic: str) -> int:
-    """A second after a ledger of the topic was last closed."""
+    """One second after the last close of one of the topic's ledgers."""
     return max([ledger.timestamp for ledger in stores.topic(topic).ledgers], default=0) + 1000
 
 

@@ -1,4 +1,4 @@
-"""Runs of pytest as a user of the plugin has them: a directory of tests, and the distribution's entry point."""
+"""Runs pytest as a user of the plugin does: on a directory of tests, with the distribution's entry point."""
 
 import os
 import re
@@ -25,7 +25,7 @@ class Done:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many tests passed, failed, …"""
+        """How many tests passed, failed and so on."""
         return {what: int(number) for number, what in re.findall(r"(\d+) (passed|failed|error)", self.out)}
 
 
@@ -43,7 +43,7 @@ class UserProject:
         (metadata / "entry_points.txt").write_text("".join(["[pytest11]\n", *lines]))
 
     def command(self, source: str, *arguments: str, settings: str = "") -> list[str]:
-        """What runs pytest on `source` with `settings` as its configuration."""
+        """The command that runs pytest on `source` with the configuration `settings`."""
         (self.directory / "test_user.py").write_text(source)
         (self.directory / "pytest.ini").write_text(f"[pytest]\n{settings}\n")
         base = ["-p", "no:cacheprovider", f"--basetemp={self.base}"]
@@ -51,7 +51,7 @@ class UserProject:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of a run."""
+        """The environment of a run."""
         paths = os.pathsep.join([str(self.directory / "site"), str(ROOT)])
         return {**{k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}, "PYTHONPATH": paths}
 
@@ -64,7 +64,7 @@ class UserProject:
         return Done(done.returncode, done.stdout + done.stderr)
 
     def start(self, source: str, *arguments: str) -> "subprocess.Popen[str]":
-        """Start pytest on `source`; what the tests print is on its stdout."""
+        """Start pytest on `source`. The output of the tests is on its stdout."""
         return subprocess.Popen(
             self.command(source, "-s", *arguments),
             cwd=self.directory,
@@ -76,7 +76,7 @@ class UserProject:
 
 
 def _hear_interrupts() -> None:
-    """Who is started in the background ignores them, and so does what it starts."""
+    """A process started in the background ignores these signals, and so do its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -87,11 +87,11 @@ def processes_in(directory: Path) -> list[psutil.Process]:
         try:
             if Path(process.cwd()).is_relative_to(directory) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended meanwhile, or is none of ours
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended meanwhile, or is not ours
             continue
     return found
 
 
 def end_by_themselves(processes: list[psutil.Process]) -> bool:
-    """Whether all of them end, waited for."""
+    """Wait for their end; whether all of them ended."""
     return not psutil.wait_procs(processes, timeout=HANG_S)[1]

@@ -1,4 +1,4 @@
-"""The policies of a namespace as a broker of Pulsar 4.2.4 left them, and the same laid down in a cluster of our own."""
+"""The policies of a namespace that a broker of Pulsar 4.2.4 wrote, and the same written into a cluster of ours."""
 
 from typing import Any
 
@@ -15,29 +15,29 @@ EVENTS = [bytes.fromhex(entry) for ledger in RECORDED["ledgers"] for entry in le
 COMPACTED = [bytes.fromhex(entry) for ledger in RECORDED["compacted"] for entry in ledger["entries_hex"]]
 SCHEMA = bytes.fromhex(RECORDED["schema_ledgers"][0]["entries_hex"][0])
 OF_NAMESPACE = Retention(90, 200)
-"""What the namespace's policies keep; its topics `own`, `shorter` and others have policies of their own."""
+"""What the namespace's policies keep. Its topics `own`, `shorter` and others have policies of their own."""
 
 
 def applied_retention(topic: str) -> Retention:
-    """What the broker's admin API said is applied to `topic`."""
+    """What the broker's admin API applies to `topic`."""
     found = RECORDED["applied"][topic]["retention"]
     return Retention(found["retentionTimeInMinutes"], found["retentionSizeInMB"])
 
 
 def applied_persistence(topic: str) -> Persistence:
-    """As `applied_retention`."""
+    """Like `applied_retention`."""
     found = RECORDED["applied"][topic]["persistence"]
     return Persistence(found["bookkeeperEnsemble"], found["bookkeeperWriteQuorum"], found["bookkeeperAckQuorum"])
 
 
 async def put_namespace_policies(store: MetadataStore, namespace: str, data: bytes | None = None) -> None:
-    """Lay down the recorded policies of the namespace, or `data`."""
+    """Write the recorded policies of the namespace, or `data`."""
     policies = bytes.fromhex(RECORDED["namespace_policies_hex"]) if data is None else data
     await store.create(f"/admin/policies/{namespace}", policies, parents=True)
 
 
 async def put_schema(store: MetadataStore, bookkeeper: BookKeeper, namespace: str) -> None:
-    """Lay down the recorded schema of the events, in a ledger of this cluster."""
+    """Write the recorded schema of the events into a ledger of this cluster."""
     writer = await bookkeeper.create_ledger(1, 1, 1)
     await writer.append([SCHEMA])
     await writer.close()
@@ -49,7 +49,7 @@ async def put_schema(store: MetadataStore, bookkeeper: BookKeeper, namespace: st
 
 
 async def put_compacted(bookkeeper: BookKeeper) -> int:
-    """Lay down the recorded compacted ledger; its id."""
+    """Write the recorded compacted ledger, and return its id."""
     writer = await bookkeeper.create_ledger(1, 1, 1)
     await writer.append(COMPACTED)
     await writer.close()
@@ -57,5 +57,5 @@ async def put_compacted(bookkeeper: BookKeeper) -> int:
 
 
 async def open_events(cluster: mledger.Cluster, namespace: str) -> mledger.ManagedLedger:
-    """The namespace's `__change_events`, made here, without entries."""
+    """The namespace's `__change_events`, created here, without entries."""
     return await cluster.create_topic(f"persistent://{namespace}/__change_events", config=CONFIG)

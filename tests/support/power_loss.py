@@ -1,4 +1,4 @@
-"""What a power loss leaves of files: of each what was in it when it was last synced."""
+"""What a power loss leaves of files: each file's contents when it was last synced."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class RememberedSyncs:
-    """`os` for a module under test: remembers each file as it is when it is synced, by its inode."""
+    """Replaces `os` in a module under test, and remembers each file's contents at each sync, by inode."""
 
     def __init__(self, *directories: Path) -> None:
-        """Files that are in `directories` now count as synced."""
+        """Count the files in `directories` as synced."""
         self._durable: dict[int, bytes] = {}
         for directory in directories:
             for path in directory.iterdir():
@@ -19,12 +19,12 @@ class RememberedSyncs:
         return getattr(os, name)
 
     def fsync(self, file: int) -> None:
-        """Sync, and remember."""
+        """Sync the file and remember it."""
         os.fsync(file)
         self._remember(file)
 
     def fdatasync(self, file: int) -> None:
-        """Sync, and remember."""
+        """Sync the file and remember it."""
         os.fdatasync(file)
         self._remember(file)
 
@@ -35,7 +35,7 @@ class RememberedSyncs:
             self._durable[found.st_ino] = path.read_bytes()
 
     def lose(self, directory: Path, copy: Path) -> None:
-        """Make the files in `copy` what a loss of power leaves of those in `directory` that they are copies of."""
+        """Make the files in `copy` what a power loss leaves of those in `directory` that they are copies of."""
         for path in directory.iterdir():
             found = copy / path.name
             if found.is_file():

@@ -1,4 +1,4 @@
-"""A real Pulsar broker beside ours: its jars by Maven, started as a process, asked by its admin REST.
+"""A real Pulsar broker: Maven fetches its jars, it runs as a process, and tests ask its admin REST API.
 
 `tests/interop/pulsar_broker/pom.xml` names the version. The broker listens on 127.0.0.1 and ends with the test run.
 """
@@ -27,7 +27,9 @@ DEFAULTS = {
     "clusterName": CLUSTER,
     "bindAddress": "127.0.0.1",
     "advertisedAddress": "127.0.0.1",
-    "metadataStoreSessionTimeoutMillis": int(SESSION_TIMEOUT_S * 1000),  # what a killed broker owned is free after it
+    "metadataStoreSessionTimeoutMillis": int(
+        SESSION_TIMEOUT_S * 1000
+    ),  # after that, what a killed broker owned is free
     "managedLedgerDefaultEnsembleSize": 3,
     "managedLedgerDefaultWriteQuorum": 3,
     "managedLedgerDefaultAckQuorum": 2,
@@ -48,11 +50,11 @@ LOGGING = """<Configuration status="warn"><Appenders><Console name="console">
 
 
 class BrokerFailed(Exception):
-    """A process of Pulsar ended, or did not come to serve; holds the end of its log."""
+    """A process of Pulsar ended, or did not begin to serve. Holds the end of its log."""
 
 
 class AdminError(Exception):
-    """The admin REST refused: `status`, and what it says."""
+    """The admin REST API refused a request: `status`, and the message."""
 
     def __init__(self, request: str, status: int, body: str) -> None:
         super().__init__(f"{request}: {status} {body}")
@@ -60,13 +62,13 @@ class AdminError(Exception):
 
 
 def build() -> str:
-    """The class path of the broker; Maven runs only when its project changed."""
+    """The class path of the broker. Maven runs only after a change of its project."""
     run_maven(BROKER_PROJECT, TARGET, ("dependency:copy-dependencies",), {})
     return str(TARGET / "lib" / "*")
 
 
 class PulsarProcess:
-    """A program of Pulsar's distribution as a process; its directory has its configuration and its log."""
+    """A program of Pulsar's distribution as a process. Its configuration and log are in its directory."""
 
     def __init__(self, class_path: str, directory: Path, name: str, *, heap_mb: int = 256) -> None:
         self.directory, self.name = directory, name
@@ -77,7 +79,7 @@ class PulsarProcess:
             f"-XX:MaxDirectMemorySize={heap_mb}m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
-            f"-Djava.io.tmpdir={directory}",  # libraries are unpacked there, and stay after a kill
+            f"-Djava.io.tmpdir={directory}",  # libraries are unpacked there, and remain after a kill
             "-Djava.net.preferIPv4Stack=true",
             "-Dio.netty.tryReflectionSetAccessible=true",
             "-Dlog4j.shutdownHookEnabled=false",
@@ -98,11 +100,11 @@ class PulsarProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self._process is not None and self._process.poll() is None
 
     def launch(self, main_class: str, *arguments: object) -> None:
-        """Start it, without waiting for anything."""
+        """Start it without waiting."""
         assert not self.running
         with open(self.log_path, "ab") as log:
             self._process = start_child(
@@ -114,17 +116,17 @@ class PulsarProcess:
             )
 
     def finish(self) -> None:
-        """Wait for its end; BrokerFailed when that is a failure."""
+        """Wait for its end. Raises BrokerFailed if it failed."""
         assert self._process is not None
         if code := self._process.wait(HANG_S):
             raise self.failure(f"ended with {code}")
 
     def kill(self) -> None:
-        """End it by kill -9, as a crash would."""
+        """End it by kill -9, as in a crash."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """Ask it to end, and wait until it has ended."""
         self._end(signal.SIGTERM)
 
     def failure(self, what: str) -> BrokerFailed:
@@ -132,7 +134,7 @@ class PulsarProcess:
         return BrokerFailed(f"{self.name} {what}:\n{self.log()[-6000:]}")
 
     def log(self) -> str:
-        """What it has logged so far."""
+        """Everything it has logged so far."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def _end(self, number: int) -> None:
@@ -142,7 +144,7 @@ class PulsarProcess:
 
 
 class PulsarBroker:
-    """One broker of a cluster; killed or stopped it can be started again on the same ports."""
+    """One broker of a cluster. After a kill or a stop it can start again on the same ports."""
 
     def __init__(
         self,
@@ -176,11 +178,11 @@ class PulsarBroker:
 
     @property
     def broker_id(self) -> str:
-        """Its name among the brokers of its cluster, which is that of its node in ZooKeeper."""
+        """Its name among the brokers of its cluster: the name of its node in ZooKeeper."""
         return f"127.0.0.1:{self.web_port}"
 
     def start(self) -> None:
-        """Start it and return when it serves namespaces; BrokerFailed when it ends instead."""
+        """Start it and return when it serves namespaces. Raises BrokerFailed if it ends instead."""
         self.process.launch(
             "org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", self._configuration, *self._arguments
         )
@@ -191,19 +193,19 @@ class PulsarBroker:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         self.process.kill()
 
     def stop(self) -> None:
-        """An orderly end: it closes its topics and gives up its bundles."""
+        """End it in order: it closes its topics and gives up its bundles."""
         self.process.stop()
 
     def get(self, path: str) -> Any:
-        """The admin REST's answer to GET; AdminError."""
+        """The answer of the admin REST API to a GET. Raises AdminError."""
         return self.ask("GET", path)
 
     def ask(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Any:
-        """One request below `/admin`: its answer from JSON, or None; `body` as JSON unless it is bytes. AdminError."""
+        """Send one request below `/admin`, with `body` as JSON or as bytes, and return its JSON answer or None."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.web_port}/admin/{path}"
         request = urllib.request.Request(url, data, {"Content-Type": content_type}, method=method)
@@ -222,7 +224,7 @@ class PulsarBroker:
 
 
 def set_up_cluster(class_path: str, directory: Path, zookeeper: str, broker: PulsarBroker) -> None:
-    """Write a new cluster's metadata as its operator does; `/ledgers` is made unless it is there."""
+    """Write a new cluster's metadata as its operator does; `/ledgers` is created if it does not exist."""
     setup = PulsarProcess(class_path, directory, "setup", heap_mb=128)
     setup.launch(
         "org.apache.pulsar.PulsarClusterMetadataSetup",

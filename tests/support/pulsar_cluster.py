@@ -1,4 +1,4 @@
-"""A Pulsar cluster for tests: ZooKeeper, bookies of ours or the originals, a real broker, the official client."""
+"""A Pulsar cluster for tests: ZooKeeper, our bookies or Java's, a real broker, the official client."""
 
 import contextlib
 import logging
@@ -22,7 +22,7 @@ QUIET.setLevel(logging.ERROR)
 
 @dataclass
 class PulsarCluster:
-    """A running cluster; what the tests of a session share is not killed by any of them."""
+    """A running cluster. No test may kill what the tests of a session share."""
 
     zookeeper: ZooKeeperServer
     broker: PulsarBroker
@@ -35,7 +35,7 @@ class PulsarCluster:
 
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[pulsar.Client]:
-        """An official client, closed at the end."""
+        """An official client. It closes with the context."""
         client = pulsar.Client(self.broker.service_url, logger=QUIET, **options)
         try:
             yield client
@@ -43,28 +43,28 @@ class PulsarCluster:
             client.close()
 
     def namespace(self, name: str, **policies: Any) -> str:
-        """Create `public/<name>` with policies as Pulsar's admin REST takes them; its name."""
+        """Create `public/<name>` with policies as Pulsar's admin REST API takes them, and return its name."""
         self.broker.ask("PUT", f"v2/namespaces/public/{name}", {"replication_clusters": [CLUSTER], **policies})
         return f"public/{name}"
 
     def internal_stats(self, topic: str) -> dict[str, Any]:
-        """What the broker says of a topic's ledgers and cursors; `topic` as `tenant/namespace/name`."""
+        """What the broker reports of a topic's ledgers and cursors; `topic` is `tenant/namespace/name`."""
         stats: dict[str, Any] = self.broker.get(f"v2/persistent/{topic}/internalStats")
         return stats
 
     def settle(self, topic: str) -> None:
-        """Return when no cursor is between two ledgers: closed there, the broker forgets the cursor's last moves."""
+        """Return when no cursor is between two ledgers. A broker that closes there forgets the cursor's last moves."""
         eventually(
             lambda: all(each["state"] != "SwitchingLedger" for each in self.internal_stats(topic)["cursors"].values()),
             lambda: f"the cursors of {topic} are settled",
         )
 
     def unload(self, topic: str) -> None:
-        """Have the broker close a topic; the next client has it loaded again."""
+        """Make the broker close a topic; the next client makes it load the topic again."""
         self.broker.ask("PUT", f"v2/persistent/{topic}/unload")
 
     def zookeeper_writes(self) -> int:
-        """Transactions so far: each write, and each session that began or ended, counts one."""
+        """The number of transactions so far: each write, and each start or end of a session, counts one."""
         line = next(line for line in self.zookeeper.command("srvr").splitlines() if line.startswith("Zxid:"))
         return int(line.split()[1], 16) & 0xFFFFFFFF
 
@@ -77,7 +77,7 @@ def pulsar_cluster(
     settings: Mapping[str, object] | None = None,
     *arguments: str,
 ) -> Iterator[PulsarCluster]:
-    """A cluster on the bookies that `start_bookies` starts; `settings`, `arguments` as `PulsarBroker` takes them."""
+    """A cluster on the bookies that `start_bookies` starts; `settings` and `arguments` are those of `PulsarBroker`."""
     with ZooKeeperServer.start(directory / "zookeeper", sync=False, settings=SETTINGS) as zookeeper:
         broker = PulsarBroker(class_path, directory / "broker", zookeeper.connect_string, settings or {}, arguments)
         set_up_cluster(class_path, directory / "setup", zookeeper.connect_string, broker)
@@ -92,7 +92,7 @@ def pulsar_cluster(
 
 
 def eventually(condition: Callable[[], bool], what: Callable[[], str], limit_s: float = HANG_S) -> None:
-    """Return once `condition` holds; an error that says `what` when it does not within `limit_s`."""
+    """Return once `condition` holds. Raises an error that names `what` if it does not hold within `limit_s`."""
     until = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < until, f"never came true: {what()}"

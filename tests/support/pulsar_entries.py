@@ -1,4 +1,4 @@
-"""Entries as a Pulsar broker stores them, with only what a reader of times needs."""
+"""Entries as a Pulsar broker stores them, with only the fields that a reader of times needs."""
 
 
 def _varint(value: int) -> bytes:

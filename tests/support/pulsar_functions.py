@@ -1,4 +1,4 @@
-"""The functions worker in a real broker: started with it, and packages uploaded through it as by its clients."""
+"""The functions worker in a real broker, started with it, and packages uploaded through it as clients do."""
 
 import urllib.request
 from pathlib import Path
@@ -7,12 +7,12 @@ from tests.support.pulsar_broker import CLUSTER, AdminError, PulsarBroker
 from tests.support.pulsar_cluster import eventually
 
 SETTINGS = {"functionsWorkerEnabled": "true"}
-"""Lines of `broker.conf` for a broker with a worker."""
+"""The lines of `broker.conf` for a broker with a worker."""
 BOUNDARY = "end-of-part"
 
 
 def worker_arguments(directory: Path) -> tuple[str, ...]:
-    """Further arguments of such a broker; `directory` is made."""
+    """Further arguments of such a broker. Creates `directory`."""
     directory.mkdir(parents=True)
     configuration = directory / "functions_worker.yml"
     settings = {
@@ -40,7 +40,7 @@ def worker_arguments(directory: Path) -> tuple[str, ...]:
 
 
 def wait_for_worker(broker: PulsarBroker) -> None:
-    """Return when the worker takes requests, which is some time after its broker does."""
+    """Return when the worker accepts requests, some time after its broker does."""
 
     def serves() -> bool:
         try:
@@ -52,7 +52,7 @@ def wait_for_worker(broker: PulsarBroker) -> None:
 
 
 def upload(broker: PulsarBroker, path: str, package: bytes) -> None:
-    """Have the worker store a function's package."""
+    """Have the worker store the package of a function."""
     head = (
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="path"\r\n\r\n{path}\r\n'
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="data"; filename="function.jar"\r\n'
@@ -63,7 +63,7 @@ def upload(broker: PulsarBroker, path: str, package: bytes) -> None:
 
 
 def download(broker: PulsarBroker, path: str) -> bytes:
-    """A package that was uploaded."""
+    """An uploaded package."""
     url = f"http://127.0.0.1:{broker.web_port}/admin/v3/functions/download?path={path}"
     with urllib.request.urlopen(url) as response:
         return response.read()

@@ -1,4 +1,4 @@
-"""A client's load on a Pulsar topic through whatever happens to its servers: what was acknowledged is remembered."""
+"""A client's load on a Pulsar topic while its servers fail. Remembers what was acknowledged."""
 
 import threading
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class Producing:
         self.acknowledged: list[bytes] = []
 
     def wait_for(self, more: int) -> None:
-        """Return when so many more messages were acknowledged."""
+        """Return when `count` more messages were acknowledged."""
         with self._more:
             wanted = len(self.acknowledged) + more
             enough = self._more.wait_for(lambda: len(self.acknowledged) >= wanted or self._error is not None, HANG_S)
@@ -59,7 +59,7 @@ class Producing:
 
 
 def delivered(cluster: PulsarCluster, topic: str) -> list[bytes]:
-    """What a reader of the topic is delivered from its first message to its last, repeats left out."""
+    """What a reader of the topic receives from its first message to its last, without repeats."""
     with cluster.client() as client:
         reader = client.create_reader(topic, pulsar.MessageId.earliest)
         found: list[bytes] = []
@@ -69,13 +69,13 @@ def delivered(cluster: PulsarCluster, topic: str) -> list[bytes]:
 
 
 def subscribe(cluster: PulsarCluster, topic: str, subscription: str = "sub") -> None:
-    """Make a subscription: what it has not acknowledged is not trimmed."""
+    """Create a subscription: what it has not acknowledged is not trimmed."""
     with cluster.client() as client:
         client.subscribe(topic, subscription, initial_position=pulsar.InitialPosition.Earliest)
 
 
 def consume(cluster: PulsarCluster, topic: str, count: int, subscription: str = "sub") -> list[bytes]:
-    """The next `count` messages of a subscription, each acknowledged."""
+    """The next `count` messages of a subscription. Acknowledges each."""
     found = []
     with cluster.client() as client:
         consumer = client.subscribe(topic, subscription)
@@ -83,13 +83,13 @@ def consume(cluster: PulsarCluster, topic: str, count: int, subscription: str = 
             message = consumer.receive(int(HANG_S * 1000))
             consumer.acknowledge(message)
             found.append(message.data())
-        consumer.close()  # sends the acknowledgements that wait to be sent
+        consumer.close()  # sends the pending acknowledgements
     cluster.settle(topic)
     return found
 
 
 def produce(cluster: PulsarCluster, topic: str, payloads: Iterable[bytes], **options: object) -> list[str]:
-    """Send messages, unbatched unless `options` say else; their ids as `ledger:entry`."""
+    """Send messages, unbatched unless `options` say otherwise, and return their ids as `ledger:entry`."""
     with cluster.client() as client:
         producer = client.create_producer(topic, **{"batching_enabled": False, **options})
         ids = [producer.send(payload) for payload in payloads]

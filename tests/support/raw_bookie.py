@@ -1,4 +1,4 @@
-"""Frames straight to a bookie, without the client: what a test of the server asks, byte by byte."""
+"""Frames sent straight to a bookie, without the client: a test of the server decides every byte."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def entry(ledger: int, number: int, payload: bytes, last_add_confirmed: int | No
 
 
 class RawClient:
-    """One connection to a bookie; answers in the order in which they come."""
+    """One connection to a bookie. Answers come in their order of arrival."""
 
     def __init__(self, bookie) -> None:
         self.address = bookie.address
@@ -30,11 +30,11 @@ class RawClient:
         self.writer.close()
 
     def send(self, data: bytes) -> None:
-        """Write bytes as they are."""
+        """Write these bytes."""
         self.writer.write(data)
 
     async def frame(self) -> bytes:
-        """The next frame, length field included; IncompleteReadError when the bookie closes."""
+        """The next frame with its length field. Raises IncompleteReadError if the bookie closes."""
         head = await self.reader.readexactly(4)
         return head + await self.reader.readexactly(int.from_bytes(head, "big"))
 
@@ -43,10 +43,10 @@ class RawClient:
         return wire.decode_response(await self.frame())
 
     async def ask(self, request: bytes) -> wire.Response:
-        """Send one request and wait for a response."""
+        """Send one request and return its response."""
         self.send(request)
         return await self.response()
 
     async def closed(self) -> bytes:
-        """Wait until the bookie closes the connection; what it still sent."""
+        """Wait until the bookie closes the connection, and return what it still sent."""
         return await self.reader.read(-1)

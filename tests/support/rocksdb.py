@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class ServerThread:
-    """A loop on a thread of its own that serves as many directories as asked for."""
+    """An event loop on a thread of its own that serves any number of directories."""
 
     def __init__(self) -> None:
         self._loop = uvloop.new_event_loop()
@@ -34,7 +34,7 @@ class ServerThread:
         return asyncio.run_coroutine_threadsafe(MetadataServer.open(str(directory)), self._loop).result(HANG_S)
 
     def stop(self, server: MetadataServer) -> None:
-        """Stop serving one."""
+        """Stop serving a directory."""
         asyncio.run_coroutine_threadsafe(server.close(), self._loop).result(HANG_S)
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class MetadataServerFailed(Exception):
 
 @dataclass
 class MetadataProcess:
-    """One server process; its directory outlives it."""
+    """One server process. Its directory outlives it."""
 
     directory: Path
     arguments: tuple[str, ...] = ()
@@ -64,12 +64,12 @@ class MetadataProcess:
 
     @property
     def url(self) -> str:
-        """How clients name it."""
+        """Its URL for clients."""
         return f"rocksdb:{self.directory}"
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self.process is not None and self.process.poll() is None
 
     @property
@@ -78,7 +78,7 @@ class MetadataProcess:
         return self.directory.with_name(self.directory.name + ".log")
 
     def start(self) -> "MetadataProcess":
-        """Start and wait until it serves; MetadataServerFailed when it ends instead."""
+        """Start and wait until it serves. Raises MetadataServerFailed if it ends instead."""
         assert not self.running
         command = [*self.command, "--dir", str(self.directory), *self.arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -95,12 +95,12 @@ class MetadataProcess:
         return self
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
+        """Send SIGKILL and wait for the end."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> int:
-        """SIGTERM, and wait for the orderly end; the exit code."""
+        """Send SIGTERM, wait for the orderly end, and return the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
@@ -110,7 +110,7 @@ class MetadataProcess:
         os.kill(self.pid, number)
 
     def wait(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end and return the exit code."""
         assert self.process is not None
         code = self.process.wait(HANG_S)
         if self.process.stdout is not None:
@@ -136,7 +136,7 @@ def rocksdb_url(rocksdb_thread, tmp_path):
 
 @pytest.fixture
 def metadata_process(tmp_path):
-    """A server process of this test's own, serving."""
+    """A running server process of this test's own."""
     process = MetadataProcess(tmp_path / "metadata-process").start()
     yield process
     if process.running:

@@ -1,4 +1,4 @@
-"""A server that speaks S3 on loopback, as a process of its own: moto's, whose buckets live in its memory."""
+"""A server that speaks S3 on loopback, as a process of its own: moto, whose buckets live in memory."""
 
 import re
 import subprocess
@@ -19,13 +19,13 @@ UNLIMITED = "inf"
 
 @dataclass(frozen=True)
 class S3Server:
-    """The server at `endpoint`, asked by a client of its own; its bucket is there."""
+    """The server at `endpoint`, with a client and a bucket."""
 
     endpoint: str
     client: object
 
     def put(self, directory: Path, prefix: str) -> str:
-        """Put a directory's files under names that begin with `prefix`; the URI of that."""
+        """Put a directory's files under names that begin with `prefix`, and return their URI."""
         for path in sorted(directory.rglob("*")):
             if path.is_file():
                 name = f"{prefix}/{path.relative_to(directory).as_posix()}"
@@ -33,16 +33,16 @@ class S3Server:
         return f"s3://{BUCKET}/{prefix}"
 
     def written(self, prefix: str) -> dict[str, object]:
-        """When each object was written whose name begins with `prefix`, by the rest of its name.
+        """When each object was written, by the rest of its name after `prefix`.
 
-        Left out are the empty ones that stand for directories.
+        Leaves out the empty objects that stand for directories.
         """
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{prefix}/")
         found = [each for page in pages for each in page.get("Contents", ()) if each["Key"][-1] != "/"]
         return {each["Key"].removeprefix(f"{prefix}/"): each["LastModified"] for each in found}
 
     def deny_after(self, requests: int | str) -> None:
-        """Let so many requests pass whoever makes them, and refuse all keys then."""
+        """Let this many requests pass, whoever makes them, and then refuse all keys."""
         asked = urllib.request.Request(
             f"{self.endpoint}/moto-api/reset-auth", str(requests).encode(), {"Content-Type": "text/plain"}
         )
@@ -52,7 +52,7 @@ class S3Server:
 
 @pytest.fixture(scope="module")
 def s3_server(tmp_path_factory):
-    """A server of this module's."""
+    """A server of this test module."""
     log = tmp_path_factory.mktemp("s3") / "log"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with open(log, "w") as stderr:
@@ -75,7 +75,7 @@ def s3_server(tmp_path_factory):
 
 @pytest.fixture
 def s3(s3_server, monkeypatch, tmp_path):
-    """The server, as the environment names it to whoever asks for `s3://`."""
+    """The server, which the environment names to every reader of `s3://`."""
     settings = {
         "AWS_ENDPOINT_URL": s3_server.endpoint,
         "AWS_ACCESS_KEY_ID": "key",

@@ -1,4 +1,4 @@
-"""The golden scenarios: what the Java original did step by step, and what lay in its stores at each dump."""
+"""The golden scenarios: what Java did step by step, and the contents of its stores at each dump."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from mledger.metastore.records.values import (
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 MANAGED_LEDGERS = "/managed-ledgers/"
-# Steps after a dump that leave what a new owner recovers as it was, or only move it elsewhere.
+# Steps after a dump that leave what a new owner recovers unchanged, or only move it elsewhere.
 HARMLESS = {
     "new broker (factory)",
     "broker crashed (nothing closed)",
@@ -34,7 +34,7 @@ HARMLESS = {
 
 @dataclass(frozen=True)
 class StoredEntry:
-    """An entry of a ledger: its payload, and the ledger's payload bytes up to and including it."""
+    """An entry of a ledger: its payload, and the ledger's length in bytes up to and including it."""
 
     payload: bytes
     length: int
@@ -64,7 +64,7 @@ class Stores:
 
 @dataclass(frozen=True)
 class Reopening:
-    """A dump, and the state that the original had after it opened the topic from there."""
+    """A dump, and Java's state after it opened the topic from that dump."""
 
     scenario: str
     stage: str
@@ -115,7 +115,7 @@ def dumps(scenario: dict, name: str) -> dict[int, Stores]:
 
 
 def reopenings(path: Path) -> Iterator[Reopening]:
-    """Every dump of a scenario from which a topic was opened again, nothing having changed in between."""
+    """Every dump of a scenario from which a topic was opened again, with no change between them."""
     scenario = json.loads(path.read_text())
     events = scenario["events"]
     for index, stores in dumps(scenario, path.stem).items():
@@ -164,7 +164,7 @@ def states(event: dict) -> list[dict]:
 
 
 def ledger_list(state: dict) -> LedgerList:
-    """The original's list of ledgers as it had it in memory."""
+    """Java's list of ledgers as it was in memory."""
     infos = [LedgerInfo(each["ledgerId"], each["entries"] or 0, each["size"] or 0) for each in state["ledgers"]]
     current = next((each["ledgerId"] for each in state["ledgers"] if not each["closed"]), None)
     live = state["numberOfEntries"] - sum(info.entries for info in infos)
@@ -173,7 +173,7 @@ def ledger_list(state: dict) -> LedgerList:
 
 
 def parse_ranges(text: str) -> list[PositionRange]:
-    """The original's text of ranges, `[(1:2..1:4],(2:-1..2:0]]`."""
+    """Java's text of ranges, `[(1:2..1:4],(2:-1..2:0]]`."""
     return [
         PositionRange(Position.parse(lower), Position.parse(upper))
         for lower, upper in re.findall(r"\((-?\d+:-?\d+)\.\.(-?\d+:-?\d+)\]", text)

@@ -1,4 +1,4 @@
-"""The order in which workers take the tests: a file at a time, what takes long first, what shares a server together."""
+"""The order in which workers take the tests: file by file, long ones first, and those that share a server together."""
 
 from collections import OrderedDict
 
@@ -13,7 +13,7 @@ TOGETHER = (
         "tests/integration/mledger/snapshot/source/test_spark_guide.py",
     ),
 )
-"""Files whose names begin so go to one worker: they need the one Pulsar broker, or the one Spark."""
+"""Files with these prefixes go to one worker, because they share the one Pulsar broker or the one Spark."""
 FIRST = (
     "tests/faults/",
     "tests/interop/",
@@ -23,21 +23,21 @@ FIRST = (
     "tests/field_failures/",
     "tests/integration/",
 )
-"""What takes long: begun late it would be the only thing that runs in the end."""
+"""What takes long: begun late, it would run alone at the end."""
 
 
 def scope_of(nodeid: str) -> str:
-    """What goes to one worker with this test."""
+    """The scope of a test: one worker takes all tests of a scope."""
     return next((prefixes[0] for prefixes in TOGETHER if nodeid.startswith(prefixes)), nodeid.partition("::")[0])
 
 
 def rank(scope: str, tests: int) -> tuple[int, int]:
-    """Sorts scopes of so many tests: those to begin with first."""
+    """The sort key of a scope with so many tests: what to begin with comes first."""
     return next((place for place, prefix in enumerate(FIRST) if scope.startswith(prefix)), len(FIRST)), -tests
 
 
 class LongestFirst(LoadFileScheduling):
-    """`--dist loadfile` by `scope_of` and `rank`."""
+    """`--dist loadfile` with `scope_of` and `rank`."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)

@@ -1,10 +1,10 @@
-"""Runs pytest, and what failed once more, alone: CI's way to tell an unsteady test from a broken one.
+"""Runs pytest, and then whatever failed once more, alone: how CI tells an unsteady test from a broken one.
 
     python -m tests.support.second_try [pytest's arguments]
 
-The second run decides. What passes then is listed as unsteady at its end, with both outputs. There is no second run
-where the first was cut off or could not collect the tests, or where so many failed that it is not by chance. As a
-plugin of pytest it writes down what failed.
+The second run decides. It ends with a list of the tests that now pass, called unsteady, with both outputs. There is no
+second run if the first was cut off, could not collect the tests, or had too many failures to be chance. This module is
+also the plugin of pytest that records the failures.
 """
 
 import json
@@ -20,40 +20,40 @@ FAILED_TO = "MLEDGER_TESTS_FAILED_TO"
 FAILED_FROM = "MLEDGER_TESTS_FAILED_FROM"
 MOST = 40
 TESTS_FAILED = 1
-"""Pytest's exit code."""
+"""The exit code of pytest."""
 
 
 class FailedTests:
-    """Writes down, in the file that FAILED_TO names, the tests that failed and how."""
+    """Records, in the file that FAILED_TO names, which tests failed and how."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._failed: dict[str, list[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep a failure of any phase."""
+        """Keep a failure in any phase."""
         if report.failed:
             self._failed.setdefault(report.nodeid, []).append(_told(report))
 
     def pytest_sessionfinish(self) -> None:
-        """Write."""
+        """Write the file."""
         self._path.write_text(json.dumps(self._failed))
 
 
 class UnsteadyTests:
-    """Lists what passes now and failed before, by the file that FAILED_FROM names."""
+    """Lists the tests that pass now and failed before, according to the file that FAILED_FROM names."""
 
     def __init__(self, path: Path) -> None:
         self._before: dict[str, list[str]] = json.loads(path.read_text())
         self._now: dict[str, list[pytest.TestReport]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep every phase."""
+        """Keep the report of every phase."""
         self._now.setdefault(report.nodeid, []).append(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The list, above pytest's closing line."""
+        """Print the list above pytest's closing line."""
         unsteady = {name: reports for name, reports in self._now.items() if not any(each.failed for each in reports)}
         if not unsteady:
             return
@@ -66,7 +66,7 @@ class UnsteadyTests:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Of the run itself, not of its workers."""
+    """Whether this is the run itself, not one of its workers."""
     if hasattr(config, "workerinput"):
         return
     if path := os.environ.get(FAILED_TO):
@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run once or twice; pytest's exit code of the last run."""
+    """Run once or twice, and return pytest's exit code of the last run."""
     with tempfile.TemporaryDirectory() as directory:
         failed = Path(directory) / "failed.json"
         code = _pytest(arguments, {FAILED_TO: str(failed)})

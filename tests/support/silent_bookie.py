@@ -1,4 +1,4 @@
-"""A registered bookie that takes connections and never answers, as a frozen machine's does."""
+"""A registered bookie that accepts connections and never answers, as on a frozen machine."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ from mledger.metastore.url import open_store
 
 @contextlib.asynccontextmanager
 async def silent_bookie(url: str) -> AsyncIterator[str]:
-    """Its id; it is registered for as long as the context lasts. Nobody accepts or reads: the system does."""
+    """Yields its id. It is registered while the context lasts. Nothing accepts or reads: the operating system does."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         host, port = listening.getsockname()
         bookie_id = f"{host}:{port}"

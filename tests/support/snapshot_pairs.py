@@ -1,4 +1,4 @@
-"""Two small snapshots whose every number can be checked by hand: the one before, and the one an hour later.
+"""Two small snapshots, an hour apart, whose every number can be checked by hand.
 
 `orders` has ledgers 1 (10 entries, 1000 B), 2 (20 entries, 4000 B), 3 (5 entries, 500 B) and the open ledger 4.
 Its cursors: `slow` at 1:3 with 1:5..1:6 and 2:0..2:9 acknowledged, `quick` at 3:1, `done` at 3:4.
@@ -91,7 +91,7 @@ def member(ledger_id, bookie_id, entries, **more):
 
 
 def write_both(to):
-    """The paths of the snapshot before and of the one now."""
+    """The paths of the earlier and of the later snapshot."""
     before = write_snapshot(
         to,
         "before",

@@ -1,4 +1,4 @@
-"""One Spark for all of a worker's tests: two cores, nothing but loopback, no user interface."""
+"""One Spark for all tests of a worker: two cores, loopback only, no user interface."""
 
 import os
 import shutil

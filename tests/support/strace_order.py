@@ -1,7 +1,7 @@
 """What a trace of a bookie's system calls proves: an add is answered after its bytes are synced (Q8). No I/O.
 
-For every add response that was sent: a write to a file that holds the entry's bytes, then a sync of that very file
-descriptor that returned 0 and began after the write had ended, then the send.
+For every add response that was sent there must be a write to a file of the entry's bytes, then a sync of that very
+file descriptor that returned 0 and began after the write had ended, then the send.
 """
 
 import re
@@ -12,7 +12,7 @@ from mledger.bookie import wire
 
 CALLS = ("write", "writev", "pwrite64", "pwritev", "pwritev2", "fsync", "fdatasync", "sendto", "sendmsg")
 COMMAND = ("strace", "-f", "--seccomp-bpf", "-y", "-xx", "-s", "1048576", "-e", f"trace={','.join(CALLS)}")
-"""Traces what follows; add `-o FILE`."""
+"""Traces the command that follows; add `-o FILE`."""
 
 SYNCS = ("fsync", "fdatasync")
 
@@ -26,7 +26,7 @@ _UNFINISHED = "<unfinished ...>"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One system call: its lines of beginning and end in the trace, descriptor and what that is, data, result."""
+    """One system call: where the trace shows its beginning and end, its descriptor and what that is, data, result."""
 
     begin: int
     end: int
@@ -43,7 +43,7 @@ class Call:
 
 
 def parse_trace(lines: Iterable[str]) -> list[Call]:
-    """The finished calls of a trace, in the order of their beginnings."""
+    """The finished calls of a trace, in the order in which they began."""
     calls: list[Call] = []
     waiting: dict[tuple[str, str], tuple[int, str]] = {}
     for number, line in enumerate(lines):
@@ -74,7 +74,7 @@ def _call(begin: int, end: int, name: str, text: str) -> Call:
 
 
 def answered_adds(data: bytes) -> list[tuple[int, int]]:
-    """Ledger and entry of every add that the response frames in `data` say is done."""
+    """Ledger and entry of every add that the response frames in `data` acknowledge."""
     found, at = [], 0
     while at + wire.RESPONSE.size <= len(data):
         length, header, error, ledger, entry = wire.RESPONSE.unpack_from(data, at)
@@ -85,7 +85,7 @@ def answered_adds(data: bytes) -> list[tuple[int, int]]:
 
 
 def find_violations(calls: list[Call], entries: Mapping[tuple[int, int], bytes]) -> list[str]:
-    """What is wrong with the order of a trace; empty when every one of `entries` was answered after its sync."""
+    """What is wrong with the order of a trace; empty if every one of `entries` was answered after its sync."""
     answered: set[tuple[int, int]] = set()
     wrong = []
     for send in (call for call in calls if call.to_socket and call.result > 0):
@@ -98,7 +98,7 @@ def find_violations(calls: list[Call], entries: Mapping[tuple[int, int], bytes])
 
 
 def synced_before(send: Call, entry: bytes, calls: list[Call]) -> bool:
-    """Whether bytes that hold `entry` were written to a file, and that file synced, before `send` began."""
+    """Whether the bytes of `entry` were written to a file, and that file synced, before `send` began."""
     before = [call for call in calls if call.end < send.begin and not call.to_socket]
     writes = [call for call in before if call.name not in SYNCS and call.result > 0 and entry in call.data]
     return any(

@@ -1,4 +1,4 @@
-"""Reads tables for tests, as lists of rows in a stable order."""
+"""Reads tables as lists of rows in a stable order."""
 
 from mledger.metastore.store import MetadataStore
 from mledger.snapshot.source.options import parse_options
@@ -17,17 +17,17 @@ KEYS = {
     "underreplicated": ("ledger_id",),
     "errors": ("path",),
 }
-"""What identifies a row."""
+"""The key of a row."""
 
 
 def read(options, *tables, columns=None):
-    """The rows of these tables (all, if none is named) by table, each a dict, ordered by their keys."""
+    """The rows of these tables (all tables, if none is named) by table, each row a dict, ordered by their keys."""
     wanted = dict.fromkeys(tables or TABLES, columns)
     return _rows(read_tables(parse_options(options), wanted), wanted)
 
 
 def read_in_shares(options, *tables):
-    """The same by the way that workers take: planned, then share by share."""
+    """The same rows, read as workers read them: planned, then share by share."""
     wanted = dict.fromkeys(tables or TABLES)
     parsed = parse_options(options)
     plan = plan_tables(parsed, list(wanted))

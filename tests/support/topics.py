@@ -1,4 +1,4 @@
-"""What tests of topics share: small settings, events, and the ledgers a topic has left behind."""
+"""What tests of topics share: small settings, events, and checks of what a topic has left behind."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ CONFIG = mledger.ManagedLedgerConfig(
     deletion_at_batch_index_level_enabled=True,
 )
 KEEP = replace(CONFIG, retention_time_ms=-1, retention_size_in_mb=-1)
-"""Nothing that is consumed is trimmed."""
+"""Retention keeps everything that is consumed."""
 
 
 def payloads(count: int, first: int = 0) -> list[bytes]:
@@ -35,7 +35,7 @@ def managed_ledger_of(topic: str) -> str:
 
 
 async def fill(managed_ledger: mledger.ManagedLedger, count: int, first: int = 0) -> list[mledger.Position]:
-    """Append numbered entries in one batch; their positions, in order."""
+    """Append numbered entries in one batch, and return their positions in order."""
     ranges = await managed_ledger.append(payloads(count, first))
     return [position for where in ranges for position in where.positions()]
 
@@ -51,7 +51,7 @@ async def write_topic(url: str, topic: str, config: mledger.ManagedLedgerConfig 
 
 
 async def everything(managed_ledger: mledger.ManagedLedger) -> list[bytes]:
-    """Payloads of all entries, read from the bookies."""
+    """The payloads of all entries, read from the bookies."""
     found: list[bytes] = []
     position = mledger.Position(0, 0)
     while entries := await managed_ledger.read(position, 1000):
@@ -71,7 +71,7 @@ async def recount(managed_ledger: mledger.ManagedLedger, cursor: mledger.Cursor)
 
 
 class Events:
-    """An event sink that keeps what came and lets a test wait for it."""
+    """An event sink that keeps all events and lets a test wait for one."""
 
     def __init__(self) -> None:
         self.seen: list[Event] = []
@@ -84,18 +84,18 @@ class Events:
                 waiter.set_result(event)
 
     def of(self, kind: type) -> list[Event]:
-        """Those of one kind, in order."""
+        """The events of one kind, in order."""
         return [event for event in self.seen if isinstance(event, kind)]
 
     async def next(self, kind: type) -> Event:
-        """The next event of that kind from now on."""
+        """The next event of that kind."""
         waiter: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
         self._waiters.append((kind, waiter))
         return await waiter
 
 
 async def ledgers_naming(url: str, managed_ledger: str) -> set[int]:
-    """Every ledger that exists whose metadata names the managed ledger."""
+    """Every existing ledger whose metadata names the managed ledger."""
     wanted = ("pulsar/managed-ledger", managed_ledger.encode())
     found = set()
     async with await open_reader(url) as reader:
@@ -112,7 +112,7 @@ async def ledgers_naming(url: str, managed_ledger: str) -> set[int]:
 
 
 async def assert_nothing_orphaned(url: str, managed_ledger: str) -> None:
-    """Every ledger of the managed ledger is listed by it, every one listed exists, and no record is left."""
+    """Assert that the managed ledger lists all its ledgers, that all listed ones exist, and that no record is left."""
     async with await open_reader(url) as reader:
         try:
             owned = await owned_ledgers(reader, managed_ledger) - {-1}

@@ -1,8 +1,8 @@
-"""Console transcripts of a document as tests: each `console` block's `$ ` lines are run, and print what follows them.
+"""Console transcripts of a document as tests: the `$ ` lines of each `console` block must print what follows them.
 
-In what is printed `…` stands for any text within a line, a line of `…` alone for any lines; how many spaces there are
-does not count. A command without a line after it may print anything. One that fails is followed by `$ echo $?`.
-What readers are not to see, such as the state of affairs that a chapter begins with, is a comment: `<!-- run`.
+In the expected output `…` matches any text within a line, and a line of only `…` matches any lines. The number of
+spaces does not matter. A command without output below it may print anything. One that fails is followed by
+`$ echo $?`. What readers need not see, such as how a chapter's state is set up, is in a comment: `<!-- run`.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ BLOCK = re.compile(r"^(?:```console|<!-- run)\n(.*?)^(?:```|-->)$", re.DOTALL | 
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a document: its line number, its text, and the lines shown below it."""
+    """One command of a document: its line number, its text, and the output below it."""
 
     line: int
     text: str
@@ -37,7 +37,7 @@ class Command:
 
     @property
     def name(self) -> str:
-        """What a test of it is called."""
+        """The name of its test."""
         return f"{self.line}: {self.text.splitlines()[0][:60]}"
 
 
@@ -63,7 +63,7 @@ def commands_of(document: str) -> list[Command]:
 
 
 def script_of(commands: list[Command], directory: Path) -> str:
-    """A bash script that runs them all in one shell; what each prints and its exit code go to files of `directory`."""
+    """A bash script that runs them all in one shell. The output and exit code of each go to files in `directory`."""
     lines = ["code=0"]
     for index, command in enumerate(commands):
         out = directory / str(index)
@@ -77,7 +77,7 @@ def script_of(commands: list[Command], directory: Path) -> str:
 
 
 def agrees(shown: tuple[str, ...], printed: str) -> bool:
-    """Whether what was printed is what is shown."""
+    """Whether the output matches the document."""
     pattern = ""
     for line in shown:
         words = " ".join(line.split())
@@ -90,7 +90,7 @@ def agrees(shown: tuple[str, ...], printed: str) -> bool:
 
 
 def check(command: Command, index: int, printed: Path) -> None:
-    """AssertionError unless the command, the one of that index, ended and printed as its document says."""
+    """Assert that the command with that index ended and printed as its document says."""
     shown = (printed / f"{index}.out").read_text()
     code = int((printed / f"{index}.code").read_text())
     assert code == 0 or command.may_fail, f"{command.name} ended with {code}: {shown}"
@@ -98,7 +98,7 @@ def check(command: Command, index: int, printed: Path) -> None:
 
 
 def run_transcript(commands: list[Command], place: Path) -> Path:
-    """The files of what the commands print, run in order in one shell below `place`; what they started is stopped.
+    """The files with the output of the commands, run in order in one shell below `place`. What they started is stopped.
 
     `python` is this interpreter.
     """
@@ -126,7 +126,7 @@ def run_in_shell(
     environment: Mapping[str, str] | None = None,
     timeout: float = HANG_S,
 ) -> Path:
-    """The files of what the commands print, run in order in `place/work`; `programs` are the first places of PATH."""
+    """The files with the output of the commands, run in order in `place/work`; `programs` come first in PATH."""
     printed, work = place / "printed", place / "work"
     printed.mkdir()
     work.mkdir()

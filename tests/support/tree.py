@@ -8,7 +8,7 @@ Tree = dict[str, tuple[int, bytes]]
 
 
 async def read_tree(reader: MetadataReader, start: str = "") -> Tree:
-    """Version and data of every node below `start` that outlives sessions; ZooKeeper's own left out."""
+    """Version and data of every node below `start` that is not ephemeral, without ZooKeeper's own."""
     found: Tree = {}
     level = [start or "/"]
     while level:
@@ -25,7 +25,7 @@ async def read_tree(reader: MetadataReader, start: str = "") -> Tree:
 
 
 def tree(url: str) -> Tree:
-    """As `read_tree`, on a loop of its own."""
+    """Like `read_tree`, on an event loop of its own."""
 
     async def look() -> Tree:
         async with await open_reader(url) as reader:

@@ -1,4 +1,4 @@
-"""A command that changes records, made of the frame that all changing commands share.
+"""A command that changes records, built on the code that all changing commands share.
 
 `python -m tests.support.undo_steps URL UNDO_FILE STEP PATH TEXT` sets the node at PATH to TEXT, and kills itself with
 SIGKILL when it reaches STEP.
@@ -29,7 +29,7 @@ def change_records(
     lost: Sequence[str] = (),
     cut_off: bool = False,
 ) -> None:
-    """Carry out `operations` as a changing command; the states of `cursors` go into its undo file.
+    """Carry out `operations` as a changing command; its undo file holds the states of `cursors`.
 
     With `cut_off` the command is cancelled before it has sent them, as by --timeout or Ctrl-C.
     """
@@ -57,7 +57,7 @@ def change_records(
 
 
 def killed_at(step: str):
-    """A step hook that ends the process by SIGKILL."""
+    """A step hook that kills the process with SIGKILL."""
 
     def hook(reached: str) -> None:
         if reached == step:

@@ -1,4 +1,4 @@
-"""A cluster's nodes of every kind that the tables know, from the originals' golden data, and some that are broken."""
+"""Nodes of every kind that the tables know, from the golden data of Java, and some that are broken."""
 
 from mledger.metastore.memory.tree import NodeRecord
 from mledger.metastore.records.paths import encode_name
@@ -17,7 +17,7 @@ BROKEN = {
     "/ledgers/available/bad:1": b"\xff",
     "/admin/partitioned-topics/golden/broken/persistent/p": b"{",
 }
-"""Nodes that do not decode, but for the topic without ledgers."""
+"""Nodes that do not decode, and the topic without ledgers."""
 
 PARTITIONED = {
     "/admin/partitioned-topics/golden/parts/persistent/" + encode_name("o r"): b'{"partitions":3,"deleted":false}',
@@ -30,7 +30,7 @@ PARTITIONED = {
 
 
 def nodes() -> dict[str, bytes]:
-    """All nodes by path; of a path that occurs in several golden files, one."""
+    """All nodes by path. A path that occurs in several golden files is there once."""
     found: dict[str, bytes] = {}
     for file in golden.files("znodes/*-0.json") + golden.files("znodes/bk-*.json"):
         found |= {node.path: node.data for node in golden.nodes(file) if node.path not in ("", "/")}
@@ -38,7 +38,7 @@ def nodes() -> dict[str, bytes]:
 
 
 async def copy_to_rocksdb(reader: MetadataReader, directory: str) -> int:
-    """Make a RocksDB metadata directory of the same tree, versions and times included; how many nodes it has."""
+    """Write the same tree, with versions and times, as a RocksDB metadata directory, and return the number of nodes."""
     place = MetadataDirectory(directory)
     try:
         place.begin()

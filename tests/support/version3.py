@@ -18,7 +18,7 @@ _FIELDS = {
 
 
 def request(operation, transaction=1, *, priority=None, version=pb.VERSION_THREE, **fields) -> bytes:
-    """A request's frame; `fields` are those of the operation's own message."""
+    """The frame of a request; `fields` are those of the operation's own message."""
     message = pb.Request(header=pb.BKPacketHeader(version=version, operation=operation, txnId=transaction))
     if priority is not None:
         message.header.priority = priority
@@ -44,7 +44,7 @@ def add(
     write_flags=None,
     confirmed=None,
 ) -> bytes:
-    """An add request's frame."""
+    """The frame of an add request."""
     fields = {"flag": pb.AddRequest.RECOVERY_ADD} if recovery else {}
     if write_flags is not None:
         fields["writeFlags"] = write_flags
@@ -61,5 +61,5 @@ def add(
 
 
 def response(frame: bytes) -> pb.Response:
-    """What an answer says."""
+    """The decoded answer."""
     return pb.Response.FromString(frame[wire.LENGTH.size :])

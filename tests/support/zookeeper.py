@@ -1,4 +1,4 @@
-"""A real ZooKeeper for tests: one shared by a worker's tests, each with a chroot of its own, or a private one."""
+"""A real ZooKeeper for tests: one shared by a worker's tests, with a chroot for each, or one of a test's own."""
 
 import itertools
 import random
@@ -11,19 +11,19 @@ from kazoo.client import KazooClient
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 from tests.support.aio import HANG_S
 
-# Its thread draws jitter all the time. From a generator of its own: hypothesis takes a change of the global one, while
-# a strategy draws, for the strategy's.
+# Kazoo's thread draws jitter all the time, from a generator of its own here: when the global one changes while a
+# strategy draws, hypothesis blames the strategy.
 kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 SHORT_SESSION_S = 4.0
-"""Of sessions whose end a test waits for: longer than a busy machine keeps a process waiting."""
+"""For sessions whose end a test waits for: longer than a busy machine stops a process."""
 SETTINGS = {"maxSessionTimeout": "120000"}
-"""Of the servers of tests: sessions that nothing is to end outlive any stall of the machine."""
+"""For the servers of tests: sessions that must not end outlive any stall of the machine."""
 
 
 @pytest.fixture(scope="session")
 def shared_zookeeper(tmp_path_factory):
-    """The worker's server: not to be stopped, killed or frozen; see `zookeeper_server`."""
+    """The worker's server. A test must not stop, kill or freeze it: see `zookeeper_server`."""
     with ZooKeeperServer.start(tmp_path_factory.mktemp("zookeeper"), sync=False, settings=SETTINGS) as server:
         yield server
 

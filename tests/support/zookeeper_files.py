@@ -25,7 +25,7 @@ def acl_list(entries):
 
 
 class SnapshotWriter:
-    """A snapshot file in the making; `nodes` are (path, data, number of the list, stat of nine fields) in pre-order."""
+    """A snapshot file under construction; `nodes` are (path, data, list number, stat of nine fields) in pre-order."""
 
     def __init__(self, sessions, acls):
         self.data = struct.pack(">4siq", b"ZKSN", 2, -1)
@@ -42,7 +42,7 @@ class SnapshotWriter:
         self.data += struct.pack(">q", zlib.adler32(self.data)) + text("/")
 
     def finish(self, *, digest=None, last_zxid=None):
-        """End mark and seals; `digest` is (zxid, value)."""
+        """The end mark and the seals; `digest` is (zxid, value)."""
         self.data += text("/")
         self.seal()
         if digest is not None:
@@ -65,7 +65,7 @@ def compressed(data, ending, block=32768):
 
 
 def operation_bytes(operation):
-    """The operation's code and record; `operation` is (name, fields…)."""
+    """The code and the record of the operation; `operation` is (name, fields…)."""
     name, *fields = operation
     return _FORMS[name](*fields)
 
@@ -83,7 +83,7 @@ def _number(code):
 
 
 def _close_bytes(paths):
-    """`paths` None: no list, as before 3.6."""
+    """`paths` is None: no list, as before 3.6."""
     return -11, b"" if paths is None else struct.pack(">i", len(paths)) + b"".join(text(path) for path in paths)
 
 

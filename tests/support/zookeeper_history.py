@@ -1,4 +1,4 @@
-"""Random histories of a ZooKeeper server: valid transactions, the tree after each, snapshots taken meanwhile, files."""
+"""Random histories of a ZooKeeper server: valid transactions, the tree after each, snapshots in between, and files."""
 
 import copy
 import io
@@ -6,12 +6,12 @@ import io
 from tests.support.zookeeper_files import CONTAINER, EPHEMERAL, TTL, log_bytes, transaction_bytes
 from tests.support.zookeeper_tree import OPEN, Tree, parent_of, take_snapshot
 
-NAMES = ("a", "ü")  # few, so that paths live more than once
+NAMES = ("a", "ü")  # few names, so that a path is created more than once
 ACLS = (OPEN, ((1, "world", "anyone"), (31, "digest", "who:abc=")), ((4, "ip", "10.0.0.1"),))
 
 
 class MemoryFiles:
-    """A server's files in memory."""
+    """The files of a server, in memory."""
 
     where = "memory"
 
@@ -26,7 +26,7 @@ class MemoryFiles:
 
 
 class History:
-    """A server that runs on random valid transactions; `states` and `sessions` by zxid."""
+    """A server that carries out random valid transactions; `states` and `sessions` are kept by zxid."""
 
     def __init__(self, rng, *, digests=True, lists=True):
         self.rng = rng
@@ -43,7 +43,7 @@ class History:
         self.log_starts = []
 
     def step(self):
-        """One transaction."""
+        """Carry out one transaction."""
         rng, tree = self.rng, self.tree
         zxid = tree.zxid + 1
         if rng.random() < 0.03:
@@ -73,7 +73,7 @@ class History:
     def snapshot(self, *, most_between=3, behind=0, **parts):
         """Take a snapshot with up to `most_between` transactions before each node; its name and settled zxid.
 
-        With `behind` 1, the last of them was still under way when the zxid was written down.
+        With `behind` 1 the last transaction was still under way when the zxid was written down.
         """
         name = f"snapshot.{self.tree.zxid:x}"
         began = list(self.states)[-1]
@@ -101,7 +101,7 @@ class History:
 
 
 def random_operation(rng, tree):
-    """(session, operation) that the tree accepts."""
+    """A (session, operation) that the tree accepts."""
     session = rng.choice(list(tree.sessions) or [0])
     draw = rng.random()
     if not tree.sessions or draw < 0.08:
@@ -128,7 +128,7 @@ def random_multi(rng, tree, session):
 
 
 def random_change(rng, tree, *, acls=True):
-    """A creation, deletion or change; `acls` False where a multi allows none."""
+    """A creation, deletion or change; `acls` is False where a multi allows none."""
     path = rng.choice(list(tree.nodes))
     node = tree.nodes[path]
     draw = rng.random()

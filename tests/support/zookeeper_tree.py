@@ -1,6 +1,6 @@
 """A ZooKeeper tree by its written rules, kept apart from the reader under test, and its fuzzy snapshots.
 
-Operations are as in `zookeeper_files`. A snapshot is taken node by node, with transactions going on in between.
+Operations are those of `zookeeper_files`. A snapshot is taken node by node while transactions go on.
 """
 
 import zlib
@@ -47,7 +47,7 @@ def owner_of(kind, session):
 
 
 class Tree:
-    """The truth: what a server's tree is after each transaction."""
+    """The reference: a server's tree after each transaction."""
 
     def __init__(self):
         self.nodes = {"/": Node(b"", OPEN)}
@@ -129,10 +129,10 @@ def digest_of(nodes):
 
 
 def take_snapshot(tree, meanwhile, *, said=None, with_digest=True, with_last_zxid=True):
-    """The bytes of a snapshot file, as a server serializes it: `meanwhile` is called before each node is copied.
+    """The bytes of a snapshot file as a server serializes it; `meanwhile` is called before each node is copied.
 
-    Sessions and lists are written first; a node's children are those it had when it was copied, and each is passed
-    over if it is gone when its turn comes. `said` gives the zxid and digest written after them.
+    Sessions and lists come first. A node's children are those it had when it was copied; one that is gone when its
+    turn comes is passed over. `said` gives the zxid and digest written after them.
     """
     writer = SnapshotWriter(dict(tree.sessions), {number: acl for acl, number in tree.acls.items()})
 

@@ -1,4 +1,4 @@
-"""The demo's recount finds what a wrong recovery would leave."""
+"""The demo's recount finds what a wrong recovery would leave behind."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_difference_is_named(deleted: list[int], backlog: int, difference: str
     assert recount(Subscription("s", "", 2), bytearray(deleted), backlog).differences == (difference,)
 
 
-def test_acknowledgements_in_flight_may_be_there_or_not_but_in_order() -> None:
+def test_acknowledgements_in_flight_may_or_may_not_count_but_in_order() -> None:
     subscription = Subscription("s", "", 1, in_flight=1)
     assert recount(subscription, bytearray([1, 0, 0]), 2).differences == ()
     assert recount(subscription, bytearray([1, 1, 0]), 1).differences == ()

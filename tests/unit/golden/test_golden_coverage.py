@@ -1,4 +1,4 @@
-"""No golden file is forgotten: each is held by tests that are there and name it, or waits for a named part."""
+"""No golden file is forgotten: each is checked by tests that exist and name it, or waits for a named part."""
 
 import ast
 import fnmatch
@@ -30,7 +30,7 @@ def files_of(line):
 
 @functools.cache
 def texts_in(module):
-    """All texts in a module's code, parts of formatted ones included, and the names that it uses."""
+    """All texts in a module's code, with the parts of formatted ones, and the names that it uses."""
     nodes = list(ast.walk(ast.parse((PROJECT / module).read_text(encoding="utf-8"))))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return texts, {node.id for node in nodes if isinstance(node, ast.Name)}
@@ -64,13 +64,13 @@ def test_no_file_that_is_checked_waits():
 
 
 @pytest.mark.parametrize("line", [*CHECKED, *WAITING], ids=lambda line: line.pattern)
-def test_every_pattern_has_files(line):
+def test_every_pattern_matches_files(line):
     assert files_of(line)
     assert not getattr(line, "but", "") or matching(line.but)
 
 
 @pytest.mark.parametrize("line", CHECKED, ids=lambda line: line.pattern)
-def test_the_modules_that_check_are_there_and_name_every_file(line):
+def test_the_modules_that_check_exist_and_name_every_file(line):
     for module in line.modules:
         assert Path(module).name.startswith("test_"), f"pytest would not collect {module}"
         assert (PROJECT / module).exists(), f"{module} is not there"
@@ -79,5 +79,5 @@ def test_the_modules_that_check_are_there_and_name_every_file(line):
 
 
 @pytest.mark.parametrize("line", WAITING, ids=lambda line: line.pattern)
-def test_what_a_file_waits_for_is_said(line):
+def test_every_waiting_file_says_what_it_waits_for(line):
     assert line.waits_for

@@ -1,4 +1,4 @@
-"""The compose files are what the compose specification allows, and start what they say."""
+"""The compose files are valid by the compose specification, and start what they name."""
 
 import re
 import subprocess
@@ -39,13 +39,13 @@ def test_a_key_the_schema_does_not_know_is_refused(tmp_path: Path) -> None:
     assert "restrat" in check(wrong).stdout
 
 
-def test_three_zookeeper_nodes_and_four_bookies_each_have_volumes_of_their_own() -> None:
+def test_each_of_three_zookeeper_nodes_and_four_bookies_has_volumes_of_its_own() -> None:
     found = services(COMPOSE)
     volumes = [str(volume) for name in ZOOKEEPERS + BOOKIES for volume in found[name]["volumes"]]  # type: ignore[attr-defined]
     assert len(volumes) == len(set(volumes)) == 2 * len(ZOOKEEPERS) + len(BOOKIES)
 
 
-def test_zookeeper_is_checked_by_the_compose_file_and_bookies_by_their_image() -> None:
+def test_the_compose_file_checks_zookeeper_and_the_image_checks_bookies() -> None:
     checks = {name: each["healthcheck"] for name, each in services(COMPOSE).items() if "healthcheck" in each}
     assert sorted(name for name, check in checks.items() if check != {"disable": True}) == sorted(ZOOKEEPERS)
     assert "HEALTHCHECK" in (ROOT / "Dockerfile").read_text()

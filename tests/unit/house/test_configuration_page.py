@@ -1,4 +1,4 @@
-"""`docs/reference/configuration.md` names every key that means something, with the default that the code has."""
+"""`docs/reference/configuration.md` names every key that has a meaning, with the default in the code."""
 
 import importlib.util
 import inspect
@@ -20,15 +20,15 @@ NAMED = set(re.findall(r"`([a-z][A-Za-z]+)(?:=[a-z]+)?`", TEXT))
 
 
 def quoted(*modules) -> set[str]:
-    """Words in quotes in the source of modules: keys among them."""
+    """Quoted words in the source of modules, which include the keys."""
     return {word for module in modules for word in re.findall(r'"([a-z][A-Za-z]+)"', inspect.getsource(module))}
 
 
-def test_every_key_of_a_bookie_is_there():
+def test_every_key_of_a_bookie_is_documented():
     assert (quoted(options, bookie_settings) & KNOWN_KEYS) - NAMED == set()
 
 
-def test_every_key_of_an_owner_is_there():
+def test_every_key_of_an_owner_is_documented():
     used = {setting.key for setting in SETTINGS} | {word for word in quoted(owner_settings) if is_known(word)}
     assert {key for key in used if not key.endswith("InZooKeeper")} - NAMED == set()
 
@@ -42,12 +42,12 @@ def tables():
     return module
 
 
-def test_every_default_is_that_of_the_code(tables):
+def test_every_default_matches_the_code(tables):
     assert tables.with_defaults(TEXT) == TEXT, "stale: run tools/settings_tables.py"
 
 
 @pytest.mark.parametrize("key", ["gcWaitTime", "managedLedgerMaxEntriesPerLedger"])
-def test_a_default_that_is_not_that_of_the_code_is_mended(tables, key):
+def test_a_default_that_differs_from_the_code_is_corrected(tables, key):
     stale = re.sub(rf"^(\| `{key}` .*\|) \d+ \|$", r"\1 12345 |", TEXT, flags=re.MULTILINE)
     assert stale != TEXT
     assert tables.with_defaults(stale) == TEXT

@@ -1,4 +1,4 @@
-"""Every command and program that the documents show is run by a test, or is on a short list that says why not."""
+"""A test runs every command and program that the documents show, or a short list says why not."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ RUN_BY = {
     ("tutorials/python.md", "python"): "tests/integration/mledger/test_python_tutorial.py",
     ("tutorials/tour.md", "console"): GUIDES,
 }
-"""What runs all blocks of a language in a document."""
+"""The test that runs all blocks of a language in a document."""
 OTHERWISE = {
     "pip install '.[local]'": ("tools/setup", "installs the project so, editable, with another extra"),
     "pip install 'mledger[report]'": ("tools/setup", "the extra, installed from the checkout"),
@@ -36,13 +36,13 @@ OTHERWISE = {
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
     "docker compose -f compose.yaml -f compose.loopback.yaml up": ("tests/support/containers.py", "run so there"),
 }
-"""How a command begins that stands in a document as `sh`; the place in the project that runs it, and what is to say."""
+"""The first words of a command in an `sh` block, the place in the project that runs it, and a remark."""
 SHELLS = ("sh", "bash", "shell", "")
 COMMAND = re.compile(r"(?:mledger|python3?|pip|make|docker|docker-compose|spark-submit|bookkeeper|curl|kill) \S")
 
 
 def shell_lines() -> list[tuple[str, int, str]]:
-    """Document, line number and text of each command that stands in a block which no transcript runs."""
+    """Document, line number and text of each command in a block that no transcript runs."""
     return [
         (name, block.line + number, line)
         for name in DOCUMENTS
@@ -66,11 +66,11 @@ def test_a_test_runs_each_transcript_and_program_of_a_document(name) -> None:
 
 
 @pytest.mark.parametrize(("document", "language"), sorted(RUN_BY))
-def test_what_is_said_to_run_a_document_reads_it(document, language) -> None:
+def test_the_test_that_runs_a_document_reads_it(document, language) -> None:
     assert f'"{document}"' in (ROOT / RUN_BY[document, language]).read_text()
 
 
-def test_a_command_outside_of_transcripts_is_run_elsewhere_and_its_place_is_told() -> None:
+def test_a_command_outside_of_transcripts_is_run_elsewhere_and_the_list_names_the_place() -> None:
     tested = transcribed()
     unknown = [
         (name, number, line)
@@ -80,7 +80,7 @@ def test_a_command_outside_of_transcripts_is_run_elsewhere_and_its_place_is_told
     assert unknown == []
 
 
-def test_the_list_of_commands_run_elsewhere_names_places_that_there_are_and_nothing_that_no_document_shows() -> None:
+def test_the_list_of_commands_run_elsewhere_names_existing_places_and_only_documented_commands() -> None:
     assert [place for place, _ in OTHERWISE.values() if not (ROOT / place).exists()] == []
     shown = [line for _, _, line in shell_lines()]
     assert [begin for begin in OTHERWISE if not any(line.startswith(begin) for line in shown)] == []
@@ -88,11 +88,11 @@ def test_the_list_of_commands_run_elsewhere_names_places_that_there_are_and_noth
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != "reference/cli.md"])
 def test_no_command_hides_in_an_indented_block(name) -> None:
-    """In cli.md these are synopses."""
+    """In cli.md these blocks are synopses."""
     lines = re.sub(r"^```.*?^```$", "", text_of(name), flags=re.DOTALL | re.MULTILINE).splitlines()
     assert [line for line in lines if line.startswith("    ") and COMMAND.match(line.strip())] == []
 
 
-def test_a_document_outside_of_these_places_shows_none() -> None:
+def test_a_document_elsewhere_shows_no_commands() -> None:
     others = [path for path in Path(ROOT).glob("*.md") if path.name not in DOCUMENTS]
     assert [path.name for path in others if "```" in path.read_text()] == []

@@ -28,18 +28,18 @@ def test_the_catalogue_has_one_line_for_each_page() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_tests_and_tools_that_a_document_names_are_there(document) -> None:
+def test_tests_and_tools_that_a_document_names_exist(document) -> None:
     named = re.findall(r"`((?:tests|tools|bench)/[\w/.-]+)`", document.read_text())
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-def test_the_api_reference_has_everything_that_mledger_exports() -> None:
+def test_the_api_reference_documents_everything_that_mledger_exports() -> None:
     page = (DOCS / "reference/api.md").read_text()
     shown = set(re.findall(r"^\.\. auto\w+:: mledger\.(\w+)$", page, re.MULTILINE))
     assert shown - {"snapshot"} == set(mledger.__all__)
 
 
-def test_the_speed_that_readme_tells_is_a_row_of_the_benchmarks() -> None:
+def test_the_speed_in_readme_is_a_row_of_the_benchmarks() -> None:
     speed = (ROOT / "README.md").read_text().partition("## Speed")[2].partition("##")[0]
     measured = (DOCS / "reference/benchmarks.md").read_text()
     times = re.findall(r"([\d,]+) ms", speed)
@@ -48,7 +48,7 @@ def test_the_speed_that_readme_tells_is_a_row_of_the_benchmarks() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_that_a_document_names_are_there(document) -> None:
+def test_commands_that_a_document_names_exist(document) -> None:
     if document.name == "CHANGELOG.md":
         return
     nouns = {name: found for name, found in mledger_command.commands.items() if isinstance(found, click.Group)}

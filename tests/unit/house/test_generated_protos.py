@@ -1,4 +1,4 @@
-"""The committed protobuf modules are those that proto/ gives, and the check sees when they are not."""
+"""The committed protobuf modules match proto/, and the check notices when they do not."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def test_the_committed_modules_are_up_to_date(checkout):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_changed_contract_is_seen(checkout):
+def test_a_changed_contract_is_noticed(checkout):
     contract = checkout / "proto" / "LedgerMetadata.proto"
     contract.write_text(contract.read_text().replace("ctime = 10", "ctime = 13"))
     result = check(checkout)
@@ -37,12 +37,12 @@ def test_a_changed_contract_is_seen(checkout):
     assert "mledger/metastore/records/pb/LedgerMetadata_pb2.py is not what proto/ gives" in result.stderr
 
 
-def test_a_module_that_nothing_generates_is_seen(checkout):
+def test_a_module_that_nothing_generates_is_noticed(checkout):
     (checkout / "mledger" / "bookie" / "pb" / "Old_pb2.py").write_text("")
     assert "Old_pb2.py" in check(checkout).stderr
 
 
-def test_a_contract_without_an_owner_is_seen(checkout):
+def test_a_contract_without_an_owner_is_noticed(checkout):
     (checkout / "proto" / "New.proto").write_text('syntax = "proto2";\n')
     result = check(checkout)
     assert result.returncode != 0

@@ -1,4 +1,4 @@
-"""All of the product logs events of one form: named, with fields, by the loggers of one module."""
+"""The whole product logs events of one form: a name and fields, by the loggers of one module."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ EVENT = re.compile(r"[a-z]+(_[a-z]+)*")
 
 
 def faults(source: str) -> list[str]:
-    """What is not of the one form: other loggers, and calls whose first argument is no event's name."""
+    """Whatever has another form: other loggers, and calls whose first argument is not the name of an event."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import) and OF_OTHERS & {name.name.partition(".")[0] for name in node.names}:
@@ -50,7 +50,7 @@ def is_event(call: ast.Call) -> bool:
     match call.args:
         case [ast.Constant(str(name))]:
             return EVENT.fullmatch(name) is not None and ast.unparse(call.func).startswith("log.")
-        case [ast.Name()]:  # one of several events, each of which is named where it is chosen
+        case [ast.Name()]:  # one of several events, each named where it is chosen
             return ast.unparse(call.func).startswith("log.")
     return False
 
@@ -64,7 +64,7 @@ def test_every_module_logs_events_by_the_one_logger() -> None:
     assert {str(path.relative_to(ROOT)): wrong for path in sources() if (wrong := faults(path.read_text()))} == {}
 
 
-def test_events_are_looked_at_where_they_are() -> None:
+def test_the_check_reads_calls_that_log_events() -> None:
     calls = [node for path in sources() for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     assert sum(map(is_log_call, calls)) > 100
 
@@ -92,5 +92,5 @@ def test_another_form_is_found(line: str) -> None:
     assert faults(line)
 
 
-def test_the_form_is_not_taken_for_another() -> None:
+def test_an_ordinary_call_is_not_taken_for_logging() -> None:
     assert faults('log = get_logger(__name__)\nlog.warning("ledger_fenced", ledger=5)\nself.error("x y")') == []

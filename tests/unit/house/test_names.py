@@ -7,11 +7,11 @@ from pathlib import Path
 
 PRODUCT = ("mledger", "pyspark_mledger", "pytest_mledger")
 MOST_LINES = 450
-MOST_MODULES = 20  # of a folder
+MOST_MODULES = 20  # in a folder
 
 SHARED_CLASSES = {"Bookie": "the plugin's public API: a bookie of a test's cluster is called as what it is"}
 MIRRORED = {"support": "tests/support"}
-"""Where the subject of a folder of tests is, if not below the root."""
+"""Where the modules of a folder of tests are, if not at the same path below the root."""
 NOT_MIRRORED = {
     "tests/integration/installed": "tests the wheel, not a package",
     "tests/unit/golden": "compares Java's recordings with the index of them",
@@ -65,7 +65,7 @@ PARTICIPLES = {
 
 
 def python_files(*roots):
-    """Those that the project keeps, but for generated ones."""
+    """The tracked Python files, without generated ones."""
     found = subprocess.run(["git", "ls-files", *(f"{root}/*.py" for root in roots)], capture_output=True, check=True)
     files = [Path(line) for line in found.stdout.decode().splitlines()]
     return [file for file in files if not file.stem.endswith("_pb2") and file.exists()]
@@ -81,7 +81,7 @@ def test_a_public_class_name_has_one_meaning():
     assert not twice, f"name each class for what it is of, or say in SHARED_CLASSES why the name is shared: {twice}"
 
 
-def test_a_name_that_is_shared_on_purpose_is_shared():
+def test_a_shared_class_name_is_still_shared():
     counts = Counter(
         node.name
         for file in python_files(*PRODUCT)
@@ -106,7 +106,7 @@ def is_named_after_a_module(test):
 
 
 def files_of_tests():
-    """The files of tests that belong to a module, or to a whole package."""
+    """The files of tests that belong to a module or to a whole package."""
     files = python_files("tests/unit", "tests/integration")
     return [file for file in files if file.name.startswith("test_") and str(file.parent) not in NOT_MIRRORED]
 

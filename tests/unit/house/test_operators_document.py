@@ -1,4 +1,4 @@
-"""`operators-table.md`: each row names a test that there is and commands that there are; each test has a row."""
+"""`operators-table.md`: each row names an existing test and existing commands, and each test has a row."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ ROWS = [
 ]
 
 
-def test_each_row_names_tests_that_there_are() -> None:
+def test_each_row_names_existing_tests() -> None:
     assert len(ROWS) > 40
     for row in ROWS:
         assert len(row) == 4, row
@@ -35,7 +35,7 @@ def test_each_test_is_named_by_a_row() -> None:
 
 
 def find(words: list[str]) -> click.Command:
-    """The command that the words lead to."""
+    """The command that the words call."""
     found: click.Command = mledger_command
     for word in words:
         assert isinstance(found, click.Group), words
@@ -51,7 +51,7 @@ COMMANDS = sorted(
 
 
 @pytest.mark.parametrize("text", COMMANDS)
-def test_each_command_of_ours_is_one_with_these_options(text) -> None:
+def test_each_of_our_commands_exists_with_these_options(text) -> None:
     words = text.split()
     found = find([word for word in words if not word.startswith("-")])
     options = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
@@ -59,7 +59,7 @@ def test_each_command_of_ours_is_one_with_these_options(text) -> None:
     assert {word for word in words if word.startswith("-")} <= options, text
 
 
-def test_what_is_not_here_has_a_reason() -> None:
+def test_what_mledger_lacks_has_a_reason() -> None:
     rows = [line for line in DOCUMENT.partition("## Not here")[2].splitlines() if line.startswith("| `")]
     assert rows
     assert all(len(row.strip("|").split(" | ")) == 2 for row in rows)

@@ -1,4 +1,4 @@
-"""`semantics.md`: each rule that is built has a row with its code, which names it, and its test; the others say so."""
+"""`semantics.md`: each rule that is built has a row with code that names it, and a test; other rules are marked."""
 
 import re
 from pathlib import Path
@@ -18,17 +18,17 @@ def test_the_rules_of_a_letter_are_numbered_without_gaps() -> None:
         assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_each_rule_that_is_built_has_a_row_and_no_other() -> None:
+def test_each_built_rule_has_a_row_and_no_other_rule_has() -> None:
     assert [rule for rule, _, _ in PLACES] == BUILT
 
 
 @pytest.mark.parametrize(("rule", "code", "test"), PLACES)
-def test_the_code_of_a_row_names_its_rule_and_its_test_is_there(rule, code, test) -> None:
+def test_the_code_of_a_row_names_its_rule_and_its_test_exists(rule, code, test) -> None:
     assert re.search(rf"\b{rule}\b", (ROOT / code).read_text())
     assert (ROOT / test).is_file()
 
 
-def test_code_names_no_rule_that_there_is_not() -> None:
+def test_code_names_existing_rules_only() -> None:
     named = {
         (rule, path.relative_to(ROOT))
         for path in (ROOT / "mledger").rglob("*.py")

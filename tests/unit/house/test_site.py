@@ -1,4 +1,4 @@
-"""The documents build as a site without a warning: every page is reached, every link leads somewhere."""
+"""The documents build as a site without a warning: every page is reachable and every link works."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def test_the_documents_build_without_a_warning(tmp_path) -> None:
     assert (tmp_path / "site" / "tutorials" / "tour.html").exists()
 
 
-def test_the_picture_of_a_recovery_is_what_its_events_are(tmp_path) -> None:
+def test_the_picture_of_a_recovery_shows_its_events(tmp_path) -> None:
     picture = tmp_path / "recovery.svg"
     subprocess.run([sys.executable, "tools/draw_recovery.py", picture], cwd=ROOT, check=True, timeout=HANG_S)
     assert picture.read_text() == (ROOT / "docs" / "pictures" / "recovery.svg").read_text()

@@ -1,4 +1,4 @@
-"""`docs/explanation/dependencies.md` tells of the wheels of the versions that CI runs with."""
+"""`docs/explanation/dependencies.md` describes the wheels of the versions that CI installs."""
 
 import importlib.util
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_native_package_has_a_row_and_its_gap_is_named(tool):
         (CLICK, ""),
     ],
 )
-def test_the_oldest_glibc_is_that_of_the_names_platforms(tool, wheel, expected):
+def test_the_oldest_glibc_is_read_from_the_names_of_platforms(tool, wheel, expected):
     assert tool.glibc(wheel) == expected
 
 
@@ -68,7 +68,7 @@ def test_the_oldest_glibc_is_that_of_the_names_platforms(tool, wheel, expected):
     ],
     ids=["current", "a version of pure Python", "another version", "one more", "one less"],
 )
-def test_a_table_is_stale_that_has_other_packages_or_native_versions(tool, versions, expected):
+def test_a_table_with_other_packages_or_native_versions_is_stale(tool, versions, expected):
     assert tool.stale(PAGE.format(tool.plan_table(VERSIONS, FOUND)), versions) == expected
 
 

@@ -21,7 +21,7 @@ def test_defaults_are_those_of_pulsar_s_broker():
 
 
 @pytest.mark.parametrize("quorums", [(2, 3, 2), (3, 2, 3), (1, 2, 1)])
-def test_quorums_that_do_not_fit_each_other_are_refused_by_name(quorums):
+def test_contradictory_quorums_are_refused_by_name(quorums):
     ensemble, write, ack = quorums
     with pytest.raises(InvalidConfiguration, match="ensemble >= write quorum >= ack quorum >= 1 is needed"):
         ManagedLedgerConfig(ensemble_size=ensemble, write_quorum_size=write, ack_quorum_size=ack)
@@ -95,7 +95,7 @@ def test_settings_are_read_under_pulsar_s_names_and_units():
         ("autoSkipNonRecoverableData", "yes", "true or false"),
     ],
 )
-def test_a_text_that_cannot_be_read_is_refused_by_name(key, text, wanted):
+def test_an_unreadable_text_is_refused_by_name(key, text, wanted):
     with pytest.raises(InvalidConfiguration, match=f"{key} is {text!r}: {wanted} is needed"):
         config_from_settings({key: text})
 

@@ -19,7 +19,7 @@ def example(kind: type[Event]) -> Event:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_event_describes_itself_in_one_line_with_all_that_it_holds(kind):
+def test_every_event_describes_itself_in_one_line_with_all_its_fields(kind):
     event = example(kind)
     line = event.describe()
     assert line
@@ -31,7 +31,7 @@ def test_every_event_describes_itself_in_one_line_with_all_that_it_holds(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_events_do_not_change(kind):
+def test_events_are_immutable(kind):
     with pytest.raises(dataclasses.FrozenInstanceError):
         example(kind).topic = "other"
 

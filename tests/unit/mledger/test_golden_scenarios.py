@@ -1,6 +1,6 @@
-"""Topics of the Java original opened from each dump, by the plans alone: what the original had then is what we have.
+"""Topics of Java opened from each dump, by the plans alone: we find what Java had then.
 
-Where we differ on purpose (docs/reference/semantics.md, last section) the difference is asserted as one.
+Intended differences (docs/reference/semantics.md, last section) are asserted as differences.
 """
 
 import pytest
@@ -17,7 +17,7 @@ from tests.support.scenarios import Reopening, load, parse_ranges, reopenings, s
 
 REOPENINGS = [each for path in scenario_paths() for each in reopenings(path)]
 
-# (scenario, stage): what the original lost, which we keep
+# (scenario, stage): what Java lost and we keep
 BATCHES_KEPT = {("cursor-batch", "cumulative"), ("cursor-batch", "closed")}
 RANGES_KEPT = {("cursor-too-many-holes-longarray", "reopened after crash")}
 PROPERTIES_KEPT = {("cursor-ledger-deleted", "before reopen")}
@@ -42,7 +42,7 @@ def test_there_are_scenarios_to_check():
 
 
 @pytest.mark.parametrize("case", REOPENINGS, ids=lambda case: case.id)
-def test_the_list_of_ledgers_is_the_original_s(case):
+def test_the_list_of_ledgers_is_java_s(case):
     result = reopened(case)
     marks = {name: plan.mark_delete for name, plan in result.cursors.items()}
     kept = plan_trim(result.ledgers, marks, config_of(case), now_ms(case.stores, case.topic) + 1000).remaining
@@ -55,7 +55,7 @@ def test_the_list_of_ledgers_is_the_original_s(case):
 
 
 @pytest.mark.parametrize("case", REOPENINGS, ids=lambda case: case.id)
-def test_every_cursor_is_where_the_original_s_is(case):
+def test_every_cursor_is_where_java_s_is(case):
     key = (case.scenario.rsplit("-", 1)[0], case.stage)
     expected = {cursor["name"]: cursor for cursor in case.state["cursors"]}
     for name, plan in reopened(case).cursors.items():
@@ -79,7 +79,7 @@ def test_every_cursor_is_where_the_original_s_is(case):
 
 
 @pytest.mark.parametrize("case", REOPENINGS, ids=lambda case: case.id)
-def test_the_rule_says_where_the_state_was_found(case):
+def test_the_rule_names_where_the_state_was_found(case):
     records = case.stores.cursors(case.topic)
     for name, plan in reopened(case).cursors.items():
         ledger = records[name].cursors_ledger_id
@@ -95,7 +95,7 @@ def test_the_rule_says_where_the_state_was_found(case):
 
 
 def opened_by_hand(scenario: dict, topic: str) -> tuple[dict[str, bytes], list[dict]]:
-    """Cursor znodes written by hand for `topic`, and the states once it was opened with them."""
+    """Cursor znodes written by hand for `topic`, and the states after it was opened with them."""
     written: dict[str, bytes] = {}
     events = scenario["events"]
     for index, event in enumerate(events):
@@ -116,7 +116,7 @@ def closed_list(state: dict) -> ManagedLedgerInfo:
 
 
 @pytest.mark.parametrize("variant", [0, 1])
-def test_cursors_at_odd_positions_come_back_where_the_original_s_do(variant):
+def test_cursors_at_odd_positions_recover_as_in_java(variant):
     scenario = load(f"cursor-positions-on-open-{variant}")
     topic = f"golden/cursor-positions-on-open/persistent/t{variant}"
     written, (state,) = opened_by_hand(scenario, topic)
@@ -132,7 +132,7 @@ def test_cursors_at_odd_positions_come_back_where_the_original_s_do(variant):
         assert (name, moved) == (name, Position(*cursor["markDeletePosition"]))
         assert (name, plan.read_position) == (name, Position(*cursor["readPosition"]))
         assert (name, plan.backlog) == (name, cursor["backlogPrecise"])
-        # R6, R7 and R9 moves are durable here, in memory there
+        # R6, R7 and R9 moves are durable here, but in memory in Java
         stored = decode_managed_cursor_info(data).value.mark_delete
         assert plan.persist == (moved != stored)
 
@@ -142,12 +142,12 @@ def plan_range(data: bytes) -> PositionRange:
     return written
 
 
-# What ranges in missing ledgers, or past a ledger's end, become here; the original keeps them (R7, C8).
+# What becomes of ranges in missing ledgers, or past a ledger's end; Java keeps them (R7, C8).
 RANGES_HERE = {
     "missing-before": "[]",
     "into-missing": "[({last}:1..{last}:2]]",
     "past-end-of-ledger": "[({middle}:2..{middle}:4]]",
-    # at or below mark-delete everything is deleted anyway
+    # everything at or below mark-delete is deleted anyway
     "below-mark-delete": "[]",
     "over-mark-delete": "[({first}:1..{first}:3]]",
 }
@@ -157,7 +157,7 @@ RANGE_CASES = [(variant, topic) for variant in (0, 1) for topic in load(f"ranges
 
 
 @pytest.mark.parametrize(("variant", "topic"), RANGE_CASES, ids=lambda value: str(value).rsplit("/", 1)[-1])
-def test_ranges_written_by_hand_come_back_as_the_original_has_them(variant, topic):
+def test_ranges_written_by_hand_recover_as_in_java(variant, topic):
     scenario = load(f"ranges-on-open-{variant}")
     written, found = opened_by_hand(scenario, topic)
     ((name, data),) = written.items()
@@ -172,7 +172,7 @@ def test_ranges_written_by_hand_come_back_as_the_original_has_them(variant, topi
     ledgers = plan_open(info, {last: LedgerEnd(3, 0)}, 2).ledgers(last + 1)
     plan = plan_cursor_recovery(name, decode_managed_cursor_info(data).value, None, ledgers)
     if not found:
-        # the whole topic failed to open there
+        # in Java the whole topic failed to open
         assert name in ("inverted-ledgers", "inverted")
         assert plan.warnings == (f"range {plan_range(data)} is invalid: skipped",)
         assert plan.backlog == 11
@@ -188,14 +188,14 @@ def test_ranges_written_by_hand_come_back_as_the_original_has_them(variant, topi
     if name == "past-end-of-ledger":
         assert (plan.backlog, cursor["backlogPrecise"]) == (9, -27)
     elif name == "over-mark-delete":
-        # 13 entries, 0 to 3 of the first ledger deleted; the original counts one more than that, or not, by its cache
+        # 13 entries, 0 to 3 of the first ledger deleted; Java may count one more, depending on its cache
         assert (plan.backlog, cursor["backlogPrecise"]) == (9, 8 if variant == 0 else 9)
     else:
         assert plan.backlog == cursor["backlogPrecise"]
 
 
 @pytest.mark.parametrize("variant", [0, 1])
-def test_a_last_ledger_that_is_gone_is_dropped(variant):
+def test_a_missing_last_ledger_is_dropped(variant):
     scenario = load(f"last-data-ledger-deleted-{variant}")
     events = scenario["events"]
     gone = next(event["ledgerId"] for event in events if event["op"] == "ledger deleted behind its back")

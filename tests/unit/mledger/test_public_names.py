@@ -1,4 +1,4 @@
-"""What a program that imports mledger, or a test that uses its plugin, has to load."""
+"""What a program that imports mledger loads, and a test that uses its plugin."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What an owner makes of a broker.conf and --set."""
+"""How an owner reads a broker.conf and --set."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def broker_conf(tmp_path):
     return str(path)
 
 
-def test_a_broker_conf_is_read_as_it_is(broker_conf):
+def test_a_broker_conf_is_read_unchanged(broker_conf):
     found = read_owner_settings(broker_conf)
     config = found.config
     assert (config.ensemble_size, config.write_quorum_size, config.ack_quorum_size) == (3, 3, 2)
@@ -54,18 +54,18 @@ def test_a_broker_conf_is_read_as_it_is(broker_conf):
     assert (found.unknown, found.without_effect) == ((), ("brokerServicePort",))
 
 
-def test_without_settings_everything_is_as_without_a_file():
+def test_no_settings_are_the_same_as_an_empty_file():
     assert read_owner_settings(None) == OwnerSettings()
     assert OwnerSettings().client == ClientConfig()
 
 
-def test_an_assignment_wins_and_unknown_keys_are_told(broker_conf):
+def test_an_assignment_wins_and_unknown_keys_are_reported(broker_conf):
     found = read_owner_settings(broker_conf, ["managedLedgerDefaultAckQuorum=3", "noSuch=1", "bookkeeper_x=1"])
     assert found.config.ack_quorum_size == 3
     assert (found.unknown, found.without_effect) == (("noSuch",), ("bookkeeper_x", "brokerServicePort"))
 
 
-def test_racks_are_asked_for_by_pulsars_keys():
+def test_racks_are_configured_by_pulsar_s_keys():
     assert read_owner_settings(None).client.placement == PlacementPolicy()
     prefix = "bookkeeperClient"
     found = read_owner_settings(
@@ -82,13 +82,13 @@ def test_racks_are_asked_for_by_pulsars_keys():
     assert found.client.placement == wanted
 
 
-def test_racks_that_are_enforced_and_switched_off_are_refused():
+def test_racks_both_enforced_and_switched_off_are_refused():
     settings = ["bookkeeperClientEnforceMinNumRacksPerWriteQuorum=true", "bookkeeperClientRackawarePolicyEnabled=false"]
     with pytest.raises(InvalidSetting, match="no placement policy is rack-aware"):
         read_owner_settings(None, settings)
 
 
-def test_a_placement_that_nobody_gets_is_told():
+def test_an_unsupported_placement_is_reported():
     settings = ["bookkeeperDiskWeightBasedPlacementEnabled=true", "bookkeeper_reppDnsResolverClass=x"]
     assert read_owner_settings(None, settings).not_honoured == (
         "bookkeeperDiskWeightBasedPlacementEnabled",
@@ -103,7 +103,7 @@ def test_a_speculative_read_time_of_zero_means_never():
     assert read_owner_settings(None, [f"{key}=250"]).client.speculative_read_s == 0.25
 
 
-def test_the_newer_of_two_names_of_a_setting_counts():
+def test_the_newer_of_two_names_of_a_setting_wins():
     found = read_owner_settings(None, ["metadataStoreSessionTimeoutMillis=1000", "zooKeeperSessionTimeoutMillis=2000"])
     assert found.session_timeout == 1
     assert read_owner_settings(None, ["zooKeeperSessionTimeoutMillis=2000"]).session_timeout == 2
@@ -131,6 +131,6 @@ def test_a_bad_value_is_refused_with_its_place(tmp_path, line, error, said):
     assert f"{path}:3" in str(raised.value)
 
 
-def test_every_key_of_a_topic_s_configuration_is_one_that_pulsar_knows():
+def test_every_key_of_a_topic_s_configuration_is_known_to_pulsar():
     assert [setting.key for setting in SETTINGS if not is_known(setting.key)] == []
     assert len(KNOWN) > 500

@@ -1,4 +1,4 @@
-"""What the marker's arguments come to, without a cluster."""
+"""The result of a marker's arguments, without a cluster."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_settings_are_added_key_by_key_in_any_order():
     assert plan_options(ClusterOptions(), {"settings": {"b": 2, "a": "x"}}) == nearer
 
 
-def test_truth_is_written_as_a_broker_conf_has_it():
+def test_booleans_are_written_as_in_a_broker_conf():
     assert plan_options(ClusterOptions(), {"settings": {"on": True}}).settings == (("on", "true"),)
 
 
@@ -36,13 +36,13 @@ def test_truth_is_written_as_a_broker_conf_has_it():
         ({"settings": {"a": None}}, "settings: a is None: write a text"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_to_write(given, said):
+def test_bad_arguments_are_refused_with_what_to_write(given, said):
     with pytest.raises(InvalidClusterOption) as refused:
         plan_options(ClusterOptions(), given)
     assert said in str(refused.value)
 
 
-def test_settings_are_a_brokers():
+def test_settings_have_the_names_of_a_broker_conf():
     options = plan_options(
         ClusterOptions(), {"settings": {"managedLedgerMaxEntriesPerLedger": 7, "zooKeeperSessionTimeoutMillis": 5000}}
     )
@@ -60,7 +60,7 @@ def test_settings_are_a_brokers():
         ({"metadataStoreUrl": "zk:127.0.0.1:2181"}, "the cluster has its own"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_by_name(settings, said):
+def test_bad_settings_are_refused_by_name(settings, said):
     with pytest.raises(InvalidClusterOption) as refused:
         owner_settings(plan_options(ClusterOptions(), {"settings": settings}))
     assert said in str(refused.value)

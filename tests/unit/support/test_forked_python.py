@@ -1,4 +1,4 @@
-"""A module in a forked process is what it is in one that `python -m` starts."""
+"""A module behaves the same in a forked process as in one that `python -m` starts."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def ran(start, directory, *arguments, **options):
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_forked_module_finds_and_does_what_a_started_one_does(directory, end):
+def test_a_forked_module_behaves_like_a_started_one(directory, end):
     forked, started = (ran(start, directory, end, "b c", text=True) for start in (ForkedPython, subprocess.Popen))
     assert forked[:2] == started[:2]
     assert forked[2].splitlines()[-1:] == started[2].splitlines()[-1:]
@@ -59,7 +59,7 @@ def test_a_forked_module_can_have_a_session_of_its_own(directory):
     assert (code, json.loads(out.splitlines()[0])["session"]) == (0, True)
 
 
-def test_two_forked_modules_run_at_once_and_are_signalled_and_waited_for_apart(directory):
+def test_two_forked_modules_run_together_and_are_signalled_and_waited_for_separately(directory):
     command = [sys.executable, "-m", "program", "print('on', flush=True); signal.pause()"]
     processes = [ForkedPython(command, cwd=directory, stdin=DEVNULL, stdout=PIPE) for _ in range(2)]
     for process in processes:
@@ -89,7 +89,7 @@ time.sleep(3600)
         assert int(process.stdout.readline()) > 0
         assert [process.stdout.readline() for _ in range(2)][1] == b"on\n"
         process.kill()
-        assert process.stdout.read() == b""  # only once every process that has it has ended
+        assert process.stdout.read() == b""  # returns once every process that holds it has ended
 
 
 def test_what_is_imported_before_a_fork_starts_no_thread():

@@ -1,4 +1,4 @@
-"""What a worker of a test run takes together, and what first."""
+"""What one worker of a test run takes together, and what comes first."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""CI runs what failed once more, alone: what passes then is told, what fails again decides."""
+"""CI runs failed tests once more, alone: it reports those that pass then, and fails if one fails again."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def twice(directory, *arguments, **files):
     )
 
 
-def test_what_passes_alone_is_listed_with_both_outputs_above_the_closing_line_and_the_run_passes(tmp_path):
+def test_tests_that_pass_alone_are_listed_with_both_outputs_and_the_run_passes(tmp_path):
     done = twice(tmp_path, unsteady=UNSTEADY)
     assert done.returncode == 0, done.stdout
     listed = done.stdout.partition("unsteady tests: failed at first, passed alone")[2]
@@ -54,7 +54,7 @@ def test_what_passes_alone_is_listed_with_both_outputs_above_the_closing_line_an
     assert "1 passed" in done.stdout.splitlines()[-1]
 
 
-def test_what_fails_again_fails_the_run(tmp_path):
+def test_a_test_that_fails_again_fails_the_run(tmp_path):
     done = twice(tmp_path, unsteady=UNSTEADY, broken=BROKEN)
     assert done.returncode == 1
     assert "UNSTEADY test_broken" not in done.stdout
@@ -75,7 +75,7 @@ def test_a_run_without_failures_runs_once(tmp_path):
     assert "once more" not in done.stdout
 
 
-def test_what_cannot_be_collected_is_not_run_again(tmp_path):
+def test_a_file_that_cannot_be_collected_is_not_run_again(tmp_path):
     done = twice(tmp_path, wrong="import nothing_of_that_name\n")
     assert done.returncode == 2
     assert "once more" not in done.stdout

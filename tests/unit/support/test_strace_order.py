@@ -1,4 +1,4 @@
-"""The checker of traces itself: what it must accept and what it must find."""
+"""What the checker of traces must accept, and what it must find."""
 
 import pytest
 
@@ -27,7 +27,7 @@ SEND = f"11 write(9<TCP:[127.0.0.1:1->127.0.0.1:2]>, {text(ANSWER)}, 28) = 28"
 
 
 def violations(*lines):
-    """What the checker says of a trace."""
+    """The checker's findings in a trace."""
     return find_violations(parse_trace(lines), {(1, 0): ENTRY})
 
 

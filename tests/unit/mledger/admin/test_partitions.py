@@ -20,7 +20,7 @@ def test_the_record_and_every_partition_are_created() -> None:
     assert plan(3).missing == (0, 1, 2)
 
 
-def test_partitions_that_are_there_are_kept() -> None:
+def test_existing_partitions_are_kept() -> None:
     assert plan(4, present=[0, 2]).missing == (1, 3)
 
 
@@ -29,7 +29,7 @@ def test_a_partition_past_the_last_one_wanted_is_refused() -> None:
         plan(4, present=[5])
 
 
-def test_a_topic_that_is_there_is_refused_either_way() -> None:
+def test_an_existing_topic_is_refused_either_way() -> None:
     with pytest.raises(TopicExists, match="has 2 partitions"):
         plan(4, exists=PartitionedTopic(2))
     with pytest.raises(TopicExists, match="not partitioned"):

@@ -1,4 +1,4 @@
-"""What commands on whole topics would do, over values."""
+"""What commands on whole topics would do, decided over plain values."""
 
 import pytest
 
@@ -37,11 +37,11 @@ def deleted(plan) -> list[int]:
     return [ledger.ledger_id for ledger in plan.deletions]
 
 
-def test_trim_deletes_what_every_cursor_is_past() -> None:
+def test_trim_deletes_ledgers_that_every_cursor_has_passed() -> None:
     assert deleted(plan_topic_trim(view({"a": Position(7, 1), "b": Position(7, 4)}), CONFIG, NOW)) == [4]
 
 
-def test_a_cursor_at_the_end_moves_to_the_ledger_that_opening_makes() -> None:
+def test_a_cursor_at_the_end_moves_to_the_ledger_that_opening_creates() -> None:
     plan = plan_topic_trim(view({"a": Position(7, 4)}), CONFIG, NOW)
     assert [move.new for move in plan.moves] == [Position(NEW, -1)]
     assert deleted(plan) == [4, 7]
@@ -54,7 +54,7 @@ def test_trim_is_refused_while_a_cursor_cannot_be_read() -> None:
         plan_topic_trim(OpeningView(found.info, found.ledgers, NEW, (*found.cursors, broken), ()), CONFIG, NOW)
 
 
-def test_truncate_deletes_all_that_is_closed_whatever_retention_says() -> None:
+def test_truncate_deletes_every_closed_ledger_whatever_the_retention() -> None:
     assert deleted(plan_topic_truncate(view({"a": Position(4, 0)}), NOW)) == [4, 7]
     assert deleted(plan_topic_truncate(view({}, terminated=Position(7, 4)), NOW)) == [4, 7]
 
@@ -65,7 +65,7 @@ def test_terminate_ends_after_the_last_entry_or_where_it_ended_before() -> None:
     assert plan_topic_terminate(view({}, terminated=Position(7, 4))).already == Position(7, 4)
 
 
-def test_what_is_lost_is_counted_and_long_lists_are_cut() -> None:
+def test_losses_are_counted_and_long_lists_are_cut() -> None:
     assert lost_ledgers("t", CLOSED) == ("15 entries, 150 bytes of t, in ledger 4, 7",)
     assert lost_ledgers("t", (LedgerInfo(9),)) == ()
     many = lost_ledgers("t", [LedgerInfo(number, 1, 1, 1) for number in range(25)])

@@ -1,4 +1,4 @@
-"""Digests: the two ways of computing one agree, and a changed byte is seen."""
+"""Digests: the two ways of computing one agree, and a changed byte is noticed."""
 
 import pytest
 from hypothesis import given

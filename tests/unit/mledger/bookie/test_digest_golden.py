@@ -1,4 +1,4 @@
-"""Digests, explicit-LAC packets and master keys as the originals compute them (tests/golden/digests.json)."""
+"""Digests, explicit-LAC packets and master keys as Java computes them (tests/golden/digests.json)."""
 
 import struct
 

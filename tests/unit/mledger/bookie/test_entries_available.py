@@ -1,4 +1,4 @@
-"""Lists of entries are condensed, and say exactly which entries there are."""
+"""Lists of entries are condensed, and name exactly the entries that exist."""
 
 import struct
 
@@ -11,7 +11,7 @@ from mledger.bookie.entries_available import encode_available, plan_groups
 
 
 def entries_in(encoded):
-    """The entries that a list says are there, as Java reads it."""
+    """The entries in a list, as Java reads it."""
     version, count = struct.unpack_from(">ii", encoded)
     assert (version, encoded[8:64], len(encoded)) == (0, bytes(56), 64 + 24 * count)
     found = []
@@ -23,7 +23,7 @@ def entries_in(encoded):
 
 
 @given(st.sets(st.integers(0, 60)))
-def test_every_entry_is_said_and_no_other(entries):
+def test_every_entry_is_listed_and_no_other(entries):
     rising = sorted(entries)
     assert entries_in(encode_available(numpy.array(rising, numpy.int64))) == rising
 

@@ -1,4 +1,4 @@
-"""Every entry that the originals' bookies held in the scenarios of tests/golden/entries."""
+"""Every entry that Java's bookies held in the scenarios of tests/golden/entries."""
 
 import struct
 
@@ -29,7 +29,7 @@ def test_every_replica_of_every_entry_verifies(file):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_an_entrys_parts_are_those_the_original_reads(file):
+def test_an_entry_has_the_parts_that_java_reads(file):
     for stage in golden.load(file)["stages"]:
         for ledger in stage["ledgers"]:
             digest = make_digest(golden.digest_type(ledger["digestType"]), b"")

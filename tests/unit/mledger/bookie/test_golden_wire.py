@@ -1,6 +1,6 @@
 """Every frame that Java's client sent a Java bookie, sent to ours in the same order: the answers are Java's.
 
-Bookies and connections live on from one recorded case to the next, as they did when the frames were captured.
+Bookies and connections last from one recorded case to the next, as they did when the frames were captured.
 """
 
 import asyncio
@@ -98,13 +98,13 @@ VERSION_3_CASES = (
 VARIANTS = ("0", "1")
 READ_ONLY = golden.files("wire/v[23]-read-only-*.json")
 KNOWN_BEFORE = ("raw-v2-frame-on-v3-connection", "1")
-"""Here Java's bookie knew ledger 2 from something that is not among the recorded frames."""
+"""Here Java's bookie knew ledger 2 from an operation that is not among the recorded frames."""
 ROUND_2 = bytes.fromhex("0000001a020300000a0b676f6c64656e2d617574681207726f756e642d32")
 VERSION_3_ROUND_2 = bytes.fromhex("000000210a0608031005180bb206160a0b676f6c64656e2d617574681207726f756e642d32")
 
 
 def stored(file, number):
-    """The bytes behind the ids of the `number`th add in a recorded case."""
+    """The bytes after the ids of the `number`th add in a recorded case."""
     requests = [bytes.fromhex(f["hex"]) for f in golden.load(file)["frames"] if f["direction"] == "client->bookie"]
     if is_version_3(requests[0]):
         adds = [pb.Request.FromString(request[4:]).addRequest.body for request in requests]
@@ -118,7 +118,7 @@ def is_version_3(frame):
 
 
 def comparable(frame):
-    """An answer, without what depends on the time or on the disk."""
+    """An answer, without the parts that depend on the time or on the disk."""
     if not is_version_3(frame):
         return frame
     response = pb.Response.FromString(frame[4:])
@@ -135,7 +135,7 @@ def comparable(frame):
 
 
 class Replayer:
-    """Sends captured frames where Java's client sent them and gathers what comes back."""
+    """Sends captured frames where Java's client sent them, and collects the answers."""
 
     def __init__(self, stack, path):
         self.stack, self.path = stack, path
@@ -181,7 +181,7 @@ class Replayer:
         return {key: sorted(answers) for key, answers in ours.items()}, {k: sorted(a) for k, a in javas.items()}
 
     def limbo(self, ledger):
-        """What puts a ledger into limbo after the first answer."""
+        """Puts a ledger into limbo after the first answer."""
 
         async def set_limbo(answers):
             if answers == 1:
@@ -199,7 +199,7 @@ class Replayer:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_answers_are_java_bookies_answers(variant, tmp_path):
+def test_answers_equal_those_of_java_s_bookie(variant, tmp_path):
     async def main():
         async with contextlib.AsyncExitStack() as stack:
             replayer = Replayer(stack, tmp_path)
@@ -222,7 +222,7 @@ def test_answers_are_java_bookies_answers(variant, tmp_path):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_version_3_answers_are_java_bookies_answers(variant, tmp_path):
+def test_version_3_answers_equal_those_of_java_s_bookie(variant, tmp_path):
     async def main():
         async with contextlib.AsyncExitStack() as stack:
             replayer = Replayer(stack, tmp_path)
@@ -239,7 +239,7 @@ def test_version_3_answers_are_java_bookies_answers(variant, tmp_path):
 
 
 def version_3_frames(case, variant):
-    """A case's frames; the list of entries as Java's other storage answers it: its default storage never does."""
+    """A case's frames. Java's other storage answers a list of entries so; its default storage never does."""
     if case == "v3-list-entries":
         asked = golden.load(f"wire/v3-list-entries-{variant}.json")["frames"][0]
         frames = golden.load(f"wire/v3-list-entries-sorted-storage-{variant}.json")["frames"]
@@ -248,7 +248,7 @@ def version_3_frames(case, variant):
 
 
 @pytest.mark.parametrize("file", golden.files("wire/v3-list-entries-sorted-storage-*.json"))
-def test_a_list_of_entries_is_as_javas_other_storage_makes_it(file, tmp_path):
+def test_a_list_of_entries_equals_that_of_java_s_other_storage(file, tmp_path):
     frames = golden.load(file)["frames"]
     request, answer = (bytes.fromhex(frame["hex"]) for frame in frames)
     ledger = pb.Request.FromString(request[4:]).getListOfEntriesOfLedgerRequest.ledgerId
@@ -265,7 +265,7 @@ def test_a_list_of_entries_is_as_javas_other_storage_makes_it(file, tmp_path):
 
 
 @pytest.mark.parametrize("file", golden.files("wire/v2-list-entries-sorted-storage-*.json"))
-def test_a_list_of_entries_cannot_be_asked_for_on_a_version_2_connection(file, tmp_path):
+def test_a_version_2_connection_cannot_ask_for_a_list_of_entries(file, tmp_path):
     async def main():
         async with contextlib.AsyncExitStack() as stack:
             frames = golden.load(file)["frames"]
@@ -280,7 +280,7 @@ def test_a_list_of_entries_cannot_be_asked_for_on_a_version_2_connection(file, t
 
 
 @pytest.mark.parametrize("file", golden.files("wire/v?-add-raw-sorted-storage-*.json"))
-def test_an_entry_added_twice_is_read_as_added_last_where_javas_other_storage_keeps_the_first(file, tmp_path):
+def test_a_read_returns_the_last_of_two_adds_where_java_s_other_storage_keeps_the_first(file, tmp_path):
     async def main():
         async with contextlib.AsyncExitStack() as stack:
             frames = golden.load(file)["frames"]

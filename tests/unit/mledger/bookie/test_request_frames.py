@@ -1,4 +1,4 @@
-"""Frames are found in any receive buffer, however it was cut and whatever the sizes, and as one by one."""
+"""Frames are found in any receive buffer, of any sizes and cut anywhere, as if one by one."""
 
 import struct
 
@@ -18,7 +18,7 @@ def add(ledger, entry, size=0, key=KEYS[0], flags=0):
 
 
 def one_by_one(data):
-    """What is in a buffer, frame by frame: header word, key, ledger and entry of adds, else the frame."""
+    """The contents of a buffer, frame by frame: header word, key, ledger and entry of adds, else the frame."""
     found, at = [], 0
     while at + 4 <= len(data):
         (length,) = struct.unpack_from(">I", data, at)
@@ -35,7 +35,7 @@ def one_by_one(data):
 
 
 def flat(data, scan):
-    """The same of a scan."""
+    """The same, by a scan."""
     found = []
     for request in scan.requests:
         if isinstance(request, request_frames.AddRun):
@@ -66,7 +66,7 @@ streams = st.lists(st.one_of(adds, adds, reads, odd_versions, equal), max_size=3
 
 
 @given(streams, st.integers(0, 80))
-def test_a_scan_finds_what_a_look_at_each_frame_finds(stream, cut):
+def test_a_scan_finds_what_reading_frame_by_frame_finds(stream, cut):
     data = bytearray(stream[: max(0, len(stream) - cut)])
     expected, end = one_by_one(data)
     scan = request_frames.scan(data, 0, len(data))
@@ -89,7 +89,7 @@ def test_a_stream_cut_anywhere_gives_the_same_requests(stream, cuts):
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_end_in_requests_a_wait_or_an_error(data):
+def test_any_bytes_give_requests_a_wait_or_an_error(data):
     scan = request_frames.scan(bytearray(data), 0, len(data), 300)
     assert 0 <= scan.end <= len(data)
     for request in scan.requests:
@@ -131,12 +131,12 @@ def test_the_frames_before_a_bad_one_are_found():
 
 
 @pytest.mark.parametrize("length", [0, 3, 1001, 0xFFFFFFFF])
-def test_a_length_outside_the_limits_is_an_error_before_the_frame_is_there(length):
+def test_a_length_outside_the_limits_is_an_error_before_the_frame_arrives(length):
     data = bytearray(struct.pack(">I", length))
     assert f"frame length {length} outside 4..1000" in request_frames.scan(data, 0, 4, 1000).error
 
 
-def test_a_scan_says_how_large_the_frame_that_is_not_whole_will_be():
+def test_a_scan_reports_the_size_of_an_incomplete_frame():
     frame = add(1, 0, 5000)
     scan = request_frames.scan(bytearray(add(1, 0) + frame[:100]), 0, len(add(1, 0)) + 100)
     assert (scan.end, scan.next_frame) == (len(add(1, 0)), len(frame))

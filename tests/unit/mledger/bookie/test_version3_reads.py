@@ -1,4 +1,4 @@
-"""Plain reads of version 3 are read and answered as by protobuf's parser, to which all others are left."""
+"""Plain reads of version 3 are read and answered as protobuf's parser does; all others are left to the parser."""
 
 import itertools
 
@@ -109,9 +109,9 @@ mutations = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_si
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(reads, min_size=1, max_size=4), mutations, st.binary(max_size=6))
-@example([(1, 1, 1)], [], b"\x78\x01")  # a field that no one knows
+@example([(1, 1, 1)], [], b"\x78\x01")  # a field that nobody knows
 @example([(1, 1, 1)], [], b"\x0a\x00")  # the header again
-def test_whatever_is_taken_for_a_plain_read_is_one_to_protobufs_parser(asked, mutations, behind):
+def test_every_read_taken_for_plain_is_one_to_protobuf_s_parser(asked, mutations, behind):
     frames = [plain(*read) for read in asked]
     message = frames[-1][wire.LENGTH.size :] + behind
     frames[-1] = wire.LENGTH.pack(len(message)) + message
@@ -124,15 +124,15 @@ def test_whatever_is_taken_for_a_plain_read_is_one_to_protobufs_parser(asked, mu
 
 
 @pytest.mark.parametrize("shift", [0, 1, 15, 31])
-def test_a_read_inside_other_frames_is_none(shift):
-    """Reads that lie across frames, as long as the frames are, and as many as there are frames."""
+def test_a_read_inside_other_frames_is_not_found(shift):
+    """Reads across frames, with the length of the frames, as many as there are frames."""
     read = plain(1, 1, 1)
     data = bytes(shift) + read * 3 + bytes(32)
     cuts = [number * len(read) for number in range(4)]
     assert len(find_reads(data, cuts)) == (shift == 0)
 
 
-def test_a_number_in_more_bytes_than_it_needs_is_answered_as_it_came():
+def test_a_number_with_needless_bytes_is_answered_unchanged():
     body = b"\x08\x81\x00\x10\x82\x00"
     head = b"\x08\x03\x10\x01\x18\x83\x00"
     message = b"\n" + varint(len(head)) + head + b"\xa2\x06" + varint(len(body)) + body
@@ -147,7 +147,7 @@ def test_a_number_in_more_bytes_than_it_needs_is_answered_as_it_came():
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_reads_between_adds_and_others_keep_their_places(data):
+def test_reads_between_adds_and_other_requests_keep_their_places(data):
     kinds = {
         "read": lambda number: plain(number, 1, number),
         "add": lambda number: add(1, number, b"x" * 50),

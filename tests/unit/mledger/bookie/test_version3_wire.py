@@ -1,4 +1,4 @@
-"""Version 3 adds are found in any receive buffer as one by one by protobuf's parser, and kept as version 2's."""
+"""Version 3 adds are found in any receive buffer as protobuf's parser finds them, and kept as version 2's."""
 
 import itertools
 
@@ -33,7 +33,7 @@ others = st.one_of(
 
 
 def one_by_one(data):
-    """What a buffer holds, by protobuf's parser: the version 2 frames of adds with their transactions, other frames."""
+    """The contents of a buffer by protobuf's parser: adds as version 2 frames with their transactions, other frames."""
     found, at = [], 0
     while at < len(data):
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
@@ -49,7 +49,7 @@ def one_by_one(data):
 
 
 def flat(data, scan):
-    """The same of a scan."""
+    """The same, by a scan."""
     found = []
     for asked in scan.requests:
         if isinstance(asked, version3_wire.TransactionRun):
@@ -65,7 +65,7 @@ def flat(data, scan):
 
 
 def check_shared(run, frames):
-    """What a run says of its frames is so."""
+    """Assert that what a run says of its frames is true."""
     for frame, entry in zip(frames, run.entries.tolist(), strict=True):
         _, header, key, ledger, number = wire.ADD_HEAD.unpack_from(frame)
         shared = wire.header_word(wire.Op.ADD, run.flags), run.master_key, run.ledger, entry
@@ -76,7 +76,7 @@ def check_shared(run, frames):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(adds, adds, adds, others), max_size=40), st.integers(1, 3))
-def test_adds_are_found_as_one_by_one(frames, times):
+def test_adds_are_found_as_if_parsed_one_by_one(frames, times):
     data = b"".join(frame for frame in frames for _ in range(times))
     scan = version3_wire.scan(bytearray(data), 0, len(data))
     assert (scan.end, scan.error) == (len(data), "")
@@ -101,7 +101,7 @@ def test_responses_are_those_that_protobuf_writes(frames, code):
     assert b"".join(run.responses(code) for run in scan.requests) == b"".join(expected)
 
 
-def test_many_alike_are_one_run():
+def test_many_similar_adds_are_one_run():
     data = b"".join(add(7, number, b"payload", transaction=1000 + number) for number in range(2000))
     (run,) = version3_wire.scan(bytearray(data), 0, len(data)).requests
     assert (len(run), run.lowest, run.highest, run.rising) == (2000, 0, 1999, True)
@@ -109,20 +109,20 @@ def test_many_alike_are_one_run():
 
 
 @pytest.mark.parametrize("cut", [1, 4, 5, 40])
-def test_a_frame_that_is_not_whole_is_left(cut):
+def test_an_incomplete_frame_is_left(cut):
     data = add(7, 0) + add(7, 1)
     scan = version3_wire.scan(data, 0, len(data) - cut)
     assert (scan.end, scan.error, len(scan.requests)) == (len(add(7, 0)), "", 1)
     assert scan.next_frame in (0, len(add(7, 1)))
 
 
-def test_it_ends_where_version_2_begins():
+def test_the_scan_ends_where_version_2_begins():
     data = add(7, 0) + wire.encode_read(7, 0)
     assert version3_wire.scan(data, 0, len(data)).end == len(add(7, 0))
 
 
 @pytest.mark.parametrize("length", [0, 3, wire.MAX_FRAME + 1, 0xFFFFFFFF])
-def test_a_length_that_no_frame_has_is_an_error(length):
+def test_an_impossible_length_is_an_error(length):
     data = add(7, 0) + wire.LENGTH.pack(length) + b"\n" + bytes(20)
     scan = version3_wire.scan(data, 0, len(data))
     assert scan.end == len(add(7, 0))
@@ -139,7 +139,7 @@ def test_a_length_that_no_frame_has_is_an_error(length):
     ],
 )
 @pytest.mark.parametrize("times", [1, 20])
-def test_an_add_that_cannot_be_stored_is_none(frame, times):
+def test_an_add_that_cannot_be_stored_is_not_taken(frame, times):
     data = frame * times
     scan = version3_wire.scan(data, 0, len(data))
     assert scan.requests == [request_frames.OtherFrame(at * len(frame), (at + 1) * len(frame)) for at in range(times)]

@@ -1,4 +1,4 @@
-"""Requests and responses are what they were made from, and what is cut short is refused."""
+"""Requests and responses are read back as written, and truncated ones are refused."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from mledger.bookie import wire
 KEYS = (b"a" * 20, b"b" * 20)
 
 
-def test_read_requests_come_back_as_they_were_asked():
+def test_read_requests_are_read_back_as_written():
     read = wire.decode_read(wire.encode_read(5, -1, wire.Flag.FENCE | wire.Flag.HIGH_PRIORITY, KEYS[0]))
     assert (read.ledger, read.entry, read.fencing, read.master_key, read.batch) == (5, -1, True, KEYS[0], None)
     batch = wire.decode_read(wire.encode_batch_read(5, 6, 7, 8, 9))
@@ -15,7 +15,7 @@ def test_read_requests_come_back_as_they_were_asked():
 
 
 @pytest.mark.parametrize("size", [0, 8, 20, 27])
-def test_a_response_cut_short_is_malformed(size):
+def test_a_truncated_response_is_malformed(size):
     with pytest.raises(wire.MalformedFrame):
         wire.decode_response(wire.encode_response(wire.Op.READ, 0, 1, 2)[:size])
 

@@ -1,4 +1,4 @@
-"""The list of commands and what is in the modules that it names."""
+"""The list of commands agrees with the modules that it names."""
 
 import click
 import pytest
@@ -13,7 +13,7 @@ COMMANDS = [(*noun, name) for noun, names in LATE.items() for name, late in name
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_a_command_has_the_name_and_the_summary_that_it_is_listed_with(path) -> None:
+def test_a_command_has_the_name_and_the_summary_of_the_list(path) -> None:
     late = LATE[path[:-1]][path[-1]]
     found = late.load()
     assert found.name == path[-1]
@@ -21,11 +21,11 @@ def test_a_command_has_the_name_and_the_summary_that_it_is_listed_with(path) -> 
 
 
 @pytest.mark.parametrize("noun", GROUPS)
-def test_a_group_has_the_name_that_it_is_listed_with(noun) -> None:
+def test_a_group_has_the_name_of_the_list(noun) -> None:
     assert NOUNS[noun].name == noun
 
 
-def test_names_are_completed_with_their_summaries_and_nothing_is_imported() -> None:
+def test_completion_offers_names_with_summaries_and_imports_nothing() -> None:
     group = LateGroup("nothing", help="Nothing.")
     group.late = {"one": LateCommand("no_such_module:one", "First"), "two": LateCommand("no_such_module:two", "Second")}
     found = group.shell_complete(click.Context(group), "t")
@@ -33,5 +33,5 @@ def test_names_are_completed_with_their_summaries_and_nothing_is_imported() -> N
     assert group.get_help(click.Context(group)).split()[-4:] == ["one", "First", "two", "Second"]
 
 
-def test_a_name_that_is_none_is_no_command() -> None:
+def test_an_unknown_name_is_no_command() -> None:
     assert command.get_command(click.Context(command), "no-such-noun") is None

@@ -1,4 +1,4 @@
-"""The command's help, and the options that stand before or after the noun."""
+"""The command's help, and options before or after the noun."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def test_an_option_stands_before_or_after_the_noun(
     assert mledger(*arguments).json == []
 
 
-def test_the_later_of_context_and_metadata_counts(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_the_later_of_context_and_metadata_wins(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.setenv("MLEDGER_CONTEXTS", str(tmp_path / "contexts.toml"))
     assert mledger("context", "add", "prod", "zk://prod:1").code == 0
     where = ("--dir", str(tmp_path / "nothing"))

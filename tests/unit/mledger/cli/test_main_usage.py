@@ -1,4 +1,4 @@
-"""What cannot be is refused in one line that says what to do, before anything is connected to."""
+"""Bad usage is refused in one line that says what to do, before the command connects to anything."""
 
 import pytest
 
@@ -30,7 +30,7 @@ NOWHERE = "zk://127.0.0.1:1"
         (["up", "--bookies", 0], "bookies"),
     ],
 )
-def test_bad_usage_ends_with_2_and_one_line(arguments: list[object], said: str) -> None:
+def test_bad_usage_exits_with_2_and_prints_one_line(arguments: list[object], said: str) -> None:
     done = mledger(*arguments, url=NOWHERE)
     assert done.code == 2, done
     assert said in done.err
@@ -45,7 +45,7 @@ def test_without_a_metadata_store_the_line_says_how_to_name_one() -> None:
     assert "MLEDGER_METADATA" in done.err
 
 
-def test_a_broker_conf_with_a_value_that_cannot_be_is_refused_by_its_key(tmp_path) -> None:
+def test_a_bad_value_in_a_broker_conf_is_refused_by_its_key(tmp_path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("managedLedgerDefaultEnsembleSize=many\n")
     done = mledger("topics", "create", TOPIC, "--config", conf, url=NOWHERE)
@@ -53,14 +53,14 @@ def test_a_broker_conf_with_a_value_that_cannot_be_is_refused_by_its_key(tmp_pat
     assert "managedLedgerDefaultEnsembleSize" in done.err
 
 
-def test_options_may_stand_before_the_noun_and_the_later_one_counts() -> None:
+def test_options_may_come_before_the_noun_and_the_later_one_wins() -> None:
     done = mledger("--metadata", "http://first", "topics", "list", "--metadata", "ftp://second")
     assert done.code == 2
     assert "second" in done.err
 
 
 @pytest.mark.parametrize("arguments", [[], ["topics"], ["cursors"], ["metadata"]])
-def test_a_command_left_unfinished_shows_its_help(arguments: list[str]) -> None:
+def test_an_incomplete_command_shows_its_help(arguments: list[str]) -> None:
     done = mledger(*arguments)
     assert done.code == 2
     assert "Usage: mledger" in done.err

@@ -1,4 +1,4 @@
-"""Which metadata store a server is told of that the command becomes."""
+"""Which metadata store a command hands to the server that it becomes."""
 
 import os
 
@@ -14,7 +14,7 @@ TOLD = ("--metadata", "zk://there:1")
 
 @pytest.fixture
 def served(monkeypatch):
-    """Runs `mledger ARGUMENTS serve OPTIONS`, and what the server then was told: its options, its variable."""
+    """Runs `mledger ARGUMENTS serve OPTIONS`, and returns the options and the variable that the server gets."""
     told = []
 
     def main(options, _) -> int:
@@ -40,25 +40,25 @@ def contexts(tmp_path, monkeypatch):
     return path
 
 
-def test_an_option_before_the_command_is_an_option_of_the_server(served, contexts) -> None:
+def test_an_option_before_the_command_is_passed_to_the_server(served, contexts) -> None:
     assert served(*TOLD, "serve", "--port", "0") == (((*TOLD, "--port", "0"), None), "")
 
 
-def test_the_context_that_is_named_is_one_too(served, contexts) -> None:
+def test_so_is_the_context_named_by_an_option(served, contexts) -> None:
     assert served("--context", "here", "serve") == ((("--metadata", "zk://here:1"), None), "")
 
 
-def test_the_current_context_is_what_comes_last(served, contexts) -> None:
+def test_the_current_context_comes_last(served, contexts) -> None:
     assert served("serve", *TOLD) == ((TOLD, "zk://here:1"), "")
 
 
-def test_a_server_starts_without_contexts_that_cannot_be_read(served, contexts) -> None:
+def test_a_server_starts_even_if_contexts_cannot_be_read(served, contexts) -> None:
     contexts.write_text("[")
     told, said = served("serve", *TOLD)
     assert told == (TOLD, None)
     assert str(contexts) in said
 
 
-def test_a_server_that_is_a_metadata_store_asks_for_no_other(served, contexts) -> None:
+def test_a_server_that_is_a_metadata_store_needs_no_other(served, contexts) -> None:
     contexts.write_text("[")
     assert served("serve", "--dir", "d", client=False) == ((("--dir", "d"), None), "")

@@ -11,7 +11,7 @@ from mledger.metastore.records.values import LedgerInfo
 
 
 def holes(ledgers: LedgerList, every: int, ledger_count: int) -> AckState:
-    """One entry of `every` acknowledged, in the first `ledger_count` ledgers."""
+    """A state that has acknowledged one entry of `every` in the first `ledger_count` ledgers."""
     acks = AckState(ledgers.first_position)
     for ledger_id in ledgers.ids[:ledger_count]:
         entries = range(1, ledgers.entries(ledger_id), every)
@@ -33,7 +33,7 @@ def test_few_ranges_are_written_as_ranges():
     assert (record.ledger_bits, record.properties) == ((), (("a", 5),))
 
 
-def test_many_ranges_are_written_as_words_of_which_no_trailing_one_is_zero():
+def test_many_ranges_are_written_as_words_without_trailing_zeros():
     record = state_record(holes(DENSE, 2, 1))
     assert record.ranges == ()
     (bits,) = record.ledger_bits
@@ -48,7 +48,7 @@ def test_exactly_one_form_is_written():
     assert bool(record.ranges) != bool(record.ledger_bits)
 
 
-def test_a_million_holes_fit_one_entry_and_come_back():
+def test_a_million_holes_fit_one_entry_and_are_read_back():
     acks = holes(DENSE, 2, 40)
     assert acks.range_count == 1_000_000
     data = encode_position_info(state_record(acks))
@@ -65,7 +65,7 @@ def test_a_thousand_holes_over_a_hundred_million_entries_take_less_than_64_kib()
     assert len(encode_position_info(state_record(acks))) < 64 * 1024
 
 
-def test_a_state_that_fits_no_entry_is_an_error_and_never_cut_short():
+def test_a_state_that_fits_no_entry_is_an_error_and_never_truncated():
     acks = holes(WIDE, 100, 20)
     with pytest.raises(AckStateTooLarge, match=r"1,000,000 entries acknowledged above it takes .* bytes"):
         state_record(acks)

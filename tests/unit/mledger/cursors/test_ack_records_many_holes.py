@@ -1,4 +1,4 @@
-"""Ranges, words and records of many holes mean what they say, hole by hole (C1, C5), however they are made."""
+"""Every form of a state with many holes preserves each hole: ranges, words and records (C1, C5)."""
 
 import gc
 
@@ -62,7 +62,7 @@ def test_every_form_of_a_state_has_the_same_holes(found):
         assert {entry for entry in entries if state.is_deleted(entry)} == positions
 
 
-def test_a_hundred_thousand_holes_come_back_and_the_collector_runs_on():
+def test_a_hundred_thousand_holes_are_read_back_and_the_collector_runs_on():
     count = 100_000
     ledgers = LedgerList([LedgerInfo(5, 2 * count, 1, 1)])
     state = AckState(Position(5, -1))

@@ -11,7 +11,7 @@ from mledger.metastore.records.values import BatchDeletion, LedgerBits, LedgerIn
 
 
 def ledgers(*counts: int, first: int = 10, step: int = 3) -> LedgerList:
-    """Ledgers 10, 13, 16, … with these many entries, the last one open."""
+    """Ledgers 10, 13, 16, … with these numbers of entries; the last one is open."""
     infos = [LedgerInfo(first + step * index, count) for index, count in enumerate(counts[:-1])]
     current = first + step * (len(counts) - 1)
     return LedgerList([*infos, LedgerInfo(current)], current=current, live_entries=counts[-1])
@@ -61,7 +61,7 @@ def test_mark_delete_moves_across_empty_ledgers():
     assert acks.mark_delete == Position(19, 1)
 
 
-def test_mark_delete_in_a_ledger_that_is_gone_moves_into_the_next_one():
+def test_mark_delete_in_a_deleted_ledger_moves_into_the_next_one():
     acks = AckState(Position(9, 7))
     acks.acknowledge(at((10, 0)), THREE)
     assert acks.mark_delete == Position(10, 0)
@@ -82,13 +82,13 @@ def test_a_position_past_the_last_entry_is_refused_and_changes_nothing():
 
 
 @pytest.mark.parametrize("nowhere", [(11, 0), (10, 7), (10, -1), (12, -1)])
-def test_a_position_where_no_entry_is_changes_nothing(nowhere):
+def test_a_position_without_an_entry_changes_nothing(nowhere):
     acks = AckState(Position(10, 1))
     assert acks.acknowledge(at(nowhere), THREE) == 0
     assert acks == AckState(Position(10, 1))
 
 
-def test_cumulative_acknowledgement_forgets_what_it_passes_and_goes_on_over_what_touches():
+def test_cumulative_acknowledgement_drops_what_it_passes_and_continues_over_adjacent_ranges():
     acks = AckState(Position(10, -1))
     acks.acknowledge(at((10, 2), (13, 1), (13, 2), (16, 1)), THREE)
     assert acks.acknowledge_cumulative(Position(13, 0), THREE)
@@ -96,7 +96,7 @@ def test_cumulative_acknowledgement_forgets_what_it_passes_and_goes_on_over_what
     assert acks.describe_ranges() == "[(16:0..16:1]]"
 
 
-def test_cumulative_acknowledgement_goes_neither_back_nor_past_the_end():
+def test_cumulative_acknowledgement_moves_neither_back_nor_past_the_end():
     acks = AckState(Position(13, 1))
     with pytest.raises(InvalidPosition, match="below mark-delete 13:1"):
         acks.acknowledge_cumulative(Position(13, 0), THREE)
@@ -105,7 +105,7 @@ def test_cumulative_acknowledgement_goes_neither_back_nor_past_the_end():
     assert not acks.acknowledge_cumulative(Position(13, 1), THREE)
 
 
-def test_the_place_before_the_next_ledger_is_past_the_last_entry_until_mark_delete_was_moved_there():
+def test_the_place_before_the_next_ledger_is_past_the_last_entry_until_mark_delete_moved_there():
     full = ledgers(5, 0)
     acks = AckState(Position(10, 4))
     with pytest.raises(InvalidPosition):
@@ -120,7 +120,7 @@ def test_a_run_of_entries_is_clipped_to_the_ledger():
     assert acks.describe_ranges() == "[(13:-1..13:4]]"
 
 
-def test_batch_indexes_are_anded_until_none_is_left():
+def test_batch_indexes_are_combined_by_and_until_none_is_left():
     acks = AckState(Position(10, -1))
     assert acks.acknowledge_batch(Position(10, 1), [0b1110], THREE)
     assert not acks.acknowledge_batch(Position(10, 1), [0b1111], THREE)
@@ -138,7 +138,7 @@ def test_an_empty_ack_set_deletes_the_entry():
     assert acks.mark_delete == Position(10, 0)
 
 
-def test_a_batch_is_forgotten_with_its_entry():
+def test_a_batch_is_dropped_with_its_entry():
     acks = AckState(Position(10, -1))
     for entry in (1, 2, 3):
         acks.acknowledge_batch(Position(10, entry), [1], THREE)
@@ -156,7 +156,7 @@ def test_cumulative_acknowledgement_of_a_batch_index_stops_before_that_entry():
     assert not acks.acknowledge_cumulative(Position(10, 3), THREE, [0b1100])
 
 
-def test_cumulative_acknowledgement_of_a_batch_index_of_a_deleted_entry_goes_on_over_it():
+def test_cumulative_acknowledgement_of_a_batch_index_of_a_deleted_entry_continues_over_it():
     acks = AckState(Position(10, -1))
     acks.acknowledge(at((10, 3), (10, 4)), THREE)
     assert acks.acknowledge_cumulative(Position(10, 3), THREE, (0b10,))
@@ -170,7 +170,7 @@ def test_cumulative_acknowledgement_of_the_first_entry_s_batch_index_stays_befor
     assert backlog(THREE, acks) == 8
 
 
-def test_reset_forgets_everything_above():
+def test_reset_drops_every_acknowledgement_above():
     acks = AckState(Position(13, 0))
     acks.acknowledge(at((13, 3)), THREE)
     acks.acknowledge_batch(Position(13, 4), [1], THREE)
@@ -184,7 +184,7 @@ def test_reset_to_a_batch_index_keeps_earlier_indexes_deleted():
     assert acks.batch_words(Position(10, 2)) == (0b1000,)
 
 
-def test_live_runs_leave_out_what_is_deleted():
+def test_live_runs_leave_out_deleted_entries():
     acks = AckState(Position(13, 0))
     acks.acknowledge(at((13, 2), (13, 3)), THREE)
     assert acks.live_runs(13, 0, 4) == [EntryRun(1, 1), EntryRun(4, 4)]
@@ -203,7 +203,7 @@ def test_a_copy_is_independent():
     assert copy.has_batches
 
 
-def test_many_ranges_are_shown_by_the_first_ones():
+def test_only_the_first_of_many_ranges_are_shown():
     acks = AckState(Position(10, -1))
     acks.acknowledge(at((10, 1), (10, 3), (13, 1), (16, 1)), THREE)
     assert acks.describe_ranges(limit=2) == "[(10:0..10:1],(10:2..10:3],… 2 more]"
@@ -224,7 +224,7 @@ def test_a_range_across_ledgers_is_split_by_ledger():
     assert warnings == ()
 
 
-def test_what_lies_over_missing_ledgers_is_dropped_with_a_warning():
+def test_ranges_over_missing_ledgers_are_dropped_with_a_warning():
     acks, warnings = recover((10, 1), ranges=[span((16, 0), (99, 3)), span((7, 1), (7, 3)), span((11, 0), (13, 0))])
     assert acks.describe_ranges() == "[(13:-1..13:0],(16:0..16:2]]"
     assert warnings == (
@@ -233,13 +233,13 @@ def test_what_lies_over_missing_ledgers_is_dropped_with_a_warning():
     )
 
 
-def test_many_ranges_over_one_missing_ledger_are_one_warning():
+def test_many_ranges_over_one_missing_ledger_give_one_warning():
     acks, warnings = recover((10, 1), ranges=[span((99, at), (99, at + 1)) for at in range(0, 3000, 2)])
     assert acks.describe_ranges() == "[]"
     assert warnings == ("range (99:0..99:1] covers missing ledger 99: that part dropped (1,499 more like it)",)
 
 
-def test_what_lies_past_a_ledger_s_end_is_dropped_with_a_warning():
+def test_ranges_past_the_end_of_a_ledger_are_dropped_with_a_warning():
     acks, warnings = recover((10, 1), ranges=[span((13, 2), (13, 40))])
     assert acks.describe_ranges() == "[(13:2..13:4]]"
     assert warnings == ("range (13:2..13:40] extends past the end of ledger 13: that part dropped",)
@@ -273,7 +273,7 @@ def test_a_roaring_bitmap_is_read():
     assert warnings == ()
 
 
-def test_a_bitmap_that_is_none_is_reported_and_skipped():
+def test_an_invalid_bitmap_is_reported_and_skipped():
     acks, warnings = recover((10, 1), ledger_bits=[LedgerBits(13, bitmap=b"no bitmap"), LedgerBits(16, (1,))])
     assert acks.describe_ranges() == "[(16:-1..16:0]]"
     assert len(warnings) == 1
@@ -289,7 +289,7 @@ def test_bits_of_missing_ledgers_and_past_the_end_are_dropped_with_a_warning():
     )
 
 
-def test_batches_come_back_unless_their_entry_is_deleted_or_not_there():
+def test_batches_are_read_back_unless_their_entry_is_deleted_or_missing():
     batches = [
         BatchDeletion(Position(10, 1), (1,)),
         BatchDeletion(Position(13, 4), (1,)),

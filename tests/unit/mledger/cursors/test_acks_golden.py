@@ -1,4 +1,4 @@
-"""Words of `ack_set` as the originals build and combine them (tests/golden/pulsar-frames), on our batch indexes."""
+"""Java's words of `ack_set` and their combinations (tests/golden/pulsar-frames), on our batch indexes."""
 
 import pytest
 
@@ -14,7 +14,7 @@ BATCH = Position(7, 1)
 
 
 def words_without(size, acked):
-    """Words of a batch of which these indexes are acknowledged: 1 means not yet."""
+    """The words of a batch with these indexes acknowledged: a 1 stands for one that is not."""
     bits = sum(1 << index for index in range(size) if index not in set(acked))
     count = (bits.bit_length() + 63) // 64
     data = bits.to_bytes(count * 8, "little")
@@ -29,7 +29,7 @@ def after(*acknowledgements):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_the_words_are_those_of_the_indexes_not_yet_acknowledged(file):
+def test_the_words_name_the_indexes_not_yet_acknowledged(file):
     for case in golden.load(file)["cases"]:
         words = words_without(case["batchSize"], case["ackedIndexes"])
         assert list(words) == case["words"] == case["bitSetRecyclableWords"]

@@ -1,4 +1,4 @@
-"""AckState against a naive model, a set of positions, through random calls on random topics."""
+"""AckState against a simple model, a set of positions, through random calls on random topics."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,7 +29,7 @@ def entries_of(ledgers: LedgerList) -> list[Position]:
 
 
 class Cursor(RuleBasedStateMachine):
-    """Random acknowledgements; `deleted` holds every entry that is acknowledged, `left` batch indexes still open."""
+    """Random acknowledgements; `deleted` holds every acknowledged entry, `left` the batch indexes still open."""
 
     @initialize(counts=entry_counts, step=steps)
     def start(self, counts: list[int], step: int) -> None:

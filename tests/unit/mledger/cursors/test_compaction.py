@@ -1,4 +1,4 @@
-"""Which ledger holds the compacted topic: the last state of compaction's cursor says it, not its record."""
+"""Which ledger holds the compacted topic: the last state of compaction's cursor decides, not its record."""
 
 import pytest
 
@@ -12,12 +12,12 @@ RECORD = ManagedCursorInfo(7, Position(3, 1), properties=(("CompactedTopicLedger
 STATE = PositionInfo(Position(3, 9), properties=(("CompactedTopicLedger", 49),))
 
 
-def test_the_last_state_says_it_and_not_the_record_that_is_older():
+def test_the_last_state_decides_and_not_the_older_record():
     assert compacted_ledger(RECORD, StateFound(STATE, Position(7, 3))) == 49
     assert compacted_ledger(RECORD, StateFound(PositionInfo(Position(3, 9)), Position(7, 3))) is None
 
 
-def test_the_record_says_it_where_no_cursor_ledger_is_named_or_that_one_is_lost():
+def test_the_record_decides_if_no_cursor_ledger_is_named_or_it_is_lost():
     assert compacted_ledger(ManagedCursorInfo(-1, Position(3, 1), properties=RECORD.properties), None) == 35
     assert compacted_ledger(RECORD, CursorLedgerMissing(7)) == 35
 
@@ -27,6 +27,6 @@ def test_what_cannot_be_read_now_is_not_guessed():
         compacted_ledger(RECORD, CursorLedgerUnavailable(7, "bookies are away"))
 
 
-def test_compaction_s_cursor_is_known_by_its_name():
+def test_the_cursor_of_compaction_is_known_by_its_name():
     assert is_compaction("/managed-ledgers/t/n/persistent/x/__compaction")
     assert not is_compaction("/managed-ledgers/t/n/persistent/x/compaction")

@@ -1,4 +1,4 @@
-"""When an entry was published: golden entries of a broker, and what is none."""
+"""When an entry was published: golden entries of a broker, and bytes that are no such entries."""
 
 import json
 
@@ -21,7 +21,7 @@ def test_there_are_entries_of_both_kinds():
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["compression"])
-def test_the_broker_s_time_counts_before_the_producer_s(entry):
+def test_the_broker_s_time_comes_before_the_producer_s(entry):
     found = publish_time(bytes.fromhex(entry["hex"]))
     if entry["brokerEntryMetadata"] is None:
         assert found in PUBLISHED
@@ -30,7 +30,7 @@ def test_the_broker_s_time_counts_before_the_producer_s(entry):
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 8, 20])
-def test_what_is_no_entry_of_a_broker_is_refused(cut):
+def test_bytes_that_no_broker_wrote_are_refused(cut):
     whole = bytes.fromhex(next(entry["hex"] for entry in ENTRIES if entry["brokerEntryMetadata"] is None))
     for payload in (whole[:cut], b"just text, long enough to be looked at"):
         with pytest.raises(RecordError, match="publish time"):

@@ -1,4 +1,4 @@
-"""Coalescing and throttling of a cursor's writes (C3): one write for whatever has arrived."""
+"""A cursor's writes are coalesced and throttled (C3): one write for everything that has arrived."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.support.aio import run
 
 
 class Writes:
-    """Writes that end when told."""
+    """Writes that end when the test says so."""
 
     def __init__(self) -> None:
         self.begun: list[asyncio.Future[None]] = []
@@ -56,7 +56,7 @@ def test_what_arrives_during_a_write_waits_for_the_next():
     run(main())
 
 
-def test_a_failure_is_told_to_those_of_that_write_only():
+def test_a_failure_reaches_only_the_callers_of_that_write():
     async def main():
         writes = Writes()
         flusher = Flusher(writes, 0.0)
@@ -73,7 +73,7 @@ def test_a_failure_is_told_to_those_of_that_write_only():
     run(main())
 
 
-def test_the_throttle_holds_the_second_write_and_flush_lets_it_go():
+def test_the_throttle_delays_the_second_write_and_flush_releases_it():
     async def main():
         writes = Writes()
         flusher = Flusher(writes, 1000.0)
@@ -93,7 +93,7 @@ def test_the_throttle_holds_the_second_write_and_flush_lets_it_go():
     run(main())
 
 
-def test_stop_waits_for_the_write_under_way_and_gives_back_who_waits_for_another():
+def test_stop_waits_for_the_current_write_and_returns_the_callers_of_the_next():
     async def main():
         writes = Writes()
         flusher = Flusher(writes, 1000.0)
@@ -117,7 +117,7 @@ def test_stop_waits_for_the_write_under_way_and_gives_back_who_waits_for_another
     run(main())
 
 
-def test_a_waiter_that_gave_up_does_not_stop_the_others():
+def test_a_cancelled_waiter_does_not_stop_the_others():
     async def main():
         writes = Writes()
         flusher = Flusher(writes, 0.0)

@@ -1,6 +1,6 @@
-"""What the Java original did, call by call, replayed on the pure functions: the same answers, the same states.
+"""What Java did, call by call, replayed on the pure functions: the same answers, the same states.
 
-Differences on purpose (docs/reference/semantics.md, last section) are asserted as differences.
+Intended differences (docs/reference/semantics.md, last section) are asserted as differences.
 """
 
 import json
@@ -72,7 +72,7 @@ def test_number_of_entries_counts_those_that_exist():
         if upper.entry_id < max(1, ledgers.entries(upper.ledger_id)) or upper.ledger_id not in ledgers:
             expected = event.get("result", 0)
         else:
-            # The original counts places past a ledger's end as entries; ours counts entries (C8).
+            # Java counts places past a ledger's end as entries; we count entries (C8).
             expected = count_between(ledgers, lower, Position(upper.ledger_id, ledgers.entries(upper.ledger_id) - 1))
             assert event["result"] > expected
         if upper == Position(ledgers.current, 0):
@@ -140,10 +140,10 @@ def test_reset_to_any_position(variant):
         mark_delete, read_position = Position(*cursor["markDeletePosition"]), Position(*cursor["readPosition"])
         left = cursor["backlogPrecise"]
         if name == "EARLIEST":
-            # The original reads from entry -1 on, which is entry 0.
+            # Java reads from entry -1 on, which is entry 0.
             read_position = Position(read_position.ledger_id, 0)
         elif name == "later-ledger" and event["force"]:
-            # The original takes the ledger being written for empty (C6 takes its live count).
+            # Java takes the ledger being written for empty (C6 uses its live count).
             mark_delete, left = ledgers.last_confirmed, 0
         elif name == "far-past-end-of-first-ledger" and event["force"]:
             assert left < 0
@@ -171,13 +171,13 @@ def recovered(cursor: dict, ledgers: LedgerList) -> AckState:
     return acks
 
 
-# Two owners at once, or a ledger fenced under its owner: what is tested there needs real stores.
+# Two owners at once, or a ledger fenced under its owner: these tests need real stores.
 NEEDS_STORES = {"two-brokers", "writer-fenced"}
-# What ranges written by hand become is in test_golden_scenarios.
+# test_golden_scenarios tests what becomes of ranges written by hand.
 WRITTEN_BY_HAND = {"ranges-on-open"}
 # Its reads skip a lost ledger, which deletes that ledger's entries.
 READS_DELETE = {"middle-data-ledger-deleted-1"}
-# The state before is not that of the step before: opened anew, or reset and skip, which have their own tests.
+# The state before is not that of the step before: opened again, or reset and skip, which have their own tests.
 OPENED_ANEW = {"open managed ledger", "open cursor", "open cursor with properties", "new broker (factory)"}
 OWN_TEST = {"skip", "reset cursor"}
 
@@ -217,7 +217,7 @@ def mark_delete_past_the_end(event: dict, acks: AckState, ledgers: LedgerList) -
         acks.acknowledge_cumulative(past_the_end(ledgers), ledgers)
 
 
-# What a step does to a cursor; the other steps do nothing to it.
+# What a step does to a cursor. Other steps do nothing to it.
 ACTIONS = {
     "individual delete": acknowledge,
     "individual delete with ack sets": acknowledge_batches,
@@ -242,7 +242,7 @@ REPLAYS = [path for path in scenario_paths() if path.stem.rsplit("-", 1)[0] not 
 
 
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: path.stem)
-def test_every_step_leaves_each_cursor_where_the_original_left_it(path):
+def test_every_step_leaves_each_cursor_where_java_left_it(path):
     cursors: dict[str, AckState] = {}
     before: LedgerList | None = None
     topic = None
@@ -274,7 +274,7 @@ TRIMS = ["trim", "ack-before-open"]
 
 
 @pytest.mark.parametrize("name", [f"{name}-{variant}" for name in TRIMS for variant in (0, 1)])
-def test_trimming_deletes_what_the_original_deletes(name):
+def test_trimming_deletes_what_java_deletes(name):
     events = load(name)["events"]
     config = ManagedLedgerConfig(retention_time_ms=0, retention_size_in_mb=0)
     full: LedgerList | None = None

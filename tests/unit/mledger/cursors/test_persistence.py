@@ -17,7 +17,7 @@ def state(mark_delete: int, *deleted: int, batch: BatchDeletion | None = None) -
     return CursorState(acks, (("n", mark_delete),), (("who", "me"),))
 
 
-def test_mark_delete_is_written_with_what_was_durable_above_it():
+def test_mark_delete_is_written_with_the_ranges_that_were_durable_above_it():
     batch = BatchDeletion(Position(3, 9), (1,))
     partial = plan_partial(state(5, 7, 8, 20, 22, 24), state(1, 3, 7, 8, batch=batch))
     assert partial.mark_delete == Position(3, 5)
@@ -25,11 +25,11 @@ def test_mark_delete_is_written_with_what_was_durable_above_it():
     assert (partial.properties, partial.cursor_properties) == ((("n", 5),), (("who", "me"),))
 
 
-def test_after_a_reset_nothing_that_was_durable_before_counts():
+def test_after_a_reset_no_earlier_durable_range_counts():
     assert plan_partial(state(5, 20, 22), None).acks == state(5).acks
 
 
-def test_the_durable_state_is_not_changed_by_it():
+def test_writing_it_does_not_change_the_durable_state():
     durable = state(1, 7)
     plan_partial(state(9, 20), durable)
     assert durable == state(1, 7)

@@ -1,4 +1,4 @@
-"""Laws of the dry runs: what is counted is what moves, and looking finds the same as opening."""
+"""Laws of the dry runs: they count what moves, and inspection plans what opening does."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ places = st.sampled_from(["earliest", "latest", *POSITIONS, Position(11, 3), Pos
 
 
 def cursor_on(ledgers: LedgerList, state) -> CursorRecoveryPlan:
-    """A cursor that has acknowledged the first entries, and some above them."""
+    """A cursor that has acknowledged the first entries and some above them."""
     count, others = state
     mark_delete = POSITIONS[count] if count >= 0 else Position(10, -1)
     found = plan_cursor_recovery("one", ManagedCursorInfo(-1, mark_delete), None, ledgers)
@@ -53,7 +53,7 @@ def test_clearing_leaves_nothing(state) -> None:
 
 
 @given(acknowledged, places)
-def test_after_a_reset_all_from_the_place_on_is_left(state, place) -> None:
+def test_after_a_reset_everything_from_that_place_is_left(state, place) -> None:
     plan = plan_reset_to(LOOKED_AT, cursor_on(LOOKED_AT, state), place)
     first = {"earliest": POSITIONS[0], "latest": Position(99, 0)}.get(place, place) if isinstance(place, str) else place
     assert plan.after.backlog == sum(position >= first for position in POSITIONS)
@@ -61,7 +61,7 @@ def test_after_a_reset_all_from_the_place_on_is_left(state, place) -> None:
 
 
 @given(acknowledged, st.integers(0, 12), st.booleans(), places)
-def test_looking_plans_what_opening_does(state, n, include_deleted, place) -> None:
+def test_inspection_plans_what_opening_does(state, n, include_deleted, place) -> None:
     def plans(ledgers: LedgerList) -> list[CursorMovePlan]:
         cursor = cursor_on(ledgers, state)
         return [
@@ -85,7 +85,7 @@ def test_planning_changes_nothing(state, n) -> None:
     assert cursor.acks == same.acks
 
 
-def test_what_is_no_place_or_number_is_refused() -> None:
+def test_invalid_places_and_numbers_are_refused() -> None:
     cursor = cursor_on(LOOKED_AT, (0, set()))
     with pytest.raises(InvalidPosition):
         plan_reset_to(LOOKED_AT, cursor, "tomorrow")
@@ -93,7 +93,7 @@ def test_what_is_no_place_or_number_is_refused() -> None:
         plan_skip(LOOKED_AT, cursor, -1)
 
 
-def test_properties_that_are_not_named_stay_in_their_order() -> None:
+def test_properties_that_are_not_named_keep_their_order() -> None:
     current = (("a", "1"), ("b", "2"), ("c", "3"))
     assert list(plan_properties(current, {"d": "4", "b": "5"}, ["a", "z"]).items()) == [
         ("b", "5"),

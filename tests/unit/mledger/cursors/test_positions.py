@@ -24,7 +24,7 @@ from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 
-# entries 4, none, 3, and 2 in the one that is written
+# ledgers of 4 entries, none, 3, and 2 in the one being written
 LEDGERS = LedgerList([LedgerInfo(10, 4), LedgerInfo(13), LedgerInfo(16, 3), LedgerInfo(19)], current=19, live_entries=2)
 EMPTY_END = LedgerList([LedgerInfo(10, 4), LedgerInfo(13)], current=13)
 
@@ -40,7 +40,7 @@ def test_next_valid_at_the_end_is_where_the_next_entry_will_be():
     assert next_valid(EMPTY_END, Position(10, 3)) == end(EMPTY_END) == Position(13, 0)
 
 
-def test_the_end_of_a_topic_that_nobody_writes_is_after_its_last_entry():
+def test_the_end_of_a_topic_without_a_writer_is_after_its_last_entry():
     closed = LedgerList([LedgerInfo(10, 4)])
     assert next_valid(closed, Position(10, 3)) == Position(10, 4)
     assert end(LedgerList([], terminated=Position(8, -1))) == Position(8, 0)
@@ -76,7 +76,7 @@ def test_skip_counts_deleted_entries_or_not():
     assert undeleted == ["10:0", "10:3", "16:0", "16:2", "19:0", "19:1"]
 
 
-def test_skipping_nothing_stays():
+def test_skipping_zero_entries_does_not_move():
     assert position_after_n_undeleted(LEDGERS, acks_at((10, 1)), 0) == Position(10, 1)
 
 
@@ -113,7 +113,7 @@ def test_latest_of_a_topic_whose_last_ledger_is_empty():
     assert plan_reset(EMPTY_END, LATEST) == ResetPlan(Position(10, 3), Position(13, 0))
 
 
-def test_mark_delete_goes_neither_past_the_end_nor_back():
+def test_mark_delete_moves_neither_past_the_end_nor_back():
     acks = acks_at((10, 2))
     check_markable(LEDGERS, acks, Position(19, 1))
     with pytest.raises(InvalidPosition):
@@ -136,7 +136,7 @@ def search(
 
 
 @given(counts=st.lists(st.integers(0, 30), min_size=1, max_size=5), data=st.data())
-def test_the_search_finds_the_newest_match_within_its_bounds_in_few_questions(counts, data):
+def test_the_search_finds_the_newest_match_within_its_bounds_with_few_reads(counts, data):
     infos = [LedgerInfo(3 * index, count) for index, count in enumerate(counts)]
     ledgers = LedgerList(infos)
     every = [Position(ledger, entry) for ledger in ledgers for entry in range(ledgers.entries(ledger))]

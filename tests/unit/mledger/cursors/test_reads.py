@@ -1,4 +1,4 @@
-"""A read goes past what is acknowledged in one step, however much of it there is (C10)."""
+"""A read passes acknowledged entries in one step, however many there are (C10)."""
 
 from types import SimpleNamespace
 
@@ -17,12 +17,12 @@ LEDGERS = LedgerList([LedgerInfo(ledger_id, ENTRIES, 1, 1) for ledger_id in (3, 
 
 
 class Counted(AckState):
-    """A state that counts how often a read looks for what is left."""
+    """A state that counts how often a read asks it for what is left."""
 
     looks = 0
 
     def live_runs(self, *where):
-        """As the state's own."""
+        """Like the state's own method."""
         self.looks += 1
         return super().live_runs(*where)
 
@@ -31,7 +31,7 @@ class Bookies:
     """Entries whose payloads are their ids."""
 
     async def read(self, ledger_id, first, last, _):
-        """All that is asked for."""
+        """All entries of the request."""
         return [Entry(Position(ledger_id, entry), b"%d" % entry) for entry in range(first, last + 1)]
 
 

@@ -13,7 +13,7 @@ from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position, PositionRange
 from mledger.metastore.records.values import BatchDeletion, LedgerInfo, ManagedCursorInfo, PositionInfo
 
-# 10 and 13 have five entries, 16 has three; 19 was just created for writing
+# 10 and 13 have five entries, 16 has three, and 19 was just created for writing
 OPENED = LedgerList([LedgerInfo(10, 5), LedgerInfo(13, 5), LedgerInfo(16, 3), LedgerInfo(19)], current=19)
 LOOKED_AT = LedgerList([LedgerInfo(10, 5), LedgerInfo(13, 5), LedgerInfo(16, 3)])
 CURSOR_LEDGER = 70
@@ -65,7 +65,7 @@ def test_r2_without_cursor_ledger_the_znode_is_the_state():
     assert result.old_cursor_ledger is None
 
 
-def test_r3_the_cursor_ledger_s_last_entry_is_the_state_and_the_znode_s_snapshot_is_not():
+def test_r3_the_last_entry_of_the_cursor_ledger_is_the_state_not_the_snapshot():
     record = znode((10, -1), CURSOR_LEDGER, properties=(("old", 1),), cursor_properties=(("b", "c"),))
     result = plan(record, found((13, 1), ranges=(span((13, 2), (13, 3)),), properties=(("new", 2),)))
     assert (result.rule, result.source) == ("R3", "entry 8 of cursor ledger 70")
@@ -76,7 +76,7 @@ def test_r3_the_cursor_ledger_s_last_entry_is_the_state_and_the_znode_s_snapshot
     assert result.old_cursor_ledger == CURSOR_LEDGER
 
 
-def test_r3_what_a_peek_could_not_prove_is_said():
+def test_r3_what_a_peek_could_not_prove_is_reported():
     result = plan(znode((10, -1), CURSOR_LEDGER), found((13, 1), unconfirmed=True))
     assert result.unconfirmed
     assert result.source == "entry 8 of cursor ledger 70, unconfirmed"
@@ -99,7 +99,7 @@ def test_r4_a_lost_state_falls_back_to_the_snapshot_and_keeps_both_kinds_of_prop
     assert finding.describe() in result.warnings[0]
 
 
-def test_r4_the_snapshot_is_not_taken_below_the_first_ledger():
+def test_r4_the_snapshot_is_not_used_below_the_first_ledger():
     result = plan(znode((7, 3), CURSOR_LEDGER), CursorLedgerMissing(CURSOR_LEDGER))
     assert result.mark_delete == Position(10, -1)
 
@@ -109,18 +109,18 @@ def test_r5_a_cursor_ledger_that_cannot_be_read_now_fails_and_never_falls_back()
         plan(znode((10, 3), CURSOR_LEDGER), CursorLedgerUnavailable(CURSOR_LEDGER, "bookies away"))
 
 
-def test_r5_a_cursor_ledger_nobody_looked_at_is_not_taken_for_lost():
+def test_r5_a_cursor_ledger_that_was_not_read_is_not_taken_for_lost():
     with pytest.raises(CursorRecoveryFailed, match="must be read first"):
         plan(znode((10, 3), CURSOR_LEDGER))
 
 
-def test_r6_the_start_of_a_ledger_that_is_gone_becomes_the_start_of_the_next():
+def test_r6_the_start_of_a_deleted_ledger_becomes_the_start_of_the_next():
     result = plan(znode((11, -1)))
     assert (result.rules, result.mark_delete, result.read_position) == (("R2", "R6"), Position(13, -1), Position(13, 0))
     assert result.persist
 
 
-def test_an_entry_of_a_ledger_that_is_gone_is_kept_as_the_position():
+def test_an_entry_of_a_deleted_ledger_is_kept_as_the_position():
     result = plan(znode((11, 2)))
     assert (result.rules, result.mark_delete, result.read_position) == (("R2",), Position(11, 2), Position(13, 0))
     assert (result.backlog, result.persist) == (8, False)
@@ -133,7 +133,7 @@ def test_r7_a_position_past_the_end_is_moved_back_to_it():
     assert result.warnings == ("position 99:4 is past the end: moved back to 19:-1",)
 
 
-def test_r7_passes_over_nothing_that_was_appended_since_the_topic_was_opened():
+def test_r7_skips_no_entry_that_was_appended_after_the_topic_was_opened():
     appended = LedgerList([LedgerInfo(16, 3), LedgerInfo(19)], current=19, live_entries=4)
     result = plan(znode((99, 4)), ledgers=appended)
     assert (result.mark_delete, result.backlog) == (Position(19, -1), 4)
@@ -144,19 +144,19 @@ def test_r7_without_a_new_ledger_the_end_is_the_last_entry():
     assert (result.mark_delete, result.read_position) == (Position(16, 2), Position(16, 3))
 
 
-def test_r7_what_does_not_fit_the_ledgers_is_left_out_and_said():
+def test_r7_ranges_that_do_not_fit_the_ledgers_are_left_out_with_a_warning():
     ranges = (span((13, 3), (13, 1)), span((13, 3), (13, 9)), span((99, 0), (99, 1)))
     result = plan(znode((10, 1), ranges=ranges))
     assert result.acks.describe_ranges() == "[(13:3..13:4]]"
     assert len(result.warnings) == 3
 
 
-def test_r8_the_read_position_is_the_next_place_where_an_entry_is():
+def test_r8_the_read_position_is_the_next_place_with_an_entry():
     assert plan(znode((10, 4))).read_position == Position(13, 0)
     assert plan(znode((16, 2))).read_position == Position(19, 0)
 
 
-def test_r9_a_consumed_ledger_is_left_for_the_next():
+def test_r9_a_cursor_leaves_a_consumed_ledger_for_the_next():
     result = plan(znode((10, 4)))
     assert (result.mark_delete, result.move_to) == (Position(10, 4), Position(13, -1))
     assert result.rules == ("R2", "R9")
@@ -181,7 +181,7 @@ def test_a_topic_without_ledgers_keeps_its_cursor_s_position():
     assert (result.mark_delete, result.read_position, result.backlog) == (Position(40, -1), Position(40, 0), 0)
 
 
-def test_a_last_state_that_cannot_be_read_falls_back_to_the_one_before_and_its_ledger_is_kept():
+def test_an_unreadable_last_state_falls_back_to_the_one_before_and_its_ledger_is_kept():
     unreadable = StateUnreadable(Position(CURSOR_LEDGER, 26), "it does not parse")
     state = PositionInfo(Position(10, 1), properties=(("n", 1),))
     result = plan_cursor_recovery(

@@ -1,4 +1,4 @@
-"""A cursor's last state is not lost on the word of a metadata server that lags (R4, R5)."""
+"""A lagging metadata server does not make a cursor's last state count as lost (R4, R5)."""
 
 import pytest
 
@@ -24,7 +24,7 @@ WHOLE = [encode_position_info(OLD), encode_position_info(LAST)]
 
 
 class CursorLedger:
-    """A cursor ledger as one look finds it; an entry that is None cannot be found."""
+    """A cursor ledger as one reading finds it; an entry that is None cannot be found."""
 
     def __init__(self, entries):
         self._entries = entries
@@ -38,7 +38,7 @@ class CursorLedger:
 
 
 class Looks:
-    """What is found before and after the metadata store was synced; None: no such ledger."""
+    """What is found before and after a sync of the metadata store; None stands for no such ledger."""
 
     def __init__(self, before, after, error=None):
         self._entries, self._after, self._error = before, after, error
@@ -64,7 +64,7 @@ BEHIND = {"ledger": None, "entries": [], "last entry": [WHOLE[0], None]}
 
 
 @pytest.mark.parametrize("before", BEHIND.values(), ids=BEHIND.keys())
-def test_what_a_lagging_server_does_not_know_is_looked_for_again(before):
+def test_a_ledger_unknown_to_a_lagging_server_is_looked_up_again(before):
     async def main():
         looks = Looks(before, WHOLE)
         found = await looks.find()
@@ -76,7 +76,7 @@ def test_what_a_lagging_server_does_not_know_is_looked_for_again(before):
 
 
 @pytest.mark.parametrize("before", [None, [None]], ids=["ledger", "entry"])
-def test_an_older_cursor_ledger_that_a_lagging_server_does_not_know_is_looked_for_again(before):
+def test_an_older_cursor_ledger_unknown_to_a_lagging_server_is_looked_up_again(before):
     async def main():
         held = (LedgerBits(6, (0b11,)),)
         named = (LedgerBits(6, (OLDER, 0)),)
@@ -100,7 +100,7 @@ def test_an_older_cursor_ledger_that_a_lagging_server_does_not_know_is_looked_fo
     run(main())
 
 
-def test_what_is_lost_by_metadata_that_does_not_lag_is_lost():
+def test_a_ledger_missing_in_current_metadata_is_lost():
     async def main():
         assert isinstance(await Looks(None, None).find(), CursorLedgerMissing)
         assert isinstance(await Looks([], []).find(), CursorLedgerEmpty)
@@ -119,7 +119,7 @@ def test_nothing_is_lost_while_the_metadata_store_does_not_answer():
     run(main())
 
 
-def test_a_state_that_is_there_is_read_once():
+def test_a_state_that_is_found_is_read_once():
     async def main():
         looks = Looks(WHOLE, None)
         assert isinstance(await looks.find(), StateFound)

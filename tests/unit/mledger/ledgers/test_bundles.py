@@ -1,4 +1,4 @@
-"""Which broker serves a topic by what the brokers' nodes say; the nodes are those that Pulsar 4.2 wrote."""
+"""Which broker serves a topic according to the brokers' nodes, which Pulsar 4.2 wrote."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_a_topics_bundle_is_found_by_the_hash_of_its_full_name():
     assert has_topic("0x00000000_0xffffffff", TOPIC)
 
 
-def test_a_name_that_is_no_range_counts_as_every_topics():
+def test_a_name_that_is_no_range_counts_for_every_topic():
     assert has_topic("all", TOPIC)
 
 
@@ -59,7 +59,7 @@ def test_another_bundle_or_a_node_without_a_session_serves_nothing(nodes):
     assert serving(TOPIC, {f"/namespace/public/default/{name}": each for name, each in nodes.items()}, {}, []) is None
 
 
-def test_a_bundle_whose_broker_cannot_be_read_is_served_nevertheless():
+def test_a_bundle_whose_broker_cannot_be_read_still_counts_as_served():
     found = serving(TOPIC, {"/namespace/public/default/0x80000000_0x90000000": node(b"\xff")}, {}, [])
     assert "a Pulsar broker serves its bundle" in str(found)
 
@@ -75,13 +75,13 @@ def test_a_bundle_whose_broker_cannot_be_read_is_served_nevertheless():
         ({"state": "Owned", "dstBroker": "gone:8080"}, None),
     ],
 )
-def test_the_extensible_load_managers_channel_names_who_has_the_bundle(said, broker):
+def test_the_channel_of_the_extensible_load_manager_names_who_has_the_bundle(said, broker):
     channel = {"/service_unit_state/public/default/0x80000000_0x90000000": node(said, 0)}
     found = serving(TOPIC, {}, channel, BROKERS)
     assert (found is None) if broker is None else (broker in str(found))
 
 
-def test_what_brokers_serve_is_seen_unless_their_channel_is_a_topic():
+def test_what_brokers_serve_is_known_unless_their_channel_is_a_topic():
     path = "/loadbalance/brokers/b:8080"
     assert unseen({path: node(CLASSIC)}, has_channel=False) is None
     assert unseen({path: node(EXTENSIBLE)}, has_channel=True) is None
@@ -92,12 +92,12 @@ def test_what_brokers_serve_is_seen_unless_their_channel_is_a_topic():
     assert unseen({path: node(EXTENSIBLE, 0)}, has_channel=False) is None
 
 
-def test_folders_of_bundles_also_in_the_old_form_of_names():
+def test_folders_of_bundles_in_both_forms_of_names():
     old = TopicName.parse("persistent://tenant/cluster/ns/topic")
     assert bundle_folders(old) == ("/namespace/tenant/cluster/ns", "/service_unit_state/tenant/cluster/ns")
 
 
-def test_a_broker_comes_to_serve_when_its_node_is_new_or_anothers():
+def test_a_broker_begins_to_serve_when_its_node_is_new_or_another_s():
     path = "/namespace/public/default/0x80000000_0x90000000"
     one, other = (serving(TOPIC, {path: node(OWNED, session)}, {}, []) for session in (1, 2))
     assert came_to_serve(None, one)

@@ -36,7 +36,7 @@ def test_look_ups_between_ledgers_whose_ids_have_gaps():
     assert (ledgers.entries(20), ledgers.entries(25), ledgers.entries(30)) == (4, 0, 2)
 
 
-def test_the_current_ledger_counts_live():
+def test_the_current_ledger_counts_its_live_entries():
     ledgers = LedgerList([closed(10), LedgerInfo(30)], current=30)
     assert (ledgers.total_entries, ledgers.last_position, ledgers.last_confirmed) == (
         4,
@@ -84,7 +84,7 @@ def test_counting_and_finding_entries_are_inverse(counts, live):
         ledgers.entry_at(len(every))
 
 
-def test_open_recovers_the_last_ledger_and_writes_its_true_end_back():
+def test_open_recovers_the_last_ledger_and_writes_its_true_end():
     info = topic(closed(10), LedgerInfo(11))
     assert ledgers_to_recover(info) == (11,)
     plan = plan_open(info, {11: LedgerEnd(7, 70)}, NOW)
@@ -92,33 +92,33 @@ def test_open_recovers_the_last_ledger_and_writes_its_true_end_back():
     assert (plan.create, plan.dropped, plan.above) == (True, (), 11)
 
 
-def test_open_keeps_what_the_last_ledger_s_record_has_besides():
+def test_open_keeps_the_other_fields_of_the_last_ledger_s_record():
     last = LedgerInfo(11, properties=(("k", "v"),), unknown=b"\x3a\x00")
     plan = plan_open(topic(last, properties=(("p", "q"),)), {11: LedgerEnd(7, 70)}, NOW)
     assert plan.info(12).ledgers[0] == LedgerInfo(11, 7, 70, NOW, properties=(("k", "v"),), unknown=b"\x3a\x00")
     assert plan.info(12).properties == (("p", "q"),)
 
 
-def test_open_keeps_the_close_time_of_a_ledger_that_was_closed_as_recorded():
+def test_open_keeps_the_recorded_close_time_of_a_closed_ledger():
     plan = plan_open(topic(closed(11, 7, timestamp=3)), {11: LedgerEnd(7, 70)}, NOW)
     assert plan.kept == (closed(11, 7, timestamp=3),)
 
 
-def test_open_drops_a_last_ledger_that_is_empty():
+def test_open_drops_an_empty_last_ledger():
     plan = plan_open(topic(closed(10), LedgerInfo(11)), {11: LedgerEnd(0, 0)}, NOW)
     assert plan.dropped == (LedgerInfo(11),)
     assert plan.info(12).ledgers == (closed(10), LedgerInfo(12))
     assert plan.warnings == ()
 
 
-def test_open_drops_a_last_ledger_that_does_not_exist_with_a_warning():
+def test_open_drops_a_missing_last_ledger_with_a_warning():
     plan = plan_open(topic(closed(10), LedgerInfo(11)), {11: None}, NOW)
     assert (plan.missing, plan.dropped) == ((11,), ())
     assert plan.info(12).ledgers == (closed(10), LedgerInfo(12))
     assert plan.warnings == ("ledger 11 does not exist: dropped from the list",)
 
 
-def test_open_looks_into_a_ledger_recorded_as_empty_before_it_drops_it():
+def test_open_reads_a_ledger_recorded_as_empty_before_it_drops_it():
     info = topic(closed(10), LedgerInfo(11), LedgerInfo(12), closed(13))
     assert ledgers_to_recover(info) == (11, 12, 13)
     plan = plan_open(info, {11: LedgerEnd(0, 0), 12: LedgerEnd(2, 20), 13: LedgerEnd(4, 40)}, NOW)
@@ -194,6 +194,6 @@ def test_a_ledger_rolls_over_when_a_limit_is_passed_and_the_minimum_time_too(ent
     assert rollover_reason(CONFIG, entries, size, age_ms) == reason
 
 
-def test_limits_of_0_are_none():
+def test_limits_of_0_do_not_apply():
     config = ManagedLedgerConfig(max_size_per_ledger_mb=0, minimum_rollover_time_ms=0, maximum_rollover_time_ms=0)
     assert rollover_reason(config, 49_999, 2**60, 2**60) is None

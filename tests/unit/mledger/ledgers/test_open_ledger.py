@@ -1,4 +1,4 @@
-"""What becomes of the batches of a ledger that ends: acknowledged, or given back with their payloads (M4, M5)."""
+"""The batches of a ledger that ends: acknowledged, or given back with their payloads (M4, M5)."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ FENCED = LedgerFenced("the test fenced it")
 
 
 class HeldWriter:
-    """Keeps appends pending until told what becomes of them."""
+    """Keeps appends pending until the test decides their outcome."""
 
     def __init__(self):
         self.ledger_id, self.length, self.failure = 7, 0, None
@@ -38,7 +38,7 @@ class HeldWriter:
 
 
 class Pushed:
-    """A ledger with batches pushed to it, of so many entries each; entry e has a payload of e bytes."""
+    """A ledger with pushed batches of these numbers of entries; entry e has a payload of e bytes."""
 
     def __init__(self):
         self.writer, self.counters, self.failures = HeldWriter(), NamespaceCounters(), []
@@ -59,12 +59,12 @@ def sizes(rest):
 
 
 async def callbacks():
-    """Let what futures have told be heard."""
+    """Let the callbacks of futures run."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
 
-def test_what_the_ledger_does_not_hold_at_its_end_is_given_back():
+def test_entries_that_the_ledger_lacks_at_its_end_are_given_back():
     async def main():
         pushed = Pushed()
         one, two, three = pushed.push(4), pushed.push(3), pushed.push(2)
@@ -82,7 +82,7 @@ def test_what_the_ledger_does_not_hold_at_its_end_is_given_back():
     run(main())
 
 
-def test_entries_that_recovery_found_are_acknowledged_though_no_answer_was_heard():
+def test_entries_that_recovery_found_are_acknowledged_even_without_an_answer():
     async def main():
         pushed = Pushed()
         one = pushed.push(3)
@@ -94,7 +94,7 @@ def test_entries_that_recovery_found_are_acknowledged_though_no_answer_was_heard
     run(main())
 
 
-def test_a_batch_pushed_before_the_writer_s_failure_is_heard_is_given_back_last():
+def test_a_batch_pushed_before_the_writer_learns_of_the_failure_is_given_back_last():
     async def main():
         pushed = Pushed()
         one = pushed.push(2)
@@ -108,7 +108,7 @@ def test_a_batch_pushed_before_the_writer_s_failure_is_heard_is_given_back_last(
     run(main())
 
 
-def test_nothing_is_given_back_when_everything_was_acknowledged():
+def test_nothing_is_given_back_if_everything_was_acknowledged():
     async def main():
         pushed = Pushed()
         pushed.push(3)

@@ -1,4 +1,4 @@
-"""An owner whose session has ended shows its node again, unless another came meanwhile (M7, M9)."""
+"""An owner whose session has ended creates its node again, unless another owner has come meanwhile (M7, M9)."""
 
 import uuid
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ RECORD, OWNER = managed_ledger_path(NAME), owner_path(NAME)
 
 @dataclass
 class Renewed:
-    """What an owner has whose first session has ended: the next one, and what it knows of its topic."""
+    """The state of an owner whose first session has ended: the next session, and what it knows of its topic."""
 
     before: MetadataStore
     store: MetadataStore
@@ -34,11 +34,11 @@ class Renewed:
     data: bytes
 
     async def reclaim(self):
-        """Show the owner again, in the next session."""
+        """Create the owner's node again, in the next session."""
         await self.ownership.reclaim(self.record)
 
     async def shown(self):
-        """The data of the owner node, None if there is none."""
+        """The data of the owner node, or None if it does not exist."""
         try:
             return (await self.store.get(OWNER)).data
         except NodeNotFound:
@@ -47,7 +47,7 @@ class Renewed:
 
 @asynccontextmanager
 async def renewed(*, node_left=False):
-    """An owner in its next session; `node_left`: the server of it still shows the node of the one before."""
+    """An owner in its next session. With `node_left` its server still shows the node of the session before."""
     url = f"memory:{uuid.uuid4().hex}"
     async with await open_store(url) as before, await open_store(url) as store:
         await ensure_folders(store)
@@ -63,7 +63,7 @@ def no_delays(monkeypatch):
     monkeypatch.setattr(ownership, "RECLAIM_FIRST_S", 0.0)
 
 
-def test_an_owner_tries_until_the_store_is_there(monkeypatch):
+def test_an_owner_retries_until_the_store_is_back(monkeypatch):
     async def main():
         async with renewed() as owner:
             multi, tries = owner.store.multi, []
@@ -83,7 +83,7 @@ def test_an_owner_tries_until_the_store_is_there(monkeypatch):
 
 
 def test_a_node_of_the_session_before_is_replaced():
-    """It would go when the server ends that session."""
+    """It would vanish when the server ends that session."""
 
     async def main():
         async with renewed(node_left=True) as owner:
@@ -94,7 +94,7 @@ def test_a_node_of_the_session_before_is_replaced():
     run(main())
 
 
-def test_a_node_that_was_made_unheard_is_not_made_again(monkeypatch):
+def test_a_node_created_without_an_answer_is_not_created_again(monkeypatch):
     async def main():
         async with renewed() as owner:
             multi, tries = owner.store.multi, []
@@ -113,7 +113,7 @@ def test_a_node_that_was_made_unheard_is_not_made_again(monkeypatch):
     run(main())
 
 
-def test_an_owner_stops_where_another_has_its_node():
+def test_an_owner_stops_if_another_has_its_node():
     async def main():
         async with renewed() as owner:
             await Ownership.claim(owner.before, NAME)
@@ -125,7 +125,7 @@ def test_an_owner_stops_where_another_has_its_node():
     run(main())
 
 
-def test_an_owner_stops_where_another_wrote_the_record_and_left():
+def test_an_owner_stops_if_another_wrote_the_record_and_left():
     async def main():
         async with renewed() as owner:
             await owner.before.put(RECORD, (await owner.before.get(RECORD)).data, owner.record.version)
@@ -136,7 +136,7 @@ def test_an_owner_stops_where_another_wrote_the_record_and_left():
     run(main())
 
 
-def test_an_owner_stops_where_another_writes_the_record_just_before_the_node_is_made(monkeypatch):
+def test_an_owner_stops_if_another_writes_the_record_just_before_the_node_is_created(monkeypatch):
     async def main():
         async with renewed() as owner:
             multi = owner.store.multi

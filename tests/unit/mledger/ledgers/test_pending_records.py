@@ -1,4 +1,4 @@
-"""Records of ledgers between two owners' lists, and what a replay makes of them (R10)."""
+"""Records of ledgers between two versions of an owner's list, and what a replay does with them (R10)."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -36,7 +36,7 @@ NAME, OTHER, GONE = "t/n/persistent/topic", "t/n/persistent/other", "t/n/persist
 
 
 class Scene:
-    """A store with ledgers' metadata, topics and records."""
+    """A store with ledger metadata, topics and records."""
 
     def __init__(self, store) -> None:
         self.store = store
@@ -113,7 +113,7 @@ def test_an_unlisted_ledger_is_deleted_with_its_record():
     run(main())
 
 
-def test_ledgers_being_made_are_left_alone():
+def test_ledgers_under_creation_are_left_alone():
     async def main():
         async with scene() as it:
             await it.topic(NAME, 1)
@@ -125,7 +125,7 @@ def test_ledgers_being_made_are_left_alone():
     run(main())
 
 
-def test_another_topic_s_records_are_its_owner_s_and_a_deleted_topic_s_anyone_s():
+def test_another_topic_s_records_belong_to_its_owner_and_a_deleted_topic_s_to_anyone():
     async def main():
         async with scene() as it:
             await it.topic(NAME, 1)
@@ -169,7 +169,7 @@ def test_an_owner_that_lost_the_topic_claims_nothing():
     run(main())
 
 
-def test_a_ledger_that_is_listed_while_a_replay_is_held_up_is_not_deleted():
+def test_a_ledger_listed_while_a_replay_is_delayed_is_not_deleted():
     async def main():
         async with scene() as it:
             await it.topic(NAME, 1)
@@ -233,7 +233,7 @@ def test_either_a_deletion_is_claimed_or_the_ledger_is_listed_again():
     run(main())
 
 
-def test_a_ledger_whose_record_was_taken_back_is_not_deleted_by_who_dropped_it():
+def test_a_ledger_whose_record_was_withdrawn_is_not_deleted_by_who_dropped_it():
     async def main():
         async with scene() as it:
             await it.made(1, 2)
@@ -247,7 +247,7 @@ def test_a_ledger_whose_record_was_taken_back_is_not_deleted_by_who_dropped_it()
 
 
 @pytest.mark.parametrize("name", [NAME, GONE])
-def test_what_was_listed_before_a_claim_is_seen_by_who_claimed(name, monkeypatch):
+def test_a_listing_before_a_claim_is_seen_by_the_claimant(name, monkeypatch):
     async def main():
         async with scene() as it:
             if name == NAME:
@@ -257,7 +257,7 @@ def test_what_was_listed_before_a_claim_is_seen_by_who_claimed(name, monkeypatch
             await it.deletion(3, OTHER)
             claimant = await it.claimant() if name == NAME else None
 
-            async def list_it():  # as `metadata restore` does, which knows of no records
+            async def list_it():  # like `metadata restore`, which knows no records
                 info = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(1), LedgerInfo(2))))
                 if claimant is None:
                     await it.store.create(managed_ledger_path(name), info, parents=True)
@@ -273,7 +273,7 @@ def test_what_was_listed_before_a_claim_is_seen_by_who_claimed(name, monkeypatch
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_a_repair_leaves_an_orphan_alone_that_was_listed_since(again, monkeypatch):
+def test_a_repair_leaves_an_orphan_that_was_listed_since(again, monkeypatch):
     async def main():
         async with scene() as it:
             await it.made(1, 2)
@@ -291,7 +291,7 @@ def test_a_repair_leaves_an_orphan_alone_that_was_listed_since(again, monkeypatc
     run(main())
 
 
-def test_topics_that_ask_while_a_round_is_under_way_share_the_next(monkeypatch):
+def test_topics_that_ask_during_a_round_share_the_next(monkeypatch):
     async def main():
         async with scene() as it:
             names = [f"t/n/persistent/topic-{number}" for number in range(5)]
@@ -319,7 +319,7 @@ def test_topics_that_ask_while_a_round_is_under_way_share_the_next(monkeypatch):
 
 
 @pytest.mark.parametrize("damaged", [b"", b"t//topic", b"t/n/persistent/\xff\xfe"])
-def test_a_record_that_names_no_managed_ledger_is_kept_and_keeps_none_from_being_finished(damaged):
+def test_a_record_without_a_managed_ledger_is_kept_and_does_not_stop_the_others(damaged):
     async def main():
         async with scene() as it:
             await it.topic(NAME, 1)

@@ -1,4 +1,4 @@
-"""Which records name which ledgers, and what follows: orphans and dangling references."""
+"""Which records name which ledgers, and hence which are orphans or dangling references."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def test_a_topic_names_its_ledgers():
 @pytest.mark.parametrize(
     ("complete", "deleted", "gone"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_a_ledger_may_be_gone_once_it_is_offloaded_and_deleted(complete, deleted, gone):
+def test_a_ledger_need_not_exist_once_it_is_offloaded_and_deleted(complete, deleted, gone):
     context = OffloadMessage(complete=complete, bookkeeperDeleted=deleted).SerializeToString()
     info = ManagedLedgerInfo((LedgerInfo(3, 1, offload=OffloadContext(context)),))
     assert [each.may_be_gone for each in references_in_topic("/p", info)] == [gone]
@@ -85,7 +85,7 @@ def test_the_ledger_of_a_pending_record_need_not_exist():
     assert find_dangling([reference], set()) == ()
 
 
-def test_a_ledger_says_where_it_comes_from():
+def test_a_ledger_names_its_origin():
     metadata = LedgerMetadata(
         1,
         1,
@@ -125,14 +125,14 @@ def test_a_ledger_says_where_it_comes_from():
         ({"component": "other"}, ""),
     ],
 )
-def test_whose_a_ledger_is_is_said_in_words(custom, said):
+def test_the_owner_of_a_ledger_is_described_in_words(custom, said):
     metadata = LedgerMetadata(
         1, 1, 1, (Segment(0, ("b",)),), custom_metadata=tuple((key, value.encode()) for key, value in custom.items())
     )
     assert origin_of(4, metadata, 17).of == said
 
 
-def test_what_nothing_names_is_an_orphan_unless_it_is_young_or_of_something_unknown():
+def test_a_ledger_that_nothing_names_is_an_orphan_unless_it_is_young_or_of_an_unknown_component():
     listed = [
         origin(1),
         origin(2),

@@ -27,7 +27,7 @@ NONE = StoragePolicies()
         (TopicPolicies(), RetentionInForce(7_000, 8, RetentionOrigin.DEFAULT)),
     ],
 )
-def test_the_nearest_policy_counts_and_no_configuration_shortens_it(policies, expected) -> None:
+def test_the_nearest_policy_wins_and_no_configuration_shortens_it(policies, expected) -> None:
     assert retention_in_force(policies, DEFAULT) == expected
 
 
@@ -41,7 +41,7 @@ def test_no_limit_stays_no_limit() -> None:
     assert (found.retention_time_ms, found.retention_size) == (-1, -1)
 
 
-def test_a_policy_of_other_things_leaves_retention_to_the_next() -> None:
+def test_a_policy_without_retention_leaves_it_to_the_next() -> None:
     quorums = StoragePolicies(persistence=Persistence(3, 3, 2))
     policies = TopicPolicies(topic=quorums, namespace=NAMESPACE)
     assert retention_in_force(policies, DEFAULT).origin is RetentionOrigin.NAMESPACE
@@ -49,7 +49,7 @@ def test_a_policy_of_other_things_leaves_retention_to_the_next() -> None:
     assert persistence_in_force(TopicPolicies(namespace=NAMESPACE)) is None
 
 
-def test_a_policy_with_one_limit_of_zero_is_said_to_have_no_effect() -> None:
+def test_a_policy_with_one_limit_of_zero_is_reported_as_without_effect() -> None:
     (said,) = retention_warnings(RetentionInForce(60_000, 0, RetentionOrigin.NAMESPACE))
     assert "the namespace's policy has no effect: a size of 0 keeps nothing" in said
     assert retention_warnings(RetentionInForce(0, 0, RetentionOrigin.NAMESPACE)) == ()

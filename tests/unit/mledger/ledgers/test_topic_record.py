@@ -1,4 +1,4 @@
-"""The topic's record in its owner's hands: lost answers are read back, other owners fence for good (M7)."""
+"""The topic's record in its owner's hands: lost answers are read back, and another owner fences for good (M7)."""
 
 import time
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ CURSOR = f"{PATH}/sub"
 
 
 class LossyStore:
-    """A store whose connection is lost around a multi: before it is carried out, or after, so many times."""
+    """A store that loses its connection so many times around a multi, before or after the multi is carried out."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -72,7 +72,7 @@ async def stored(store) -> list[int]:
     return [ledger.ledger_id for ledger in (await TopicRecord.read(store, NAME)).info.ledgers]
 
 
-def test_no_record_is_no_topic():
+def test_a_missing_record_means_no_topic():
     async def main():
         async with await open_store("memory:") as store:
             with pytest.raises(TopicNotFound, match=NAME):
@@ -82,7 +82,7 @@ def test_no_record_is_no_topic():
 
 
 @pytest.mark.parametrize("when", ["lose_before", "lose_after"])
-def test_a_lost_answer_is_tried_again_and_our_own_write_known(when):
+def test_a_lost_answer_is_retried_and_our_own_write_recognised(when):
     async def main():
         async with held_record() as (store, record):
             setattr(store, when, 1)
@@ -95,7 +95,7 @@ def test_a_lost_answer_is_tried_again_and_our_own_write_known(when):
 
 
 @pytest.mark.parametrize(("carried_out", "expected"), [(False, [6]), (True, [5, 6])])
-def test_a_write_that_stays_unknown_is_found_out_by_the_next(carried_out, expected):
+def test_the_next_write_settles_one_of_unknown_outcome(carried_out, expected):
     async def main():
         async with held_record() as (store, record):
             store.lose_before, store.first_is_carried_out = 3, carried_out
@@ -108,7 +108,7 @@ def test_a_write_that_stays_unknown_is_found_out_by_the_next(carried_out, expect
 
 
 async def make_again(store):
-    """Delete the topic and create it again, as another owner does, with a record at version 0."""
+    """Delete the topic and create it again with a record at version 0, as another owner does."""
     stat = await store.exists(PATH)
     while time.time_ns() // 1_000_000 <= stat.created_ms:
         pass
@@ -118,7 +118,7 @@ async def make_again(store):
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-def test_a_write_of_unknown_outcome_is_not_settled_by_the_record_of_a_topic_made_again(carried_out):
+def test_a_recreated_topic_s_record_does_not_settle_a_write_of_unknown_outcome(carried_out):
     async def main():
         async with held_record() as (store, record):
             store.lose_before = 3
@@ -135,7 +135,7 @@ def test_a_write_of_unknown_outcome_is_not_settled_by_the_record_of_a_topic_made
     run(main())
 
 
-def test_a_write_that_is_sent_again_looks_whether_the_topic_was_made_again():
+def test_a_retried_write_checks_whether_the_topic_was_recreated():
     async def main():
         async with held_record() as (store, record):
 
@@ -152,7 +152,7 @@ def test_a_write_that_is_sent_again_looks_whether_the_topic_was_made_again():
     run(main())
 
 
-def test_another_owner_s_write_fences_for_good_and_is_told_once():
+def test_another_owner_s_write_fences_for_good_and_is_reported_once():
     async def main():
         async with held_record() as (store, record):
             told = []
@@ -171,7 +171,7 @@ def test_another_owner_s_write_fences_for_good_and_is_told_once():
     run(main())
 
 
-def test_a_cursor_s_write_needs_the_topic_and_its_own_version():
+def test_a_cursor_s_write_requires_the_topic_and_its_own_version():
     async def main():
         async with held_record() as (store, record):
             await record.guarded(Put(CURSOR, b"b", 0))
@@ -196,7 +196,7 @@ def test_a_cursor_s_write_meets_an_update_of_our_own():
             record.version, after = stale, record.version
 
             async def catch_up(operations, multi=store._store.multi):
-                record.version = after  # the update's answer arrives while the cursor's write is under way
+                record.version = after  # the update's answer arrives during the cursor's write
                 return await multi(operations)
 
             store.multi = catch_up
@@ -207,7 +207,7 @@ def test_a_cursor_s_write_meets_an_update_of_our_own():
     run(main())
 
 
-def test_a_lost_answer_to_a_created_cursor_is_our_own():
+def test_a_lost_answer_to_the_creation_of_a_cursor_is_recognised():
     async def main():
         async with held_record() as (store, record):
             store.lose_after = 1
@@ -217,7 +217,7 @@ def test_a_lost_answer_to_a_created_cursor_is_our_own():
     run(main())
 
 
-def test_a_failing_part_of_the_multi_leaves_nothing():
+def test_a_multi_with_a_failing_part_changes_nothing():
     async def main():
         async with held_record() as (store, record):
             await store.create("/mledger/deletions/9")
@@ -228,7 +228,7 @@ def test_a_failing_part_of_the_multi_leaves_nothing():
     run(main())
 
 
-def test_verify_sees_a_later_owner_and_a_deleted_topic():
+def test_verify_notices_a_later_owner_and_a_deleted_topic():
     async def main():
         async with held_record() as (store, record):
             await record.verify()

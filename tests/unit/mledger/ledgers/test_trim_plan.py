@@ -34,7 +34,7 @@ def trim(ledgers: LedgerList, config: ManagedLedgerConfig = NO_RETENTION, now: i
     return plan_trim(ledgers, cursors, config, now)
 
 
-def test_ledgers_below_the_slowest_cursor_go():
+def test_ledgers_below_the_slowest_cursor_are_deleted():
     plan = trim(THREE, slow=Position(20, 3), fast=Position(90, 1))
     assert deleted(plan) == [10]
     assert plan.kept_because == "ledger 20 is not consumed by every durable cursor"
@@ -42,7 +42,7 @@ def test_ledgers_below_the_slowest_cursor_go():
     assert (plan.remaining_ledgers, plan.remaining_size) == (3, 120)
 
 
-def test_a_cursor_at_the_end_of_a_ledger_is_moved_and_its_ledger_goes():
+def test_a_cursor_at_the_end_of_a_ledger_is_moved_and_its_ledger_deleted():
     plan = trim(THREE, sub=Position(20, 4))
     assert plan.moves == (CursorMove("sub", Position(20, 4), Position(30, -1)),)
     assert deleted(plan) == [10, 20]
@@ -60,7 +60,7 @@ def test_every_cursor_moves_even_if_another_keeps_the_ledger():
     assert deleted(plan) == []
 
 
-def test_without_a_durable_cursor_all_closed_ledgers_go():
+def test_without_a_durable_cursor_all_closed_ledgers_are_deleted():
     plan = trim(THREE)
     assert deleted(plan) == [10, 20, 30]
     assert plan.kept_because == "ledger 90 is open for writing"
@@ -73,11 +73,11 @@ def test_a_terminated_topic_keeps_no_ledger_that_all_have_read():
     assert trim(ended).kept_because == "no ledger is left"
 
 
-def test_a_cursor_in_a_ledger_that_is_gone_keeps_what_comes_after():
+def test_a_cursor_in_a_deleted_ledger_keeps_what_comes_after():
     assert deleted(trim(THREE, sub=Position(15, 2))) == [10]
 
 
-def test_a_ledger_within_its_retention_time_stays_and_all_after_it():
+def test_a_ledger_within_its_retention_time_is_kept_with_all_after_it():
     config = ManagedLedgerConfig(retention_time_ms=60_000, retention_size_in_mb=-1)
     ledgers = topic(ledger(10, timestamp=30_000), ledger(20, timestamp=60_000), ledger(30, timestamp=10_000))
     plan = trim(ledgers, config)
@@ -85,13 +85,13 @@ def test_a_ledger_within_its_retention_time_stays_and_all_after_it():
     assert plan.kept_because == "ledger 20 is kept by retention"
 
 
-def test_a_ledger_goes_once_its_time_has_passed_without_any_traffic():
+def test_a_ledger_is_deleted_once_its_time_has_passed_without_any_traffic():
     config = ManagedLedgerConfig(retention_time_ms=60_000, retention_size_in_mb=-1)
     assert deleted(trim(THREE, config, now=61_000)) == []
     assert deleted(trim(THREE, config, now=61_001)) == [10, 20, 30]
 
 
-def test_a_ledger_goes_while_what_is_left_is_over_the_size():
+def test_ledgers_are_deleted_while_the_rest_is_over_the_size():
     config = ManagedLedgerConfig(retention_time_ms=-1, retention_size_in_mb=2)
     ledgers = topic(ledger(10, size=MIB), ledger(20, size=MIB), ledger(30, size=MIB), live=0)
     assert deleted(trim(ledgers, config)) == [10]
@@ -108,19 +108,19 @@ def test_zero_keeps_nothing_that_is_consumed(time_ms, size_mb):
     assert deleted(trim(THREE, config)) == [10, 20, 30]
 
 
-def test_an_offloaded_ledger_stays_and_all_after_it():
+def test_an_offloaded_ledger_is_kept_with_all_after_it():
     ledgers = topic(ledger(10), ledger(20, offload=OffloadContext(b"x")), ledger(30))
     plan = trim(ledgers)
     assert deleted(plan) == [10]
     assert plan.kept_because == "ledger 20 has an offloaded copy"
 
 
-def test_truncate_takes_all_but_the_current_one_whatever_cursors_and_retention_say():
+def test_truncate_deletes_all_but_the_current_one_whatever_cursors_and_retention_say():
     config = ManagedLedgerConfig(retention_time_ms=-1, retention_size_in_mb=-1)
     assert deleted(plan_trim(THREE, {"sub": Position(10, 0)}, config, NOW, through=Position(90, 1))) == [10, 20, 30]
 
 
-def test_truncate_leaves_a_ledger_with_entries_that_came_after_it_began():
+def test_truncate_keeps_a_ledger_with_entries_added_after_it_began():
     plan = plan_trim(THREE, {"sub": Position(20, 4)}, NO_RETENTION, NOW, through=Position(20, 3))
     assert deleted(plan) == [10]
     assert plan.kept_because == "ledger 20 has entries that came after the truncation began"
@@ -134,12 +134,12 @@ def test_the_documented_run_removes_ledger_56_of_673_bytes():
     assert plan.events_after("t") == (EndTrim("t", 1, 0), RemovingLedger("t", 56, 673))
 
 
-def test_a_trim_that_deletes_nothing_tells_nothing():
+def test_a_trim_that_deletes_nothing_emits_no_event():
     plan = trim(THREE, sub=Position(10, 0))
     assert plan.events_before("t") == plan.events_after("t") == ()
 
 
-def test_the_last_confirmed_entry_s_ledger_is_named_only_when_it_goes():
+def test_the_ledger_of_the_last_confirmed_entry_is_named_only_if_it_is_deleted():
     assert trim(THREE).events_before("t") == ()
     assert trim(topic(ledger(10), live=0)).events_before("t") == (
         LastConfirmedLedgerDeletion("t", 10, Position(10, 4)),

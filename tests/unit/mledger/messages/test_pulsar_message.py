@@ -1,4 +1,4 @@
-"""Pulsar's entries and messages: the golden entries of a Java broker, and what this program writes itself."""
+"""Pulsar's entries and messages: the golden entries of a Java broker, and what this program writes."""
 
 import dataclasses
 import json
@@ -81,7 +81,7 @@ def test_a_golden_message_has_its_property_sequence_id_key_and_null_value():
 
 
 @given(st.lists(a_message, min_size=1, max_size=5), st.booleans(), st.sampled_from(CompressionType))
-def test_what_is_written_is_read(batch, batched, compression):
+def test_written_entries_are_read_back(batch, batched, compression):
     data = encode_entry(
         batch, producer_name="p", publish_time=7, compression=compression, batched=batched or len(batch) > 1
     )
@@ -107,7 +107,7 @@ def test_a_key_of_bytes_is_sent_as_base64_and_read_back():
         _ = PulsarMessage(b"", key="!", key_is_base64=True).key_bytes
 
 
-def test_what_compaction_dropped_from_a_batch_is_told():
+def test_messages_that_compaction_dropped_from_a_batch_are_reported():
     batch = [PulsarMessage(b"", compacted_out=True), PulsarMessage(b"kept")]
     assert messages(decode_entry(encode_entry(batch, producer_name="p", publish_time=1))) == batch
 
@@ -130,7 +130,7 @@ def test_an_entry_of_a_compacted_ledger_names_its_place_in_the_topic():
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 9, 30])
-def test_a_cut_entry_is_refused_by_name(cut):
+def test_a_truncated_entry_is_refused_by_name(cut):
     with pytest.raises(RecordError, match="at 5:1"):
         decode_entry(PLAIN[:cut], "5:1")
 
@@ -140,7 +140,7 @@ def test_a_flipped_bit_is_found_by_the_checksum():
         decode_entry(PLAIN[:-1] + bytes([PLAIN[-1] ^ 1]))
 
 
-def test_a_batch_shorter_than_it_says_is_refused():
+def test_a_batch_shorter_than_it_claims_is_refused():
     entry = decode_entry(PLAIN)
     with pytest.raises(RecordError, match="of its batch"):
         messages(dataclasses.replace(entry, payload=entry.payload[:-3]))
@@ -171,13 +171,13 @@ def test_an_encrypted_payload_is_refused_by_the_key_s_name():
         messages(entry)
 
 
-def test_a_broker_s_marker_is_told_from_messages():
+def test_a_broker_s_marker_is_distinguished_from_messages():
     raw = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, marker_type=21).SerializeToString()
     assert decode_entry(len(raw).to_bytes(4, "big") + raw).marker
     assert not decode_entry(PLAIN).marker
 
 
-def test_an_entry_begins_with_the_broker_s_metadata_where_it_is_given():
+def test_an_entry_begins_with_the_broker_s_metadata_if_given():
     broker = BrokerEntryMetadata(broker_timestamp=9, index=41)
     entry = decode_entry(encode_entry([PulsarMessage(b"a")], producer_name="p", publish_time=1, broker=broker))
     assert entry.broker == broker

@@ -1,4 +1,4 @@
-"""Entries made of messages: batched where asked, numbered where the topic's broker numbers."""
+"""Entries made of messages: batched if asked, numbered if the topic's broker numbers them."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_the_broker_s_number_of_an_entry_is_that_of_its_last_message():
         ([("index", "what?")], None, None),
     ],
 )
-def test_numbers_go_on_where_the_broker_left_them(properties, last, expected):
+def test_numbers_continue_where_the_broker_stopped(properties, last, expected):
     entry = None
     if last is not None:
         entry = decode_entry(

@@ -1,4 +1,4 @@
-"""Requests of one turn of the loop go together, and mean what each means alone."""
+"""Requests of one turn of the loop are sent together, and each has the effect it has alone."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ class Recorded:
 
 
 def with_gathered(test):
-    """A test of a coroutine function given a gathered store in memory and what reaches the store behind it."""
+    """Turn a coroutine function into a test with a batched store in memory and the requests that reach it."""
 
     def call(monkeypatch):
         async def main():
@@ -48,14 +48,14 @@ def with_gathered(test):
 
 
 @with_gathered
-async def test_writes_of_one_turn_go_as_one_multi(store, recorded):
+async def test_writes_of_one_turn_are_sent_as_one_multi(store, recorded):
     await asyncio.gather(*(store.create(f"/{name}", name.encode()) for name in "abc"))
     assert recorded.requests == ["multi"]
     assert [node.data for node in await store.get_many(["/a", "/b", "/c"])] == [b"a", b"b", b"c"]
 
 
 @with_gathered
-async def test_reads_of_one_turn_go_as_one_request(store, recorded):
+async def test_reads_of_one_turn_are_sent_as_one_request(store, recorded):
     await store.create("/a", b"data")
     recorded.requests.clear()
     one, many, stat, missing = await asyncio.gather(
@@ -69,7 +69,7 @@ async def test_reads_of_one_turn_go_as_one_request(store, recorded):
 
 
 @with_gathered
-async def test_what_is_refused_does_not_take_others_with_it(store, recorded):
+async def test_a_refused_request_does_not_fail_the_others(store, recorded):
     await store.create("/there")
     outcomes = await asyncio.gather(
         store.create("/there"),
@@ -90,14 +90,14 @@ async def test_what_is_refused_does_not_take_others_with_it(store, recorded):
 
 
 @with_gathered
-async def test_sequential_nodes_made_together_have_different_numbers(store, recorded):
+async def test_sequential_nodes_created_together_have_different_numbers(store, recorded):
     made = await asyncio.gather(*(store.create("/n-", ephemeral=True, sequential=True) for _ in range(5)))
     assert made == [f"/n-{number:010}" for number in range(5)]
     assert recorded.requests == ["multi"]
 
 
 @with_gathered
-async def test_missing_parents_are_made_for_who_asks(store, recorded):
+async def test_missing_parents_are_created_for_the_caller(store, recorded):
     outcomes = await asyncio.gather(
         store.create("/a/b/c", parents=True), store.create("/x/y"), store.create("/z"), return_exceptions=True
     )
@@ -105,7 +105,7 @@ async def test_missing_parents_are_made_for_who_asks(store, recorded):
 
 
 @with_gathered
-async def test_a_caller_that_gave_up_before_sending_writes_nothing(store, recorded):
+async def test_a_caller_cancelled_before_sending_writes_nothing(store, recorded):
     given_up = asyncio.ensure_future(store.create("/given-up"))
     await asyncio.sleep(0)
     given_up.cancel()
@@ -113,7 +113,7 @@ async def test_a_caller_that_gave_up_before_sending_writes_nothing(store, record
     assert await store.children("/") == ["other"]
 
 
-def test_an_answer_that_never_came_is_unknown_for_everyone(monkeypatch):
+def test_an_answer_that_never_came_is_unknown_to_every_caller(monkeypatch):
     async def main():
         async with await open_store(f"memory:gathered-{next(_names)}") as inner:
 
@@ -151,7 +151,7 @@ async def tree_of(store):
 
 
 @given(st.lists(st.lists(operations, min_size=1, max_size=3), max_size=6))
-def test_gathered_writes_end_as_if_each_came_alone_in_that_order(groups):
+def test_batched_writes_end_as_if_sent_one_by_one_in_that_order(groups):
     async def main():
         async with (
             await open_store(f"memory:gathered-{next(_names)}") as inner,
@@ -177,7 +177,7 @@ def test_multis_are_bounded_and_split_no_group(sizes, length):
         assert len(part) == 1 or sum(len(groups[index]) * length for index in part) <= MOST_BYTES
 
 
-def test_nothing_asked_for_is_nothing_sent(monkeypatch):
+def test_no_request_sends_nothing(monkeypatch):
     async def main():
         async with await open_store(f"memory:gathered-{next(_names)}") as inner:
             recorded = Recorded(inner, monkeypatch)

@@ -1,4 +1,4 @@
-"""Which metadata URLs are taken, and what is said of the others."""
+"""Which metadata URLs are accepted, and how the others are refused."""
 
 import os
 
@@ -73,13 +73,13 @@ def test_ledgers_in_a_store_of_their_own(url, root, written):
 @pytest.mark.parametrize(
     "url", ["zk://a?ledgers=", "zk://a?ledgers=etcd:b", "?ledgers=zk://b", "zk://a?ledgers=zk+longhierarchical://b"]
 )
-def test_ledgers_in_no_store_known_here_are_refused(url):
+def test_ledgers_in_an_unknown_store_are_refused(url):
     with pytest.raises(InvalidMetadataUrl):
         parse_url(url)
 
 
 @pytest.mark.parametrize("url", ["rocksdb://host/path", "rocksdb:", "rocksdb:a\0b"])
-def test_what_is_no_directory_is_told_how_to_write_it(url):
+def test_the_error_for_an_invalid_directory_says_how_to_write_one(url):
     with pytest.raises(InvalidMetadataUrl, match="rocksdb:DIR"):
         parse_url(url)
 
@@ -91,7 +91,7 @@ def test_what_is_no_directory_is_told_how_to_write_it(url):
         *("zk://host:0", "zk://host:65536", "zk://host:x", "zk://host:1:2", "zk://host/a//b", "zk://host/../b"),
     ],
 )
-def test_what_is_no_metadata_url_is_told_how_to_write_it(url):
+def test_the_error_for_an_invalid_url_says_how_to_write_one(url):
     with pytest.raises(InvalidMetadataUrl, match="zk://host:port,host:port/chroot"):
         parse_url(url)
 

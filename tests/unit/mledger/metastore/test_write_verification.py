@@ -1,4 +1,4 @@
-"""M7: a write whose answer is lost, or that meets a conflict, is looked up before it counts as failed."""
+"""M7: a write whose answer is lost, or that meets a conflict, is verified before it counts as failed."""
 
 import pytest
 
@@ -14,7 +14,7 @@ OPEN = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie-1:3181",)),))
 
 
 class LossyStore(MemoryStore):
-    """A store on a connection that breaks around a write: before it is carried out, or before the answer is back."""
+    """A store whose connection breaks around a write: before it is carried out, or before the answer arrives."""
 
     carried_out = True
     losses = 0
@@ -62,14 +62,14 @@ async def test_a_put_whose_answer_is_lost_is_found_carried_out(store):
 
 
 @with_lossy_store
-async def test_a_put_that_was_lost_is_sent_again(store):
+async def test_a_lost_put_is_sent_again(store):
     store.losses, store.carried_out = 1, False
     assert await put_own(store, "/node", b"new", 0) == 1
     assert (await store.get("/node")).version == 1
 
 
 @with_lossy_store
-async def test_a_write_that_is_lost_every_time_fails_after_a_few(store):
+async def test_a_write_lost_every_time_fails_after_a_few_attempts(store):
     store.losses, store.carried_out = 99, False
     with pytest.raises(StoreUnavailable):
         await put_own(store, "/node", b"new", 0)
@@ -78,7 +78,7 @@ async def test_a_write_that_is_lost_every_time_fails_after_a_few(store):
 
 
 @with_lossy_store
-async def test_a_put_that_was_lost_while_another_wrote_is_a_conflict(store):
+async def test_a_put_lost_while_another_wrote_is_a_conflict(store):
     async def another():
         await MemoryStore.put(store, "/node", b"theirs", 0)
 
@@ -89,7 +89,7 @@ async def test_a_put_that_was_lost_while_another_wrote_is_a_conflict(store):
 
 
 @with_lossy_store
-async def test_a_put_that_was_carried_out_and_then_passed_is_a_conflict(store):
+async def test_a_put_carried_out_and_then_overwritten_is_a_conflict(store):
     async def another():
         await MemoryStore.put(store, "/node", b"theirs", 1)
 
@@ -105,14 +105,14 @@ async def test_our_own_bytes_one_version_up_are_our_write(store):
 
 
 @with_lossy_store
-async def test_others_bytes_one_version_up_are_a_conflict(store):
+async def test_another_s_bytes_one_version_up_are_a_conflict(store):
     await store.put("/node", b"theirs", 0)
     with pytest.raises(BadVersion):
         await put_own(store, "/node", b"new", 0)
 
 
 @with_lossy_store
-async def test_a_node_that_is_gone_is_not_found(store):
+async def test_a_deleted_node_is_not_found(store):
     with pytest.raises(NodeNotFound):
         await put_own(store, "/gone", b"new", 0)
 
@@ -127,7 +127,7 @@ async def test_a_multi_whose_answer_is_lost_is_found_carried_out(store):
 
 
 @with_lossy_store
-async def test_a_multi_of_which_one_write_is_not_ours_was_not_carried_out(store):
+async def test_a_multi_with_one_write_that_is_not_ours_was_not_carried_out(store):
     await store.create("/made", b"theirs")
     with pytest.raises(NodeExists):
         await multi_own(store, [Put("/node", b"new", 0), Create("/made", b"x")])
@@ -160,7 +160,7 @@ def test_a_ledger_whose_creation_was_lost_is_looked_up(carried_out):
 
 
 @with_lossy_store
-async def test_a_ledger_of_the_same_bytes_that_another_made_is_not_taken_for_ours(store):
+async def test_another_s_ledger_with_the_same_bytes_is_not_taken_for_ours(store):
     ledgers = LedgerStore(store)
     await ledgers.create(2, OPEN)
     store.losses, store.carried_out = 1, False

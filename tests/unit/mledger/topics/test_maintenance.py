@@ -1,4 +1,4 @@
-"""One timer rings what many topics have to do by the clock."""
+"""One timer rings the alarms of many topics."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.support.clock import Clock
 
 
 def with_upkeep(test):
-    """A test of a coroutine function given a clock, a Maintenance by it, and a list that alarms can ring into."""
+    """Turn a coroutine function into a test with a clock, a Maintenance on it, and a list that alarms ring into."""
 
     def call():
         async def main():
@@ -27,7 +27,7 @@ def with_upkeep(test):
 
 
 @with_upkeep
-async def test_alarms_ring_when_the_clock_has_reached_them(clock, maintenance, rung):
+async def test_alarms_ring_when_the_clock_reaches_them(clock, maintenance, rung):
     for delay in (30, 10, 20):
         maintenance.alarm(lambda delay=delay: rung.append(delay)).set(clock.ms + delay)
     assert maintenance.run_due() == 0
@@ -40,7 +40,7 @@ async def test_alarms_ring_when_the_clock_has_reached_them(clock, maintenance, r
 
 
 @with_upkeep
-async def test_an_alarm_set_again_rings_once_at_its_new_time(clock, maintenance, rung):
+async def test_a_reset_alarm_rings_once_at_its_new_time(clock, maintenance, rung):
     alarm = maintenance.alarm(lambda: rung.append(clock.ms))
     start = clock.ms
     alarm.set(start + 10)
@@ -71,7 +71,7 @@ async def test_an_alarm_may_set_itself_again_as_it_rings(clock, maintenance, run
 
 
 @with_upkeep
-async def test_the_timer_rings_by_itself_and_begins_a_bounded_number_at_once(clock, maintenance, rung):
+async def test_the_timer_rings_by_itself_and_starts_a_bounded_number_at_once(clock, maintenance, rung):
     done = asyncio.Event()
     started = []
 
@@ -88,7 +88,7 @@ async def test_the_timer_rings_by_itself_and_begins_a_bounded_number_at_once(clo
     assert all(rung.count(at) <= BEGIN_AT_ONCE for at in started)
 
 
-def test_many_alarms_are_one_timer_of_the_loop_and_no_task():
+def test_many_alarms_share_one_timer_of_the_loop_and_no_task():
     async def main():
         loop = asyncio.get_running_loop()
         clock, before = Clock(), len(loop._scheduled)
@@ -99,11 +99,11 @@ def test_many_alarms_are_one_timer_of_the_loop_and_no_task():
         assert len(asyncio.all_tasks()) == 1
         maintenance.stop()
 
-    asyncio.run(main())  # not on uvloop: it does not tell its timers
+    asyncio.run(main())  # not on uvloop, which does not show its timers
 
 
 @with_upkeep
-async def test_an_alarm_set_again_and_again_takes_no_more_memory(clock, maintenance, rung):
+async def test_resetting_an_alarm_often_takes_no_more_memory(clock, maintenance, rung):
     alarm = maintenance.alarm(rung.append)
     for turn in range(10 * SIFT_FROM):
         alarm.set(clock.ms + 1000 + turn)
@@ -128,7 +128,7 @@ def test_only_the_last_setting_of_each_alarm_counts(settings, until):
 
 
 @with_upkeep
-async def test_an_alarm_that_fails_does_not_keep_the_others_from_ringing(clock, maintenance, rung):
+async def test_an_alarm_that_fails_does_not_stop_the_others(clock, maintenance, rung):
     troubles = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context["exception"]))
     failure = ValueError("this topic is broken")

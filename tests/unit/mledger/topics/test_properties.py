@@ -19,7 +19,7 @@ TOPIC = TopicName.parse("persistent://t/n/topic")
 
 
 async def write_behind(monkeypatch, path, before, after, write):
-    """Have `write` set properties of the node's second version, in a session whose server knows the first; the node."""
+    """Have `write` set properties of the node's second version on a server that knows only the first; the node."""
     async with await open_store("memory:") as store:
         await store.create(path, before, parents=True)
         lagging = await store.get(path)
@@ -36,7 +36,7 @@ async def write_behind(monkeypatch, path, before, after, write):
         return await get(path)
 
 
-def test_a_ledger_is_not_lost_because_the_server_lags_when_properties_are_set(monkeypatch):
+def test_setting_properties_on_a_lagging_server_loses_no_ledger(monkeypatch):
     before, after = (ManagedLedgerInfo(tuple(map(LedgerInfo, ids))) for ids in [(1,), (1, 2)])
     path = TOPIC.managed_ledger_path
     records = map(encode_managed_ledger_info, (before, after))
@@ -44,7 +44,7 @@ def test_a_ledger_is_not_lost_because_the_server_lags_when_properties_are_set(mo
     assert decode_managed_ledger_info(node.data, path).value == after
 
 
-def test_partitions_are_not_lost_because_the_server_lags_when_properties_are_set(monkeypatch):
+def test_setting_properties_on_a_lagging_server_loses_no_partition(monkeypatch):
     before, after = PartitionedTopic(1), PartitionedTopic(3)
     path = TOPIC.partitioned_topic_path
     records = map(encode_partitioned_topic, (before, after))

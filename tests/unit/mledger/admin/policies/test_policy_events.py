@@ -37,7 +37,7 @@ def test_a_topic_s_retention_is_what_the_broker_applied(table, name) -> None:
     assert table.of(topic(name), PolicyScope.LOCAL).retention == applied_retention(name)
 
 
-def test_policies_for_all_clusters_are_told_from_those_of_this_one() -> None:
+def test_policies_for_all_clusters_are_kept_apart_from_those_of_this_one() -> None:
     table = table_of(EVENTS)
     assert table.of(topic("local-wins"), PolicyScope.GLOBAL).retention == Retention(11, 12)
     assert table.of(topic("own"), PolicyScope.GLOBAL) == NO_POLICIES
@@ -47,13 +47,13 @@ def test_quorums_are_read() -> None:
     assert table_of(EVENTS).of(topic("own"), PolicyScope.LOCAL).persistence == Persistence(3, 2, 2)
 
 
-def test_a_policy_that_was_removed_is_gone() -> None:
+def test_a_removed_policy_is_gone() -> None:
     table = table_of(EVENTS)
     assert table.of(topic("removed"), PolicyScope.LOCAL).retention is None
     assert table.of(topic("deleted-later"), PolicyScope.LOCAL) == NO_POLICIES
 
 
-def test_a_message_without_a_value_takes_away_what_its_key_had() -> None:
+def test_a_message_without_a_value_removes_that_of_its_key() -> None:
     before = table_of(EVENTS[:6])
     assert before.of(topic("deleted-later"), PolicyScope.LOCAL).retention == Retention(41, 42)
     gone = encode_entry(
@@ -70,7 +70,7 @@ def test_a_partition_has_the_policies_of_its_topic() -> None:
     assert table_of(EVENTS).of(topic("parts-partition-2"), PolicyScope.LOCAL).retention == applied_retention("parts")
 
 
-def test_a_copy_is_another_table() -> None:
+def test_a_copied_table_is_independent() -> None:
     table = table_of(EVENTS[:1])
     other = table.copy()
     other.apply(decode_entry(EVENTS[2]), SCHEMA_PARSED, "x")
@@ -79,7 +79,7 @@ def test_a_copy_is_another_table() -> None:
     assert table.of(topic("local-wins"), PolicyScope.LOCAL) == StoragePolicies(Retention(21, 22))
 
 
-def test_an_event_that_is_cut_off_is_named() -> None:
+def test_a_truncated_event_is_named() -> None:
     broken = encode_entry([PulsarMessage(b"\x00\x02", key="x")], producer_name="p", publish_time=1)
     with pytest.raises(RecordError, match="entry 7"):
         PolicyTable().apply(decode_entry(broken), SCHEMA_PARSED, "entry 7")

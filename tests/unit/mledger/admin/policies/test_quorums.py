@@ -1,4 +1,4 @@
-"""Which quorums new ledgers have where settings leave them open."""
+"""The quorums of new ledgers where the settings leave them open."""
 
 import pytest
 
@@ -19,7 +19,7 @@ LAST = LedgerMetadata(3, 3, 2, (Segment(0, ("a:1", "b:1", "c:1")),))
         (None, None, (2, 2, 2)),
     ],
 )
-def test_policies_count_before_the_last_ledger_and_that_before_the_default(policy, last, expected) -> None:
+def test_policies_come_before_the_last_ledger_and_that_before_the_default(policy, last, expected) -> None:
     found = plan_quorums(CONFIG, policy, last)
     assert (found.ensemble_size, found.write_quorum_size, found.ack_quorum_size) == expected
     assert found.max_entries_per_ledger == 7

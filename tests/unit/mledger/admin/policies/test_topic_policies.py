@@ -1,4 +1,4 @@
-"""Policies are those of now: a server of the metadata store that lags is not believed (M10)."""
+"""Policies are read as they are now, even if a server of the metadata store lags (M10)."""
 
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.bookie.client.client import BookKeeperReader
@@ -14,7 +14,7 @@ def policies(minutes: int) -> bytes:
 
 
 class Lagging:
-    """A reader by a server that lags: until it is synced it has not heard of the last change of the policies."""
+    """A reader on a lagging server: before a sync it does not know the last change of the policies."""
 
     def __init__(self, store, old):
         self._store = store
@@ -31,7 +31,7 @@ class Lagging:
         return [self._old.get(path, node) for path, node in zip(paths, await self._store.get_many(paths), strict=True)]
 
 
-def test_policies_that_a_lagging_server_has_not_heard_of_are_seen():
+def test_policies_that_a_lagging_server_does_not_know_yet_are_read():
     async def main():
         async with await open_store("memory:") as store:
             await store.create(POLICIES, policies(0), parents=True)

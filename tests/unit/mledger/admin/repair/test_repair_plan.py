@@ -39,7 +39,7 @@ def opened(entries: int) -> LedgerFacts:
 
 
 def info(*ledgers: tuple[int, int]) -> ManagedLedgerInfo:
-    """Closed ledgers of so many entries, and behind them the open ledger 90."""
+    """Closed ledgers with these many entries, followed by the open ledger 90."""
     return ManagedLedgerInfo(
         (*(LedgerInfo(each, entries, 10 * entries, 7) for each, entries in ledgers), LedgerInfo(90))
     )
@@ -57,14 +57,14 @@ def wrongs(found: RepairPlan) -> list[tuple[Wrong, int | None]]:
     return [(mend.wrong, mend.ledger_id) for mend in found.mends]
 
 
-def test_a_sound_topic_needs_nothing():
+def test_a_sound_topic_needs_no_repair():
     sound = cursor(ManagedCursorInfo(-1, Position(5, 1)))
     found = plan(info((5, 3), (6, 2)), {5: closed(3), 6: closed(2), 90: opened(4)}, sound)
     assert not found.pending
     assert (found.info, found.cursors, found.delete, found.mends) == (None, (), (), ())
 
 
-def test_a_lost_ledger_leaves_the_list():
+def test_a_lost_ledger_is_removed_from_the_list():
     found = plan(info((5, 3), (6, 2)), {5: closed(3), 6: None})
     assert found.info is not None
     assert [ledger.ledger_id for ledger in found.info.ledgers] == [5, 90]
@@ -72,7 +72,7 @@ def test_a_lost_ledger_leaves_the_list():
     assert found.delete == ()
 
 
-def test_a_lost_last_ledger_leaves_the_list():
+def test_a_lost_last_ledger_is_removed_from_the_list():
     found = plan(info((5, 3)), {5: closed(3), 90: None})
     assert found.info is not None
     assert [ledger.ledger_id for ledger in found.info.ledgers] == [5]
@@ -84,14 +84,14 @@ def test_a_ledger_deleted_after_offload_is_not_lost():
     assert not plan(topic, {5: None}).pending
 
 
-def test_wrong_counts_of_a_closed_ledger_are_set_right():
+def test_wrong_counts_of_a_closed_ledger_are_corrected():
     found = plan(info((5, 3), (6, 2)), {5: closed(8, 99), 6: closed(2)})
     assert found.info is not None
     assert found.info.ledgers[0] == LedgerInfo(5, 8, 99, 7)
     assert wrongs(found) == [(Wrong.COUNTS, 5)]
 
 
-def test_counts_of_the_ledger_that_is_open_are_the_next_openings():
+def test_counts_of_the_open_ledger_are_left_to_the_next_opening():
     assert not plan(info((5, 3)), {5: closed(3), 90: opened(17)}).pending
     assert not plan(info((5, 3)), {5: closed(3), 90: closed(17)}).pending
 
@@ -111,7 +111,7 @@ def test_an_empty_ledger_before_the_last_is_dropped_and_deleted():
     assert (found.delete, found.to_record) == ((6,), (6,))
 
 
-def test_a_list_whose_ids_do_not_rise_is_not_touched():
+def test_a_list_whose_ids_do_not_rise_is_not_changed():
     with pytest.raises(InvalidLedgerList):
         plan(info((6, 3), (5, 2)), {5: closed(2), 6: closed(3)})
 
@@ -151,7 +151,7 @@ def test_a_snapshot_below_the_first_ledger_is_raised_to_it():
     assert found.cursors[0].record.mark_delete == Position(5, -1)
 
 
-def test_what_cannot_be_read_now_is_left_as_it_is():
+def test_what_cannot_be_read_now_is_left_unchanged():
     away = cursor(ManagedCursorInfo(70, Position(5, 1)), CursorLedgerUnavailable(70, "bookies away"))
     broken = cursor(RecordError("no record", "/p/c"))
     found = plan(info((5, 3)), {5: closed(3)}, away, broken)
@@ -177,7 +177,7 @@ def test_a_position_in_a_trimmed_ledger_may_stay():
 @pytest.mark.parametrize("ledgers", [(), ((5, 3),)])
 @pytest.mark.parametrize("recorded_in", ["record", "cursor ledger"])
 def test_a_position_before_an_empty_ledger_that_opening_dropped_may_stay(ledgers, recorded_in):
-    """So each restart of a broker leaves the cursors of an empty topic, and those at the end of a consumed one."""
+    """A restart of a broker leaves the cursors of an empty topic so, and cursors at the end of a consumed topic."""
     stood = Position(80, -1)
     facts = cursor(ManagedCursorInfo(-1, stood))
     if recorded_in == "cursor ledger":
@@ -226,7 +226,7 @@ def test_orphans_are_recorded_and_deleted():
     assert found.info is None
 
 
-def test_records_between_the_lists_are_finished():
+def test_pending_and_deletion_records_are_finished():
     records = (
         PendingRecord(pending_path(5), 5, NAME),
         PendingRecord(pending_path(40), 40, NAME),
@@ -244,6 +244,6 @@ def test_a_record_is_left_while_a_cursor_cannot_be_read():
     assert (found.delete, found.pending) == ((), False)
 
 
-def test_what_is_left_of_a_topic_that_is_gone_is_deleted():
+def test_leftovers_of_a_deleted_topic_are_deleted():
     found = plan(None, {}, orphans=(44,), records=(PendingRecord(pending_path(45), 45, NAME),))
     assert (found.delete, found.version, found.info) == ((44, 45), None, None)

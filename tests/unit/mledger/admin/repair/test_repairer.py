@@ -1,4 +1,4 @@
-"""What a repair decides over is looked at in a metadata store that may lag."""
+"""A repair reads what it decides about from a metadata store that may lag."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def test_a_listed_ledger_is_not_lost_because_the_server_of_the_ledgers_lags(monk
 
 
 def test_a_ledger_that_a_lagging_server_does_not_list_is_not_deleted(monkeypatch):
-    """It was dropped, recorded for deletion and listed again by others since the plan was made."""
+    """Others have dropped it, recorded it for deletion and listed it again since the plan was made."""
 
     async def main():
         async with await open_store("memory:") as store:

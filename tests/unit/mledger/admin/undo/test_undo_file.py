@@ -1,4 +1,4 @@
-"""The undo file as JSON: what was written is read again, anything else is refused by name."""
+"""The undo file as JSON: what was written is read again, and anything else is refused by name."""
 
 import json
 
@@ -68,7 +68,7 @@ def test_it_is_json_that_people_can_read() -> None:
 
 
 def changed(change) -> bytes:
-    """The file with its JSON changed."""
+    """The file after a change of its JSON."""
     value = json.loads(encode_undo_file(FILE))
     change(value)
     return json.dumps(value).encode()
@@ -107,6 +107,6 @@ def test_anything_else_is_refused(data) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_undo_file_are_refused_and_nothing_worse(data) -> None:
+def test_bytes_that_are_no_undo_file_are_refused_without_a_crash(data) -> None:
     with pytest.raises(UndoFileError):
         decode_undo_file(data)

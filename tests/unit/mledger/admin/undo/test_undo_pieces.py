@@ -1,4 +1,4 @@
-"""How an undo that no request holds is cut, over plain values."""
+"""How an undo that does not fit one request is divided, over plain values."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def pieces(file, existing=(1,), recorded=(), **now):
     return [piece.operations({}) for piece in plan_pieces(plan_undo(file, current, existing, recorded))]
 
 
-def test_a_deleted_topic_begins_without_ledgers_gets_its_cursors_and_then_its_list():
+def test_a_deleted_topic_is_created_without_ledgers_then_its_cursors_then_its_list():
     first, *between, last = pieces(deleted())
     assert first == [Create(TOPIC, EMPTY)]
     assert [len(piece) for piece in between] == [201, 201, 51]
@@ -60,7 +60,7 @@ def test_moved_cursors_are_checked_against_their_topic_and_the_list_comes_last()
     assert last == [Put(TOPIC, FULL, 4)]
 
 
-def test_what_was_created_is_deleted_cursors_first():
+def test_what_was_created_is_deleted_with_cursors_first():
     made = [ChangedRecord(each, None, NodeState(OLD, 0)) for each in (TOPIC, *CURSORS)]
     made[0] = ChangedRecord(TOPIC, None, NodeState(EMPTY, 0))
     *between, last = pieces(file_of(*made), topic=NodeState(EMPTY, 0))
@@ -80,7 +80,7 @@ NO_LIST = encode_managed_ledger_info(ManagedLedgerInfo())
 
 
 @pytest.mark.parametrize("after", [None, NodeState(NO_LIST, 4)], ids=["deleted", "trimmed"])
-def test_many_records_of_deletion_are_taken_away_before_the_list(after):
+def test_many_records_of_deletion_are_removed_before_the_list(after):
     file = file_of(ChangedRecord(TOPIC, NodeState(LONG, 3), after))
     found = pieces(file, range(MANY), range(100, MANY), topic=after)
     version = 0 if after is None else 4
@@ -97,7 +97,7 @@ def test_many_records_of_deletion_are_taken_away_before_the_list(after):
     assert [len(piece) for piece in going_on] == [151, 1]
 
 
-def test_one_that_was_cut_off_goes_on():
+def test_an_undo_that_was_cut_off_continues():
     done = {each: NodeState(OLD, 0) for each in CURSORS[:400]}
     found = pieces(deleted(), topic=NodeState(EMPTY, 0), **done)
     assert found == [
@@ -106,6 +106,6 @@ def test_one_that_was_cut_off_goes_on():
     ]
 
 
-def test_a_record_that_somebody_else_changed_in_between_is_named():
+def test_a_record_that_another_changed_in_between_is_named():
     with pytest.raises(UndoConflict, match="sub-0003 is at version 1"):
         pieces(deleted(), topic=NodeState(EMPTY, 0), **{CURSORS[3]: NodeState(NEW, 1)})

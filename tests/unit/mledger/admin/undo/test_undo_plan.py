@@ -1,4 +1,4 @@
-"""What undoing decides, over plain values."""
+"""What an undo decides, over plain values."""
 
 from dataclasses import replace
 
@@ -52,13 +52,13 @@ def in_ledger(cursor_ledger: int) -> NodeState:
 
 
 def plan(file: UndoFile, existing=(), topic: NodeState | None = AT_7, incomplete=False, recorded=(), **now):
-    """The plan where every record is as the command left it, the topic at version 7."""
+    """The plan when every record is as the command left it, and the topic is at version 7."""
     current = {TOPIC: topic} | {record.path: record.after for record in file.records} | now
     return plan_undo(file, current, existing, recorded, incomplete=incomplete)
 
 
 def operations(plan, cursor_ledgers=()):
-    """The one multi of a plan that one request holds."""
+    """The multi of a plan that fits one request."""
     (piece,) = plan_pieces(plan)
     return piece.operations(dict(cursor_ledgers))
 
@@ -68,7 +68,7 @@ A, B = LedgerInfo(1, 10, 100, 5), LedgerInfo(2, 20, 200, 6)
 OPEN = LedgerInfo(3)
 
 
-def test_a_changed_record_is_set_with_the_version_that_the_command_left() -> None:
+def test_a_changed_record_is_set_at_the_version_that_the_command_left() -> None:
     file = file_of(ChangedRecord("/x", NodeState(b"old", 4), NodeState(b"new", 5)), managed_ledgers=())
     found = plan_undo(file, {"/x": NodeState(b"new", 5)}, ())
     assert operations(found) == [Put("/x", b"old", 5)]
@@ -92,7 +92,7 @@ def test_parents_are_created_first_and_deleted_last() -> None:
     assert operations(plan(made, (), topic_at(0, A))) == [Delete(CURSOR, 0), Delete(TOPIC, 0)]
 
 
-def test_what_is_recorded_for_deletion_is_listed_again_if_its_record_can_be_taken_away() -> None:
+def test_a_ledger_recorded_for_deletion_is_listed_again_if_its_record_can_be_removed() -> None:
     file = file_of(ChangedRecord(TOPIC, topic_at(1, A, B), topic_at(2)), ChangedRecord(CURSOR, in_ledger(50), None))
     found = plan(file, {1, 2, 50}, topic_at(2), recorded={2, 50, 7})
     assert operations(found) == [
@@ -104,12 +104,12 @@ def test_what_is_recorded_for_deletion_is_listed_again_if_its_record_can_be_take
     assert [each.names_again for each in found.restorations] == [(1, 2), (50,)]
 
 
-def test_records_of_what_is_listed_all_the_same_are_left_to_a_replay() -> None:
+def test_records_of_ledgers_that_are_listed_anyway_are_left_to_a_replay() -> None:
     file = file_of(ChangedRecord(TOPIC, topic_at(1, A, B), topic_at(2, B)))
     assert operations(plan(file, {1, 2}, topic_at(2, B), recorded={2})) == [Put(TOPIC, topic_at(1, A, B).data, 2)]
 
 
-def test_what_is_lost_of_a_deleted_topic_is_named() -> None:
+def test_losses_of_a_deleted_topic_are_named() -> None:
     file = replace(file_of(ChangedRecord(TOPIC, topic_at(1, A, B))), lost=("30 entries",))
     with pytest.raises(UndoConflict, match=rf"30 entries; of {TOPIC} 2 \(20 entries\) are gone or being deleted"):
         plan(file, {1}, None)
@@ -121,7 +121,7 @@ def test_a_deleted_record_starts_again_at_version_0() -> None:
     assert "version 0" in found.restorations[0].note
 
 
-def test_a_cursor_without_its_topic_has_no_place() -> None:
+def test_a_cursor_without_its_topic_cannot_be_restored() -> None:
     with pytest.raises(UndoConflict, match="topic"):
         plan(file_of(ChangedRecord(CURSOR, cursor_at(9))), topic=None)
 
@@ -138,7 +138,7 @@ def test_a_record_that_is_not_as_the_command_left_it_is_named(now) -> None:
     assert "/y" not in str(refused.value)
 
 
-def test_a_file_that_was_not_completed_leaves_what_is_as_before_and_refuses_the_rest() -> None:
+def test_an_incomplete_file_accepts_what_is_as_before_and_refuses_the_rest() -> None:
     same, other = ChangedRecord("/x", NodeState(b"old", 4)), ChangedRecord("/y", NodeState(b"old", 4))
     file = file_of(same, other, outcome=Outcome.BEGUN, managed_ledgers=())
     unchanged = {"/x": NodeState(b"old", 4), "/y": NodeState(b"old", 4)}
@@ -150,7 +150,7 @@ def test_a_file_that_was_not_completed_leaves_what_is_as_before_and_refuses_the_
     assert operations(forced) == [Put("/y", b"old", 6)]
 
 
-# -- cursors
+# cursors
 
 
 RANGES = (PositionRange(Position(1, 4), Position(1, 6)),)
@@ -161,7 +161,7 @@ def saved(state: PositionInfo) -> SavedCursor:
     return SavedCursor(CURSOR, encode_position_info(state))
 
 
-def test_a_state_out_of_a_cursor_ledger_goes_into_the_record_if_it_fits() -> None:
+def test_a_state_from_a_cursor_ledger_goes_into_the_record_if_it_fits() -> None:
     state = PositionInfo(Position(1, 3), RANGES, (("p", 1),))
     file = file_of(ChangedRecord(CURSOR, IN_LEDGER, cursor_at(2)), cursors=[saved(state)])
     (written, _) = operations(plan(file))
@@ -198,19 +198,19 @@ def test_a_cursor_ledger_that_no_record_names_any_more_is_recorded_for_deletion(
     assert [drop for piece in plan_pieces(found) for drop in piece.drops] == [(60, NAME)]
 
 
-def test_a_cursor_ledger_that_stays_named_is_kept() -> None:
+def test_a_cursor_ledger_that_is_still_named_is_kept() -> None:
     after = cursor_at(2, cursors_ledger_id=50, cursor_properties=(("a", "c"),))
     found = plan(file_of(ChangedRecord(CURSOR, IN_LEDGER, after)), {50})
     assert [drop for piece in plan_pieces(found) for drop in piece.drops] == []
     assert operations(found)[0] == Put(CURSOR, IN_LEDGER.data, 2)
 
 
-def test_a_state_that_is_gone_and_not_in_the_file_cannot_be_put_back() -> None:
+def test_a_state_that_is_gone_and_not_in_the_file_cannot_be_restored() -> None:
     with pytest.raises(UndoConflict, match="cursor ledger 50"):
         plan(file_of(ChangedRecord(CURSOR, IN_LEDGER, cursor_at(2))))
 
 
-# -- a topic's list
+# a topic's list
 
 
 def restored(before: NodeState, after: NodeState | None, existing) -> tuple[ManagedLedgerInfo, str]:
@@ -218,7 +218,7 @@ def restored(before: NodeState, after: NodeState | None, existing) -> tuple[Mana
     return decode_managed_ledger_info(each.data).value, each.note
 
 
-def test_a_list_without_a_change_of_ledgers_is_put_back_to_the_byte() -> None:
+def test_a_list_whose_ledgers_did_not_change_is_restored_to_the_byte() -> None:
     before = topic_at(1, replace(A, entries=9), B)
     found = plan(file_of(ChangedRecord(TOPIC, before, topic_at(2, A, B))), {1, 2}, topic_at(2, A, B))
     assert operations(found) == [Put(TOPIC, before.data, 2)]
@@ -230,61 +230,61 @@ def test_a_ledger_that_is_gone_is_not_listed_again() -> None:
     assert "gone: 1 (10 entries)" in note
 
 
-def test_a_ledger_that_was_dropped_and_still_exists_is_listed_again() -> None:
+def test_a_dropped_ledger_that_still_exists_is_listed_again() -> None:
     info, _ = restored(topic_at(1, A, B), topic_at(2, B), {1, 2})
     assert info.ledgers == (A, B)
 
 
-def test_a_dropped_ledger_with_a_copy_in_tiered_storage_is_listed_again_though_no_bookie_has_it() -> None:
+def test_a_dropped_ledger_with_a_copy_in_tiered_storage_is_listed_again_without_bookies() -> None:
     context = OffloadContext(OffloadMessage(complete=True, bookkeeperDeleted=True).SerializeToString())
     offloaded = replace(A, offload=context)
     info, note = restored(topic_at(1, offloaded, B), topic_at(2, B), {2})
     assert (info.ledgers, note) == ((offloaded, B), "")
 
 
-def test_a_ledger_that_came_since_is_kept_and_the_one_before_it_with_its_true_entries() -> None:
+def test_a_ledger_created_since_is_kept_and_the_one_before_it_gets_its_true_entries() -> None:
     info, note = restored(topic_at(1, A, LedgerInfo(2), properties=OLD), topic_at(2, A, B, OPEN), {1, 2})
     assert info == ManagedLedgerInfo((A, B, OPEN), properties=OLD)
     assert "came since: 3" in note
 
 
-def test_a_dropped_ledger_whose_entries_are_unknown_is_not_put_before_another() -> None:
+def test_a_dropped_ledger_with_unknown_entries_is_not_put_before_another() -> None:
     info, _ = restored(topic_at(1, A, LedgerInfo(2), properties=OLD), topic_at(2, A, OPEN), {1, 2})
     assert info == ManagedLedgerInfo((A, OPEN), properties=OLD)
 
 
-def test_a_topic_of_which_nothing_can_be_brought_back_is_left() -> None:
+def test_a_topic_that_cannot_be_restored_at_all_is_left() -> None:
     found = plan(file_of(ChangedRecord(TOPIC, topic_at(1, A, B), topic_at(2, B))), {2}, topic_at(2, B))
     assert [each.action for each in found.restorations] == [UndoAction.LEAVE]
     assert "gone" in found.restorations[0].note
 
 
-def test_what_a_plan_has_to_be_told_of() -> None:
+def test_what_a_plan_must_warn_of() -> None:
     file = file_of(ChangedRecord(CURSOR, IN_LEDGER), ChangedRecord(TOPIC, topic_at(1, A, B)), ChangedRecord("/x", None))
     assert paths_to_read(file) == (CURSOR, TOPIC, "/x")
     assert ledgers_to_look_for(file) == [1, 2, 50]
 
 
-def test_ledger_metadata_is_put_back_as_it_was() -> None:
+def test_ledger_metadata_is_restored_as_it_was() -> None:
     path = ledger_path(5)
     file = file_of(ChangedRecord(path, NodeState(b"m", 3), None), managed_ledgers=())
     assert operations(plan_undo(file, {path: None}, ())) == [Create(path, b"m")]
 
 
-def test_a_shadow_topic_is_not_put_back() -> None:
+def test_a_shadow_topic_is_not_restored() -> None:
     shadow = topic_at(3, A, properties=(("PULSAR.SHADOW_SOURCE", "persistent://t/ns/source"),))
     with pytest.raises(ShadowTopic, match="source"):
         plan(file_of(ChangedRecord(TOPIC, shadow)), {1}, None)
 
 
-# -- ledgers beside the cursor ledger
+# ledgers beside the cursor ledger
 
 COMPACTION = f"{TOPIC}/__compaction"
 COMPACTED = (("CompactedTopicLedger", 70), ("other", 1))
 BUCKETS = (("#pulsar.internal.delayed.bucket_1_2", "80"), ("#pulsar.internal.delayed.bucket_3_4", "81"), ("a", "80"))
 
 
-def test_the_property_of_a_compacted_ledger_that_is_gone_is_dropped_and_said() -> None:
+def test_the_property_of_a_deleted_compacted_ledger_is_dropped_with_a_warning() -> None:
     file = file_of(ChangedRecord(COMPACTION, cursor_at(9, properties=COMPACTED)))
     assert ledgers_to_look_for(file) == [70]
     (restored,) = plan(file, ()).restorations
@@ -294,7 +294,7 @@ def test_the_property_of_a_compacted_ledger_that_is_gone_is_dropped_and_said() -
     assert kept.data == cursor_at(9, properties=COMPACTED).data
 
 
-def test_it_is_dropped_from_a_state_that_was_in_a_cursor_ledger() -> None:
+def test_the_property_is_dropped_from_a_state_in_a_cursor_ledger_too() -> None:
     state = PositionInfo(Position(1, 3), (), COMPACTED)
     saved_state = SavedCursor(COMPACTION, encode_position_info(state))
     file = file_of(ChangedRecord(COMPACTION, cursor_at(1, cursors_ledger_id=50)), cursors=[saved_state])
@@ -304,7 +304,7 @@ def test_it_is_dropped_from_a_state_that_was_in_a_cursor_ledger() -> None:
     assert "CompactedTopicLedger 70" in restored.note
 
 
-def test_buckets_of_delayed_delivery_that_are_gone_are_not_named_again() -> None:
+def test_deleted_buckets_of_delayed_delivery_are_not_named_again() -> None:
     file = file_of(ChangedRecord(CURSOR, cursor_at(9, cursor_properties=BUCKETS)))
     (restored,) = plan(file, {81}).restorations
     assert decode_managed_cursor_info(restored.data).value.cursor_properties == (BUCKETS[1], BUCKETS[2])

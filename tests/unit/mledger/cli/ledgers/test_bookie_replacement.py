@@ -10,7 +10,7 @@ def test_a_bookie_is_replaced_in_every_ensemble_at_its_place():
     assert with_bookie(CLOSED, "a", "d").segments == (Segment(0, ("d", "b")), Segment(7, ("c", "d")))
 
 
-def test_a_ledger_is_left_where_both_bookies_share_an_ensemble_or_it_is_not_closed():
+def test_a_ledger_is_left_if_both_bookies_share_an_ensemble_or_it_is_not_closed():
     assert why_left(CLOSED, "a", "d") is None
     assert why_left(CLOSED, "a", "c") == "c is in the same ensemble already"
     assert why_left(LedgerMetadata(1, 1, 1, (Segment(0, ("a",)),)), "a", "d") == "it is OPEN"

@@ -1,4 +1,4 @@
-"""Which cluster a command means, and how long it may take."""
+"""Which cluster a command uses, and how long it may take."""
 
 import asyncio
 
@@ -27,16 +27,16 @@ def test_options_come_before_the_environment_and_that_before_the_current_context
     assert plan_cluster(metadata, context, environment, lambda: CONTEXTS) == meant
 
 
-def test_without_any_of_them_no_cluster_is_meant() -> None:
+def test_without_any_of_them_there_is_no_cluster() -> None:
     assert plan_cluster(None, None, {}, Contexts) is None
 
 
-def test_a_context_that_is_not_there_is_an_error() -> None:
+def test_an_unknown_context_is_an_error() -> None:
     with pytest.raises(ContextError, match="no context 'prod'"):
         plan_cluster(None, None, {"MLEDGER_CONTEXT": "prod"}, Contexts)
 
 
-def test_the_file_is_not_read_where_a_url_is_given() -> None:
+def test_the_file_is_not_read_if_a_url_is_given() -> None:
     def unreadable() -> Contexts:
         raise ContextError("the file was read")
 
@@ -51,11 +51,11 @@ async def _own_time_is_up() -> None:
     raise TimeoutError("of something else")
 
 
-def test_a_command_gives_up_when_its_time_is_up() -> None:
+def test_a_command_ends_when_its_time_is_up() -> None:
     with pytest.raises(CommandTimeout, match=r"not done within --timeout, 0.01 s"):
         CommandContext(timeout_s=0.01).run(_forever())
 
 
-def test_a_timeout_of_something_else_is_not_the_commands() -> None:
+def test_another_timeout_is_not_taken_for_the_commands() -> None:
     with pytest.raises(TimeoutError, match="of something else"):
         CommandContext(timeout_s=60).run(_own_time_is_up())

@@ -1,4 +1,4 @@
-"""The file of contexts: clusters by name, written whole, refused where it cannot be."""
+"""The file of contexts: clusters by name, written whole, refused if it is damaged."""
 
 import stat
 from pathlib import Path
@@ -10,7 +10,7 @@ from mledger.cli.shared.context_file import ContextError, Contexts, path_of_cont
 HOSTILE = 'zk://h:1/a"b\\c\n[contexts.x]é'
 
 
-def test_a_file_that_is_not_there_holds_no_context(tmp_path: Path) -> None:
+def test_a_missing_file_holds_no_context(tmp_path: Path) -> None:
     assert read_contexts(tmp_path / "contexts.toml") == Contexts()
 
 
@@ -19,14 +19,14 @@ def test_a_home_that_is_no_directory_holds_no_context() -> None:
 
 
 @pytest.mark.parametrize("name", ["prod", "a.b", "with space", 'q"uote', "é", "current"])
-def test_names_and_urls_come_back_as_they_were_written(tmp_path: Path, name: str) -> None:
+def test_names_and_urls_are_read_back_as_written(tmp_path: Path, name: str) -> None:
     path = tmp_path / "deeper" / "contexts.toml"
     contexts = Contexts().added("first", "zk://a:1").added(name, HOSTILE).used(name)
     write_contexts(path, contexts)
     assert read_contexts(path) == contexts
 
 
-def test_the_file_is_its_owners_only(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "contexts.toml"
     write_contexts(path, Contexts().added("a", "zk://a:1"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -41,12 +41,12 @@ def test_the_first_context_becomes_the_current_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["", " a", "a\n", "\x1b[1m"])
-def test_a_name_that_nobody_can_type_is_refused(name: str) -> None:
+def test_a_name_that_cannot_be_typed_is_refused(name: str) -> None:
     with pytest.raises(ContextError, match="is no name of a context"):
         Contexts().added(name, "zk://a:1")
 
 
-def test_a_name_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ContextError, match="no context 'c': there are a, b"):
         Contexts({"b": "zk://b:1", "a": "zk://a:1"}).used("c")
 
@@ -62,7 +62,7 @@ def test_a_name_that_is_not_there_is_told_with_those_that_are() -> None:
         ("current = 'b'\n[contexts.a]\nmetadata = 'zk://a:1'", "the current context 'b' is not among its contexts"),
     ],
 )
-def test_a_file_that_cannot_be_is_refused_with_its_path(tmp_path: Path, text: str, said: str) -> None:
+def test_a_damaged_file_is_refused_with_its_path(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "contexts.toml"
     path.write_text(text)
     with pytest.raises(ContextError, match=said) as refused:
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_is_refused_with_its_path(tmp_path: Path, text: st
     assert str(path) in refused.value.message
 
 
-def test_the_environment_says_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_environment_names_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MLEDGER_CONTEXTS", str(tmp_path / "mine.toml"))
     assert path_of_contexts() == tmp_path / "mine.toml"
     monkeypatch.delenv("MLEDGER_CONTEXTS")

@@ -14,7 +14,7 @@ MESSAGE = {
 }
 
 
-def test_a_message_is_a_line_with_all_that_people_ask_for() -> None:
+def test_a_message_is_one_line_with_everything_that_people_ask_for() -> None:
     assert decoded_line(MESSAGE, b"hello").split() == [
         "12:3:1",
         "2023-11-14T22:13:20.123Z",
@@ -27,13 +27,13 @@ def test_a_message_is_a_line_with_all_that_people_ask_for() -> None:
     ]
 
 
-def test_columns_stand_below_their_headings() -> None:
+def test_columns_are_aligned_with_their_headings() -> None:
     heading, line = decoded_heading(), decoded_line(MESSAGE, b"hello")
     assert heading.index("payload") == line.index("hello")
     assert heading.index("key") == line.index("alice")
 
 
-def test_what_is_not_known_is_a_dash() -> None:
+def test_an_unknown_value_is_a_dash() -> None:
     assert decoded_line({"position": "12:3"}, b"x").split() == ["12:3", "-", "-", "-", "-", "-", "-", "x"]
 
 
@@ -43,9 +43,9 @@ def test_control_characters_are_escaped_so_that_a_message_is_one_line() -> None:
     assert len(line.splitlines()) == 1
 
 
-def test_a_payload_that_is_not_text_is_in_hexadecimal() -> None:
+def test_a_payload_that_is_not_text_is_shown_in_hexadecimal() -> None:
     assert readable_payload(b"\xff\x00") == "ff00"
 
 
-def test_a_time_past_all_dates_is_its_number() -> None:
+def test_a_time_out_of_range_is_shown_as_a_number() -> None:
     assert str(2**63) in decoded_line(MESSAGE | {"publish_time": 2**63}, b"")

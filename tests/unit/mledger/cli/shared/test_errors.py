@@ -34,9 +34,9 @@ def test_exit_code_of(error: Exception, code: int) -> None:
     assert exit_code(error) == code
 
 
-def test_an_error_is_said_in_one_line() -> None:
+def test_an_error_is_one_line() -> None:
     assert one_line(mledger.TopicNotFound("no topic\n  x")) == "no topic x"
 
 
-def test_a_time_out_without_words_gets_some() -> None:
+def test_a_time_out_without_a_message_gets_one() -> None:
     assert "timed out" in one_line(TimeoutError())

@@ -1,4 +1,4 @@
-"""Nodes as `mledger metadata get` shows them, on nodes that the originals left."""
+"""Nodes as `mledger metadata get` shows them, on nodes that Java left."""
 
 import json
 

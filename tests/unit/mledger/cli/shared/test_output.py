@@ -50,7 +50,7 @@ AS_CELLS = {
 }
 
 
-def test_ndjson_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ndjson_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     Output("ndjson").table(ROWS)
     assert [json.loads(line) for line in capsys.readouterr().out.split("\n")[:-1]] == [AS_JSON, AS_JSON]
 
@@ -60,7 +60,7 @@ def test_ndjson_of_a_record_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().out) == {"name": "a", "topics": TOPICS.as_json()}
 
 
-def test_csv_has_a_header_and_gives_every_value_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_a_header_and_preserves_every_value(capsys: pytest.CaptureFixture[str]) -> None:
     Output("csv").table(ROWS)
     read = list(csv.DictReader(io.StringIO(capsys.readouterr().out, newline="")))
     assert read == [AS_CELLS, AS_CELLS]
@@ -78,7 +78,7 @@ def test_csv_of_a_record_holds_its_tables_as_json(capsys: pytest.CaptureFixture[
     assert json.loads(row["topics"]) == TOPICS.as_json()
 
 
-def test_csv_of_a_stream_has_one_header_and_leaves_empty_what_an_object_lacks(
+def test_csv_of_a_stream_has_one_header_and_leaves_missing_fields_empty(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     output = Output("csv")
@@ -87,24 +87,24 @@ def test_csv_of_a_stream_has_one_header_and_leaves_empty_what_an_object_lacks(
     assert capsys.readouterr().out == "a,b\n1,\n3,2\n"
 
 
-def test_yaml_gives_every_value_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_preserves_every_value(capsys: pytest.CaptureFixture[str]) -> None:
     Output("yaml").table(ROWS)
     assert yaml.safe_load(capsys.readouterr().out) == [AS_JSON, AS_JSON]
 
 
-def test_yaml_of_a_stream_is_a_document_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_of_a_stream_is_one_document_per_object(capsys: pytest.CaptureFixture[str]) -> None:
     output = Output("yaml")
     output.item(KEYS, HOSTILE)
     output.item(KEYS, HOSTILE)
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == [AS_JSON, AS_JSON]
 
 
-def test_a_stream_for_people_that_has_no_words_is_a_line_of_json_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_without_words_for_people_is_one_line_of_json_per_object(capsys: pytest.CaptureFixture[str]) -> None:
     Output("table").item(("a",), {"a": 1})
     assert capsys.readouterr().out == '{"a": 1}\n'
 
 
-def test_a_format_that_does_not_exist_is_refused_by_name() -> None:
+def test_an_unknown_format_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="'xml' is no format of output: use one of table, json, ndjson, csv, yaml"):
         Output("xml")
 

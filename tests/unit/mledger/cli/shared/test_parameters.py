@@ -1,4 +1,4 @@
-"""Places and times as they are written on the command line."""
+"""Positions and times as users write them on the command line."""
 
 import click
 import pytest
@@ -29,7 +29,7 @@ def test_a_place_is_read(text, place) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "5:", "5:7:8", "2026-02-30", "12:60:00", "-5"])
-def test_what_is_no_place_is_refused(text) -> None:
+def test_an_invalid_place_is_refused(text) -> None:
     with pytest.raises(click.BadParameter, match="no place"):
         PlaceType().convert(text, None, None)
 

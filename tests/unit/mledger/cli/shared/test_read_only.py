@@ -1,9 +1,9 @@
-"""What a command says while it waits for a bookie."""
+"""What a command prints while it waits for a bookie."""
 
 from mledger.cli.shared.read_only import tell_waiting
 
 
-def test_a_wait_is_told_once_when_it_begins_and_every_five_seconds(capsys):
+def test_a_wait_is_reported_when_it_begins_and_every_five_seconds(capsys):
     tell = tell_waiting()
     for seconds in range(1, 12):
         tell("10.0.0.1:3181", float(seconds))
@@ -12,7 +12,7 @@ def test_a_wait_is_told_once_when_it_begins_and_every_five_seconds(capsys):
     ]
 
 
-def test_another_wait_and_another_bookie_are_told_anew(capsys):
+def test_another_wait_and_another_bookie_are_reported_anew(capsys):
     tell = tell_waiting()
     for bookie, seconds in [("a:1", 3.0), ("b:1", 1.0), ("a:1", 1.0)]:
         tell(bookie, seconds)

@@ -1,4 +1,4 @@
-"""`mledger snapshot diff` and `ask`: their JSON is stable, and what a table leaves out is said."""
+"""`mledger snapshot diff` and `ask`: their JSON is stable, and a table says what it leaves out."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def both(tmp_path_factory):
     return write_both(tmp_path_factory.mktemp("commanded"))
 
 
-def test_diff_answers_with_every_kind_of_change(both):
+def test_diff_reports_every_kind_of_change(both):
     before, now = both
     found = answer("snapshot", "diff", before, now)
     assert list(found) == ["a", "a_time", "b", "b_time", *CHANGES]
@@ -44,7 +44,7 @@ def test_a_table_says_what_it_leaves_out(both):
     )
 
 
-def test_ask_answers_one_question_with_its_columns(both):
+def test_ask_answers_a_question_with_its_columns(both):
     (found,) = answer("snapshot", "ask", both[1], "held_bytes")
     assert found == {
         "topic": TOPIC,
@@ -67,7 +67,7 @@ def test_ask_prints_the_query(both):
     assert ok("snapshot", "ask", both[1], "backlog", "--sql").out.strip() == QUERIES["backlog"].sql.strip()
 
 
-def test_a_comparing_question_wants_the_other_snapshot(both):
+def test_a_question_that_compares_requires_the_other_snapshot(both):
     done = mledger("snapshot", "ask", both[1], "stuck_cursors")
     assert (done.code, "--before" in done.err) == (2, True)
     assert len(answer("snapshot", "ask", both[1], "stuck_cursors", "--before", both[0])) == 1

@@ -1,4 +1,4 @@
-"""The retention in force and its origin, beside a topic (M10)."""
+"""The retention in force and its origin, as shown with a topic (M10)."""
 
 from mledger.admin.inspect import TopicInspection
 from mledger.cli.topics.description import described_topic
@@ -14,7 +14,7 @@ def shown(retention) -> dict:
     return {name: facts[name] for name in ("retention_ms", "retention_mb", "retention_origin", "warnings")}
 
 
-def test_a_policy_is_shown_with_who_says_it():
+def test_a_policy_is_shown_with_its_origin():
     assert shown(RetentionInForce(60_000, -1, RetentionOrigin.TOPIC)) == {
         "retention_ms": 60_000,
         "retention_mb": -1,
@@ -37,7 +37,7 @@ def test_a_policy_with_one_limit_of_zero_is_explained():
     assert "a size of 0 keeps nothing" in said
 
 
-def test_policies_that_cannot_be_read_are_said_and_nothing_is_made_up():
+def test_unreadable_policies_are_reported_and_not_guessed():
     found = shown(PoliciesUnavailable("the policies of x cannot be read"))
     assert found["retention_origin"] is None
     assert found["warnings"] == ("the policies of x cannot be read",)

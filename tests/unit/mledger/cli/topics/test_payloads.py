@@ -1,4 +1,4 @@
-"""What is published comes in batches of bounded count and size, and as messages with the keys that lines have."""
+"""Published lines become batches of bounded count and size, and messages with the keys in the lines."""
 
 import io
 
@@ -17,7 +17,7 @@ def test_lines_lose_their_newline_and_nothing_else() -> None:
     assert list(lines(io.BytesIO(b"a\n\n b\r\nlast"))) == [b"a", b"", b" b\r", b"last"]
 
 
-def test_made_payloads_are_distinct_and_of_the_size_asked() -> None:
+def test_generated_payloads_are_distinct_and_have_the_requested_size() -> None:
     payloads = list(made(1000, 8))
     assert len(set(payloads)) == 1000
     assert {len(payload) for payload in payloads} == {8}
@@ -31,11 +31,11 @@ def test_batches_are_bounded_in_bytes() -> None:
     assert [len(batch) for batch in batches(entries([bytes(BATCH_BYTES)] * 3))] == [1, 1, 1]
 
 
-def test_nothing_makes_no_batch() -> None:
+def test_no_lines_make_no_batch() -> None:
     assert list(batches([])) == []
 
 
-def test_messages_have_the_key_and_properties_given_and_rising_sequence_ids() -> None:
+def test_messages_have_the_given_key_and_properties_and_rising_sequence_ids() -> None:
     made_of = list(messages([b"a", b"b"], MessageShape("k", None, {"p": "v"}, 7)))
     assert [(each.payload, each.key, each.sequence_id) for each in made_of] == [(b"a", "k", 7), (b"b", "k", 8)]
     assert made_of[0].properties == {"p": "v"}

@@ -1,4 +1,4 @@
-"""What `mledger topics trim` decides over many topics, over plain values."""
+"""What `mledger topics trim` decides for many topics, over plain values."""
 
 import pytest
 
@@ -37,11 +37,11 @@ def planned(topic: TopicName, seen: OpeningView, retention=NOTHING):
     return plan_trim_of(topic, seen, retention, (record(topic),), NOW_MS)
 
 
-def test_a_topic_of_which_nothing_would_go_is_not_in_the_plan() -> None:
+def test_a_topic_that_would_lose_nothing_is_not_in_the_plan() -> None:
     assert planned(ORDERS, view(), KEEP_ALL) is None
 
 
-def test_the_plan_counts_what_would_go_of_all_topics_and_names_those_that_are_left() -> None:
+def test_the_plan_counts_what_all_topics_would_lose_and_names_those_left_out() -> None:
     trims = (planned(ORDERS, view()), planned(REFUNDS, view()))
     left = LeftTopic.by(EVENTS, OwnedElsewhere("it has an owner"))
     change = plan_change(SCOPE, PlannedTrims(5, trims, (left,)))
@@ -55,7 +55,7 @@ def test_the_plan_counts_what_would_go_of_all_topics_and_names_those_that_are_le
     assert change.pending
 
 
-def test_nothing_is_pending_where_all_topics_are_left() -> None:
+def test_nothing_is_pending_if_all_topics_are_left_out() -> None:
     left = LeftTopic.by(ORDERS, OwnedElsewhere("it has an owner"))
     assert not plan_change(SCOPE, PlannedTrims(1, (), (left,))).pending
 
@@ -65,17 +65,17 @@ def test_a_shadow_is_not_trimmed() -> None:
         planned(ORDERS, view(properties=(("PULSAR.SHADOW_SOURCE", "shop/eu/source"),)))
 
 
-def test_a_topic_of_pulsars_own_that_no_cursor_holds_is_left_to_be_named() -> None:
+def test_a_system_topic_without_cursors_is_left_out_and_named() -> None:
     assert isinstance(planned(EVENTS, view()), LeftTopic)
 
 
-def test_a_cursor_whose_state_cannot_be_read_keeps_its_topic_from_being_planned() -> None:
+def test_a_cursor_with_an_unreadable_state_leaves_its_topic_out_of_the_plan() -> None:
     broken = CursorInspection("one", 1, None, None, CursorRecoveryFailed("bookies are away"))
     with pytest.raises(CursorRecoveryFailed):
         planned(ORDERS, view(broken))
 
 
-def test_a_topic_that_was_changed_since_planning_is_left_out_with_its_records_and_losses() -> None:
+def test_a_topic_changed_since_planning_is_left_out_with_its_records_and_losses() -> None:
     change = plan_change(SCOPE, PlannedTrims(2, (planned(ORDERS, view()), planned(REFUNDS, view())), ()))
     left = plan_unchanged(change, (record(ORDERS, 8), record(REFUNDS)))
     assert left.managed_ledgers == (REFUNDS.managed_ledger_name,)
@@ -83,13 +83,13 @@ def test_a_topic_that_was_changed_since_planning_is_left_out_with_its_records_an
     assert len(left.lost) == 1
 
 
-def test_where_every_topic_was_changed_nothing_is_done() -> None:
+def test_if_every_topic_was_changed_nothing_is_done() -> None:
     change = plan_change(SCOPE, PlannedTrims(1, (planned(ORDERS, view()),), ()))
     with pytest.raises(BadVersion):
         plan_unchanged(change, (record(ORDERS, 8),))
 
 
-def test_the_first_topic_that_should_not_have_been_left_decides_the_exit_code() -> None:
+def test_the_first_topic_wrongly_left_out_decides_the_exit_code() -> None:
     shadow = LeftTopic.by(ORDERS, ShadowTopic("a shadow"))
     away = LeftTopic.by(REFUNDS, CursorRecoveryFailed("bookies are away"))
     owned = LeftTopic.by(EVENTS, OwnedElsewhere("it has an owner"))

@@ -1,4 +1,4 @@
-"""Backups as files: what is written is read again; what was cut off or changed is refused."""
+"""Backup files: what is written is read again, and a truncated or changed file is refused."""
 
 import gzip
 
@@ -40,12 +40,12 @@ def test_what_is_written_is_read_again(tmp_path, name):
     assert (data[:2] == b"\x1f\x8b") is name.endswith(".gz")
     assert check_backup(path) == (HEAD, 3)
     found = list(read_backup(path))
-    assert found[0].acl == ()  # everybody: not worth a word
+    assert found[0].acl == ()  # everybody: not worth mentioning
     assert found[1:] == NODES[1:]
 
 
 @given(st.binary(max_size=300), st.integers(0, 1 << 31))
-def test_any_data_comes_back(tmp_path_factory, data, version):
+def test_any_data_is_read_back(tmp_path_factory, data, version):
     path = tmp_path_factory.mktemp("backup") / "b"
     node = BackupNode("/x", data, version)
     write(path, [node])
@@ -59,7 +59,7 @@ def test_a_file_is_never_overwritten(tmp_path):
         create(path)
 
 
-def test_every_cut_and_every_flipped_byte_is_refused(tmp_path):
+def test_every_truncation_and_every_flipped_byte_is_refused(tmp_path):
     data = write(tmp_path / "whole")
     path = tmp_path / "damaged"
     for at in range(len(data)):
@@ -70,7 +70,7 @@ def test_every_cut_and_every_flipped_byte_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("more", [b"\n", b"{}\n", b'{"path": "/b", "version": 0, "data": ""}\n'])
-def test_lines_behind_the_last_are_refused(tmp_path, more):
+def test_lines_after_the_last_are_refused(tmp_path, more):
     path = tmp_path / "b"
     data = write(path)
     path.write_bytes(data + more)
@@ -78,7 +78,7 @@ def test_lines_behind_the_last_are_refused(tmp_path, more):
         check_backup(path)
 
 
-def test_a_compressed_file_that_is_cut_off_is_refused(tmp_path):
+def test_a_truncated_compressed_file_is_refused(tmp_path):
     path = tmp_path / "b.gz"
     data = write(path)
     path.write_bytes(data[:-10])

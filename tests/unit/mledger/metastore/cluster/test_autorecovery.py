@@ -1,4 +1,4 @@
-"""What auto-recovery keeps in the tree, read as the originals left it."""
+"""What auto-recovery keeps in the metadata tree, read as Java left it."""
 
 import pytest
 
@@ -20,7 +20,7 @@ MISSING = "127.0.0.1:33482"
 
 
 def on_golden_tree(ask):
-    """What `ask(store)` comes to on the tree as it was last dumped."""
+    """The result of `ask(store)` on the tree of the last dump."""
 
     async def main():
         async with MemoryStore() as store:
@@ -30,7 +30,7 @@ def on_golden_tree(ask):
     return run(main())
 
 
-def test_marks_are_listed_by_ledger_with_who_replicates_them():
+def test_marks_are_listed_by_ledger_with_their_replicators():
     marks = on_golden_tree(list_marks)
     ids = [mark.ledger_id for mark in marks]
     assert ids == sorted(ids)
@@ -57,8 +57,8 @@ def test_the_first_vote_counts_and_the_switch_is_a_node():
 PULSARS_LEADER = "/ledgers/underreplication/leader"
 
 
-def test_an_auditor_that_pulsar_s_metadata_driver_elected_is_read():
-    """The node as Pulsar 4.2's bookies left it."""
+def test_an_auditor_elected_through_pulsar_s_metadata_driver_is_read():
+    """The node as the bookies of Pulsar 4.2 left it."""
 
     async def ask():
         async with MemoryStore() as store:
@@ -77,7 +77,7 @@ def test_auditors_of_both_drivers_are_named():
 
 
 @pytest.mark.parametrize("data", [b"", b"no json", b"[1]", b"\xff"])
-def test_an_election_that_does_not_parse_is_named(data):
+def test_an_unreadable_election_is_named(data):
     async def ask():
         async with MemoryStore() as store:
             await store.create(PULSARS_LEADER, data, parents=True)

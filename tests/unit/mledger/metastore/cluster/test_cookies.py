@@ -1,4 +1,4 @@
-"""Cookies of all versions that are read, and what is none."""
+"""Cookies of all versions, and data that is no cookie."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ directories = st.lists(texts, max_size=3).map(tuple)
 
 
 @given(st.builds(Cookie, texts, texts, directories, st.none() | texts, st.none() | directories))
-def test_a_cookie_comes_back_as_it_was_written(cookie):
+def test_a_cookie_is_read_back_as_written(cookie):
     assert decode_cookie(encode_cookie(cookie)) == cookie
 
 
@@ -42,7 +42,7 @@ def test_a_cookie_of_version_3_is_three_lines():
         (b'5\nnewField: "h:1"\n', "newField"),
     ],
 )
-def test_what_is_no_cookie(data, wrong):
+def test_what_is_no_cookie_is_refused(data, wrong):
     with pytest.raises(RecordError, match=wrong):
         decode_cookie(data, "VERSION")
 

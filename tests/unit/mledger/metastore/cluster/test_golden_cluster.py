@@ -1,4 +1,4 @@
-"""BookKeeper's own nodes as the originals left them: tests/golden/znodes/bk-*.json and wire/zk-readonly-bookie.json."""
+"""BookKeeper's own nodes as Java left them: tests/golden/znodes/bk-*.json and wire/zk-readonly-bookie.json."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_ledger_metadata_in_every_version_is_read_and_written_back(file):
         assert encode_ledger_metadata(metadata) == data
 
 
-def test_all_three_versions_are_among_them():
+def test_the_golden_data_has_all_three_versions():
     assert {case["formatVersion"] for file in SERDE for case in golden.load(file)["cases"]} == {1, 2, 3}
 
 
@@ -94,7 +94,7 @@ def test_a_listing_finds_all_ledgers_in_order(file):
     assert run(listed()) == expected
 
 
-def test_an_initialised_cluster_has_the_nodes_of_the_original():
+def test_an_initialised_cluster_has_the_same_nodes_as_java_s():
     async def initialised():
         async with MemoryStore() as store:
             made = await initialize(store)
@@ -116,7 +116,7 @@ def test_an_initialised_cluster_has_the_nodes_of_the_original():
         ("znodes/bk-init-pulsar-driver.json", "/pulsar-root/ledgers/ledgers"),
     ],
 )
-def test_a_cluster_that_the_original_initialised_is_left_as_it_is(file, root):
+def test_a_cluster_that_java_initialised_is_not_changed(file, root):
     async def again():
         async with MemoryStore() as store:
             await golden.load_nodes(store, golden.nodes(file))
@@ -167,7 +167,7 @@ def test_bookies_are_listed_with_their_addresses():
     ]
 
 
-def test_a_read_only_bookie_is_listed_as_that():
+def test_a_read_only_bookie_is_listed_as_read_only():
     found = listed_bookies("wire/zk-readonly-bookie.json")
     assert [(each.bookie_id, each.read_only) for each in found] == [
         ("bookie-1", False),

@@ -1,4 +1,4 @@
-"""The counters of ledger ids at their ends, which no test can count up to: the last numbers are made by hand."""
+"""The counters of ledger ids near their ends: tests write the last numbers, because they cannot count up to them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.aio import run
 
 
 class CountedUp(MemoryStore):
-    """A store whose counters in some directories give a number of our choice."""
+    """A store whose counters in some directories return a chosen number."""
 
     def __init__(self, numbers):
         super().__init__()
@@ -35,7 +35,7 @@ def drawn(numbers, *high):
 
 
 @pytest.mark.parametrize("number", ["2147483647", "-2147483648", "-2147483647"])
-def test_past_31_bits_the_long_counter_begins(number):
+def test_after_31_bits_the_long_counter_begins(number):
     ids, directories = drawn({"/ledgers/idgen": number})
     assert ids == [1 << 32, (1 << 32) + 1]
     assert directories == ["HOB-0000000001"]
@@ -48,6 +48,6 @@ def test_a_full_directory_of_the_long_counter_is_followed_by_the_next(number):
     assert directories == ["HOB-0000000001", "HOB-0000000002"]
 
 
-def test_when_all_ids_are_used_up_it_is_said():
+def test_used_up_ids_are_an_error():
     with pytest.raises(RecordError, match="used up"):
         drawn({"/ledgers/idgen-long/HOB-2147483647": "2147483647"}, "HOB-2147483647")

@@ -1,4 +1,4 @@
-"""A namespace's policies of storage, as Pulsar 4.2.4 writes them."""
+"""A namespace's storage policies, as Pulsar 4.2.4 writes them."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_the_quorums_of_new_ledgers_are_read(data, persistence) -> None:
         b'{"persistence":{"bookkeeperEnsemble":"3"}}',
     ],
 )
-def test_policies_that_cannot_be_read_are_refused_by_their_path(data) -> None:
+def test_unreadable_policies_are_refused_by_their_path(data) -> None:
     with pytest.raises(RecordError, match=PATH):
         decode_namespace_policies(data, PATH)
 
@@ -80,7 +80,7 @@ def test_a_namespace_without_policies_has_none() -> None:
     run(main())
 
 
-def test_a_namespace_whose_policies_are_kept_in_another_store_cannot_be_read() -> None:
+def test_policies_kept_in_another_store_cannot_be_read() -> None:
     async def main():
         store = MemoryStore()
         await store.create("/admin/local-policies/t/n", b"{}", parents=True)

@@ -17,6 +17,6 @@ def test_an_empty_mapping_has_no_groups(data):
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"default": []}', b"\xff", b"[" * 10_000])
-def test_a_mapping_that_cannot_be_read_names_its_path(data):
+def test_an_unreadable_mapping_is_an_error_that_names_its_path(data):
     with pytest.raises(RecordError, match="racks at /bookies cannot be read"):
         decode_racks(data)

@@ -1,4 +1,4 @@
-"""The memory store against a model that is only a dictionary."""
+"""The memory store against a simple model, a dictionary."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ NUMBERS = iter(range(1_000_000))
 
 
 def outcome(attempt):
-    """What a call gives, or the class of the error it raises."""
+    """The result of a call, or the class of its error."""
     try:
         return asyncio.run(attempt)
     except Exception as error:
@@ -149,7 +149,7 @@ MemoryMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=
 TestMemoryAgainstModel = MemoryMachine.TestCase
 
 
-def test_an_expired_session_is_told_apart_from_a_closed_store():
+def test_an_expired_session_is_distinguished_from_a_closed_store():
     async def main():
         store = MemoryStore()
         async with store.watch("/node") as changes:

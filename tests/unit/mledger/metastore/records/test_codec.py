@@ -1,4 +1,4 @@
-"""Records of topics and cursors: they come back as they were written, and damage never reads as another record."""
+"""Records of topics and cursors are read back as written, and damage never reads as another record."""
 
 import pytest
 from hypothesis import given
@@ -80,7 +80,7 @@ EACH = pytest.mark.parametrize("kind", CODECS)
 
 
 def reading(decode, data):
-    """What `decode` makes of data read at /here, and its error, one of them None."""
+    """What `decode` makes of data at /here, and its error; one of them is None."""
     try:
         return decode(data, "/here"), None
     except RecordError as error:
@@ -89,7 +89,7 @@ def reading(decode, data):
 
 @EACH
 @given(data=st.data(), compression=compressions)
-def test_a_record_comes_back_as_it_was_written(kind, data, compression):
+def test_a_record_is_read_back_as_written(kind, data, compression):
     strategy, encode, decode = CODECS[kind]
     record = data.draw(strategy)
     encoded = encode(record, compression=compression)
@@ -102,7 +102,7 @@ def test_a_record_comes_back_as_it_was_written(kind, data, compression):
 
 @EACH
 @given(data=st.data())
-def test_a_record_that_is_cut_off_is_refused_or_reads_as_a_whole_shorter_one(kind, data):
+def test_a_truncated_record_is_refused_or_reads_as_a_whole_shorter_one(kind, data):
     strategy, encode, decode = CODECS[kind]
     encoded = encode(data.draw(strategy))
     cut = encoded[: data.draw(st.integers(0, len(encoded)))]
@@ -111,13 +111,13 @@ def test_a_record_that_is_cut_off_is_refused_or_reads_as_a_whole_shorter_one(kin
         assert error.path == "/here"
         assert "/here" in str(error)
     else:
-        # Protobuf marks no end: what reads must at least be a record of these very bytes.
+        # Protobuf marks no end: what can be read must at least be a record of exactly these bytes.
         assert encode(read.value) == cut
 
 
 @EACH
 @given(data=st.data(), compression=compressions.filter(lambda name: name != "NONE"))
-def test_a_compressed_record_that_is_cut_off_is_refused(kind, data, compression):
+def test_a_truncated_compressed_record_is_refused(kind, data, compression):
     strategy, encode, decode = CODECS[kind]
     encoded = encode(data.draw(strategy), compression=compression)
     cut = encoded[: data.draw(st.integers(2, len(encoded) - 1))]
@@ -128,7 +128,7 @@ def test_a_compressed_record_that_is_cut_off_is_refused(kind, data, compression)
 
 @EACH
 @given(junk=st.binary(max_size=40))
-def test_junk_is_refused_with_an_error_of_ours_or_is_a_record(kind, junk):
+def test_random_bytes_give_our_error_or_a_record(kind, junk):
     _, _, decode = CODECS[kind]
     _, error = reading(decode, junk)
     assert error is None or error.path == "/here"
@@ -153,7 +153,7 @@ def test_an_empty_cursor_record_or_state_is_refused(decode):
         (b"\x08\x05\x10\x06\x3a\x00", "partIndex"),
     ],
 )
-def test_the_error_names_the_required_field_that_is_missing(data, missing):
+def test_the_error_names_the_missing_required_field(data, missing):
     with pytest.raises(RecordError, match=missing):
         decode_position_info(data, "entry 3 of ledger 9")
 
@@ -187,7 +187,7 @@ def test_an_open_ledger_is_written_as_pulsar_writes_it():
 
 
 def test_a_chunk_and_a_checkpoint_marker_are_read_and_written():
-    # No recorded data shows these: built by hand from the public message definitions.
+    # No recorded data has these: built by hand from the public message definitions.
     commit = bytes.fromhex("0805 1006 3a04 0803 1003")
     state = decode_position_info(commit).value
     assert state == PositionInfo(Position(5, 6), chunk=StateChunk(3, 3))
@@ -215,7 +215,7 @@ def test_a_bitmap_of_newer_versions_is_read_and_written():
         (encode_managed_cursor_info, ManagedCursorInfo(properties=(("k", 1 << 63),))),
     ],
 )
-def test_what_the_format_cannot_hold_is_refused_when_written(encode, record):
+def test_values_that_the_format_cannot_hold_are_refused_when_written(encode, record):
     with pytest.raises(RecordError, match="cannot be written"):
         encode(record)
 
@@ -226,7 +226,7 @@ def test_an_unknown_compression_is_refused_when_written():
 
 
 @given(st.binary(max_size=300), st.sampled_from(CompressionType))
-def test_compression_gives_back_what_it_took(record, kind):
+def test_decompression_returns_what_was_compressed(record, kind):
     if kind is not CompressionType.NONE or not record.startswith(b"\x47\x78"):
         assert decompress(compress(record, kind), "record", "") == (record, kind)
 
@@ -238,7 +238,7 @@ def header(kind, size):
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
 @pytest.mark.parametrize("size", [0, 1, 19, 21, 4000])
-def test_a_header_with_another_size_than_the_records_is_refused(kind, size):
+def test_a_header_with_a_wrong_size_is_refused(kind, size):
     packed = compress(b"twenty bytes of text", CompressionType(kind))
     block = packed[len(header(kind, 20)) :]
     assert decompress(header(kind, 20) + block, "record", "")[0] == b"twenty bytes of text"
@@ -247,11 +247,11 @@ def test_a_header_with_another_size_than_the_records_is_refused(kind, size):
 
 
 @pytest.mark.parametrize("size", [-1, LARGEST_RECORD + 1])
-def test_a_header_with_an_impossible_size_is_refused_before_anything_is_unpacked(size):
+def test_a_header_with_an_impossible_size_is_refused_before_decompression(size):
     with pytest.raises(RecordError, match="claims a size"):
         decompress(header(1, size), "record", "")
 
 
-def test_a_compression_type_that_is_not_known_is_named():
+def test_an_unknown_compression_type_is_named():
     with pytest.raises(RecordError, match="type 9"):
         decompress(header(9, 3) + b"abc", "record", "")

@@ -1,4 +1,4 @@
-"""Records made by the originals (tests/golden/records): same meaning, same bytes, also when compressed."""
+"""Records that Java made (tests/golden/records): same meaning and same bytes, compressed too."""
 
 import pytest
 
@@ -32,7 +32,7 @@ EACH = pytest.mark.parametrize(("file", "kind"), [(file, kind) for file in FILES
 
 
 @EACH
-def test_a_record_means_what_the_original_reads_in_it(file, kind):
+def test_a_record_means_what_java_reads_in_it(file, kind):
     decode, _, meaning_of = CODECS[kind]
     for record in golden.load(file)[kind]:
         decoded = decode(bytes.fromhex(record["hex"]))
@@ -48,7 +48,7 @@ def test_a_record_is_written_back_to_the_same_bytes(file, kind):
 
 
 @EACH
-def test_a_compressed_record_is_the_plain_one(file, kind):
+def test_a_compressed_record_equals_the_plain_one(file, kind):
     decode, encode, _ = CODECS[kind]
     for record in golden.load(file)[kind]:
         plain = decode(bytes.fromhex(record["hex"]))
@@ -59,7 +59,7 @@ def test_a_compressed_record_is_the_plain_one(file, kind):
             assert decode(encode(plain.value, compression=compression)) == decoded
 
 
-def test_every_compression_is_among_the_records():
+def test_the_golden_records_have_every_compression():
     seen = {
         name
         for file in FILES
@@ -81,7 +81,7 @@ READ_HERE = {("text ManagedLedgerInfo", "asManagedLedgerInfo"), ("text ManagedCu
 
 @pytest.mark.parametrize("what", ODD)
 @pytest.mark.parametrize("reader", READERS)
-def test_odd_input_is_read_or_refused_as_by_the_original(what, reader):
+def test_odd_input_is_read_or_refused_as_in_java(what, reader):
     case, (decode, meaning_of) = ODD[what], READERS[reader]
     data = bytes.fromhex(case["hex"])
     if (what, reader) in READ_HERE:
@@ -108,7 +108,7 @@ def test_the_text_of_a_cursor_from_a_very_old_cluster():
 
 
 @pytest.mark.parametrize("what", ["text ManagedLedgerInfo", "text ManagedCursorInfo"])
-def test_a_text_that_is_cut_off_within_a_line_is_refused(what):
+def test_a_text_truncated_within_a_line_is_refused(what):
     data = bytes.fromhex(ODD[what]["hex"])
     decode = decode_managed_ledger_info if what.endswith("LedgerInfo") else decode_managed_cursor_info
     for end in range(1, len(data)):
@@ -117,6 +117,6 @@ def test_a_text_that_is_cut_off_within_a_line_is_refused(what):
                 decode(data[:end])
 
 
-def test_a_field_that_nobody_knows_yet_is_written_back():
+def test_an_unknown_field_is_written_back():
     data = bytes.fromhex(ODD["unknown field 99"]["hex"])
     assert encode_managed_ledger_info(decode_managed_ledger_info(data).value) == data

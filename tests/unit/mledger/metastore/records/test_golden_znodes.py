@@ -1,4 +1,4 @@
-"""Every node that the originals left in the scenarios of tests/golden/znodes and tests/golden/behaviours."""
+"""Every node that Java left in the scenarios of tests/golden/znodes and tests/golden/behaviours."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_a_scenario_with_compression_has_compressed_nodes(name):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_path_is_the_one_we_make_of_its_names(file):
+def test_every_path_is_the_one_that_we_build_from_its_names(file):
     for node in golden.nodes(file):
         kind = node.decoded["type"] if node.decoded else None
         if kind == "LedgerMetadata":

@@ -1,4 +1,4 @@
-"""LedgerMetadata: all versions come back as written; what contradicts itself or is cut off is refused."""
+"""LedgerMetadata: all versions are read back as written; contradictory or truncated data is refused."""
 
 import dataclasses
 
@@ -48,7 +48,7 @@ PLAIN = LedgerMetadata(2, 2, 1, (Segment(0, ("a:1", "b:2")),))
 
 
 def reading(data):
-    """The metadata in data read at /here, and the error, one of them None."""
+    """The metadata in data at /here, and the error; one of them is None."""
     try:
         return decode_ledger_metadata(data, "/here"), None
     except RecordError as error:
@@ -57,14 +57,14 @@ def reading(data):
 
 @EACH
 @given(data=st.data())
-def test_metadata_comes_back_as_it_was_written(version, data):
+def test_metadata_is_read_back_as_written(version, data):
     written = data.draw(metadata(version))
     assert decode_ledger_metadata(encode_ledger_metadata(written)) == written
 
 
 @EACH
 @given(data=st.data())
-def test_metadata_that_is_cut_off_is_refused_or_reads_as_a_whole_shorter_one(version, data):
+def test_truncated_metadata_is_refused_or_reads_as_a_whole_shorter_one(version, data):
     encoded = encode_ledger_metadata(data.draw(metadata(version)))
     cut = encoded[: data.draw(st.integers(0, len(encoded) - 1))]
     read, error = reading(cut)
@@ -78,7 +78,7 @@ def test_metadata_that_is_cut_off_is_refused_or_reads_as_a_whole_shorter_one(ver
 
 
 @given(st.binary(max_size=60))
-def test_junk_after_the_header_is_refused_or_is_metadata(junk):
+def test_random_bytes_after_the_header_are_refused_or_are_metadata(junk):
     for version in (1, 2, 3):
         _, error = reading(HEADER % version + junk)
         assert error is None or error.path == "/here"
@@ -101,7 +101,7 @@ def test_junk_after_the_header_is_refused_or_is_metadata(junk):
         ({"c_token": 1 << 63}, "cannot be written"),
     ],
 )
-def test_metadata_that_cannot_be_is_not_written(change, wrong):
+def test_invalid_metadata_is_not_written(change, wrong):
     with pytest.raises(RecordError, match=wrong):
         encode_ledger_metadata(dataclasses.replace(PLAIN, **change))
 
@@ -115,12 +115,12 @@ def version_3(**fields):
     return HEADER % 3 + bytes([len(body)]) + body
 
 
-def test_a_missing_ack_quorum_is_the_write_quorum_and_a_missing_last_entry_none():
+def test_a_missing_ack_quorum_is_the_write_quorum_and_a_missing_last_entry_is_none():
     read = decode_ledger_metadata(version_3())
     assert (read.ack_quorum, read.last_entry, read.digest_type, read.password) == (1, -1, None, None)
 
 
-def test_a_length_of_an_open_ledger_does_not_count():
+def test_the_length_of_an_open_ledger_is_ignored():
     assert decode_ledger_metadata(version_3(length=99, lastEntryId=3)).length == 0
 
 

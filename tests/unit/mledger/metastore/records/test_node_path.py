@@ -22,14 +22,14 @@ def test_invalid_paths(path):
 
 
 @pytest.mark.parametrize("operation", [Create("/"), Delete("/"), Put("/a/", b"", 0), Check("a", 0)])
-def test_operations_that_no_store_could_carry_out(operation):
+def test_operations_that_no_store_can_carry_out(operation):
     with pytest.raises(InvalidName) as caught:
         check_operation(operation)
     assert caught.value.path == operation.path
 
 
 @pytest.mark.parametrize("operation", [Create("/a"), Delete("/a"), Put("/", b"", 0), Check("/", 0)])
-def test_operations_that_a_store_could_carry_out(operation):
+def test_operations_that_a_store_can_carry_out(operation):
     check_operation(operation)
 
 

@@ -1,4 +1,4 @@
-"""Partitioned topics: names as Pulsar reads them, and its node's JSON as Pulsar 4.2.4 writes it."""
+"""Partitioned topics: names as Pulsar reads them, and the node's JSON as Pulsar 4.2.4 writes it."""
 
 import pytest
 
@@ -21,12 +21,12 @@ RECORDS = [
 
 
 @pytest.mark.parametrize(("data", "record"), RECORDS)
-def test_a_record_is_written_as_the_original_writes_it_and_read_back(data, record) -> None:
+def test_a_record_is_written_as_pulsar_writes_it_and_read_back(data, record) -> None:
     assert encode_partitioned_topic(record) == data
     assert decode_partitioned_topic(data) == record
 
 
-def test_fields_that_are_not_there_have_the_originals_defaults() -> None:
+def test_missing_fields_have_pulsar_s_defaults() -> None:
     assert decode_partitioned_topic(b'{"partitions":3}') == PartitionedTopic(3)
     assert decode_partitioned_topic(b"{}") == PartitionedTopic(0)
 
@@ -42,7 +42,7 @@ def test_fields_of_other_versions_are_written_back() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"4", b"{", b'{"partitions":"4"}', b'{"partitions":-1}', b'{"properties":{"a":1}}', b"\xff"]
 )
-def test_what_is_no_record_is_refused_with_its_path(data) -> None:
+def test_an_invalid_record_is_refused_with_its_path(data) -> None:
     with pytest.raises(RecordError, match="/admin/there"):
         decode_partitioned_topic(data, "/admin/there")
 
@@ -61,7 +61,7 @@ def test_what_is_no_record_is_refused_with_its_path(data) -> None:
         ("x", None, "x"),
     ],
 )
-def test_which_partition_a_name_says_is_as_pulsar_reads_it(name, index, partitioned) -> None:
+def test_the_partition_in_a_name_is_read_as_pulsar_reads_it(name, index, partitioned) -> None:
     topic = TopicName("t", "n", name)
     assert topic.partition_index == index
     assert topic.partitioned == TopicName("t", "n", partitioned)

@@ -1,4 +1,4 @@
-"""Paths and names: the laws they keep, and what no node can be called."""
+"""Paths and names: the laws they obey, and names that no node can have."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ entities = st.text("abcXYZ019-=:_", min_size=1, max_size=8)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_name_comes_back_from_its_encoding(name):
+def test_a_name_is_decoded_from_its_encoding(name):
     encoded = encode_name(name)
     assert decode_name(encoded) == name
     assert encoded.isascii()
@@ -51,7 +51,7 @@ def test_a_name_comes_back_from_its_encoding(name):
         ("\x00", "%00"),
     ],
 )
-def test_names_are_encoded_as_by_javas_url_encoder(name, encoded):
+def test_names_are_encoded_as_by_java_s_url_encoder(name, encoded):
     assert encode_name(name) == encoded
 
 
@@ -67,7 +67,7 @@ def test_half_a_surrogate_pair_is_no_name():
 
 
 @given(entities, entities, names)
-def test_a_topic_comes_back_from_its_text_and_from_its_managed_ledger(tenant, namespace, local):
+def test_a_topic_is_read_from_its_text_and_from_its_managed_ledger(tenant, namespace, local):
     if "/" not in local:
         topic = TopicName(tenant, namespace, local)
         assert TopicName.parse(str(topic)) == topic
@@ -105,7 +105,7 @@ def test_the_old_form_has_five_levels():
     ["", "t/topic", "persistent://t/ns", "persistent://t/ns/", "persistent:///ns/x", "t/use/ns/x", "x://t/ns/a",
      "persistent://t/n s/x", "persistent://t/ns/..", "persistent://../ns/x"],
 )  # fmt: skip
-def test_what_is_no_topics_name(text):
+def test_what_is_no_topic_name(text):
     with pytest.raises(InvalidName):
         TopicName.parse(text)
 
@@ -116,26 +116,26 @@ def test_a_non_persistent_topic_is_refused_as_such():
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "a/./b", "a/../b", "a\x00b", "a\ue000"])
-def test_what_is_no_managed_ledgers_name(name):
+def test_what_is_no_managed_ledger_name(name):
     with pytest.raises(InvalidName):
         managed_ledger_path(name)
 
 
 @given(names)
-def test_a_cursors_name_comes_back_from_its_path(cursor):
+def test_a_cursor_s_name_is_read_from_its_path(cursor):
     path = cursor_path("t/ns/persistent/x", cursor)
     assert path.count("/") == 6
     assert cursor_name_from_path(path) == cursor
 
 
 @pytest.mark.parametrize("cursor", ["", ".", ".."])
-def test_what_is_no_cursors_name(cursor):
+def test_what_is_no_cursor_name(cursor):
     with pytest.raises(InvalidName):
         cursor_path("t/ns/persistent/x", cursor)
 
 
 @given(st.integers(0, MAX_LEDGER_ID) | st.integers(0, 1 << 33))
-def test_a_ledger_id_comes_back_from_its_path(ledger_id):
+def test_a_ledger_id_is_read_from_its_path(ledger_id):
     assert ledger_id_from_path(ledger_path(ledger_id)) == ledger_id
     assert ledger_id_from_path(ledger_path(ledger_id, "/chroot/x"), "/chroot/x") == ledger_id
 
@@ -165,7 +165,7 @@ def test_what_is_no_ledger_id(ledger_id):
      "/ledgers/99/9999/L9999", "/ledgers/000/0000/0000/0000/L0001", "/ledgers/999/9999/9999/9999/L9999",
      "/other/00/0000/L0000", "/ledgers/0\u0660/0000/L0000"],
 )  # fmt: skip
-def test_what_is_no_ledgers_path(path):
+def test_what_is_no_ledger_path(path):
     with pytest.raises(InvalidName):
         ledger_id_from_path(path)
 
@@ -183,7 +183,7 @@ def test_what_is_no_bookie_id(bookie_id):
         check_bookie_id(bookie_id)
 
 
-def test_a_mark_of_under_replication_lies_below_its_hexadecimal_id():
+def test_a_mark_of_under_replication_is_below_its_hexadecimal_id():
     assert underreplicated_path(4294967298) == "/ledgers/underreplication/ledgers/0000/0001/0000/0002/urL4294967298"
 
 
@@ -219,12 +219,12 @@ def test_a_segment_of_a_scalable_topic_is_a_topic_with_a_managed_ledger(name, ma
         "topic://t/n/orders",
     ],
 )
-def test_what_is_no_segment_is_refused_and_says_how_one_is_written(text):
+def test_an_invalid_segment_is_refused_with_how_to_write_one(text):
     with pytest.raises(InvalidName, match="segment://t"):
         TopicName.parse(text)
 
 
-def test_an_old_namespace_that_is_called_segment_is_none():
+def test_an_old_namespace_named_segment_is_no_segment():
     topic = TopicName.of_managed_ledger("t/cluster/segment/persistent/x")
     assert (topic.cluster, topic.namespace, topic.domain) == ("cluster", "segment", "persistent")
 
@@ -244,5 +244,5 @@ def test_an_old_namespace_that_is_called_segment_is_none():
         ("t", None),
     ],
 )
-def test_a_managed_ledger_is_told_by_its_path_s_elements(path, depth):
+def test_a_managed_ledger_is_recognised_by_the_elements_of_its_path(path, depth):
     assert managed_ledger_depth(path.split("/")) == depth

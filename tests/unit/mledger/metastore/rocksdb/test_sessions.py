@@ -12,7 +12,7 @@ from mledger.metastore.rocksdb.peer import PeerProcess, end_of, is_gone, process
 from mledger.metastore.rocksdb.sessions import SHORTEST_S, STALL_S, Sessions
 
 
-def test_a_session_ends_when_it_was_silent_for_its_time_out():
+def test_a_session_ends_after_a_silence_of_its_time_out():
     sessions = Sessions()
     short, long = sessions.begin(1.0, 100.0), sessions.begin(10.0, 100.0)
     assert sessions.next_deadline() == 101.0
@@ -23,7 +23,7 @@ def test_a_session_ends_when_it_was_silent_for_its_time_out():
     assert sessions.plan_expired(110.0, 110.0) == [short, long]
 
 
-def test_time_in_which_the_server_stood_still_does_not_count():
+def test_time_in_which_the_server_was_stopped_does_not_count():
     sessions = Sessions()
     session = sessions.begin(1.0, 100.0)
     assert sessions.plan_expired(101.0, 200.0) == []
@@ -31,7 +31,7 @@ def test_time_in_which_the_server_stood_still_does_not_count():
     assert sessions.plan_expired(session.deadline, session.deadline + STALL_S / 2) == [session]
 
 
-def test_ids_rise_past_those_restored():
+def test_ids_rise_past_the_restored_ones():
     sessions = Sessions()
     sessions.restore(7, 1.0, 0.0)
     sessions.remove(sessions.begin(1.0, 0.0))
@@ -50,7 +50,7 @@ def ourselves():
     return process
 
 
-def test_a_living_process_is_not_gone(ourselves):
+def test_a_living_process_has_not_ended(ourselves):
     assert ourselves.pid == os.getpid()
     assert not is_gone(ourselves)
 
@@ -59,11 +59,11 @@ def test_a_living_process_is_not_gone(ourselves):
     ("change", "gone"),
     [({"started": 1}, True), ({"boot_id": "another"}, True), ({"pid_namespace": "pid:[1]", "started": 1}, False)],
 )
-def test_only_what_is_certain_counts(ourselves, change, gone):
+def test_only_a_certain_end_counts(ourselves, change, gone):
     assert is_gone(dataclasses.replace(ourselves, **change)) is gone
 
 
-def test_a_dead_process_is_gone_also_before_its_parent_has_looked(ourselves):
+def test_a_dead_process_has_ended_even_before_its_parent_has_waited(ourselves):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with open(f"/proc/{child.pid}/stat") as stat:
         started = int(stat.read().rpartition(")")[2].split()[19])
@@ -78,6 +78,6 @@ def test_a_dead_process_is_gone_also_before_its_parent_has_looked(ourselves):
     assert is_gone(process)
 
 
-def test_a_connection_without_a_process_is_nobodys():
+def test_a_connection_without_a_process_belongs_to_none():
     with socket.socket() as tcp:
         assert process_of(tcp) is None

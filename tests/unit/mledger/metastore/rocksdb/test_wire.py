@@ -19,14 +19,14 @@ OPERATIONS = st.one_of(
 
 
 @given(st.lists(OPERATIONS), st.booleans())
-def test_operations_arrive_as_they_were_sent(operations, with_parents):
+def test_operations_are_read_back_as_sent(operations, with_parents):
     (request,) = Frames(pb.Request).feed(frame(wire.write_of(operations, with_parents=with_parents)))
     assert wire.operations_of(request.write) == operations
     assert request.write.with_parents == with_parents
 
 
 @given(st.lists(st.one_of(st.none(), st.text(), st.integers(0, 2**31 - 1))))
-def test_results_arrive_as_they_were_sent(results):
+def test_results_are_read_back_as_sent(results):
     written = pb.Written()
     wire.fill_written(written, results)
     assert wire.results_of(written) == results
@@ -53,7 +53,7 @@ def test_damaged_bytes_are_refused_or_not_yet_a_frame(data):
         pass
 
 
-def test_a_frame_over_the_limit_is_refused_before_it_is_there():
+def test_a_frame_over_the_limit_is_refused_before_it_arrives():
     with pytest.raises(WireError, match="over the limit"):
         list(Frames(pb.Request).feed((wire.MAX_FRAME + 1).to_bytes(4, "big")))
 
@@ -72,7 +72,7 @@ def test_a_frame_over_the_limit_is_refused_before_it_is_there():
         errors.MetadataError,
     ],
 )
-def test_errors_keep_their_class_words_and_path(kind):
+def test_errors_keep_their_class_message_and_path(kind):
     refused = pb.Refused()
     wire.fill_refused(refused, kind("what happened", "/path"))
     error = wire.error_of(refused)
@@ -80,10 +80,10 @@ def test_errors_keep_their_class_words_and_path(kind):
 
 
 @pytest.mark.parametrize("change", [change for change in NodeChange if change is not NodeChange.UNKNOWN])
-def test_a_watch_hears_of_each_change(change):
+def test_a_watch_receives_each_change(change):
     (answer,) = Frames(pb.Answer).feed(wire.event_of(7, change))
     assert (answer.event.watch_id, wire.change_of(answer.event)) == (7, change)
 
 
-def test_what_a_later_server_may_say_means_look_again():
+def test_an_unknown_change_from_a_later_server_means_look_again():
     assert wire.change_of(pb.Event(change=99)) is NodeChange.UNKNOWN

@@ -1,4 +1,4 @@
-"""Small files: whole or not at all."""
+"""Small files are written whole or not at all."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ import pytest
 from mledger.metastore.runtime.durable_files import OWNER_ONLY, replace_file, write_beside
 
 
-def test_a_file_takes_the_place_of_another_and_nothing_else_is_left(tmp_path):
+def test_a_file_replaces_another_and_nothing_else_is_left(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     replace_file(path, b"new", OWNER_ONLY)
@@ -17,14 +17,14 @@ def test_a_file_takes_the_place_of_another_and_nothing_else_is_left(tmp_path):
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_what_an_earlier_try_of_this_process_left_is_no_hindrance(tmp_path):
+def test_leftovers_of_an_earlier_attempt_do_not_hinder(tmp_path):
     left = write_beside(tmp_path / "file", b"left")
     replace_file(tmp_path / "file", b"new")
     assert not left.exists()
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
-def test_a_file_that_cannot_take_its_name_leaves_what_was_there_and_nothing_beside(tmp_path):
+def test_a_failed_rename_leaves_the_old_file_and_nothing_else(tmp_path):
     (tmp_path / "taken").mkdir()
     with pytest.raises(IsADirectoryError):
         replace_file(tmp_path / "taken", b"new")

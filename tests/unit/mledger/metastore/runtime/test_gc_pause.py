@@ -1,4 +1,4 @@
-"""The collector rests while very many values are made, and does not look at very many topics while they are open."""
+"""The garbage collector pauses while many values are made, and does not scan many topics while they are open."""
 
 import gc
 
@@ -14,7 +14,7 @@ def everything_seen_again():
     gc.unfreeze()
 
 
-def test_what_is_made_inside_is_not_looked_at_until_the_topics_are_closed():
+def test_objects_made_inside_are_not_scanned_until_the_topics_are_closed():
     before = gc.get_freeze_count()
     with lasting_objects(MANY_TOPICS):
         assert not gc.isenabled()
@@ -49,12 +49,12 @@ def test_a_failed_opening_leaves_the_collector_on():
     assert gc.get_freeze_count() == 0
 
 
-def test_the_collector_rests_while_many_values_are_made():
+def test_the_collector_pauses_while_many_values_are_made():
     with collector_paused(10_000):
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_the_collector_goes_on_while_few_values_are_made():
+def test_the_collector_runs_while_few_values_are_made():
     with collector_paused(9_999):
         assert gc.isenabled()

@@ -1,4 +1,4 @@
-"""What values of all kinds are in a line of a log."""
+"""Values of all kinds in a line of a log."""
 
 import enum
 import json
@@ -65,7 +65,7 @@ def test_each_kind_of_value_has_one_form_in_json(value, expected):
     assert json.loads(json.dumps(found, allow_nan=False)) == expected
 
 
-def test_what_holds_itself_is_cut_off():
+def test_a_value_that_contains_itself_is_cut_off():
     value = []
     value.append(value)
     assert json.dumps(plain(value)).count("[") < 100

@@ -1,4 +1,4 @@
-"""Events through Python's logging: as a line of text, as a JSON object, and not at all while their level is off."""
+"""Events through Python's logging: a line of text, a JSON object, or nothing while their level is off."""
 
 import io
 import json
@@ -34,7 +34,7 @@ TAKEN = HEAD | {"exception", "exc_info", "stack_info", "_record", "_from_structl
 
 
 class Written:
-    """A logger that nobody else configures, and the lines that a format makes of what is logged."""
+    """A logger that nothing else configures, and the lines that a format makes of its events."""
 
     def __init__(self, log_format, level=logging.DEBUG):
         self.stream = io.StringIO()
@@ -95,24 +95,24 @@ def test_an_event_is_a_line_of_pairs():
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_a_hostile_value_stays_on_its_line_and_comes_back(value):
+def test_a_hostile_value_stays_on_its_line_and_is_read_back(value):
     assert as_json(value=value) == {"value": value}
     assert as_text(value=value) == {"value": value}
 
 
 @pytest.mark.parametrize("key", [*HOSTILE, "self", "msg", "args", "message", "exc_text", "name"])
-def test_a_hostile_name_stays_on_its_line_and_comes_back(key):
+def test_a_hostile_name_stays_on_its_line_and_is_read_back(key):
     assert as_json(**{key: 1}) == {key: 1}
     assert as_text(**{key: 1}) == {key: "1"}
 
 
 @pytest.mark.parametrize("key", ["time", "level", "logger", "event", "exception", "_record", "_from_structlog"])
-def test_a_field_with_a_name_of_the_line_itself_gets_another(key):
+def test_a_field_with_a_reserved_name_is_renamed(key):
     assert as_json(**{key: 1, f"{key}_": 2}) == {f"{key}_": 1, f"{key}__": 2}
     assert as_text(**{key: 1}) == {f"{key}_": "1"}
 
 
-def test_an_error_comes_with_its_message_and_type_and_without_a_traceback():
+def test_an_error_is_logged_with_message_and_type_but_without_a_traceback():
     assert as_json(error=OSError(28, "no\nspace"), error_type=1) == {
         "error": "[Errno 28] no\nspace",
         "error_type": "OSError",
@@ -154,20 +154,20 @@ def test_lines_of_other_libraries_have_a_message_and_no_event():
     assert written.line().endswith(f'level=warning logger={NAME} message="lost it\\n"')
 
 
-def test_handlers_of_others_get_the_event_as_text(caplog):
+def test_other_handlers_receive_the_event_as_text(caplog):
     get_logger(NAME).warning("ledger_fenced", ledger=5, reason="100% sure")
     (record,) = caplog.records
     assert (record.getMessage(), record.name) == ('event=ledger_fenced ledger=5 reason="100% sure"', NAME)
-    assert (record.funcName, record.module) == ("test_handlers_of_others_get_the_event_as_text", "test_logs")
+    assert (record.funcName, record.module) == ("test_other_handlers_receive_the_event_as_text", "test_logs")
 
 
-def test_nothing_is_printed_by_a_program_that_configures_no_logs():
+def test_a_program_that_configures_no_logs_prints_nothing():
     program = "from mledger.metastore.runtime.logs import get_logger; get_logger('mledger.x').error('said', a=1)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_structlog_is_loaded_where_logs_are_configured_only_and_without_rich():
+def test_structlog_is_loaded_only_if_logs_are_configured_and_without_rich():
     program = (
         "import sys, mledger, mledger.metastore.runtime.logs as logs; logs.get_logger('mledger.x').error('said', a=1)\n"
         "assert 'structlog' not in sys.modules\n"
@@ -179,7 +179,7 @@ def test_structlog_is_loaded_where_logs_are_configured_only_and_without_rich():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_nothing_is_made_of_an_event_whose_level_is_off():
+def test_an_event_whose_level_is_off_costs_nothing():
     class Untouched:
         def __str__(self):
             raise AssertionError("looked at")
@@ -192,7 +192,7 @@ def test_nothing_is_made_of_an_event_whose_level_is_off():
     assert written.stream.getvalue() == ""
 
 
-def test_an_event_of_its_own_has_the_same_form():
+def test_a_single_event_has_the_same_form():
     said = json.loads(format_event(JSON, "error", "command_failed", {"message": "there is no topic", "exit_code": 3}))
     del said["time"]
     assert said == {
@@ -212,10 +212,10 @@ names = st.text().filter(lambda name: name not in TAKEN)
 
 
 @given(st.dictionaries(names, values, max_size=4))
-def test_every_field_comes_back_from_json(fields):
+def test_every_field_is_read_back_from_json(fields):
     assert as_json(**fields) == fields
 
 
 @given(st.dictionaries(names, st.text(), max_size=4))
-def test_every_text_comes_back_from_a_line_of_text(fields):
+def test_every_text_is_read_back_from_a_line_of_text(fields):
     assert as_text(**fields) == fields

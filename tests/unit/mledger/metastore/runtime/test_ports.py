@@ -1,4 +1,4 @@
-"""The ports that servers take where none is named."""
+"""The ports that servers choose if none is given."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from mledger.metastore.runtime.ports import PORTS_VARIABLE, SERVER_PORTS, ports_
 from mledger.metastore.zookeeper.launcher import free_port
 
 
-def test_without_a_word_they_are_below_those_of_outgoing_connections(monkeypatch):
+def test_by_default_ports_are_below_those_of_outgoing_connections(monkeypatch):
     monkeypatch.delenv(PORTS_VARIABLE, raising=False)
     assert server_ports() == SERVER_PORTS
     assert set(ports_to_try()) <= set(SERVER_PORTS)
@@ -19,13 +19,13 @@ def test_the_variable_narrows_them(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["20000", "20004-20000", "0-5", "1-65536", "a-b", "-"])
-def test_what_names_no_ports_is_refused(monkeypatch, text):
+def test_an_invalid_range_of_ports_is_refused(monkeypatch, text):
     monkeypatch.setenv(PORTS_VARIABLE, text)
     with pytest.raises(MetadataError, match="FIRST-LAST"):
         server_ports()
 
 
-def test_a_free_port_is_not_given_twice_while_there_are_others(monkeypatch):
+def test_a_free_port_is_not_given_out_twice_while_there_are_others(monkeypatch):
     first = SERVER_PORTS.stop + 100
     monkeypatch.setenv(PORTS_VARIABLE, f"{first}-{first + 9}")
     assert len({free_port() for _ in range(5)}) == 5

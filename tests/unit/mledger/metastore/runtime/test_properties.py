@@ -30,7 +30,7 @@ def test_a_properties_file_is_read_as_java_reads_it(text, found):
     assert [(item.key, item.value) for item in parse_properties(text)] == found
 
 
-def test_each_property_knows_the_line_it_begins_on():
+def test_each_property_knows_the_line_where_it_begins():
     found = parse_properties("# one\na=1\\\n 2\n\nb=3\n")
     assert [(item.key, item.line) for item in found] == [("a", 2), ("b", 5)]
 
@@ -56,7 +56,7 @@ words = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), 
 
 
 @given(st.lists(st.tuples(words.filter(bool), words), max_size=6))
-def test_what_java_would_store_comes_back(pairs):
+def test_what_java_would_store_is_read_back(pairs):
     text = "\n".join(f"{escaped(key, key=True)}={escaped(value, key=False)}" for key, value in pairs)
     assert [(item.key, item.value) for item in parse_properties(text)] == pairs
 

@@ -1,11 +1,11 @@
-"""A rate is kept, by waits before what has a known size, or after what had one."""
+"""A rate is kept by waits before something of known size, or after it."""
 
 import pytest
 
 from mledger.metastore.runtime.rate_limiter import RateLimiter
 
 
-def test_a_pause_before_lets_through_so_many_a_second():
+def test_a_pause_before_admits_so_many_per_second():
     limiter = RateLimiter(100.0)
     waits = [limiter.pause_before(10, 5.0) for _ in range(11)]
     assert waits[0] == 0
@@ -13,7 +13,7 @@ def test_a_pause_before_lets_through_so_many_a_second():
     assert limiter.pause_before(10, 60.0) == 0
 
 
-def test_a_pause_after_makes_up_for_what_was_had():
+def test_a_pause_after_compensates_for_what_was_read():
     limiter = RateLimiter(100.0)
     assert limiter.pause_after(50, now=10.0) == 0.5
     assert limiter.pause_after(50, now=10.5) == 0.5

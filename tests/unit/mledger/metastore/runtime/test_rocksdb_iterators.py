@@ -39,7 +39,7 @@ def test_every_row_of_a_sound_table_is_read(tmp_path):
     assert count_rows(tmp_path / "rows") == 1000
 
 
-def test_rows_that_cannot_be_read_are_an_error_and_not_the_end(tmp_path):
+def test_unreadable_rows_are_an_error_and_not_the_end(tmp_path):
     table = write_rows(tmp_path / "rows")
     data = bytearray(table.read_bytes())
     data[len(data) // 2] ^= 0xFF

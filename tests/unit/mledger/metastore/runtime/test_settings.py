@@ -36,14 +36,14 @@ def test_only_whole_numbers_in_range_are_integers(text):
         integer(0, 10)(text)
 
 
-def test_numbers_and_truth_are_parsed():
+def test_numbers_and_booleans_are_parsed():
     assert (number(0, 1)("0.95"), integer(-5, 5)("-3"), boolean("TRUE"), boolean("off")) == (0.95, -3, True, False)
     for parse, text in ((number(0, 1), "nan"), (number(0, 1), "1.1"), (boolean, "1")):
         with pytest.raises(ValueError, match="needed"):
             parse(text)
 
 
-def test_unknown_keys_are_warned_of_in_one_line_and_known_ones_without_effect_told_at_debug(tmp_path, caplog):
+def test_unknown_keys_give_one_warning_and_known_keys_without_effect_a_debug_line(tmp_path, caplog):
     settings = read_settings(written(tmp_path, "used=1\nzebra=1\nknown=2\napple=3\n"))
     settings.take("used", integer(0, 9), 0)
     with caplog.at_level(logging.DEBUG):
@@ -54,7 +54,7 @@ def test_unknown_keys_are_warned_of_in_one_line_and_known_ones_without_effect_to
     ]
 
 
-def test_what_is_no_assignment_and_a_file_that_is_not_there_are_refused(tmp_path):
+def test_an_invalid_assignment_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(InvalidSetting, match="KEY=VALUE"):
         read_settings(None, ["journalMaxSizeMB"])
     with pytest.raises(InvalidSetting, match="cannot be read"):

@@ -18,6 +18,6 @@ def test_a_time_has_its_milliseconds_and_its_zone(ms: int, text: str) -> None:
     assert utc_text(ms) == text
 
 
-def test_a_time_of_no_calendar_is_an_error() -> None:
+def test_a_time_outside_the_calendar_is_an_error() -> None:
     with pytest.raises((ValueError, OverflowError, OSError)):
         utc_text(2**62)

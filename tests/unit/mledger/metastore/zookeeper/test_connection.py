@@ -1,4 +1,4 @@
-"""How requests and replies cross between the loop and kazoo's threads, and what a watch makes of two looks."""
+"""How requests and replies pass between the loop and kazoo's threads, and what a watch concludes from two reads."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from tests.support.aio import run
 CREATE = Create("/node", b"data", OPEN_ACL_UNSAFE, 0)
 
 
-def test_what_piles_up_crosses_to_the_loop_in_one_batch_in_order():
+def test_queued_requests_cross_to_the_loop_in_one_batch_in_order():
     async def main():
         batches = []
         inbox = Inbox(batches.append)
@@ -34,14 +34,14 @@ def test_what_piles_up_crosses_to_the_loop_in_one_batch_in_order():
     run(main())
 
 
-def test_replies_after_the_end_of_the_loop_hurt_nobody():
+def test_replies_after_the_end_of_the_loop_do_no_harm():
     async def main():
         return Inbox(list)
 
     run(main()).put("late")
 
 
-def test_a_write_is_sent_as_it_is():
+def test_a_write_is_sent_unchanged():
     write = Withdrawable(CREATE)
     assert (write.type, write.serialize()) == (Create.type, bytes(CREATE.serialize()))
 
@@ -52,7 +52,7 @@ def test_a_write_withdrawn_before_it_is_sent_becomes_a_harmless_read():
     assert (write.type, write.serialize()) == (Exists.type, bytes(Exists("/", None).serialize()))
 
 
-def test_a_write_withdrawn_while_it_is_sent_stays_what_it_is():
+def test_a_write_withdrawn_while_it_is_sent_stays_a_write():
     write = Withdrawable(CREATE)
     code = write.type
     write.withdrawn = True
@@ -70,7 +70,7 @@ def test_a_write_withdrawn_while_it_is_sent_stays_what_it_is():
         ((1, 1), (3, 3), [NodeChange.DELETED, NodeChange.CREATED]),
     ],
 )
-def test_two_looks_at_a_node_tell_what_happened(before, after, changes):
+def test_two_reads_of_a_node_tell_what_happened(before, after, changes):
     assert plan_changes(before, after, NodeChange.CHANGED) == changes
 
 

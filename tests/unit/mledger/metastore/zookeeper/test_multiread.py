@@ -33,7 +33,7 @@ def failed(code):
     return struct.pack("!iBi", -1, 0, code) + struct.pack("!i", code)
 
 
-def test_a_request_is_a_row_of_operations():
+def test_a_request_is_a_sequence_of_operations():
     assert MultiRead(GET_DATA, ["/a", "/ü"]).serialize() == (
         struct.pack("!iBi", 4, 0, -1)
         + b"\0\0\0\x02/a\0"
@@ -85,7 +85,7 @@ def test_a_round_follows_from_the_largest_nodes_of_the_one_before(size, nodes):
 
 
 @given(st.integers(1, 10_000), st.lists(st.integers(1, 5_000_000), min_size=1, max_size=4))
-def test_a_round_always_goes_on_and_never_grows_by_more_than_eight_times(found, sizes):
+def test_a_round_always_advances_and_grows_at_most_eightfold(found, sizes):
     count, nodes = plan_round(found, [MultiReadReply([None], [], size) for size in sizes])
     assert 1 <= nodes <= MAX_NODES
     assert 1 <= count <= 8 * found

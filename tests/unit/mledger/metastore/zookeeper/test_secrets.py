@@ -1,4 +1,4 @@
-"""Where a configuration's secrets are: in a file, in a variable, or with who sits at the terminal."""
+"""Where a configuration's secrets are: in a file, in a variable, or asked for at the terminal."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_secret_is_asked_for_once(tmp_path):
         ("acl.file = x", "'acl.file' is none of"),
     ],
 )
-def test_a_secret_that_is_not_there_is_told_by_its_place(text, said):
+def test_a_missing_secret_is_named_by_its_place(text, said):
     with pytest.raises(InvalidMetadataUrl, match=r"the ZooKeeper configuration zk\.conf: ") as refused:
         parse_security(text, "zk.conf")
     assert said in str(refused.value)

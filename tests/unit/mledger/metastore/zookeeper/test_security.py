@@ -1,4 +1,4 @@
-"""What the file named in a ZooKeeper URL can say, and what is said of the rest."""
+"""What the file named in a ZooKeeper URL can contain, and what is refused."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from mledger.metastore.zookeeper.security import (
 )
 
 
-def test_nothing_said_is_an_open_ensemble():
+def test_an_empty_file_means_an_open_ensemble():
     assert parse_security("\n# a comment\n") == Security((), None, None, WORLD)
 
 
@@ -78,14 +78,14 @@ def test_secrets_are_in_no_representation():
         ("zookeeper.client.secure=true\nzookeeper.ssl.trustStore.location=/proc/version", "not PEM"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_place_and_without_secrets(text, said):
+def test_invalid_settings_are_refused_with_their_place_and_without_secrets(text, said):
     with pytest.raises(InvalidMetadataUrl, match=said) as caught:
         parse_security(text, "/etc/zk.conf")
     assert "/etc/zk.conf" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InvalidMetadataUrl, match=f"{tmp_path}/none"):
         read_security(f"{tmp_path}/none")
 

@@ -1,4 +1,4 @@
-"""What a snapshot says of itself, what is gone on with, and which snapshots are kept: decided without I/O."""
+"""What a snapshot's manifest says, which export continues another, and which snapshots are kept: without I/O."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def at(name, time_ms):
     return replace(MANIFEST, name=name, time_ms=time_ms)
 
 
-def test_a_manifest_is_read_as_it_was_written():
+def test_a_manifest_is_read_back_as_written():
     assert decode_manifest(encode_manifest(MANIFEST), "here") == MANIFEST
 
 
@@ -52,7 +52,7 @@ def test_anything_else_is_refused_by_its_place(data):
         decode_manifest(data, "here")
 
 
-def test_credentials_and_what_does_not_change_the_rows_are_in_no_request():
+def test_requests_contain_no_credentials_and_nothing_that_leaves_the_rows_unchanged():
     options = {"metadata": "zk://user:secret@h:1/c", "rate": "5", "password": "secret", "partitions": "3"}
     request = request_of(options, "pyarrow", "parquet")
     assert (request.source, request.options) == ("zk://h:1/c", ())
@@ -70,19 +70,19 @@ def test_requests_differ_by_what_is_exported_and_by_whom():
     assert len({fingerprint(request) for request in requests}) == len(requests)
 
 
-def test_names_sort_by_time_and_tell_transactions_of_one_millisecond_apart():
+def test_names_sort_by_time_and_distinguish_transactions_of_one_millisecond():
     assert default_name(1_700_000_000_123, None) == "20231114T221320.123Z"
     assert default_name(1_700_000_000_123, 0x5B) == "20231114T221320.123Z-zxid5b"
     assert default_name(None, 0x5B) == "zxid5b"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "_a", "a b", "a" * 101])
-def test_a_name_that_is_no_directory_of_its_own_is_refused(name):
+def test_a_name_that_is_not_a_plain_directory_name_is_refused(name):
     with pytest.raises(InvalidSnapshotName):
         check_name(name)
 
 
-def test_the_newest_are_kept_and_the_one_that_comes_counts():
+def test_the_newest_are_kept_and_the_coming_one_counts():
     three = [at("c", 3), at("a", 1), at("b", 2)]
     assert [each.name for each in plan_retention(three, 2)] == ["a"]
     assert [each.name for each in plan_retention(three, 2, "new")] == ["a", "b"]
@@ -91,7 +91,7 @@ def test_the_newest_are_kept_and_the_one_that_comes_counts():
 
 
 @given(st.lists(st.integers(0, 50), unique=True), st.integers(1, 9))
-def test_as_many_stay_as_were_asked_for(times, keep):
+def test_the_requested_number_is_kept(times, keep):
     manifests = [at(str(time), time) for time in times]
     removed = plan_retention(manifests, keep)
     assert len(manifests) - len(removed) == min(keep, len(manifests))
@@ -107,17 +107,17 @@ def test_as_many_stay_as_were_asked_for(times, keep):
         KindShare(frozenset({NodeKind.BOOKIE, NodeKind.COOKIE})),
     ],
 )
-def test_a_step_is_the_share_it_was_made_of(share):
+def test_a_step_is_the_share_that_it_was_made_of(share):
     assert share_of(step_of(share), None) == share
 
 
-def test_a_plan_is_read_as_it_was_written_and_nothing_else_is():
+def test_a_plan_is_read_back_as_written_and_nothing_else_is():
     assert decode_plan(PLAN.encode()) == PLAN
     assert decode_plan(b"{}") is None
     assert decode_plan(PLAN.encode()[:-3]) is None
 
 
-def test_what_was_read_live_long_ago_is_not_gone_on_with_but_files_are():
+def test_an_old_live_export_is_not_continued_but_one_of_files_is():
     def resumes(live, now_ms, print_of=PLAN.fingerprint):
         return may_resume(PLAN, print_of, live=live, now_ms=now_ms, resume_within_ms=500)
 

@@ -1,4 +1,4 @@
-"""Which Spark a delta-spark is for, as its package says."""
+"""Which Spark a delta-spark supports, according to its package."""
 
 import pytest
 
@@ -16,7 +16,7 @@ REQUIRES = ("pyspark<=4.2.0,>=4.0.1", "importlib_metadata<=8.7.1,>=1.0.0", "pysp
         ((), ""),
     ],
 )
-def test_the_spark_that_a_package_wants(requirements, wanted):
+def test_the_spark_that_a_package_requires(requirements, wanted):
     assert pyspark_wanted(requirements) == wanted
 
 
@@ -33,5 +33,5 @@ def test_the_spark_that_a_package_wants(requirements, wanted):
         ("9", "", True),
     ],
 )
-def test_a_version_is_among_those_wanted(version, wanted, fits):
+def test_a_version_meets_the_requirement(version, wanted, fits):
     assert satisfies(version, wanted) is fits

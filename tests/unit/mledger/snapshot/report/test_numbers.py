@@ -17,7 +17,7 @@ def test_bytes(value, text):
     ("seconds", "text"),
     [(0, "0 s"), (-5, "0 s"), (59, "59 s"), (3600, "1 h"), (3661, "1 h 1 min"), (90_000, "1 d 1 h"), (86_460, "1 d")],
 )
-def test_spans_have_their_two_largest_units(seconds, text):
+def test_durations_have_their_two_largest_units(seconds, text):
     assert as_span(seconds) == text
 
 

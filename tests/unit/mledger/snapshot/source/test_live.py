@@ -5,13 +5,13 @@ from mledger.snapshot.tables.node_kinds import NodeKind
 from mledger.snapshot.tables.records import FoundNode
 
 
-def test_requests_are_small_where_a_rate_is_given():
+def test_requests_are_small_if_a_rate_is_given():
     assert nodes_at_once(100.0) == 2
     assert nodes_at_once(None) == NODES_AT_ONCE
     assert nodes_at_once(1e9, 20) == 20
 
 
-def test_requests_grow_and_shrink_with_the_nodes_that_come():
+def test_requests_grow_and_shrink_with_the_sizes_of_nodes():
     def some(count, size):
         return [(NodeKind.CURSOR, FoundNode("/c", bytes(size), 0, 0, 0, 0))] * count
 

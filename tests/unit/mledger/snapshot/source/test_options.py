@@ -35,7 +35,7 @@ FILES = {"metadata": "file:///backup"}
         ({"metadata": "file://host/path"}, None),
     ],
 )
-def test_options_that_cannot_be_are_refused(options, words):
+def test_invalid_options_are_refused(options, words):
     if words is None:
         assert parse_options(options).files
         return
@@ -44,7 +44,7 @@ def test_options_that_cannot_be_are_refused(options, words):
     assert "\n" not in str(raised.value)
 
 
-def test_a_store_that_is_not_known_is_refused():
+def test_an_unknown_store_is_refused():
     with pytest.raises(InvalidMetadataUrl, match="etcd"):
         parse_options({"metadata": "etcd://127.0.0.1"})
 
@@ -60,7 +60,7 @@ def test_a_password_is_not_shown():
 @pytest.mark.parametrize(
     "text", ["2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00", "2026-01-31 12:00", "1769860800000"]
 )
-def test_times_are_in_utc_where_they_do_not_say(text):
+def test_times_without_a_zone_are_in_utc(text):
     assert parse_options({**FILES, "time": text}).time_ms == 1769860800000
 
 

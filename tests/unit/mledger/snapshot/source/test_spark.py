@@ -1,4 +1,4 @@
-"""What Spark's reader makes of filters and schemas, without a Spark."""
+"""How Spark's reader treats filters and schemas, without a Spark."""
 
 import pickle
 
@@ -42,7 +42,7 @@ def test_other_filters_narrow_nothing(each):
     assert scope_of([each]) == TopicScope()
 
 
-def test_two_filters_on_a_name_leave_what_both_do():
+def test_two_filters_on_a_name_leave_what_both_admit():
     assert scope_of([In(("tenant",), ("t", "u")), EqualTo(("tenant",), "u")]).tenants == frozenset(["u"])
 
 
@@ -54,7 +54,7 @@ def test_filters_are_handed_back_and_narrow_the_options_given():
     assert pickle.loads(pickle.dumps(reader)).read_options == reader.read_options
 
 
-def test_a_reader_takes_filters_only_where_spark_asks_for_them():
+def test_a_reader_accepts_filters_only_if_spark_asks_for_them():
     source = DefaultSource({**ZK, "path": "topics"})
     reader = source.reader(StructType([StructField("topic", StringType())]))
     assert type(reader) is TableReader
@@ -74,7 +74,7 @@ def test_a_table_must_be_named():
         DefaultSource(ZK).schema()
 
 
-def test_a_share_that_spark_made_up_has_no_rows():
+def test_a_share_that_spark_invented_has_no_rows():
     from pyspark.sql.datasource import InputPartition
 
     assert list(TableReader(parse_options(ZK), "topics", ["topic"]).read(InputPartition(None))) == []

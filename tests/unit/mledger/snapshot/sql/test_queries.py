@@ -1,4 +1,4 @@
-"""Each question about a snapshot, its answer computed by hand (see tests/support/snapshot_pairs.py)."""
+"""Each question about a snapshot, with its answer computed by hand (see tests/support/snapshot_pairs.py)."""
 
 from pathlib import Path
 
@@ -24,8 +24,8 @@ def answer(both, name):
     return [tuple(row.values()) for row in both.ask((QUERIES | CHANGES)[name]).to_pylist()]
 
 
-def test_backlog_counts_entries_bytes_and_time_without_what_is_acknowledged(both):
-    """slow: of ledger 1 the entries 4, 7, 8, 9 (of 10), of ledger 2 ten of 20, all 5 of ledger 3."""
+def test_backlog_counts_entries_bytes_and_time_without_acknowledged_entries(both):
+    """slow: the entries 4, 7, 8, 9 (of 10) of ledger 1, ten of 20 of ledger 2, all 5 of ledger 3."""
     assert answer(both, "backlog") == [
         (TOPIC, "slow", 4 + 10 + 5, 400 + 2000 + 500, 36000, 28800, 4, "znode"),
         (TOPIC, "quick", 3, 300, 14400, 1800, 4, "znode"),
@@ -35,7 +35,7 @@ def test_backlog_counts_entries_bytes_and_time_without_what_is_acknowledged(both
     ]
 
 
-def test_only_the_slowest_holds_what_no_other_needs(both):
+def test_only_the_slowest_cursor_holds_what_no_other_needs(both):
     """slow needs ledgers from 1 on, quick from 3 on: ledgers 1, in three copies, and 2, in two."""
     assert answer(both, "held_bytes") == [(TOPIC, "slow", "quick", 2, 5000, 3 * 1000 + 2 * 4000)]
 
@@ -49,7 +49,7 @@ def test_references_dangle_unless_the_ledger_was_offloaded_and_deleted(both):
     assert answer(both, "dangling_references") == [(16, "cursor ledger", TOPIC, "slow")]
 
 
-def test_ledgers_are_underreplicated_by_their_mark_or_by_a_bookie_that_is_away(both):
+def test_ledgers_are_underreplicated_by_their_mark_or_by_a_missing_bookie(both):
     assert answer(both, "underreplicated_ledgers") == [
         (1, TOPIC, True, 0, None),
         (2, TOPIC, True, 1, 10),
@@ -57,7 +57,7 @@ def test_ledgers_are_underreplicated_by_their_mark_or_by_a_bookie_that_is_away(b
     ]
 
 
-def test_load_of_bookies_is_what_ensembles_give_them(both):
+def test_the_load_of_bookies_follows_from_ensembles(both):
     assert answer(both, "bookie_load") == [
         ("b1", "writable", "/r1", 2, 0, 30, 5000),
         ("gone", "unknown", None, 1, 0, 10, 2000),
@@ -95,7 +95,7 @@ def test_most_holes_counts_ranges_and_their_entries(both):
     assert answer(both, "most_holes") == [(TOPIC, "slow", 2, 2 + 10, 1, "znode")]
 
 
-def test_a_cursor_is_stuck_that_stood_still_while_the_topic_grew(both):
+def test_a_cursor_that_did_not_move_while_the_topic_grew_is_stuck(both):
     assert answer(both, "stuck_cursors") == [(TOPIC, "slow", 1, 3, 5, 3600, True)]
 
 
@@ -103,8 +103,8 @@ def test_topics_without_subscriptions(both):
     assert answer(both, "topics_without_subscriptions") == [(IDLE, 1, 7, 700, 10800)]
 
 
-def test_retention_is_without_effect_where_all_that_was_ever_written_is_consumed_and_there(both):
-    """only has consumed 20 and 21, and the topic began with 20; of orders ledger 1 is needed by slow."""
+def test_retention_has_no_effect_if_everything_ever_written_is_consumed_and_kept(both):
+    """only has consumed 20 and 21, and the topic began with 20; slow needs ledger 1 of orders."""
     assert answer(both, "retention_without_effect") == [(KEPT, 2, 800, 14400)]
 
 
@@ -130,18 +130,18 @@ def test_ledgers_that_appeared(both):
     assert [row[0] for row in answer(both, "ledgers_appeared")] == [2, 3, 4, 20, 21, 22, 30, 40, 41, 42, 43, 44]
 
 
-def test_a_question_about_two_snapshots_asks_for_the_other(both, tmp_path):
+def test_a_question_about_two_snapshots_requires_the_other(both, tmp_path):
     _, now = write_both(tmp_path)
     with open_snapshots(str(now)) as snapshots, pytest.raises(UnknownQuery, match="--before"):
         snapshots.ask(QUERIES["stuck_cursors"])
 
 
-def test_an_unknown_question_is_told_the_known_ones():
+def test_the_error_for_an_unknown_question_lists_the_known_ones():
     with pytest.raises(UnknownQuery, match="backlog, held_bytes"):
         question_named("why")
 
 
-def test_no_snapshot_no_answer(tmp_path):
+def test_without_a_snapshot_there_is_no_answer(tmp_path):
     with pytest.raises(SnapshotNotFound):
         open_snapshots(str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""Every record that the originals wrote gives the rows that their own parser's reading of it stands for."""
+"""Every record that Java wrote gives the rows that follow from Java's own reading of it."""
 
 import itertools
 
@@ -19,7 +19,7 @@ MS = 1000
 
 
 def items(kind):
-    """Each node of this kind with what our decoding and what the original's made of it."""
+    """Each node of this kind with our decoding and Java's."""
     seen = set()
     for node in itertools.chain.from_iterable(map(golden.nodes, FILES)):
         if node.decoded is None or kind_of(node.path, LEDGERS) is not kind or (node.path, node.data) in seen:
@@ -39,7 +39,7 @@ def microseconds(value):
     return None if value is None else int(value.timestamp() * 1000)
 
 
-def test_topics_are_as_the_original_reads_them():
+def test_topics_are_as_java_reads_them():
     count = 0
     for item, decoded, where in items(NodeKind.TOPIC):
         (row,) = rows(TOPICS, [item])
@@ -54,7 +54,7 @@ def test_topics_are_as_the_original_reads_them():
     assert count > 50
 
 
-def test_topic_ledgers_are_as_the_original_reads_them():
+def test_topic_ledgers_are_as_java_reads_them():
     for item, decoded, where in items(NodeKind.TOPIC):
         for row, info in zip(rows(TOPIC_LEDGERS, topic_ledgers_of(item)), decoded["ledgerInfo"], strict=True):
             assert row["ledger_id"] == info["ledgerId"], where
@@ -64,7 +64,7 @@ def test_topic_ledgers_are_as_the_original_reads_them():
             assert (row["offload_complete"] is None) == ("offloadContext" not in info), where
 
 
-def test_cursors_are_as_the_original_reads_them():
+def test_cursors_are_as_java_reads_them():
     count = 0
     for item, decoded, where in items(NodeKind.CURSOR):
         (row,) = rows(CURSORS, [item])
@@ -80,7 +80,7 @@ def test_cursors_are_as_the_original_reads_them():
     assert count > 50
 
 
-def test_holes_are_as_the_original_reads_them():
+def test_holes_are_as_java_reads_them():
     for item, decoded, where in items(NodeKind.CURSOR):
         found = rows(CURSOR_HOLES, holes_of(item))
         ranges = [row for row in found if row["ack_set"] is None]
@@ -98,7 +98,7 @@ def test_holes_are_as_the_original_reads_them():
         ] == decoded["batchedEntryDeletionIndexInfo"], where
 
 
-def test_ledgers_are_as_the_original_reads_them():
+def test_ledgers_are_as_java_reads_them():
     count = 0
     for item, decoded, where in items(NodeKind.LEDGER):
         (row,) = rows(LEDGERS_TABLE, [item])
@@ -115,7 +115,7 @@ def test_ledgers_are_as_the_original_reads_them():
     assert count > 100
 
 
-def test_ensembles_are_as_the_original_reads_them():
+def test_ensembles_are_as_java_reads_them():
     for item, decoded, where in items(NodeKind.LEDGER):
         members = {}
         for row in rows(ENSEMBLES, members_of(item)):
@@ -131,5 +131,5 @@ def test_no_password_is_in_any_row():
 
 
 @pytest.mark.parametrize("table", [TOPICS, TOPIC_LEDGERS, CURSORS, CURSOR_HOLES, LEDGERS_TABLE, ENSEMBLES])
-def test_no_rows_are_a_batch_of_the_same_schema(table):
+def test_no_rows_give_a_batch_of_the_same_schema(table):
     assert table.batch([]).schema == table.schema

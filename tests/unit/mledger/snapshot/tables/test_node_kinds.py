@@ -38,5 +38,5 @@ from mledger.snapshot.tables.node_kinds import NodeKind, kind_of
         ("/", None),
     ],
 )
-def test_a_path_says_what_a_node_is(path, kind):
+def test_the_path_tells_the_kind_of_a_node(path, kind):
     assert kind_of(path, LEDGERS) is kind

@@ -8,7 +8,7 @@ from mledger.snapshot.tables.scope import TopicScope
 from mledger.snapshot.zookeeper_files.errors import UnknownColumn, UnknownTable
 
 
-def test_tables_and_columns_that_are_not_there_are_named():
+def test_unknown_tables_and_columns_are_named():
     with pytest.raises(UnknownTable, match=r"'topic'.*topics"):
         kinds_of(["topic"])
     with pytest.raises(UnknownColumn, match="nothing"):

@@ -9,7 +9,7 @@ def test_a_scope_is_narrowed_by_both():
     assert not scope.narrowed(tenants=frozenset(["u"])).admits_tenant("t")
 
 
-def test_a_topic_is_wanted_with_its_partitions():
+def test_a_topic_is_admitted_with_its_partitions():
     scope = parse_scope(None, None, "persistent://t/n/x")
     wanted = [
         name

@@ -1,4 +1,4 @@
-"""Files reached through Arrow's file systems are read as local ones are; what cannot be reached is said."""
+"""Files reached through Arrow's file systems are read like local ones, and errors say what cannot be reached."""
 
 import pickle
 from pathlib import Path
@@ -23,14 +23,14 @@ def tree(files):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_data_directory_is_the_same_by_arrow(case):
+def test_a_data_directory_reads_the_same_through_arrow(case):
     there = pickle.loads(pickle.dumps(ArrowFiles(uri(case))))
     here = LocalFiles(str(golden.ROOT / case))
     assert there.names() == here.names()
     assert tree(there) == tree(here)
 
 
-def test_logs_may_lie_elsewhere(tmp_path):
+def test_logs_may_be_elsewhere(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "data").mkdir()
     for file in (golden.ROOT / CASES[0] / "version-2").iterdir():
@@ -45,18 +45,18 @@ def test_logs_may_lie_elsewhere(tmp_path):
 
 @pytest.mark.parametrize("case", CASES)
 def test_nodes_of_other_programs_give_no_rows(case):
-    """Their paths are like a cluster's, and none is where a topic, cursor or ledger is."""
+    """Their paths resemble a cluster's, but none is the path of a topic, cursor or ledger."""
     assert {name: rows for name, rows in tables.read({"metadata": uri(case)}).items() if rows} == {}
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path):
+def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(FileNotReadable, match="nowhere cannot be read"):
         ArrowFiles((tmp_path / "nowhere").as_uri()).names()
     with pytest.raises(FileNotReadable, match=r"snapshot\.1 in .* cannot be read"):
         ArrowFiles(tmp_path.as_uri()).open("snapshot.1")
 
 
-def test_a_scheme_that_arrow_does_not_know_is_named():
+def test_a_scheme_unknown_to_arrow_is_named():
     with pytest.raises(FileNotReadable, match="foo://bucket/backup cannot be read: ") as raised:
         ArrowFiles("foo://user:secret@bucket/backup").names()
     assert "secret" not in str(raised.value).partition("cannot be read")[0]
@@ -73,7 +73,7 @@ def test_what_is_local(text, path):
     assert local_path(text) == path
 
 
-def test_both_are_local_or_none_is():
+def test_both_directories_are_local_or_neither_is():
     assert isinstance(data_files("file:///a", "/b"), LocalFiles)
     assert isinstance(data_files("s3://a/b", "s3://a/c"), ArrowFiles)
     with pytest.raises(InvalidOption, match="both are local"):

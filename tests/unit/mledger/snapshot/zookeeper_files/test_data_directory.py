@@ -1,4 +1,4 @@
-"""Which files serve a point, and what is said where none do."""
+"""Which files serve a point in time, and the error if none do."""
 
 import os
 
@@ -82,18 +82,18 @@ def test_a_zxid_older_than_all_snapshots_is_refused():
         plan(files((4,), [range(1, 9)]), zxid=3)
 
 
-def test_a_log_that_is_missing_after_the_snapshot_is_told():
+def test_a_missing_log_after_the_snapshot_is_reported():
     with pytest.raises(MissingLog, match=r"after zxid 0x4 are missing: log\.9 goes on with 0x9"):
         plan(files((4,), [range(9, 13)]))
 
 
-def test_a_log_that_is_missing_further_on_is_told_in_reading():
+def test_a_missing_log_further_on_is_reported_while_reading():
     found = files((0,), [range(1, 5), range(9, 13)])
     with pytest.raises(MissingLog, match=r"after zxid 0x4 are missing: log\.9 goes on with 0x9"):
         list(ExactTree(found, plan(found)).nodes())
 
 
-def test_a_later_snapshot_goes_past_a_missing_log():
+def test_a_later_snapshot_makes_a_missing_log_irrelevant():
     assert plan(files((0, 10), [range(1, 5), range(9, 13)])).snapshot == "snapshot.a"
 
 
@@ -102,7 +102,7 @@ def test_a_snapshot_newer_than_all_logs_is_the_newest_point():
     assert (found.snapshot, found.logs, found.zxid, found.time_ms) == ("snapshot.14", (), 20, None)
 
 
-def test_a_time_after_the_logs_is_refused_where_a_snapshot_goes_on():
+def test_a_time_after_the_logs_is_refused_if_a_later_snapshot_exists():
     with pytest.raises(MissingLog, match="no log says when"):
         plan(files((0, 20), [range(1, 5)]), time_ms=2000)
 
@@ -121,7 +121,7 @@ def test_a_new_epoch_leaves_no_gap():
     assert len(list(ExactTree(only, plan(only)).nodes())) == 1
 
 
-def test_a_snapshot_still_being_written_is_passed_over_with_a_warning():
+def test_a_snapshot_still_being_written_is_skipped_with_a_warning():
     found = files((0, 8), [range(1, 13)])
     found.contents["snapshot.8"] = found.contents["snapshot.8"][:-9]
     point = plan(found)
@@ -129,14 +129,14 @@ def test_a_snapshot_still_being_written_is_passed_over_with_a_warning():
     assert point.warnings == ("snapshot.8 is not whole and is passed over",)
 
 
-def test_files_with_no_whole_snapshot_are_refused():
+def test_files_without_a_whole_snapshot_are_refused():
     found = files((8,), [range(1, 13)])
     found.contents["snapshot.8"] = found.contents["snapshot.8"][:-9]
     with pytest.raises(TruncatedFile, match=r"snapshot\.8 is truncated"):
         plan(found)
 
 
-def test_a_torn_end_is_told_and_left_out():
+def test_a_torn_end_is_reported_and_left_out():
     found = files((0,), [range(1, 5)])
     found.contents["log.1"] = log_bytes(records(1, 2, 3), padding=0) + framed(records(4)[0])[:-9] + bytes(64)
     point = plan(found)
@@ -157,7 +157,7 @@ def test_a_log_just_begun_counts_for_nothing():
     assert plan(found, time_ms=5000).zxid == 4
 
 
-def test_a_snapshot_can_be_left_aside():
+def test_a_snapshot_can_be_excluded():
     point = DataDirectory(THREE, without=["snapshot.8", "snapshot.4"]).plan()
     assert (point.snapshot, point.logs) == ("snapshot.0", ("log.1", "log.5", "log.9"))
 
@@ -192,12 +192,12 @@ def test_a_backup_is_read_without_a_version_folder(tmp_path):
     assert plan(LocalFiles(str(tmp_path / "backup"))).zxid == 8
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path):
+def test_a_missing_directory_is_reported(tmp_path):
     with pytest.raises(FileNotReadable, match="nowhere cannot be read: No such file or directory"):
         DataDirectory(LocalFiles(str(tmp_path / "nowhere")))
 
 
-def test_a_file_that_goes_away_is_told(tmp_path):
+def test_a_vanishing_file_is_reported(tmp_path):
     write(tmp_path / "data", ["snapshot.4", "log.5"])
     local = LocalFiles(str(tmp_path / "data"))
     point = plan(local)

@@ -1,4 +1,4 @@
-"""ZooKeeper's own files, plain, gzip and snappy: every point, transaction and digest as the original has it."""
+"""ZooKeeper's own files, plain, gzip and snappy: every point, transaction and digest as Java has it."""
 
 import itertools
 import re
@@ -60,7 +60,7 @@ def data_of(record):
 
 
 def acl_in(text):
-    """The original's text of a list: entries `perms,s{'scheme,'id}` in brackets."""
+    """Java's text of a list: entries `perms,s{'scheme,'id}` in brackets."""
     return tuple(Acl(int(perms), scheme, name) for perms, scheme, name in re.findall(r"(\d+),s\{'(.*?),'(.*?)\}", text))
 
 
@@ -111,7 +111,7 @@ def sessions_of(tree):
     return {signed(session): timeout for session, timeout in tree["sessions"].items()}
 
 
-def test_the_raw_files_are_those_that_the_originals_list():
+def test_the_raw_files_are_those_that_java_lists():
     listed = [
         f"{case.removesuffix('.json')}/version-2/{file['name']}"
         for case in CASES
@@ -127,7 +127,7 @@ def test_every_point_is_exact(case):
         tree = point["tree"]
         exact = ExactTree(files, DataDirectory(files).plan(zxid=tree["lastProcessedZxid"]))
         assert read_nodes(exact.nodes()) == expected_nodes(tree)
-        assert exact.summary.nodes == tree["nodeCount"] - 1  # the original counts the root twice: `/` and empty
+        assert exact.summary.nodes == tree["nodeCount"] - 1  # Java counts the root twice: `/` and empty
         assert exact.summary.sessions == sessions_of(tree)
 
 
@@ -149,7 +149,7 @@ def test_every_point_is_exact_from_every_snapshot_before_it(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_newest_tree_is_what_the_original_loads_at_restart(case):
+def test_the_newest_tree_is_what_java_loads_at_restart(case):
     files = files_of(case)
     restart = golden.load(case)["restart"]
     plan = DataDirectory(files).plan()
@@ -171,7 +171,7 @@ def test_the_last_transaction_before_a_time_is_found(case):
 
 
 def described(operation, session):
-    """The operation in the original's words, as far as those go."""
+    """The operation in Java's words, as far as those go."""
     match operation:
         case CreateNode():
             words = {"path": operation.path, "data": operation.data, "parentCVersion": operation.parent_cversion}
@@ -220,7 +220,7 @@ def expected_operation(kind, txn):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_transaction_is_as_the_original_reads_it(case):
+def test_every_transaction_is_as_java_reads_it(case):
     files = files_of(case)
     logs = sorted((name for name in files.names() if log_zxid(name) is not None), key=log_zxid)
     read = [transaction for name in logs for transaction in LogFile(files, name).transactions(after=0)]
@@ -236,7 +236,7 @@ def test_every_transaction_is_as_the_original_reads_it(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_digest_after_every_transaction_is_zookeepers(case):
+def test_the_digest_after_every_transaction_is_zookeeper_s(case):
     files = files_of(case)
     snapshot = next(name for name in files.names() if snapshot_zxid(name) == 0)
     logs = sorted((name for name in files.names() if log_zxid(name) is not None), key=log_zxid)

@@ -1,4 +1,4 @@
-"""Single fields: texts beyond the basic plane, marks in the owner field, the digest in another locale."""
+"""Single fields: texts outside the basic plane, marks in the owner field, digests in another locale."""
 
 import pytest
 
@@ -63,11 +63,11 @@ def test_any_other_owner_is_a_session(session):
     assert node(owner=session).ttl_ms == 0
 
 
-def test_clients_are_told_creations_and_deletions_of_children():
+def test_clients_are_notified_of_creations_and_deletions_of_children():
     assert node(cversion=7, children=2).client_cversion == 12
 
 
-def test_a_digest_that_a_server_made_of_paths_in_ascii_is_right_too():
+def test_a_digest_that_a_server_made_of_ascii_paths_matches_too():
     in_utf8, in_ascii = TreeDigest(), TreeDigest()
     in_utf8.add(node("/caf\u00e9"))
     in_ascii.add(node("/caf?"))
@@ -80,7 +80,7 @@ def test_a_digest_of_another_version_cannot_be_compared():
     assert TreeDigest().agrees(TransactionDigest(3, 12345))
 
 
-def test_zookeepers_own_nodes_are_left_out_of_the_digest():
+def test_zookeeper_s_own_nodes_are_left_out_of_the_digest():
     digest = TreeDigest()
     digest.add(node("/zookeeper/quota"))
     assert digest.value == 0

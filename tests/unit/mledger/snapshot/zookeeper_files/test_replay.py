@@ -1,4 +1,4 @@
-"""A snapshot written while transactions went on gives, with the log, exactly what the server's tree was."""
+"""A snapshot written during transactions gives, together with the log, exactly the server's tree."""
 
 import random
 
@@ -36,7 +36,7 @@ def masked(nodes):
 
 @settings(max_examples=100, deadline=None)
 @given(SEEDS, st.booleans())
-def test_every_zxid_from_the_end_of_its_writing_on_is_exact(seed, digests):
+def test_every_zxid_after_the_end_of_its_writing_is_exact(seed, digests):
     server = history(seed, digests=digests)
     server.steps(25)
     name, settled = server.snapshot(most_between=8, with_digest=digests)
@@ -53,7 +53,7 @@ def test_every_zxid_from_the_end_of_its_writing_on_is_exact(seed, digests):
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
-def test_a_transaction_under_way_at_the_end_of_its_writing_is_told_or_replayed(seed):
+def test_a_transaction_under_way_at_the_end_of_its_writing_is_reported_or_replayed(seed):
     server = history(seed)
     server.steps(10)
     _, settled = server.snapshot(most_between=5, behind=1)
@@ -70,8 +70,8 @@ def test_a_transaction_under_way_at_the_end_of_its_writing_is_told_or_replayed(s
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
-def test_sessions_that_close_without_a_list_of_nodes_take_those_they_own(seed):
-    """Before 3.6; then no file tells which parent lost a node that was gone before it was copied, so not all pzxids."""
+def test_sessions_closed_without_a_list_of_nodes_remove_those_they_own(seed):
+    """Before 3.6. No file tells which parent lost a node deleted before it was copied, so not all pzxids match."""
     server = history(seed, digests=False, lists=False)
     server.steps(25)
     _, settled = server.snapshot(most_between=5, with_digest=False)
@@ -118,7 +118,7 @@ def busy_server(*, parts=None):
     return server, name, settled
 
 
-def test_a_zxid_within_the_writing_is_refused_where_no_older_snapshot_is():
+def test_a_zxid_within_the_writing_is_refused_without_an_older_snapshot():
     server, name, settled = busy_server()
     with pytest.raises(
         ZxidNotCovered, match=f"within the writing of {name}: the earliest exact point is zxid {settled:#x}"
@@ -126,14 +126,14 @@ def test_a_zxid_within_the_writing_is_refused_where_no_older_snapshot_is():
         read(without(server.files(), "snapshot.0"), zxid=settled - 1)
 
 
-def test_a_snapshot_that_does_not_say_when_it_was_written_serves_the_newest_point():
+def test_a_snapshot_without_its_time_of_writing_serves_the_newest_point():
     server, name, _ = busy_server(parts={"with_digest": False, "with_last_zxid": False})
     plan, nodes, _ = read(server.files())
     assert (plan.snapshot, plan.settled) == (name, None)
     assert nodes == server.states[server.tree.zxid]
 
 
-def test_a_snapshot_that_does_not_say_when_it_was_written_is_bounded_by_the_next():
+def test_a_snapshot_without_its_time_of_writing_is_bounded_by_the_next():
     server, name, _ = busy_server(parts={"with_digest": False, "with_last_zxid": False})
     server.snapshot(with_digest=False, with_last_zxid=False)
     following = max(server.snapshots, key=snapshot_zxid)

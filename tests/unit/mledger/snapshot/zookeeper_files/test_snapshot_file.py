@@ -1,4 +1,4 @@
-"""Snapshot files: what a writer put in comes out, and no changed or missing byte passes."""
+"""Snapshot files: what was written is read, and no changed or missing byte passes unnoticed."""
 
 import random
 
@@ -37,7 +37,7 @@ nodes = st.recursive(st.builds(dict), lambda inner: st.dictionaries(names, inner
 
 @st.composite
 def trees(draw):
-    """Nodes in pre-order: (path, data, number of the list, stat)."""
+    """Nodes in pre-order: (path, data, list number, stat)."""
     found = []
 
     def walk(path, children):
@@ -115,7 +115,7 @@ def test_a_changed_byte_never_gives_another_tree(ending, data):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_cut_anywhere_is_told_or_reads_the_same(ending):
+def test_a_file_cut_anywhere_is_reported_or_reads_the_same(ending):
     whole = compressed(WHOLE, ending)
     nodes, sessions, _ = read_all(whole, ending)
     told = 0
@@ -128,7 +128,7 @@ def test_a_file_cut_anywhere_is_told_or_reads_the_same(ending):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_cut_file_is_seen_by_its_end(ending):
+def test_a_truncated_file_is_noticed_by_its_end(ending):
     whole = compressed(WHOLE, ending)
     with pytest.raises(TruncatedFile, match="truncated"):
         snapshot(whole[:-20], NAME + ending).tail()
@@ -153,7 +153,7 @@ def test_a_renamed_snapshot_is_refused():
         list(snapshot(one_node(), "snapshot.50").nodes())
 
 
-def test_a_node_away_from_its_parent_is_refused():
+def test_a_node_apart_from_its_parent_is_refused():
     writer = SnapshotWriter({}, {1: ACL})
     for path in ("/", "/a", "/b", "/a/late"):
         writer.node(path, b"", 1, STAT)
@@ -161,7 +161,7 @@ def test_a_node_away_from_its_parent_is_refused():
         list(snapshot(writer.finish()).nodes())
 
 
-def test_a_list_made_after_the_table_of_lists_is_not_known():
+def test_a_list_created_after_the_table_of_lists_is_unknown():
     (node,) = snapshot(one_node(acl=17)).nodes()
     assert node.acl is UNKNOWN_ACL
 
@@ -172,13 +172,13 @@ def test_gzip_in_several_members_is_read():
     assert list(snapshot(members, "snapshot.5.gz").nodes()) == list(snapshot(data).nodes())
 
 
-def test_snappy_streams_one_after_the_other_are_read():
+def test_consecutive_snappy_streams_are_read():
     data = one_node()
     streams = compressed(data[:50], ".snappy") + compressed(data[50:], ".snappy")
     assert list(snapshot(streams, "snapshot.5.snappy").nodes()) == list(snapshot(data).nodes())
 
 
-def test_a_snappy_block_cannot_claim_the_memory():
+def test_a_snappy_block_cannot_allocate_unlimited_memory():
     bomb = compressed(b"", ".snappy") + (6).to_bytes(4, "big") + b"\xff\xff\xff\xff\x0f\x00"
     with pytest.raises(CorruptFile, match="claims 4294967295 bytes"):
         list(snapshot(bomb, "snapshot.5.snappy").nodes())

@@ -1,4 +1,4 @@
-"""Transaction logs: torn ends are seen for what they are, and no changed byte loses a transaction in silence."""
+"""Transaction logs: torn ends are recognised, and no changed byte loses a transaction silently."""
 
 import io
 
@@ -51,7 +51,7 @@ def test_an_empty_file_is_one_whose_header_was_not_written():
 
 
 @pytest.mark.parametrize("padding", [0, 300])
-def test_a_last_record_written_in_part_is_torn(padding):
+def test_a_partly_written_last_record_is_torn(padding):
     whole = log_bytes(records(count=3), padding=0)
     last = framed(records(first=4, count=1)[0])
     assert last.startswith(bytes(4)), "a checksum begins with 4 zeros, like the padding"
@@ -68,8 +68,8 @@ def test_a_torn_record_with_another_after_it_is_corrupt():
         read(whole + hole + further + bytes(100))
 
 
-def test_a_file_that_grows_while_it_is_read_ends_where_it_ended_at_first():
-    """The reader's first look ends in padding; then the server writes on, and the second look finds more beyond."""
+def test_a_file_that_grows_while_it_is_read_ends_at_its_first_end():
+    """The reader's first read ends in padding. Then the server writes on, and the second read finds more."""
     whole = log_bytes(records(), padding=0)
     begun, grown = whole + bytes(2 << 20), whole + framed(transaction_bytes(5, ("set", "/n", b"x" * (1 << 20), 1)))
     looks = iter([begun[: 1 << 20] + grown[1 << 20 :], grown])
@@ -85,7 +85,7 @@ def test_a_file_that_grows_while_it_is_read_ends_where_it_ended_at_first():
 
 @settings(max_examples=500, deadline=None)
 @given(st.sampled_from([0, 64]), st.data())
-def test_a_changed_byte_is_told_or_changes_nothing(padding, data):
+def test_a_changed_byte_is_reported_or_changes_nothing(padding, data):
     whole = log_bytes(records(), padding=padding)
     at = data.draw(st.integers(0, len(whole) - 1))
     value = data.draw(st.integers(0, 255))
@@ -105,7 +105,7 @@ def test_a_changed_byte_is_told_or_changes_nothing(padding, data):
 
 
 @given(st.integers(0, 3))
-def test_a_changed_length_never_swallows_what_follows(record):
+def test_a_changed_length_never_swallows_the_following_records(record):
     whole = bytearray(log_bytes(records(), padding=0))
     at = 16 + sum(len(framed(one)) for one in records(count=record)) + 8
     for value in (0, 1, 40, 200, 5000, 1 << 20):
@@ -129,14 +129,14 @@ def test_another_kind_of_file_is_refused():
         read(bytes(1000))
 
 
-def test_an_operation_not_known_is_refused():
+def test_an_unknown_operation_is_refused():
     unknown = bytearray(records(count=1)[0])
     unknown[31] = 99
     with pytest.raises(CorruptFile, match="zxid 0x1 does not parse: operation 99 is not known"):
         read(log_bytes([bytes(unknown)]))
 
 
-def test_a_creation_of_before_3_4_has_no_cversion():
+def test_a_creation_before_3_4_has_no_cversion():
     (transaction,), _ = read(log_bytes([transaction_bytes(1, ("old create", "/a", b"x", ACL, True), session=9)]))
     assert transaction.operation == CreateNode("/a", b"x", ACL, 9, -1)
 
@@ -164,7 +164,7 @@ def test_names_of_other_files(name):
     assert log_zxid(name) is None
 
 
-def test_what_follows_a_zxid():
+def test_files_that_follow_a_zxid():
     assert follows(7, 8)
     assert follows(EPOCH + 7, 2 * EPOCH + 1)
     assert follows(EPOCH + 7, 4 * EPOCH + 1)
@@ -184,17 +184,17 @@ def test_a_chain_begins_and_ends_within_files():
     assert chain(logs, 4, 4) == []
 
 
-def test_a_file_that_is_missing_in_a_chain_is_told():
+def test_a_missing_file_in_a_chain_is_reported():
     with pytest.raises(MissingLog, match=r"after zxid 0x4 are missing: log\.9 goes on with 0x9"):
         chain({"log.1": records(1, 4), "log.9": records(9, 4)}, 2, 10)
 
 
-def test_a_chain_that_ends_early_is_told():
+def test_a_chain_that_ends_early_is_reported():
     with pytest.raises(ZxidNotCovered, match="end at zxid 0x4, before 0x9"):
         chain({"log.1": records(1, 4)}, 2, 9)
 
 
-def test_a_chain_of_two_histories_is_told():
+def test_a_chain_of_two_histories_is_reported():
     with pytest.raises(CorruptFile, match=r"log\.4 repeats zxid 0x4 after 0x5"):
         chain({"log.1": records(1, 5), "log.4": records(4, 5)}, 2, 8)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a bookie, by what was found of it."""
+"""The problems of a bookie, by what was found out about it."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ WELL = BookieFindings(
 )
 
 
-def test_a_bookie_that_is_well_has_no_problems():
+def test_a_sound_bookie_has_no_problems():
     assert plan_problems(WELL) == ()
     assert plan_problems(replace(WELL, held=HeldLedgers(), read=Code.NO_LEDGER)) == ()
     assert plan_problems(replace(WELL, info=None, clock_off_s=None, cookie=replace(COOKIE, instance_id=None))) == ()
@@ -45,7 +45,7 @@ def test_a_bookie_that_is_well_has_no_problems():
         ({"clock_off_s": -61.0}, Severity.WARNING, "-61 s off"),
     ],
 )
-def test_each_thing_that_is_wrong_is_said(change, severity, said):
+def test_each_problem_is_reported(change, severity, said):
     (problem,) = plan_problems(replace(WELL, **change))
     assert (problem.severity, said in problem.what) == (severity, True), problem
 

@@ -1,4 +1,4 @@
-"""Bad copies in the log: the first of a kind in full, more of it summed up; who asked hears of every one."""
+"""Bad copies in the log: the first of a kind in full, later ones summed up; the caller learns of each one."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ HERE = "mledger.bookie.client.connections.bad_replicas"
 
 @pytest.fixture
 def said(caplog):
-    """What was logged so far."""
+    """The lines logged so far."""
     caplog.set_level(logging.WARNING, HERE)
     return lambda: [record.getMessage() for record in caplog.records if record.name == HERE]
 
@@ -22,7 +22,7 @@ def lacks(ledger, entry, bookie="b1", reason="it is not there"):
     return BadReplica(ledger, entry, bookie, reason)
 
 
-def test_the_first_of_each_ledger_bookie_and_reason_is_told_in_full_and_the_rest_at_the_close(said):
+def test_the_first_of_each_ledger_bookie_and_reason_is_logged_in_full_and_the_rest_at_the_close(said):
     async def main():
         heard = []
         replicas = BadReplicas()
@@ -46,7 +46,7 @@ def test_the_first_of_each_ledger_bookie_and_reason_is_told_in_full_and_the_rest
     run(main())
 
 
-def test_what_is_met_again_is_summed_up_by_and_by(said):
+def test_repeated_bad_copies_are_summed_up_from_time_to_time(said):
     async def main():
         replicas = BadReplicas(summary_s=0.01)
         for count in (3, 2):
@@ -63,7 +63,7 @@ def test_what_is_met_again_is_summed_up_by_and_by(said):
     run(main())
 
 
-def test_what_is_remembered_is_bounded(said):
+def test_the_memory_of_bad_copies_is_bounded(said):
     async def main():
         replicas = BadReplicas()
         for ledger in range(12_000):

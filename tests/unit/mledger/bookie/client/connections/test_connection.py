@@ -1,4 +1,4 @@
-"""A connection hands out the same answers however the bytes come in pieces."""
+"""A connection delivers the same answers however the bytes are divided."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ from mledger.bookie.errors import Code
 
 
 class Heard:
-    """Notes what a ledger's listener is told."""
+    """Records the calls of a ledger's listener."""
 
     def __init__(self):
         self.entries, self.errors, self.lost = [], [], []
@@ -68,7 +68,7 @@ RUNS = st.lists(
 
 
 @given(RUNS)
-def test_answers_of_many_ledgers_in_one_piece_are_told_ledger_by_ledger(runs):
+def test_answers_of_many_ledgers_in_one_piece_are_delivered_ledger_by_ledger(runs):
     answers = [
         (ledger, entry)
         for ledger, entries, ordered in runs
@@ -93,7 +93,7 @@ def test_a_listener_that_ends_the_connection_is_the_last_to_hear():
     assert [len(listener.lost) for listener in listeners] == [1, 1, 1]
 
 
-def test_runs_of_add_answers_are_told_as_runs():
+def test_runs_of_add_answers_are_delivered_as_runs():
     data = b"".join(wire.encode_response(wire.Op.ADD, 0, 0, entry) for entry in range(500))
     _, (listener, _) = deliver(data, [])
     assert listener.entries == list(range(500))
@@ -110,7 +110,7 @@ def test_an_answer_that_is_too_short_ends_the_connection():
     assert connection.closed
 
 
-def test_answers_nobody_waits_for_are_dropped():
+def test_answers_without_a_caller_are_dropped():
     data = wire.encode_response(wire.Op.READ, 0, 5, 5, b"late") + wire.encode_response(wire.Op.ADD, 0, 0, 3)
     connection, (listener, _) = deliver(data, [])
     assert not connection.closed

@@ -1,4 +1,4 @@
-"""Batches framed in one pass are what they would be one by one, and are read back, or not if damaged."""
+"""Batches framed in one pass equal frames made one by one, and are read back unless they are damaged."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def batch_body(entries):
 
 
 @given(DIGESTS, BATCHES, st.integers(0, 2**60), st.integers(0, 2**60))
-def test_a_batch_is_framed_as_its_entries_one_by_one(digest, payloads, first, length):
+def test_a_batch_is_framed_like_its_entries_one_by_one(digest, payloads, first, length):
     framer = AddFramer(LEDGER, digest, master_key(PASSWORD))
     expected = [
         wire.encode_add(master_key(PASSWORD), entry) for entry in stored_entries(digest, payloads, first, length)
@@ -59,14 +59,14 @@ def test_payloads_end_before_the_first_damaged_entry(kind, payloads, data):
 
 
 @given(DIGESTS, BATCHES)
-def test_entries_that_do_not_follow_each_other_are_not_taken(digest, payloads):
+def test_entries_out_of_order_are_not_accepted(digest, payloads):
     entries = stored_entries(digest, payloads, first=5)
     assert open_batch(batch_body(entries), LEDGER, 4, digest) == []
     assert open_batch(batch_body([*entries, entries[0]]), LEDGER, 5, digest) == payloads
     assert open_batch(batch_body(entries), LEDGER + 1, 5, digest) == []
 
 
-def test_an_entry_is_opened_only_as_itself():
+def test_an_entry_is_accepted_only_under_its_own_id():
     digest = make_digest(DigestType.CRC32C, b"")
     (stored,) = stored_entries(digest, [b"payload"], first=3)
     opened = open_entry(stored, LEDGER, 3, digest)
@@ -77,7 +77,7 @@ def test_an_entry_is_opened_only_as_itself():
 
 
 @pytest.mark.parametrize("size", [0, 31, 35])
-def test_bytes_too_few_for_an_entry_are_no_entry(size):
+def test_too_few_bytes_are_no_entry(size):
     assert open_entry(bytes(size), 0, 0, make_digest(DigestType.CRC32C, b"")) is None
 
 

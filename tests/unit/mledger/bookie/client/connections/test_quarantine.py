@@ -1,4 +1,4 @@
-"""Which bookies are avoided after failures and silence, and for how long: with a clock of the test's own."""
+"""Which bookies are avoided after failures and silence, and for how long, on a clock of the test."""
 
 import pytest
 
@@ -30,13 +30,13 @@ def test_a_bookie_that_failed_comes_last_for_a_while(world):
     assert world.quarantine.healthy_first(["a", "b", "c"]) == ["a", "b", "c"]
 
 
-def test_a_silent_bookie_comes_behind_one_that_failed(world):
+def test_a_silent_bookie_comes_after_one_that_failed(world):
     world.quarantine.note_silence("a", "no answer", 10.0)
     world.quarantine.note_failure("b", "connection refused")
     assert world.quarantine.healthy_first(["a", "b", "c"]) == ["c", "b", "a"]
 
 
-def test_silence_is_remembered_for_longer_than_it_cost(world):
+def test_silence_is_remembered_for_longer_than_it_lasted(world):
     world.quarantine.note_silence("a", "no answer", 120.0)
     assert world.silent_after(239)
     assert not world.silent_after(2)
@@ -49,14 +49,14 @@ def test_silence_after_silence_doubles_the_quarantine_up_to_half_an_hour(world):
         assert not world.silent_after(2)
 
 
-def test_two_time_outs_of_one_moment_count_once(world):
+def test_two_time_outs_at_one_moment_count_once(world):
     world.quarantine.note_silence("a", "no answer", 10.0)
     world.now += 0.1
     world.quarantine.note_silence("a", "no answer", 10.0)
     assert not world.silent_after(31)
 
 
-def test_whatever_a_bookie_answers_ends_its_silence(world):
+def test_any_answer_of_a_bookie_ends_its_silence(world):
     world.quarantine.note_silence("a", "no answer", 10.0)
     world.now += 1
     world.heard["a"] = world.now
@@ -71,7 +71,7 @@ def test_a_failure_in_between_does_not_shorten_a_silence(world):
     assert world.silent_after(200)
 
 
-def test_without_a_span_failures_are_forgotten_at_once_and_silence_is_not():
+def test_without_a_time_span_failures_are_forgotten_at_once_but_silence_is_not():
     world = World(span=0.0)
     world.quarantine.note_failure("a", "connection refused")
     world.quarantine.note_silence("b", "no answer", 10.0)

@@ -1,4 +1,4 @@
-"""When a reader reads its ledger's ensembles again, and which ones it asks then."""
+"""When a reader reads its ledger's ensembles again, and which it asks then."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -41,17 +41,17 @@ def test_other_ensembles_are_asked_and_nothing_else_is_taken_over():
     run(main())
 
 
-def test_reads_that_fail_together_share_one_look():
+def test_reads_that_fail_together_share_one_reading_of_the_metadata():
     async def main():
         world = World()
         assert await asyncio.gather(*(world.ensembles.look_again(OLD) for _ in range(5))) == [True] * 5
-        assert await world.ensembles.look_again(OLD)  # it failed on what is known to be old
+        assert await world.ensembles.look_again(OLD)  # it failed on ensembles that are known to be old
         assert world.reads == 1
 
     run(main())
 
 
-def test_the_same_ensembles_are_not_asked_again_nor_read_again_at_once():
+def test_the_same_ensembles_are_neither_asked_again_nor_read_again_at_once():
     async def main():
         world = World(OLD)
         assert not await world.ensembles.look_again(world.ensembles.metadata)
@@ -61,7 +61,7 @@ def test_the_same_ensembles_are_not_asked_again_nor_read_again_at_once():
     run(main())
 
 
-def test_a_store_that_does_not_answer_leaves_things_as_they_are():
+def test_a_store_that_does_not_answer_changes_nothing():
     async def main():
         world = World(StoreUnavailable("no answer"))
         assert not await world.ensembles.look_again(OLD)
@@ -70,7 +70,7 @@ def test_a_store_that_does_not_answer_leaves_things_as_they_are():
     run(main())
 
 
-def test_the_ledgers_own_change_comes_before_what_was_found():
+def test_the_ledgers_own_change_wins_over_what_was_read():
     async def main():
         world = World()
         await world.ensembles.look_again(OLD)

@@ -6,7 +6,7 @@ from mledger.bookie.client.plans.quorum import WriteQuorum
 
 
 class WrittenConnection:
-    """What is written to one bookie, and who listens to it."""
+    """The frames written to one bookie, and its listener."""
 
     def __init__(self):
         self.written, self.listeners, self.congested = [], {}, False
@@ -22,7 +22,7 @@ class WrittenConnection:
 
 
 class Nobody(AddListener):
-    """Hears nothing here."""
+    """Receives nothing here."""
 
 
 def ensemble(size, write_quorum):
@@ -37,12 +37,12 @@ def ensemble(size, write_quorum):
 
 
 def parts(first, last):
-    """Frames in two parts each that name their entry."""
+    """Frames of two parts each that name their entry."""
     return [part for entry in range(first, last + 1) for part in (b"h%d " % entry, b"p%d " % entry)]
 
 
 def frames(*entries):
-    """What is written of these entries."""
+    """The bytes written for these entries."""
     return b"".join(b"h%d p%d " % (entry, entry) for entry in entries)
 
 
@@ -54,7 +54,7 @@ def test_without_striping_every_bookie_gets_every_entry_in_one_write():
 
 def test_with_striping_each_bookie_gets_its_entries_in_one_write():
     connections, members = ensemble(3, 2)
-    connections.send(parts(0, 3), 0, 3)  # write sets 01 12 20 01
+    connections.send(parts(0, 3), 0, 3)  # the write sets are 01 12 20 01
     assert [member.written for member in members] == [[frames(0, 2, 3)], [frames(0, 1, 3)], [frames(1, 2)]]
 
 
@@ -70,7 +70,7 @@ def test_part_of_a_batch_is_sent_to_one_bookie():
     assert [member.written for member in members] == [[], [], [frames(2, 4, 5)]]
 
 
-def test_a_bookie_that_is_taken_out_gets_and_says_nothing():
+def test_a_removed_bookie_receives_nothing_and_reports_nothing():
     connections, members = ensemble(3, 3)
     connections.take_out(1)
     connections.send(parts(0, 0), 0, 0)

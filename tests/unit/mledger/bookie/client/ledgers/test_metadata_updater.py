@@ -1,4 +1,4 @@
-"""Ledger metadata changed by compare-and-set, with others changing it too (M7), over the memory store."""
+"""Ledger metadata changed by compare-and-set while others change it too (M7), in a memory store."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ class World:
     updates: MetadataUpdates
 
     async def held(self):
-        """An open ledger, created here and held."""
+        """An open ledger, created by the updater under test."""
         version = await self.records.create(1, OPEN)
         return MetadataUpdater(self.updates, 1, OPEN, version, timeout_s=1.0)
 
@@ -83,7 +83,7 @@ async def test_another_last_ensemble_is_a_conflict(world):
 
 
 @with_records
-async def test_an_update_whose_answer_nobody_took_is_built_upon(world):
+async def test_an_update_whose_answer_was_lost_is_the_base_of_the_next(world):
     mine = await world.held()
     task = asyncio.create_task(mine.update(change(5, "a:1", "c:1")))
     await asyncio.sleep(0)  # the request is on its way
@@ -98,7 +98,7 @@ async def test_an_update_whose_answer_nobody_took_is_built_upon(world):
 
 
 @with_records
-async def test_an_update_that_the_store_never_answers_ends_and_is_built_upon(world):
+async def test_an_update_that_the_store_never_answers_ends_and_is_the_base_of_the_next(world):
     mine = await world.held()
     carry_out = world.store.put
 
@@ -123,14 +123,14 @@ async def test_a_deleted_ledger_is_named(world):
 
 
 @with_records
-async def test_nothing_is_written_when_there_is_nothing_to_change(world):
+async def test_nothing_is_written_if_nothing_changes(world):
     mine = await world.held()
     assert await mine.update(lambda _: None) == OPEN
     assert (await world.records.read(1))[1] == 0
 
 
 @with_records
-async def test_an_unending_conflict_is_given_up(world):
+async def test_an_endless_conflict_fails_after_a_while(world):
     mine = await world.held()
 
     def plan(metadata):
@@ -142,7 +142,7 @@ async def test_an_unending_conflict_is_given_up(world):
 
 
 @with_records
-async def test_updates_of_one_turn_are_each_answered_for_itself(world):
+async def test_each_update_of_one_turn_gets_its_own_answer(world):
     for ledger in range(250):
         await world.records.create(ledger, OPEN)
     await world.records.put(7, replace(OPEN, state=LedgerState.IN_RECOVERY), 0)
@@ -168,7 +168,7 @@ async def test_two_updates_of_one_ledger_in_one_turn_are_a_conflict(world):
 
 
 @with_records
-async def test_reads_of_one_turn_are_each_answered_for_itself(world):
+async def test_each_read_of_one_turn_gets_its_own_answer(world):
     await world.records.create(1, OPEN)
     await world.records.create(2, CLOSED)
     await world.records.create(3, OPEN)
@@ -185,7 +185,7 @@ async def test_reads_of_one_turn_are_each_answered_for_itself(world):
 
 
 @with_records
-async def test_a_store_that_is_closed_fails_everybody(world):
+async def test_a_closed_store_fails_every_update_and_read(world):
     await world.records.create(1, OPEN)
     await world.store.close()
     reads = MetadataReads(world.records)

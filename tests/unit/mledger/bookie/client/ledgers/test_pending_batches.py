@@ -1,4 +1,4 @@
-"""Batches that are sent and not complete: in what order they complete, and what is left of them (M4, M5)."""
+"""Batches that are sent but not complete: in what order they complete, and what is left of them (M4, M5)."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ FAILURE = LedgerClosed("the test closed it")
 
 
 def pending(*sizes, first=0):
-    """Batches of so many entries each; entry e has the payload of e bytes."""
+    """Batches with these numbers of entries; entry e has a payload of e bytes."""
     batches, futures, length = PendingBatches(), [], sum(range(first))
     for size in sizes:
         payloads = [bytes(entry) for entry in range(first, first + size)]
@@ -36,7 +36,7 @@ def test_a_batch_completes_with_its_last_entry():
     run(main())
 
 
-def test_a_batch_that_nobody_waits_for_any_more_is_passed_over():
+def test_a_batch_without_a_waiter_is_passed_over():
     async def main():
         batches, (one, two) = pending(2, 2)
         one.cancel()
@@ -107,7 +107,7 @@ def test_drained_waits_for_the_last_batch():
     run(main())
 
 
-def test_drained_raises_what_the_batches_fail_with():
+def test_drained_raises_the_failure_of_the_batches():
     async def main():
         batches, _ = pending(2)
         waiting = asyncio.ensure_future(batches.drained())

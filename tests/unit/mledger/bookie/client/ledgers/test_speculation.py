@@ -1,4 +1,4 @@
-"""Bookies asked in turn, with the answers given by the test."""
+"""Bookies asked in turn; the test gives the answers."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ SOON, NEVER = 0.01, 3600.0
 
 
 class Asked:
-    """Futures by bookie, made when it is asked."""
+    """Futures by bookie, created when it is asked."""
 
     def __init__(self, bookies="abc", after_s=NEVER):
         self.answers, self.slow = {}, []
@@ -40,7 +40,7 @@ def test_one_bookie_is_asked_while_it_answers_in_time():
     run(main())
 
 
-def test_the_next_is_asked_beside_one_that_is_slow_and_the_first_answer_counts():
+def test_the_next_bookie_is_asked_beside_a_slow_one_and_the_first_answer_counts():
     async def main():
         asked = Asked("ab", SOON)
         waiting = asyncio.create_task(asked.reading.next())
@@ -72,7 +72,7 @@ def test_an_error_is_an_answer_and_the_next_bookie_is_asked_at_once():
     run(main())
 
 
-def test_the_last_bookie_is_waited_for_however_long_it_takes():
+def test_the_last_bookie_has_as_long_as_it_takes():
     async def main():
         asked = Asked("a", SOON)
         waiting = asyncio.create_task(asked.reading.next())

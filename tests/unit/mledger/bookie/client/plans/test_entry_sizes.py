@@ -1,4 +1,4 @@
-"""Which entries an append may have."""
+"""Which entries an append accepts."""
 
 import pytest
 

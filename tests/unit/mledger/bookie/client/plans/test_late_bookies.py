@@ -8,7 +8,7 @@ ADD_S, STALL_S = 10.0, 3.0
 
 
 def standing(outstanding=True, congested=False, batches_wait=True, watermark=5, heard_at=0.0):
-    """A bookie that stood at entry 5 at 100 s."""
+    """A bookie that was at entry 5 at 100 s."""
     return AddStanding(ProgressMark(5, 100.0), watermark, outstanding, congested, batches_wait, heard_at)
 
 
@@ -27,7 +27,7 @@ def test_a_bookie_whose_send_buffer_is_full_has_the_stall_time_out():
     assert late(standing(congested=True), after=3.0) == STALL_S
 
 
-def test_progress_begins_the_time_anew():
+def test_progress_restarts_the_time():
     assert standing(watermark=6).starts_anew
     assert late(standing(watermark=6), after=99.0) is None
 
@@ -39,12 +39,12 @@ def test_a_bookie_that_owes_nothing_is_never_late(congested):
     assert late(nothing, after=99.0) is None
 
 
-def test_a_buffer_full_of_other_ledgers_entries_is_no_stall_while_the_bookie_is_heard():
+def test_a_buffer_full_of_other_ledgers_entries_is_no_stall_while_the_bookie_answers():
     others = standing(outstanding=False, congested=True, heard_at=104.0)
     assert others.owes
     assert late(others, after=6.9) is None
     assert late(others, after=7.0) == STALL_S
 
 
-def test_what_is_heard_of_other_ledgers_does_not_excuse_a_bookie_that_owes_this_one():
+def test_answers_for_other_ledgers_do_not_excuse_a_bookie_that_owes_this_one():
     assert late(standing(heard_at=109.0), after=10.0) == ADD_S

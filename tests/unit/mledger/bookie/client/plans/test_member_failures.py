@@ -1,4 +1,4 @@
-"""Which members of an ensemble failed, and which may be asked again."""
+"""Which members of an ensemble have failed, and which may be asked again."""
 
 from mledger.bookie.client.plans.member_failures import MemberFailures
 
@@ -13,7 +13,7 @@ def test_a_bookie_that_failed_may_return_after_a_while():
     assert failures.may_return({2}, since=12.0) == [2]
 
 
-def test_one_that_went_away_is_looked_for_once():
+def test_a_bookie_that_went_away_is_looked_up_once():
     failures = MemberFailures()
     failures.note({1: "it restarted"}, now=10.0)
     failures.note_away(1)
@@ -23,7 +23,7 @@ def test_one_that_went_away_is_looked_for_once():
     assert failures.take_away({0, 1}) == set()
 
 
-def test_one_that_is_replaced_meanwhile_is_not_looked_for():
+def test_a_bookie_replaced_meanwhile_is_not_looked_up():
     failures = MemberFailures()
     failures.note({1: "it restarted"}, now=10.0)
     failures.note_away(1)

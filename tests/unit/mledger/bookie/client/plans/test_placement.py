@@ -1,4 +1,4 @@
-"""Which bookies an ensemble gets."""
+"""Which bookies an ensemble consists of."""
 
 import random
 
@@ -30,7 +30,7 @@ def test_quorums_out_of_order_are_refused(ensemble, write, ack):
 
 
 @given(BOOKIES, BOOKIES, st.integers(1, 8), st.integers())
-def test_an_ensemble_is_distinct_writable_bookies_and_failed_ones_come_last(writable, failed, size, seed):
+def test_an_ensemble_is_distinct_writable_bookies_with_failed_ones_last(writable, failed, size, seed):
     if len(writable) < size:
         with pytest.raises(NotEnoughBookies):
             plan_ensemble(size, writable, failed, random.Random(seed))

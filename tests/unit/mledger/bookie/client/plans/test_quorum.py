@@ -1,4 +1,4 @@
-"""Acknowledgements by example: what is acknowledged, when, and what a change of ensemble does to it."""
+"""Acknowledgements by example: what is acknowledged, when, and how a change of ensemble affects it."""
 
 import pytest
 
@@ -42,14 +42,14 @@ def test_repeated_and_unknown_answers_change_nothing():
 
 
 def test_striped_entries_are_acknowledged_in_order():
-    tracker = quorum(ensemble=3, write=2, ack=2, sent=4)  # write sets 01 12 20 01
+    tracker = quorum(ensemble=3, write=2, ack=2, sent=4)  # the write sets are 01 12 20 01
     tracker.acknowledged(1, [0, 1, 3])
     assert tracker.acknowledged(2, [1, 2]) == 0
     assert tracker.acknowledged(0, [0]) == 2
     assert tracker.acknowledged(0, [3, 2]) == 4
 
 
-def test_a_bookie_does_not_answer_for_entries_of_others():
+def test_a_bookie_does_not_acknowledge_entries_of_others():
     tracker = quorum(ensemble=3, write=2, ack=1, sent=3)  # entry 1 belongs to 1 and 2
     tracker.acknowledged(0, [0])
     assert tracker.acknowledged(0, [1]) == 1
@@ -63,7 +63,7 @@ def test_a_failed_bookie_does_not_stop_the_ack_quorum():
     assert tracker.lacking() is None
 
 
-def test_a_write_set_without_an_ack_quorum_is_lacking():
+def test_a_write_set_without_an_ack_quorum_is_reported_as_lacking():
     tracker = quorum(sent=4)
     tracker.failed([0, 2])
     assert tracker.lacking() == Lacking((1,), 2)
@@ -81,7 +81,7 @@ def test_nothing_is_acknowledged_while_the_ensemble_changes():
     assert tracker.acknowledged_below == 10
 
 
-def test_what_the_failed_bookie_held_does_not_count_in_the_new_ensemble():
+def test_copies_on_the_failed_bookie_do_not_count_in_the_new_ensemble():
     tracker = quorum(sent=10)
     tracker.acknowledged_run(2, 0, 9)
     tracker.failed([2])
@@ -91,7 +91,7 @@ def test_what_the_failed_bookie_held_does_not_count_in_the_new_ensemble():
     assert tracker.acknowledged_run(2, 0, 5) == 6
 
 
-def test_a_bookie_that_fails_during_a_change_is_the_next_one_to_replace():
+def test_a_bookie_that_fails_during_a_change_is_replaced_next():
     tracker = quorum(sent=10)
     tracker.failed([0])
     tracker.begin_change([0])
@@ -103,14 +103,14 @@ def test_a_bookie_that_fails_during_a_change_is_the_next_one_to_replace():
     assert tracker.changed() == (Resend(1, 0, 9),)
 
 
-def test_nothing_is_sent_again_when_nothing_was_sent():
+def test_nothing_is_sent_again_if_nothing_was_sent():
     tracker = quorum()
     tracker.failed([0])
     tracker.begin_change([0])
     assert tracker.changed() == ()
 
 
-def test_a_bookie_owes_answers_while_entries_of_it_are_out():
+def test_a_bookie_owes_answers_while_entries_sent_to_it_are_unanswered():
     tracker = quorum(ensemble=3, write=1, ack=1, sent=1)  # entry 0 belongs to index 0
     assert tracker.outstanding(0)
     assert not tracker.outstanding(1)
@@ -118,7 +118,7 @@ def test_a_bookie_owes_answers_while_entries_of_it_are_out():
     assert not tracker.outstanding(0)
 
 
-def test_only_failed_bookies_are_changed():
+def test_only_failed_bookies_are_replaced():
     with pytest.raises(ValueError, match="cannot be changed"):
         quorum().begin_change([1])
 

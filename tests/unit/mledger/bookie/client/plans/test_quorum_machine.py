@@ -1,7 +1,7 @@
 """One ledger, its writer, two recoveries and six bookies, in every order that hypothesis finds (Q1, Q2, Q4, Q5, M5).
 
-The bookies and the metadata are a model; what decides is the project's own: `WriteQuorum` and the recovery plans.
-Messages are delivered in any order, bookies crash and come back, the metadata update of a change may come late.
+The bookies and the metadata are a model. The decisions are the product's: `WriteQuorum` and the recovery plans.
+Messages arrive in any order, bookies crash and return, and the metadata update of a change may be late.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ BOOKIES = tuple(f"b{number}" for number in range(6))
 class Bookie:
     alive: bool = True
     fenced: bool = False
-    stored: dict[int, int] = field(default_factory=dict)  # entry → last-add-confirmed it carries
+    stored: dict[int, int] = field(default_factory=dict)  # entry → the last-add-confirmed in it
 
 
 @dataclass
@@ -221,7 +221,7 @@ class LedgerMachine(RuleBasedStateMachine):
         raise AssertionError("all were asked and nothing was found")
 
     def write_back(self, recovery, data):
-        """Store the entry on its write set, bookies that are down replaced in memory; whether an ack quorum has it."""
+        """Store the entry on its write set, with down bookies replaced in memory. Whether an ack quorum has it."""
         entry = recovery.entry
         current = replace(recovery.metadata, segments=recovery.segments or recovery.metadata.segments)
         members = write_set(entry, self.ensemble_size, self.write_quorum)

@@ -1,4 +1,4 @@
-"""Ensembles and replacements over racks: against all that could be chosen, for any topology and any failures."""
+"""Ensembles and replacements over racks, compared with every possible choice, for any topology and any failures."""
 
 import itertools
 import random
@@ -16,7 +16,7 @@ REGIONS = ("/east/r1", "/east/r2", "/west/r1", "/north/r1")
 
 
 def topologies(racks=RACKS, **policy):
-    """Up to seven bookies on up to four racks, some of them on none."""
+    """Up to seven bookies on up to four racks, some of them on no rack."""
     named = st.lists(st.sampled_from([*racks, None]), min_size=1, max_size=7)
     return named.map(
         lambda given: Topology(
@@ -32,7 +32,7 @@ def windows(ensemble, write_quorum):
 
 
 def spans(ensemble, write_quorum, of):
-    """How many racks, or regions, the write sets span together."""
+    """How many racks, or regions, the write sets span in total."""
     return sum(
         len(set(map(of, window))) for window in {tuple(sorted(each)) for each in windows(ensemble, write_quorum)}
     )
@@ -95,7 +95,7 @@ def test_no_replacement_spans_more_racks(drawn, size, quorum, failing, seed):
 
 
 @given(topologies(enforce_min_racks=True), st.integers(1, 4), st.integers(1, 4), st.integers())
-def test_enforced_racks_are_kept_or_nothing_is_chosen(drawn, size, quorum, seed):
+def test_enforced_racks_are_respected_or_nothing_is_chosen(drawn, size, quorum, seed):
     topology, count = drawn
     bookies, quorum = [f"b{number}" for number in range(count)], min(quorum, size)
     assume(count >= size)
@@ -115,13 +115,13 @@ def test_enforced_racks_are_kept_or_nothing_is_chosen(drawn, size, quorum, seed)
         assert set(ensemble) <= set(on_racks)
 
 
-def test_failed_bookies_are_taken_before_racks_are_given_up_where_those_are_enforced():
+def test_failed_bookies_are_taken_before_enforced_racks_are_given_up():
     topology = Topology(PlacementPolicy(enforce_min_racks=True), {"a": "/r1", "b": "/r1", "c": "/r2"})
     ensemble = plan_ensemble(2, "abc", "c", random.Random(1), write_quorum=2, topology=topology)
     assert "c" in ensemble
 
 
-def test_an_enforced_replacement_on_the_wrong_rack_is_none():
+def test_an_enforced_replacement_on_the_wrong_rack_is_not_taken():
     topology = Topology(PlacementPolicy(enforce_min_racks=True), {"a": "/r1", "b": "/r2", "c": "/r1"})
     assert plan_replacements("ab", {1}, "ac", (), random.Random(1), write_quorum=2, topology=topology) == {}
     assert plan_replacements("ab", {0}, "bc", (), random.Random(1), write_quorum=2, topology=topology) == {0: "c"}

@@ -73,7 +73,7 @@ def test_the_end_is_never_where_an_ack_quorum_may_hold_the_entry(ensemble):
 
 
 @pytest.mark.parametrize("ensemble", range(1, 5))
-def test_covered_means_that_no_ack_quorum_can_form_among_those_left(ensemble):
+def test_covered_means_that_no_ack_quorum_can_form_among_the_rest(ensemble):
     for write in range(1, ensemble + 1):
         for ack in range(1, write + 1):
             for answers in itertools.product((None, MISSING, FOUND, UNKNOWN), repeat=ensemble):
@@ -82,7 +82,7 @@ def test_covered_means_that_no_ack_quorum_can_form_among_those_left(ensemble):
                 assert covered(answers, write, ack) == safe
 
 
-def test_reading_starts_behind_the_last_add_confirmed():
+def test_reading_starts_after_the_last_add_confirmed():
     assert first_entry_to_read(-1, metadata(0)) == 0
     assert first_entry_to_read(41, metadata(0)) == 42
 
@@ -93,19 +93,19 @@ def test_reading_starts_at_the_last_ensemble_if_that_is_later():
     assert first_entry_to_read(12, metadata(0, 10)) == 13
 
 
-def test_reading_ahead_goes_one_entry_behind_those_that_bookies_reported():
+def test_reading_ahead_goes_one_entry_past_those_that_bookies_reported():
     assert read_ahead(5, 0, [], 100, 10, 1000) == 5
     assert read_ahead(5, 0, [Reported(3), Reported(20)], 100, 10, 1000) == 21
     assert read_ahead(5, 0, [Reported(300)], 100, 10, 1000) == 104
     assert read_ahead(25, 0, [Reported(20)], 100, 10, 1000) == 25
 
 
-def test_no_more_bytes_are_read_ahead_than_are_allowed():
+def test_reading_ahead_respects_its_limit_in_bytes():
     reports = [Reported(3, length=400), Reported(300, length=9000)]
     assert read_ahead(5, 0, reports, 100, 250, 1000) == 8
     assert read_ahead(5, 8000, reports, 100, 250, 1000) == 104  # the rest of the ledger is small
     assert read_ahead(5, 7999, reports, 100, 250, 1000) == 8
-    assert read_ahead(5, 0, reports, 100, 5000, 1000) == 5  # one at least
+    assert read_ahead(5, 0, reports, 100, 5000, 1000) == 5  # at least one
 
 
 def test_the_length_is_that_of_the_entry_that_ends_the_ledger():
@@ -121,7 +121,7 @@ def test_only_an_open_ledger_is_put_in_recovery():
     assert plan_in_recovery(metadata(0, state=LedgerState.CLOSED)) is None
 
 
-def test_closing_writes_the_ensembles_changed_in_memory_too():
+def test_closing_writes_ensembles_changed_in_memory_too():
     changed = metadata(0, 4).segments
     closed = plan_closed(metadata(0, state=LedgerState.IN_RECOVERY), 9, 900, changed)
     assert closed == metadata(0, 4, state=LedgerState.CLOSED, last_entry=9, length=900)

@@ -10,12 +10,12 @@ from mledger.bookie.errors import Code, LedgerFenced, NoSuchLedger, Unauthorized
     ("code", "ends_with"),
     [(Code.FENCED, LedgerFenced), (Code.UNAUTHORIZED, Unauthorized), (Code.NO_LEDGER, NoSuchLedger)],
 )
-def test_what_is_the_ledger_s_ends_its_writing(code, ends_with):
+def test_a_refusal_that_concerns_the_ledger_ends_its_writing(code, ends_with):
     failure = plan_refusal(7, 3, "10.0.0.1:3181", code)
     assert type(failure) is ends_with
     assert "ledger 7, entry 3, bookie 10.0.0.1:3181" in str(failure)
 
 
 @pytest.mark.parametrize("code", [*(set(Code) - {Code.OK, Code.FENCED, Code.UNAUTHORIZED, Code.NO_LEDGER}), 4711])
-def test_any_other_error_is_the_bookie_s(code):
+def test_any_other_error_concerns_the_bookie(code):
     assert plan_refusal(7, 3, "10.0.0.1:3181", code) is None

@@ -1,4 +1,4 @@
-"""Which entries follow to be lost or out of reach from the copies that are bad or away (Q1)."""
+"""Which entries are lost or out of reach, given the copies that are bad or away (Q1)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +37,7 @@ def test_an_entry_that_no_bookie_has_is_lost():
     assert uncovered(LedgerFragment(0, 20, ("a", "b", "c")), 3, runs) == (ReplicaRun(4, 5),)
 
 
-def test_a_whole_ensemble_without_a_striped_ledger_is_one_run():
+def test_a_whole_ensemble_without_striping_is_one_run():
     runs = [run_of(bookie, 0, 10**9) for bookie in BOOKIES]
     assert uncovered(LedgerFragment(0, 10**9, BOOKIES), 2, runs) == (ReplicaRun(0, 10**9),)
 
@@ -52,7 +52,7 @@ def test_two_neighbours_of_a_striped_ledger_lose_every_fifth_entry():
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 30)), max_size=6),
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 30)), max_size=4),
 )
-def test_what_is_lost_and_what_is_unreachable_equals_a_count_by_entry(quorums, bad, away):
+def test_lost_and_unreachable_entries_match_a_count_by_entry(quorums, bad, away):
     size, write_quorum = quorums
     span = LedgerFragment(3, 27, BOOKIES[:size])
 
@@ -73,7 +73,7 @@ def test_what_is_lost_and_what_is_unreachable_equals_a_count_by_entry(quorums, b
     assert entries(uncovered(span, write_quorum, runs(away), beside=runs(bad))) == unreachable
 
 
-def test_only_what_a_bookie_lacks_at_the_very_end_may_still_come():
+def test_only_entries_missing_at_the_very_end_may_still_arrive():
     holes, tail = run_of("a", 2, 3), run_of("a", 8, 9)
     assert split_behind([holes, tail], 9) == ((holes,), (tail,))
     assert split_behind([holes], 9) == ((holes,), ())

@@ -1,4 +1,4 @@
-"""Racks, regions and isolation groups out of Pulsar's mapping."""
+"""Racks, regions and isolation groups in Pulsar's mapping."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def racks(groups, **policy):
 @pytest.mark.parametrize(
     ("written", "rack"), [("/r1", "/r1"), ("r1", "/r1"), (" /r1 ", "/r1"), ("/", DEFAULT_RACK), (None, DEFAULT_RACK)]
 )
-def test_a_rack_is_a_path_and_without_one_it_is_the_default(written, rack):
+def test_a_rack_is_a_path_and_defaults_to_the_default_rack(written, rack):
     assert racks({"default": {"a:1": written}}) == [rack, DEFAULT_RACK, DEFAULT_RACK]
 
 
@@ -25,13 +25,13 @@ def test_a_bookie_is_found_by_id_by_address_and_by_host(name):
     assert racks({"default": {name: "/r1"}}) == [DEFAULT_RACK, "/r1", DEFAULT_RACK]
 
 
-def test_bookies_of_one_host_keep_racks_of_their_own():
+def test_bookies_on_one_host_keep_racks_of_their_own():
     pair = [BookieRegistration("h:1", "h", 1), BookieRegistration("h:2", "h", 2)]
     topology = plan_topology(PlacementPolicy(), {"default": {"h:1": "/r1", "h:2": "/r2"}}, pair)
     assert [topology.rack_of("h:1"), topology.rack_of("h:2")] == ["/r1", "/r2"]
 
 
-def test_without_awareness_of_racks_all_stand_on_one():
+def test_without_rack_awareness_all_bookies_are_on_one_rack():
     assert len(set(racks({"default": {"a:1": "/r1", "c:1": "/r2"}}, rack_aware=False))) == 1
 
 

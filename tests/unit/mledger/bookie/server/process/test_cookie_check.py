@@ -1,4 +1,4 @@
-"""Whose a directory is, by its format file and the cookies."""
+"""To whom a directory belongs, by its format file and the cookies."""
 
 import pytest
 
@@ -17,11 +17,11 @@ COOKIE = Cookie("host:3181", "/d/journal", ("/d",), "cluster")
 
 
 def identity(found=FORMAT, begun=True, bookie_id="host:3181", instance="cluster", own=COOKIE, stored=COOKIE):
-    """The plan for a directory, the expected one but for what is given."""
+    """The plan for a directory, with the expected values unless others are given."""
     return plan_identity("/d", found, begun, bookie_id, instance, own, stored)
 
 
-def test_a_bookie_that_comes_back_writes_nothing():
+def test_a_returning_bookie_writes_nothing():
     plan = identity()
     assert (plan.begin, plan.write_cookie) == (None, False)
 
@@ -32,7 +32,7 @@ def test_a_new_bookie_writes_format_and_cookie():
     assert (plan.begin.bookie_id, plan.begin.instance_id, plan.write_cookie) == ("host:3181", "cluster", True)
 
 
-def test_a_bookie_killed_before_its_cookie_was_written_writes_it_now():
+def test_a_bookie_killed_before_it_wrote_its_cookie_writes_it_now():
     plan = identity(begun=False, stored=None)
     assert (plan.begin, plan.write_cookie) == (None, True)
 
@@ -47,7 +47,7 @@ def test_a_bookie_killed_before_its_cookie_was_written_writes_it_now():
         ({"stored": Cookie("host:3181", "/e/journal", ("/e",), "cluster")}, "names /e"),
     ],
 )
-def test_a_directory_that_is_not_the_bookies_is_refused(case, reason):
+def test_a_directory_of_another_bookie_is_refused(case, reason):
     with pytest.raises(InvalidBookieDirectory, match=reason):
         identity(**case)
 
@@ -55,6 +55,6 @@ def test_a_directory_that_is_not_the_bookies_is_refused(case, reason):
 @pytest.mark.parametrize(
     ("bookie_id", "port"), [("127.0.0.1:3181", 3181), ("other:3181", 0), ("a-name", 0), ("127.0.0.1:x", 0)]
 )
-def test_the_port_of_an_id_that_is_host_and_port_is_kept(bookie_id, port):
+def test_the_port_in_a_bookie_id_of_host_and_port_is_kept(bookie_id, port):
     assert default_port(DirectoryFormat(1, bookie_id, "c", b""), "127.0.0.1") == port
     assert default_port(None, "127.0.0.1") == 0

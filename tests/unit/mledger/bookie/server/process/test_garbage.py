@@ -3,7 +3,7 @@
 from mledger.bookie.server.process.garbage import Compaction, plan_absent, plan_due, plan_emptying, plan_freeing
 
 
-def test_a_ledger_is_due_when_it_has_been_absent_for_the_grace_period_without_a_break():
+def test_a_ledger_is_due_after_an_unbroken_absence_for_the_grace_period():
     since, due = plan_absent([1, 2], {}, 10.0, 60.0)
     assert (since, due) == ({1: 10.0, 2: 10.0}, [])
     since, due = plan_absent([2, 3], since, 30.0, 60.0)
@@ -13,7 +13,7 @@ def test_a_ledger_is_due_when_it_has_been_absent_for_the_grace_period_without_a_
     assert plan_absent([1], {}, 10.0, 0.0)[1] == [1]
 
 
-def test_files_of_which_little_is_needed_are_emptied_the_least_needed_first():
+def test_files_with_little_live_data_are_compacted_the_emptiest_first():
     sizes, live = {1: 100, 2: 100, 3: 100, 4: 100, 5: 100}, {1: 60, 2: 40, 3: 10, 5: 10}
     assert plan_emptying(sizes, live, 5, [Compaction(0.5)]) == [3, 2]
     assert plan_emptying(sizes, live, 5, [Compaction(0.2)]) == [3]
@@ -22,12 +22,12 @@ def test_files_of_which_little_is_needed_are_emptied_the_least_needed_first():
     assert plan_freeing(sorted(sizes), live, current=5) == [4]
 
 
-def test_a_file_that_would_hardly_shrink_is_not_emptied():
+def test_a_file_that_would_hardly_shrink_is_not_compacted():
     sizes, live, due = {1: 100, 2: 100, 5: 100}, {1: 40, 2: 40, 5: 10}, [Compaction(0.5)]
     assert plan_emptying(sizes, live, 5, due, kept={1: 9, 2: 10}) == [1]
 
 
-def test_files_that_would_go_by_themselves_soon_are_not_emptied_before_their_deletions_have_ended():
+def test_files_that_will_soon_be_empty_are_not_compacted_before_their_deletions_have_ended():
     sizes, live = {1: 100, 2: 100, 3: 100, 5: 100}, {1: 60, 2: 40, 3: 70, 5: 10}
     due = [Compaction(0.5), Compaction(0.85, settled=True)]
     assert plan_emptying(sizes, live, 5, due, settled=()) == [2]

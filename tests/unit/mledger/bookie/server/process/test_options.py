@@ -1,4 +1,4 @@
-"""What a bookie makes of options, --set and a bookkeeper.conf."""
+"""How a bookie reads options, --set and a bookkeeper.conf."""
 
 import pytest
 
@@ -54,13 +54,13 @@ def refused(capsys, *arguments: str) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-def test_no_request_and_no_turn_may_have_more_bytes_than_a_record_of_the_journal(capsys):
+def test_no_request_or_turn_may_exceed_a_record_of_the_journal(capsys):
     assert "--max-frame is at most 536870912" in refused(capsys, *BASE, "--max-frame", str((1 << 29) + 1))
     assert "nettyMaxFrameSizeBytes" in refused(capsys, *BASE, "--set", f"nettyMaxFrameSizeBytes={(1 << 29) + 1}")
     assert options("--set", "journalMaxMemorySizeMb=4096").storage.turn_bytes == 1 << 28
 
 
-def test_without_settings_a_bookie_serves_on_loopback_and_no_metrics():
+def test_without_settings_a_bookie_serves_on_loopback_without_metrics():
     found = options()
     assert (found.host, found.announced, found.port, found.metrics) == ("127.0.0.1", "127.0.0.1", 0, None)
     assert (found.compactions, found.disk.full_share) == (EVERY_TIME, DiskLimits().full_share)
@@ -91,7 +91,7 @@ def test_port_0_as_an_option_wins_too():
     assert options("--set", "bookiePort=2000", "--port", "0").port == 0
 
 
-def test_the_directory_option_takes_the_journal_with_it():
+def test_the_directory_option_moves_the_journal_too():
     assert options("--set", "journalDirectory=/j").journal == ""
     assert options("--set", "journalDirectory=/j", "--journal-dir", "/k").journal == "/k"
 
@@ -104,7 +104,7 @@ def test_the_directory_option_takes_the_journal_with_it():
         ("listeningInterface=lo", "127.0.0.1", "127.0.0.1"),
     ],
 )
-def test_a_bookie_listens_where_others_are_told_to_find_it(given, host, announced):
+def test_a_bookie_listens_at_its_advertised_address(given, host, announced):
     found = options("--set", given)
     assert (found.host, found.announced) == (host, announced)
 
@@ -134,7 +134,7 @@ def test_a_metadata_service_uri_names_store_and_root(uri, url, root):
         (["statsProviderClass=x.PrometheusMetricsProvider"], None),
     ],
 )
-def test_metrics_are_served_where_the_originals_settings_say(settings, where):
+def test_metrics_are_served_where_bookkeeper_s_settings_say(settings, where):
     found = options(*(part for setting in settings for part in ("--set", setting)))
     assert found.metrics == where
 
@@ -162,13 +162,13 @@ def test_disk_and_memory_limits_are_set():
     assert (found.storage.turn_bytes, found.max_connections) == (2 << 20, 7)
 
 
-def test_a_journal_file_is_never_larger_than_this_program_s():
+def test_a_journal_file_is_never_larger_than_our_limit():
     assert options("--set", "journalMaxSizeMB=2048").storage.journal_file_bytes == 64 << 20
     assert options("--set", "journalMaxSizeMB=16").storage.journal_file_bytes == 16 << 20
     assert options("--set", "journalMaxSizeMB=16", "--journal-mb", "128").storage.journal_file_bytes == 128 << 20
 
 
-def test_a_compaction_at_or_below_zero_is_none():
+def test_a_compaction_threshold_at_or_below_zero_switches_it_off():
     assert options("--set", "minorCompactionThreshold=-1").compactions == (Compaction(0.8, 86400.0),)
     assert options("--set", "majorCompactionInterval=0").compactions == (Compaction(0.2, 3600.0),)
 
@@ -200,7 +200,7 @@ def test_a_bad_value_is_refused_with_its_place_and_what_is_needed(tmp_path, caps
     assert need in said
 
 
-def test_what_a_bookie_cannot_do_without_is_asked_for(capsys):
+def test_required_options_are_asked_for(capsys):
     assert "--metadata" in refused(capsys, "--dir", "/d")
     assert "ledgerDirectories" in refused(capsys, "--metadata", "memory:")
     assert "cannot be read" in refused(capsys, *BASE, "--config", "/no/such.conf")

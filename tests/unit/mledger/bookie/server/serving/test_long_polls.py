@@ -1,4 +1,4 @@
-"""Reads that wait for the last add confirmed: woken by it or by their time, bounded, forgotten with their client."""
+"""Reads that wait for the last add confirmed: woken by it or by time-out, limited, dropped with their client."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ FOR_EVER_S = 1e9
 
 
 class Waiting:
-    """Reads of clients that wait, and what became of them."""
+    """Waiting reads of clients, and their outcome."""
 
     def __init__(self, most=10):
         self.polls = LongPolls(asyncio.get_running_loop(), most)
@@ -22,7 +22,7 @@ class Waiting:
         return self.polls.wait(client, ledger, previous, wait_s, lambda advanced: self.woken.append((name, advanced)))
 
 
-def test_those_that_know_less_are_woken_once():
+def test_reads_that_know_less_are_woken_once():
     async def main():
         waiting = Waiting()
         waiting.wait("knows 5")
@@ -36,7 +36,7 @@ def test_those_that_know_less_are_woken_once():
 
 
 @pytest.mark.parametrize("wait_s", [0.0, -1.0, 0.01])
-def test_its_time_ends_it(wait_s):
+def test_a_read_ends_when_its_time_is_up(wait_s):
     async def main():
         waiting, ended = Waiting(), asyncio.get_running_loop().create_future()
         waiting.polls.wait("client", 1, 5, wait_s, ended.set_result)
@@ -45,7 +45,7 @@ def test_its_time_ends_it(wait_s):
     assert run(main()) == (False, 0)
 
 
-def test_one_more_than_may_wait_does_not():
+def test_a_read_beyond_the_limit_does_not_wait():
     async def main():
         waiting = Waiting(most=2)
         return [waiting.wait(name) for name in ("first", "second", "third")]
@@ -53,7 +53,7 @@ def test_one_more_than_may_wait_does_not():
     assert run(main()) == [True, True, False]
 
 
-def test_a_client_that_is_gone_is_forgotten_alone():
+def test_a_disconnected_client_is_dropped_alone():
     async def main():
         waiting = Waiting()
         waiting.wait("of the one that goes", client="gone")

@@ -16,7 +16,7 @@ from mledger.bookie.server.storage.directory import (
 FORMAT = DirectoryFormat(FORMAT_VERSION, "host:3181", "cluster", b"0123456789abcdef")
 
 
-def test_a_format_file_says_what_was_written():
+def test_a_format_file_is_read_back_as_written():
     assert decode_format(encode_format(FORMAT), "FORMAT") == FORMAT
 
 
@@ -27,7 +27,7 @@ def test_a_damaged_format_file_is_refused(text):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_directory_of_a_former_version_is_read_and_becomes_one_of_this(version):
+def test_a_directory_of_an_earlier_version_is_read_and_upgraded(version):
     journal = "journal journal\n" if version == 2 else ""
     fields = f"bookie host:3181\ninstance cluster\nsalt {FORMAT.salt.hex()}\n{journal}"
     text = f"mledger bookie directory\nversion {version}\n{fields}"
@@ -37,7 +37,7 @@ def test_a_directory_of_a_former_version_is_read_and_becomes_one_of_this(version
     assert plan_completion(found) == replace(FORMAT, complete=True)
 
 
-def test_a_directory_whose_parts_were_made_is_said_to_be_complete():
+def test_a_directory_whose_parts_were_created_is_marked_complete():
     completed = plan_completion(FORMAT)
     assert completed == replace(FORMAT, complete=True)
     assert decode_format(encode_format(completed), "FORMAT") == completed
@@ -45,7 +45,7 @@ def test_a_directory_whose_parts_were_made_is_said_to_be_complete():
 
 
 @pytest.mark.parametrize("version", [0, 4, 99])
-def test_a_version_that_is_not_known_is_refused_with_what_to_do(version):
+def test_an_unknown_version_is_refused_with_what_to_do(version):
     with pytest.raises(
         InvalidBookieDirectory, match=f"version {version}, this program knows 1 to 3: start the version"
     ):

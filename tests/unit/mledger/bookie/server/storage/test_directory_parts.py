@@ -1,4 +1,4 @@
-"""Whose journal and index are, and which journal files may not be missing: decided before anything is opened."""
+"""Whose journal and index these are, and which journal files must exist: checked before anything is opened."""
 
 from dataclasses import replace
 
@@ -23,20 +23,20 @@ OWN = (
 
 
 def check(*, complete=True, **changed):
-    """Check parts that are as they should be, but for what is given."""
+    """Check parts that are correct except for what is given."""
     found = {own.part: FoundPart(f"/{own.part}", own.encode(), True) for own in OWN}
     for part, values in changed.items():
         found[part] = replace(found[part], **values)
     check_parts("/d", OWN, found, complete=complete)
 
 
-def test_parts_of_the_directory_are_taken():
+def test_parts_of_the_directory_are_accepted():
     check()
 
 
 @pytest.mark.parametrize("part", [JOURNAL, INDEX])
 @pytest.mark.parametrize("lost", [{"identity": None}, {"begun": False}, {"identity": None, "begun": False}])
-def test_a_part_that_is_missing_is_named_with_what_to_do(part, lost):
+def test_a_missing_part_is_named_with_what_to_do(part, lost):
     with pytest.raises(InvalidBookieDirectory, match=f"/{part} is not the {part} of bookie host:3181.*mount its disk"):
         check(**{part: lost})
 
@@ -58,26 +58,26 @@ def test_a_new_directory_has_no_parts_yet():
     check(complete=False, journal=absent, index=absent)
 
 
-def test_a_journal_without_its_index_is_refused_also_where_nothing_has_an_identity_yet():
+def test_a_journal_without_its_index_is_refused_even_before_anything_has_an_identity():
     with pytest.raises(InvalidBookieDirectory, match="/index is not the index"):
         check(complete=False, journal={"identity": None}, index={"identity": None, "begun": False})
 
 
-def test_an_identity_is_found_as_it_was_written(tmp_path):
+def test_an_identity_is_read_back_as_written(tmp_path):
     assert find_part(str(tmp_path), True).identity is None
     write_identity(str(tmp_path), OWN[0])
     assert find_part(str(tmp_path), True).identity == OWN[0].encode()
     assert [path.name for path in tmp_path.iterdir()] == ["BOOKIE"]
 
 
-def test_files_that_rows_name_and_the_one_to_replay_from_may_not_be_missing():
+def test_files_that_rows_name_and_the_first_to_replay_must_exist():
     assert plan_missing_files([1, 2, 3], {1: 10, 2: 0}, 3, complete=True) == []
     assert plan_missing_files([3, 4], {1: 10, 2: 0, 9: -5}, 3, complete=True) == [1]
     assert plan_missing_files([1, 4], {1: 10}, 3, complete=True) == [3]
     assert plan_missing_files([], {}, 0, complete=True) == []
 
 
-def test_a_former_program_may_have_freed_the_file_to_replay_from_but_not_the_last():
+def test_an_earlier_version_may_have_freed_the_first_file_to_replay_but_not_the_last():
     assert plan_missing_files([4], {}, 3, complete=False) == []
     assert plan_missing_files([2], {}, 3, complete=False) == [3]
     assert plan_missing_files([], {}, 3, complete=False) == [3]

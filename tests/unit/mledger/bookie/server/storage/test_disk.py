@@ -3,7 +3,7 @@
 from mledger.bookie.server.storage.disk import Disk, DiskLimits, plan_read_only, plan_reserve
 
 
-def test_room_is_held_back_while_half_of_it_is_free_beside_it_and_again_when_three_times_is():
+def test_space_is_reserved_until_half_of_it_is_free_and_again_from_three_times_its_size():
     assert [plan_reserve(True, free, 100) for free in (49, 50)] == [False, True]
     assert [plan_reserve(False, free, 100) for free in (299, 300)] == [False, True]
 

@@ -37,7 +37,7 @@ def directory(tmp_path):
 
 
 def write(directory, records, first=1):
-    """Write records to a new journal, as after a start: their places."""
+    """Write records to a new journal, as after a start. Returns their places."""
     journal = Journal(directory, SALT, FILE, max(file_numbers(directory), default=0))
     journal.open()
     places = [journal.append(first + at, FRAMES, list(chunks)) for at, chunks in enumerate(records)]
@@ -50,7 +50,7 @@ def scans(directory):
 
 
 def found(directory, first=1):
-    """Sequence and payload of everything that a start would replay from record `first` on."""
+    """Sequence and payload of everything that a start would replay, beginning with record `first`."""
     plan = plan_replay(scans(directory), first)
     records = [record for number in plan.files for record in read_records(directory, number, SALT)]
     return [(record.sequence, record.payload) for record in records if record.sequence >= first]
@@ -62,37 +62,37 @@ def overwrite(directory, number, at, data):
         file.write(data)
 
 
-def test_records_come_back_in_order(directory):
+def test_records_are_read_back_in_order(directory):
     write(directory, [(b"one",), (b"two", b" and more"), (bytes(10_000),)])
     assert found(directory) == [(1, b"one"), (2, b"two and more"), (3, bytes(10_000))]
 
 
-def test_replay_starts_where_it_is_told(directory):
+def test_replay_starts_at_the_given_record(directory):
     write(directory, [(b"one",), (b"two",), (b"three",)])
     assert found(directory, 3) == [(3, b"three")]
     assert found(directory, 4) == []
 
 
-def test_a_place_is_where_the_payload_is(directory):
+def test_a_place_is_the_offset_of_the_payload(directory):
     places = write(directory, [(b"one",), (b"two",)])
     with open(file_path(directory, places[1].file), "rb") as file:
         file.seek(places[1].offset)
         assert file.read(3) == b"two"
 
 
-def test_records_begin_at_blocks_of_their_own(directory):
+def test_records_begin_at_block_boundaries(directory):
     places = write(directory, [(b"x",), (bytes(BLOCK),), (b"y",)])
     assert [place.offset - RECORD.size for place in places] == [0, BLOCK, 3 * BLOCK]
 
 
-def test_a_file_that_is_full_is_followed_by_another(directory):
+def test_a_full_file_is_followed_by_another(directory):
     payload = bytes(300_000)
     places = write(directory, [(payload,)] * 8)
     assert [place.file for place in places] == [1, 1, 1, 2, 2, 2, 3, 3]
     assert [sequence for sequence, _ in found(directory)] == list(range(1, 9))
 
 
-def test_a_record_larger_than_a_file_has_one_of_its_own(directory):
+def test_a_record_larger_than_a_file_gets_a_file_of_its_own(directory):
     places = write(directory, [(b"one",), (bytes(3 * FILE),), (b"three",)])
     assert [place.file for place in places] == [1, 2, 3]
     assert [len(payload) for _, payload in found(directory)] == [3, 3 * FILE, 5]
@@ -103,7 +103,7 @@ def test_many_chunks_are_one_record(directory):
     assert found(directory) == [(1, b"".join(b"%d," % number for number in range(5000)))]
 
 
-def test_the_kind_of_a_record_comes_back(directory):
+def test_the_kind_of_a_record_is_read_back(directory):
     journal = Journal(directory, SALT, FILE, 0)
     journal.open()
     journal.append(1, MOVED, [b"moved"])
@@ -140,7 +140,7 @@ def test_a_missing_file_in_the_middle_is_corruption(directory):
     assert [sequence for sequence, _ in found(directory, 3)] == [3]
 
 
-def test_damage_before_what_is_replayed_does_not_matter(directory):
+def test_damage_before_the_replayed_part_does_not_matter(directory):
     write(directory, [(bytes(600_000),)] * 3)
     overwrite(directory, 1, 100, b"\xff")
     assert [sequence for sequence, _ in found(directory, 2)] == [2, 3]
@@ -151,8 +151,8 @@ def test_records_of_another_directory_are_not_taken_for_ours(directory):
     assert scan_file(directory, 1, b"another salt....") == FileScan(1, 0, 0, ())
 
 
-def test_a_record_inside_an_entry_is_not_taken_for_one(directory, tmp_path):
-    """What a client sends may look like a record, but it does not know the salt."""
+def test_bytes_inside_an_entry_are_not_taken_for_a_record(directory, tmp_path):
+    """A client can send bytes that look like a record, but it does not know the salt."""
     other = tmp_path / "other"
     other.mkdir()
     forged = Journal(str(other), b"a guess at a salt", FILE, 0)
@@ -178,13 +178,13 @@ def test_a_recycled_file_gets_a_new_number_and_its_old_records_are_not_replayed(
     assert 1 not in file_numbers(directory)
 
 
-def test_a_disk_that_was_full_in_between_does_not_end_the_journal_later(directory, monkeypatch):
+def test_a_disk_that_was_full_for_a_while_does_not_end_the_journal_later(directory, monkeypatch):
     journal = Journal(directory, SALT, FILE, 0)
     journal.open()
     with monkeypatch.context() as full_disk:
         full_disk.setattr(journal_files, "fill", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
         journal.append(1, FRAMES, [bytes(FILE * 2 // 3)])
-        journal._files._maker.submit(bool).result()  # the spare was tried by then
+        journal._files._maker.submit(bool).result()  # by then the spare file was tried
     assert os.listdir(directory) == ["00000001.journal"]
     journal.append(2, FRAMES, [bytes(FILE * 2 // 3)])
     journal.close()
@@ -202,16 +202,16 @@ def test_a_disk_that_was_full_in_between_does_not_end_the_journal_later(director
     ],
     ids=["none", "behind its last record", "empty", "old records only", "unreadable records that are needed"],
 )
-def test_where_a_journal_without_room_goes_on(scans, live, continued):
+def test_where_a_journal_without_room_continues(scans, live, continued):
     assert plan_continued(scans, 9, live) == continued
 
 
 def full_disk(monkeypatch):
-    """From now on no file can be made."""
+    """From now on no file can be created."""
     monkeypatch.setattr(journal_files, "fill", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
 
 
-def test_on_a_full_disk_the_file_that_is_held_back_is_written_and_then_none(directory, monkeypatch):
+def test_on_a_full_disk_the_spare_file_is_written_and_then_none(directory, monkeypatch):
     journal = Journal(directory, SALT, FILE, 0)
     journal.open()
     journal.keep_reserve()
@@ -226,7 +226,7 @@ def test_on_a_full_disk_the_file_that_is_held_back_is_written_and_then_none(dire
     assert [sequence for sequence, _ in found(directory)] == [1, 2]
 
 
-def test_a_file_that_is_given_back_on_a_full_disk_is_held_back_in_its_turn(directory, monkeypatch):
+def test_a_file_returned_on_a_full_disk_becomes_the_spare(directory, monkeypatch):
     journal = Journal(directory, SALT, FILE, 0)
     journal.open()
     journal.keep_reserve()
@@ -239,7 +239,7 @@ def test_a_file_that_is_given_back_on_a_full_disk_is_held_back_in_its_turn(direc
     journal.close()
 
 
-def test_a_start_on_a_full_disk_goes_on_behind_the_last_record(directory, monkeypatch):
+def test_a_start_on_a_full_disk_continues_after_the_last_record(directory, monkeypatch):
     write(directory, [(b"one",), (bytes(3 * BLOCK),)])
     overwrite(directory, 1, 2 * BLOCK, b"torn")
     full_disk(monkeypatch)
@@ -255,7 +255,7 @@ def test_a_start_on_a_full_disk_goes_on_behind_the_last_record(directory, monkey
     assert found(directory) == [(1, b"one"), (2, b"two")]
 
 
-def test_a_sector_that_cannot_be_read_is_an_error_that_names_the_file(directory, monkeypatch):
+def test_an_unreadable_sector_is_an_error_that_names_the_file(directory, monkeypatch):
     """A file in memory would end the process by SIGBUS."""
     write(directory, [(b"one",), (bytes(3 * BLOCK),), (b"three",)])
     read = os.pread
@@ -272,7 +272,7 @@ def test_a_sector_that_cannot_be_read_is_an_error_that_names_the_file(directory,
         list(read_records(directory, 1, SALT))
 
 
-def test_a_file_that_is_cut_off_while_it_is_read_is_an_error(directory):
+def test_a_file_truncated_while_it_is_read_is_an_error(directory):
     write(directory, [(b"one",), (b"two",)])
     records = read_records(directory, 1, SALT)
     assert next(records).payload == b"one"
@@ -286,7 +286,7 @@ def test_an_empty_directory_has_nothing_to_replay(directory):
 
 
 @given(st.lists(st.integers(0, 9000), min_size=1, max_size=12), st.data())
-def test_any_cut_of_the_last_write_leaves_all_before_it(tmp_path_factory, sizes, data):
+def test_a_cut_anywhere_in_the_last_write_leaves_everything_before_it(tmp_path_factory, sizes, data):
     directory = str(tmp_path_factory.mktemp("journal"))
     payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
     *_, last = write(directory, [(payload,) for payload in payloads])

@@ -1,4 +1,4 @@
-"""What a record of the journal says of its changes: back as it was written, and how each is entered."""
+"""What a record of the journal says of its changes: read back as written, and how each is entered into the index."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def index(tmp_path):
 
 
 def commit(index, *changes, payload):
-    """Enter changes of one record, and commit it."""
+    """Enter the changes of one record, and commit."""
     enter(index, changes, payload)
     index.commit(index.sequence + 1, payload.file)
 
@@ -36,7 +36,7 @@ rows = st.tuples(st.sampled_from([ChangeKind.RUN, ChangeKind.REPEAT]), ids, ids,
 
 
 @given(st.lists(rows, max_size=8), st.booleans(), st.booleans())
-def test_changes_come_back_as_they_were_written(found, moved, fenced):
+def test_changes_are_read_back_as_written(found, moved, fenced):
     changes, chunks, at = [], [], 0
     for kind, ledger, first, last, chunk in found:
         changes.append(
@@ -53,12 +53,12 @@ def test_changes_come_back_as_they_were_written(found, moved, fenced):
 
 
 @pytest.mark.parametrize("payload", [b"", b"abc", b"\0\0\0\1", b"x" * 33 + b"\0\0\0\1", b"too much" + bytes(4)])
-def test_a_payload_that_does_not_end_in_its_changes_is_refused(payload):
+def test_a_payload_with_bytes_after_its_changes_is_refused(payload):
     with pytest.raises(ValueError, match=r"\d"):
         decode_changes(payload, moved=False)
 
 
-def test_a_moved_row_is_entered_where_the_index_has_that_very_row(index):
+def test_a_moved_row_is_entered_if_the_index_has_exactly_that_row(index):
     commit(index, JournalChange(ChangeKind.RUN, 1, 0, 9, 0, 100), payload=JournalPosition(1, 16))
     commit(
         index,
@@ -79,14 +79,14 @@ def test_a_moved_row_is_entered_where_the_index_has_that_very_row(index):
         JournalChange(ChangeKind.RUN, 2, 0, 9, 0, 100, source=JournalPosition(1, 16)),
     ],
 )
-def test_a_moved_row_that_the_index_does_not_have_so_changes_nothing(index, moved):
+def test_a_moved_row_that_differs_from_the_index_changes_nothing(index, moved):
     commit(index, JournalChange(ChangeKind.RUN, 1, 0, 9, 0, 100), payload=JournalPosition(1, 16))
     commit(index, moved, payload=JournalPosition(2, 4112))
     assert list(index.runs(1)) == [Row(1, 0, 9, 1, 16, 100)]
     assert index.live == {1: 100}
 
 
-def test_a_repeat_takes_the_place_and_the_bytes_of_the_one_before_also_within_one_record(index):
+def test_a_repeat_replaces_the_place_and_the_bytes_of_the_one_before_even_within_one_record(index):
     first, second = JournalChange(ChangeKind.REPEAT, 1, 5, 5, 0, 70), JournalChange(ChangeKind.REPEAT, 1, 5, 5, 70, 80)
     commit(index, first, second, payload=JournalPosition(1, 16))
     commit(index, JournalChange(ChangeKind.REPEAT, 1, 5, 5, 0, 90), payload=JournalPosition(2, 16))

@@ -1,4 +1,4 @@
-"""How adds of a run are divided into spans: new entries together, each repeated entry alone."""
+"""How the adds of a run are divided into spans: new entries together, each repeated entry alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def run_of(numbers, size=0):
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=30), st.integers(-1, 30))
-def test_spans_keep_the_order_and_tell_new_entries_from_repeated_ones(numbers, highest):
+def test_spans_keep_the_order_and_separate_new_entries_from_repeated_ones(numbers, highest):
     spans = list(plan_spans(highest, run_of(numbers)))
     assert [at for span in spans for at in range(span.first, span.last)] == list(range(len(numbers)))
     for span in spans:
@@ -30,7 +30,7 @@ def test_spans_keep_the_order_and_tell_new_entries_from_repeated_ones(numbers, h
 
 
 @given(st.integers(1, 60), st.integers(0, 60_000))
-def test_a_span_of_new_entries_is_not_larger_than_a_run_may_be(count, size):
+def test_a_span_of_new_entries_is_no_larger_than_a_run_may_be(count, size):
     run = run_of(range(count), size)
     for span in plan_spans(-1, run):
         length = run.starts[span.last] - run.starts[span.first]

@@ -1,4 +1,4 @@
-"""Journals of directories of versions 1 and 2 are replayed: without boundaries of runs, without the places of moves."""
+"""Replays journals of directories of versions 1 and 2, which lack boundaries of runs and places of moves."""
 
 import os
 import struct
@@ -25,12 +25,12 @@ MOVE = struct.Struct(">?QQqII")
 
 
 def adds(ledger, numbers, payload=b"payload"):
-    """Add requests as they came."""
+    """Add requests as they arrived."""
     return [wire.encode_add(KEY, entry(ledger, number, payload)) for number in numbers]
 
 
 def moved(*runs):
-    """The payload of a record that moved runs: (repeated, ledger, first, last, frames) each."""
+    """The payload of a record of moved runs, each (repeated, ledger, first, last, frames)."""
     at, table = 4 + MOVE.size * len(runs), [struct.pack(">I", len(runs))]
     for repeated, ledger, first, last, frames in runs:
         table.append(MOVE.pack(repeated, ledger, first, last, at, len(frames)))
@@ -55,12 +55,12 @@ class OldBookie:
         self.journal.append(self.sequence, kind, [payload])
 
     def replay(self):
-        """Enter everything in the index."""
+        """Enter everything into the index."""
         scans = [scan_file(self.path, number, SALT) for number in file_numbers(self.path)]
         return replay(self.index, self.path, SALT, plan_replay(scans, 1))
 
     def entries(self, ledger, numbers):
-        """What the index finds of entries, as stored."""
+        """The entries that the index finds, as stored."""
         reader, found = JournalReader(self.path), []
         for number in numbers:
             row = self.index.repeat(ledger, number) or self.index.run_at(ledger, number)
@@ -72,7 +72,7 @@ class OldBookie:
 
 @pytest.fixture
 def old(tmp_path):
-    """A bookie's storage as a former version wrote it, still empty."""
+    """A bookie's empty storage as an earlier version wrote it."""
     bookie = OldBookie(tmp_path)
     yield bookie
     bookie.journal.close()
@@ -89,8 +89,8 @@ def test_frames_and_fences_are_entered(old):
     assert (record.fenced, record.master_key) == (True, KEY)
 
 
-def test_a_move_of_the_first_of_two_rows_that_were_joined_loses_nothing(old):
-    """The bookie had entries 0 to 4 and 5 to 9 as two rows of one record, which now is found as one."""
+def test_moving_the_first_of_two_joined_rows_loses_nothing(old):
+    """The bookie had entries 0 to 4 and 5 to 9 as two rows of one record, which is now found as one row."""
     frames = adds(1, range(10))
     old.write(OLD_FRAMES, b"".join(frames))
     old.write(OLD_MOVED, moved((False, 1, 0, 4, b"".join(frames[:5]))))
@@ -110,7 +110,7 @@ def test_a_move_of_a_whole_row_is_applied(old):
     assert old.entries(1, range(10)) == [entry(1, number, b"payload") for number in range(10)]
 
 
-def test_a_move_of_what_was_replaced_meanwhile_does_not_bring_the_old_bytes_back(old):
+def test_a_move_of_entries_replaced_meanwhile_does_not_bring_the_old_bytes_back(old):
     (first,), (second,) = adds(1, [2], b"first"), adds(1, [2], b"again")
     old.write(OLD_FRAMES, b"".join((*adds(1, [5]), first)))
     old.write(OLD_FRAMES, second)
@@ -119,7 +119,7 @@ def test_a_move_of_what_was_replaced_meanwhile_does_not_bring_the_old_bytes_back
     assert old.entries(1, [2]) == [entry(1, 2, b"again")]
 
 
-def test_a_move_out_of_a_file_that_is_gone_is_applied(old):
+def test_a_move_out_of_a_deleted_file_is_applied(old):
     frames = b"".join(adds(1, range(10)))
     old.write(OLD_FRAMES, frames)
     old.write(OLD_FRAMES, b"".join(adds(9, [0], bytes((1 << 20) - 5000))))

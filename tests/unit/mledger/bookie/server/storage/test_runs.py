@@ -1,4 +1,4 @@
-"""Stored runs give back the entries that were put in them, and parts of batch read answers."""
+"""Stored runs return the entries that were put in them, and parts of batch read answers."""
 
 from hypothesis import given
 from hypothesis import strategies as st
