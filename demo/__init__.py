@@ -1,1 +1,1 @@
-"""The main job on real input, as a user of the public API."""
+"""A demo of the public API on real data."""

@@ -42,7 +42,7 @@ def main(directory: Path) -> None:
             machine.stop()
     seconds = time.perf_counter() - start
     if code == 0:
-        console.print(f"\n[bold green]Nothing lost, nothing twice, every backlog right.[/bold green] {seconds:.0f} s")
+        console.print(f"\n[bold green]No entry lost or duplicated, every backlog correct.[/bold green] {seconds:.0f} s")
         try_next(directory)
     else:
         console.print(f"\n[bold red]The demo found a difference.[/bold red] {seconds:.0f} s")
@@ -50,7 +50,7 @@ def main(directory: Path) -> None:
 
 
 def demo(machine: Machine) -> int:
-    """The steps; the exit code."""
+    """Run the steps; returns the exit code."""
     heading("A cluster on this machine")
     for process in machine.start():
         console.print(f"  {process['name']:<10} {process['address']:<16} pid {process['pid']}")
@@ -77,9 +77,9 @@ def demo(machine: Machine) -> int:
         f"  kill -9 {owner.pid}, the owner, with {in_flight:,} acknowledgements sent one by one without waiting"
     )
     kill(bookie.pid)
-    console.print(f"  kill -9 {bookie.pid}, {bookie.name}, which the topic was being written to")
+    console.print(f"  kill -9 {bookie.pid}, {bookie.name}, a bookie of the topic's current ensemble")
     ledger_id = machine.destroy_cursor_ledger(TOPIC, EXPORT)
-    console.print(f"  ledger {ledger_id}, which held the cursor of {EXPORT}, is deleted")
+    console.print(f"  deleted ledger {ledger_id}, the cursor ledger of {EXPORT}")
 
     heading("What a restart will do: mledger cursors recover (changes nothing)")
     machine.show("cursors", "recover", TOPIC)
@@ -97,21 +97,21 @@ def follow(owner: "subprocess.Popen[str]") -> dict[str, Any]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=flights.ROWS)
         for line in owner.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if "published" in told:
+            report: dict[str, Any] = json.loads(line)
+            if "published" in report:
                 seconds = time.perf_counter() - started
-                console.print(f"  {flights.ROWS:,} entries published in {seconds:.1f} s, read from CSV included")
+                console.print(f"  {flights.ROWS:,} entries published in {seconds:.1f} s, including reading the CSV")
                 for each in SUBSCRIPTIONS:
                     console.print(f"  {each.name:<10} {each.what}")
                 console.print()
-                return told
-            if "rows" in told:
-                bar.update(task, completed=told["rows"])
+                return report
+            if "rows" in report:
+                bar.update(task, completed=report["rows"])
     raise DemoFailed(f"the owner ended with exit code {owner.wait()}")
 
 
 def wait_in_flight(owner: "subprocess.Popen[str]") -> int:
-    """Let the owner acknowledge without waiting, and return when it has done so often enough; how often."""
+    """Let the owner acknowledge without waiting until it has done so often enough; returns how often."""
     assert owner.stdin is not None
     assert owner.stdout is not None
     owner.stdin.write("go on\n")
@@ -123,12 +123,12 @@ def wait_in_flight(owner: "subprocess.Popen[str]") -> int:
 
 
 def heading(text: str) -> None:
-    """Begin a step."""
+    """Print the heading of a step."""
     console.print(f"\n[bold]{text}[/bold]", soft_wrap=True)
 
 
 def try_next(directory: Path) -> None:
-    """What to try next, on the data that the demo leaves."""
+    """Print what to try next with the data that the demo leaves."""
     console.print("\nThe data is still there. Try next:")
     for line in (
         f"mledger up --dir {directory}",

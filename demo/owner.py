@@ -1,7 +1,8 @@
 """The process that owns the topic: publishes every row, acknowledges for each subscription, and is killed.
 
-Run as `python -m demo.owner URL`; reports on stdout, a JSON object a line, what it has done. Once everything is
-published and acknowledged it waits for a line on stdin, then acknowledges on without waiting until it is killed.
+Run as `python -m demo.owner URL`. It reports its progress on stdout, one JSON object per line. Once everything is
+published and acknowledged, it waits for a line on stdin, then continues to acknowledge, without waiting for the
+results, until it is killed.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ def main() -> None:
 
 
 async def own(url: str) -> None:
-    """Publish and acknowledge, with one orderly restart in between, then go on acknowledging until killed."""
+    """Publish and acknowledge, with one clean restart in between, then continue to acknowledge until killed."""
     rows = RowMap()
     payloads = batches()
     async with mledger.open_cluster(url, config=CONFIG) as cluster:
@@ -47,12 +48,12 @@ async def own(url: str) -> None:
         await asyncio.to_thread(sys.stdin.readline)
         for subscription in SUBSCRIPTIONS:
             if subscription.in_flight is not None:
-                await go_on(topic.open_cursors[subscription.name], subscription.in_flight, rows)
+                await acknowledge_on(topic.open_cursors[subscription.name], subscription.in_flight, rows)
         await asyncio.Event().wait()
 
 
 async def publish(topic: mledger.ManagedLedger, payloads: Iterator[list[bytes]], rows: RowMap) -> None:
-    """Publish, subscriptions acknowledging behind; returns when all is acknowledged to us."""
+    """Publish while the subscriptions acknowledge; returns when all entries and acknowledgements are durable."""
     waiting: deque[asyncio.Future[tuple[mledger.AppendedRange, ...]]] = deque()
     behind: asyncio.Future[list[None]] | None = None
     for batch in payloads:
@@ -72,17 +73,17 @@ async def publish(topic: mledger.ManagedLedger, payloads: Iterator[list[bytes]],
 
 
 async def up_to(topic: mledger.ManagedLedger, subscription: Subscription, rows: RowMap) -> None:
-    """Acknowledge what is published by now and the subscription acknowledges cumulatively, durably."""
+    """Acknowledge durably the published rows that the subscription acknowledges cumulatively."""
     cursor = topic.open_cursors[subscription.name]
     last = rows.position(min(rows.rows, subscription.cumulative) - 1)
-    if cursor.mark_delete < last:  # it may have gone on to the next ledger by itself
+    if cursor.mark_delete < last:  # the cursor may have moved to the next ledger by itself
         await cursor.acknowledge_cumulative(last)
     else:
         await cursor.flush()
 
 
 async def acknowledge(topic: mledger.ManagedLedger, subscription: Subscription, rows: RowMap) -> None:
-    """Everything the subscription acknowledges, durably."""
+    """Acknowledge durably everything that the subscription acknowledges."""
     await up_to(topic, subscription, rows)
     cursor = topic.open_cursors[subscription.name]
     if individual := [rows.position(row) for row in subscription.individual_rows()]:
@@ -91,7 +92,7 @@ async def acknowledge(topic: mledger.ManagedLedger, subscription: Subscription, 
         await cursor.close()
 
 
-async def go_on(cursor: mledger.Cursor, first: int, rows: RowMap) -> None:
+async def acknowledge_on(cursor: mledger.Cursor, first: int, rows: RowMap) -> None:
     """Acknowledge row after row from `first` on, without waiting for any to be durable."""
     sent = []
     for row in range(first, rows.rows):
@@ -115,7 +116,7 @@ def batches() -> Iterator[list[bytes]]:
 
 
 def say(**facts: object) -> None:
-    """Tell the demo."""
+    """Report to the demo."""
     print(json.dumps(facts), flush=True)
 
 

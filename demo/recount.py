@@ -1,7 +1,7 @@
-"""Backlogs counted from scratch: entry by entry, from a cursor's position and ranges alone.
+"""Counts backlogs from scratch: entry by entry, from a cursor's position and ranges alone.
 
-Nothing here uses the cursor's own count. What a subscription acknowledged is known by row; the i-th entry of the topic
-holds row i.
+Nothing here uses the cursor's own count. What a subscription acknowledged is known by row, and the i-th entry of the
+topic holds row i.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,14 +13,14 @@ from mledger import Position, PositionRange
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """What counting found: entries not deleted, and what is wrong (empty: nothing)."""
+    """The result of counting: the entries not deleted, and what is wrong (empty if nothing)."""
 
     backlog: int
     differences: tuple[str, ...]
 
 
 def deleted_rows(positions: Sequence[Position], mark_delete: Position, ranges: Sequence[PositionRange]) -> bytearray:
-    """For each entry 1 if the cursor's state says it is deleted; `positions` rise."""
+    """For each entry, 1 if the cursor's state says that it is deleted; `positions` are in ascending order."""
     deleted = bytearray(len(positions))
     ordered = sorted(ranges)
     at = 0
@@ -32,12 +32,12 @@ def deleted_rows(positions: Sequence[Position], mark_delete: Position, ranges: S
     return deleted
 
 
-def recount(subscription: Subscription, deleted: bytearray, told_backlog: int) -> Recount:
+def recount(subscription: Subscription, deleted: bytearray, backlog: int) -> Recount:
     """Compare what is deleted with what was acknowledged, and the counted backlog with the cursor's."""
     counted = deleted.count(0)
     found = list(_wrong_rows(subscription, deleted))
-    if counted != told_backlog:
-        found.append(f"backlog is {told_backlog}, counted {counted}")
+    if counted != backlog:
+        found.append(f"backlog is {backlog}, counted {counted}")
     return Recount(counted, tuple(found))
 
 
@@ -45,17 +45,17 @@ def _wrong_rows(subscription: Subscription, deleted: bytearray) -> Iterator[str]
     durable, issued = _acknowledged(subscription, len(deleted))
     lost = _first(deleted, durable, 0, 1)
     if lost is not None:
-        yield f"row {lost} was acknowledged durably and is back"
+        yield f"row {lost} was acknowledged durably, but is not deleted"
     gone = _first(deleted, issued, 1, 0)
     if gone is not None:
-        yield f"row {gone} was never acknowledged and is gone"
+        yield f"row {gone} was never acknowledged, but is deleted"
     start = len(deleted) if subscription.in_flight is None else subscription.in_flight
     if b"\0\1" in deleted[start:]:
         yield f"acknowledgements in flight after row {start} came back with a gap"
 
 
 def _acknowledged(subscription: Subscription, rows: int) -> tuple[bytearray, bytearray]:
-    """The rows whose acknowledgement must be there, and those whose may be."""
+    """The rows that must be acknowledged, and those that may be."""
     issued = bytearray(rows)
     issued[: subscription.cumulative] = b"\1" * subscription.cumulative
     for row in subscription.individual_rows():

@@ -29,32 +29,32 @@ console = Console(highlight=False)
 
 
 class Timeline:
-    """Prints events as they come, with the time since the start."""
+    """Prints events as they happen, with the time since the start."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
 
     def __call__(self, event: mledger.events.Event) -> None:
-        """Take one event."""
+        """Print one event."""
         at_ms = (time.perf_counter() - self._start) * 1000
         console.print(f"  {at_ms:7.0f} ms  {event.describe()}", markup=False, soft_wrap=True)
 
 
 def main() -> None:
     """Entry point."""
-    logging.getLogger().addHandler(logging.NullHandler())  # the timeline says what happens
+    logging.getLogger().addHandler(logging.NullHandler())  # the timeline shows the same events
     sys.exit(asyncio.run(reopen(sys.argv[1], json.loads(Path(sys.argv[2]).read_text()))))
 
 
-async def reopen(url: str, told: dict[str, Any]) -> int:
-    """Open, verify, trim; the exit code."""
-    published = RowMap(mledger.AppendedRange(*each) for each in told["ranges"])
+async def reopen(url: str, report: dict[str, Any]) -> int:
+    """Open, verify, trim; returns the exit code. `report` is the owner's last."""
+    published = RowMap(mledger.AppendedRange(*each) for each in report["ranges"])
     async with mledger.open_cluster(url) as cluster:
         console.print("\n[bold]Recovery in a new process[/bold]")
         topic = await cluster.open_topic(TOPIC, config=CONFIG, take_over=True, events=Timeline())
         await topic.initialized()
         cursors = {each.name: await topic.open_cursor(each.name) for each in SUBSCRIPTIONS}
-        show_cursors(cursors, {each["cursor"]: each for each in told["dry_run"]})
+        show_cursors(cursors, {each["cursor"]: each for each in report["dry_run"]})
         console.print("\n[bold]Read back and recounted[/bold]")
         differences = await read_back(topic, published)
         differences += recount_all(cursors, published)
@@ -65,7 +65,7 @@ async def reopen(url: str, told: dict[str, Any]) -> int:
         if differences:
             console.print(f"[red]{len(differences)} differences[/red]")
             return 1
-        console.print("\n[bold]Trim: consumed ledgers may go now[/bold]")
+        console.print("\n[bold]Trim the consumed ledgers[/bold]")
         topic = await cluster.open_topic(TOPIC, config=TRIMMING, events=Timeline())
         await topic.initialized()
         await topic.close()
@@ -73,7 +73,7 @@ async def reopen(url: str, told: dict[str, Any]) -> int:
 
 
 def show_cursors(cursors: dict[str, mledger.Cursor], dry_run: dict[str, dict[str, object]]) -> None:
-    """The table of the cursors: what the dry run announced, and what opening did."""
+    """Print the table of cursors: what the dry run predicted, and what opening did."""
     table = Table(box=None, padding=(0, 2, 0, 2), header_style="bold")
     table.add_column("cursor", no_wrap=True)
     for heading in ("found in", "rule"):
@@ -97,7 +97,7 @@ def show_cursors(cursors: dict[str, mledger.Cursor], dry_run: dict[str, dict[str
 
 
 async def read_back(topic: mledger.ManagedLedger, published: RowMap) -> list[str]:
-    """Read every entry of the topic and compare it with its source row; what differs."""
+    """Read every entry of the topic and compare it with its source row; returns the differences."""
     differences = []
     expected = published.positions()
     source = flights.rows()
@@ -116,13 +116,14 @@ async def read_back(topic: mledger.ManagedLedger, published: RowMap) -> list[str
         differences.append(f"{row:,} entries, {flights.ROWS:,} rows")
     if not differences:
         console.print(
-            f"  {row:,} entries read: each equals its source row and is where its publisher was told", soft_wrap=True
+            f"  {row:,} entries read: each equals its source row and has the position that its publisher got",
+            soft_wrap=True,
         )
     return differences
 
 
 def recount_all(cursors: dict[str, mledger.Cursor], published: RowMap) -> list[str]:
-    """Count each backlog entry by entry from the cursor's position and holes; what differs."""
+    """Count each backlog entry by entry from the cursor's position and holes; returns the differences."""
     positions = list(published.positions())
     differences = []
     for subscription in SUBSCRIPTIONS:
@@ -131,12 +132,12 @@ def recount_all(cursors: dict[str, mledger.Cursor], published: RowMap) -> list[s
         found = recount(subscription, deleted, cursor.backlog)
         differences += [f"{subscription.name}: {each}" for each in found.differences]
         if not found.differences:
-            console.print(f"  {subscription.name}: backlog {found.backlog:,} counted from scratch, as the cursor says")
+            console.print(f"  {subscription.name}: counted a backlog of {found.backlog:,}, as the cursor says")
     return differences
 
 
 async def redelivered(cursors: dict[str, mledger.Cursor]) -> list[str]:
-    """Read each subscription to its end; it must get exactly its backlog."""
+    """Read each subscription to its end; each must get exactly its backlog. Returns the differences."""
     differences = []
     for name, cursor in cursors.items():
         got = 0
@@ -145,7 +146,7 @@ async def redelivered(cursors: dict[str, mledger.Cursor]) -> list[str]:
         if got != cursor.backlog:
             differences.append(f"{name}: {got:,} entries delivered, backlog {cursor.backlog:,}")
     if not differences:
-        console.print("  every subscription was delivered exactly its backlog")
+        console.print("  every subscription received exactly its backlog")
     return differences
 
 

@@ -1,4 +1,4 @@
-"""Which position each row was given."""
+"""The position of each row."""
 
 import bisect
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ class RowMap:
         self.extend(ranges)
 
     def extend(self, ranges: Iterable[AppendedRange]) -> None:
-        """The next rows are at `ranges`."""
+        """Add the ranges of the next rows."""
         for each in ranges:
             self._add(each)
 
     def _add(self, appended: AppendedRange) -> None:
-        """A range that goes on where the last ended is joined with it."""
+        """Add a range; join it with the last if it continues that."""
         count = appended.last_entry - appended.first_entry + 1
         last = self._ranges[-1] if self._ranges else None
         if last and last.ledger_id == appended.ledger_id and last.last_entry + 1 == appended.first_entry:
@@ -32,7 +32,7 @@ class RowMap:
         self.rows += count
 
     def position(self, row: int) -> Position:
-        """Where `row` is."""
+        """The position of `row`."""
         at = bisect.bisect_right(self._starts, row) - 1
         found = self._ranges[at]
         return Position(found.ledger_id, found.first_entry + row - self._starts[at])
@@ -45,5 +45,5 @@ class RowMap:
 
     @property
     def ranges(self) -> list[tuple[int, int, int]]:
-        """Ledger, first and last entry of each stretch, as plain numbers."""
+        """Ledger, first and last entry of each range, as plain numbers."""
         return [(each.ledger_id, each.first_entry, each.last_entry) for each in self._ranges]

@@ -1,4 +1,4 @@
-"""What the demo's four subscriptions acknowledge, by row; the owner does it, the recount expects it."""
+"""What the demo's four subscriptions acknowledge, by row: the owner acknowledges it, the recount expects it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ import mledger
 from demo.flights import ROWS
 
 TOPIC = "persistent://public/demo/flights"
-# Every ledger is kept for the read-back, consumed or not; trimming comes last.
+# Every ledger is retained for reading back, consumed or not; trimming comes last.
 CONFIG = mledger.ManagedLedgerConfig(
     ensemble_size=3,
     write_quorum_size=3,
@@ -28,10 +28,10 @@ EXPORT = "export"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription and what it acknowledges: all of `cumulative` first rows, then those of `individual`.
+    """A subscription and what it acknowledges: all of the first `cumulative` rows, then those of `individual`.
 
-    `in_flight` starts the rows that are acknowledged one after another, without waiting, until the owner is killed. One
-    whose cursor ledger is destroyed may fall back to `fallback` rows, no further.
+    From row `in_flight` on, the owner acknowledges one row after another without waiting, until it is killed. If the
+    cursor ledger is destroyed, the cursor may fall back to `fallback` rows, no further.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Subscription:
     fallback: int | None = None
 
     def individual_rows(self) -> Iterator[int]:
-        """The rows acknowledged one by one, holes left out."""
+        """The rows acknowledged one by one, without the holes."""
         return (row for row in self.individual if row % self.hole_every)
 
 

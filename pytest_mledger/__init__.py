@@ -1,1 +1,1 @@
-"""A running cluster in anybody's tests: the pytest plugin of the distribution (`docs/how-to/testing.md`)."""
+"""The pytest plugin of the distribution: a running cluster for your tests (`docs/how-to/testing.md`)."""

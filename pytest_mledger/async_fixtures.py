@@ -1,9 +1,9 @@
-"""Async fixtures in the loop of the test that asks: pytest-asyncio's, of whatever scope, or anyio's.
+"""Async fixtures in the event loop of the requesting test: that of pytest-asyncio, of any scope, or of anyio.
 
-Both plugins take async generators as fixtures, each in a way of its own: anyio takes those of a test that has its
-`anyio_backend`; pytest-asyncio, unless told to take all, takes those that its decorator marks, and runs them in the
-loop of the scope that the decorator says. So the fixtures that tests name are no coroutines. They find out who runs the
-test, register the async ones for it when the first test needs them, and ask for those.
+Both plugins accept async generators as fixtures, in different ways. anyio takes those of a test with `anyio_backend`.
+pytest-asyncio, unless configured to take all, takes those with its decorator, and runs them in the loop of the scope
+that the decorator names. So the public fixtures are plain functions. They find out which plugin runs the test, register
+async fixtures for it on first use, and request their values.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def value_in_loop(request: pytest.FixtureRequest, what: str) -> Any:
 
 
 def _fixtures(loop: str, name: str) -> ModuleType:
-    """A plugin of pytest's with the async fixtures of one kind of loop; pytest looks for fixtures in modules."""
+    """A pytest plugin with the async fixtures for one kind of loop; it is a module because pytest expects that."""
 
     async def client(mledger_cluster: RunningCluster) -> AsyncIterator[Cluster]:
         async with mledger_cluster.open() as cluster:
             yield cluster
-            await asyncio.to_thread(mledger_cluster.mend)  # what the test killed is needed to close in order
+            await asyncio.to_thread(mledger_cluster.mend)  # a clean close needs the servers that the test killed
 
     async def topic(
         mledger_cluster: RunningCluster, mledger_client: Cluster, mledger_namespace: str
@@ -68,14 +68,14 @@ def _fixture_name(what: str, loop: str) -> str:
 def _decorator(loop: str) -> Callable[..., Any]:
     if loop == ANYIO:
         return pytest.fixture
-    import pytest_asyncio  # whoever runs the test has it
+    import pytest_asyncio  # installed, because it runs the test
 
     return functools.partial(pytest_asyncio.fixture, loop_scope=loop)
 
 
 def _loop(request: pytest.FixtureRequest) -> str:
-    """Whose loop runs the test: anyio's, or the scope of pytest-asyncio's."""
-    if ANYIO_BACKEND in request.fixturenames:  # also where both plugins would: anyio is the first
+    """The loop that runs the test: `anyio`, or the scope of pytest-asyncio's loop."""
+    if ANYIO_BACKEND in request.fixturenames:  # if both plugins could run the test, anyio does
         said = request.getfixturevalue(ANYIO_BACKEND)
         backend = said if isinstance(said, str) else said[0]
         if backend != "asyncio":
@@ -90,7 +90,7 @@ def _loop(request: pytest.FixtureRequest) -> str:
         scope = marker.kwargs.get("loop_scope") or marker.kwargs.get("scope")
         return str(scope or request.config.getini(_TEST_LOOP_SCOPE))
     pytest.fail(
-        f"{request.node.name} asks for {request.fixturename}, which needs a test that pytest-asyncio or anyio runs: "
+        f"{request.node.name} uses {request.fixturename}, which needs a test that pytest-asyncio or anyio runs: "
         "mark it with @pytest.mark.asyncio or @pytest.mark.anyio, or use `async with mledger_cluster.open()`",
         pytrace=False,
     )

@@ -1,4 +1,4 @@
-"""The cluster that the fixtures give: metadata in memory or a real ZooKeeper, and bookies; each a process to kill."""
+"""The cluster that the fixtures return: metadata in memory or in a real ZooKeeper, and bookies, each a process."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _USED_LATER = {
     MEMORY: ("uvloop", "mledger.metastore.rocksdb.store"),
     ZOOKEEPER: ("uvloop", "mledger.metastore.zookeeper.store"),
 }
-_ZOOKEEPER_SETTINGS = {"maxSessionTimeout": "120000"}  # ms; a client has the session that it asks for
+_ZOOKEEPER_SETTINGS = {"maxSessionTimeout": "120000"}  # ms, so that a client gets the timeout that it requests
 
 
 class Bookie:
-    """One bookie: its directory and its port outlive its processes."""
+    """One bookie; its directory and its port stay the same when its process is restarted."""
 
     def __init__(self, servers: Servers, number: int, url: str) -> None:
         self._servers = servers
@@ -53,7 +53,7 @@ class Bookie:
 
     @property
     def bookie_id(self) -> str:
-        """What the metadata calls it."""
+        """Its id in the metadata."""
         return str(self._said["bookie_id"])
 
     @property
@@ -63,47 +63,47 @@ class Bookie:
 
     @property
     def pid(self) -> int:
-        """The process id; that of its last process when it does not run."""
+        """The process id; that of its last process if it is not running."""
         return self._server.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process lives, frozen or not."""
+        """Whether the process is alive, frozen or not."""
         self._servers.look()
         return self._server.running
 
     @property
     def frozen(self) -> bool:
-        """Whether `freeze` holds it."""
+        """Whether it is stopped by `freeze`."""
         return self._frozen
 
     @property
     def log(self) -> Path:
-        """Its log."""
+        """The path of its log."""
         return self._server.log
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end; nothing where it does not run."""
+        """Send SIGKILL and wait until it has ended; does nothing if it is not running."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the orderly end; nothing where it does not run."""
+        """Send SIGTERM and wait until it has shut down; does nothing if it is not running."""
         self.thaw()
         self._end(signal.SIGTERM)
 
     def restart(self) -> None:
-        """Kill it if it runs, start it on what it has stored, and wait until it serves."""
+        """Kill it if it is running, start it on its stored data, and wait until it serves."""
         self.kill()
         self.launch()
         self.wait_serving()
 
     def freeze(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing."""
+        """Send SIGSTOP: it keeps its connections but does not answer."""
         self._servers.signal(self._server, signal.SIGSTOP)
         self._frozen = True
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT, which ends `freeze`."""
         self._servers.signal(self._server, signal.SIGCONT)
         self._frozen = False
 
@@ -113,7 +113,7 @@ class Bookie:
         self._server = self._servers.start(f"bookie-{self.number}", BOOKIE_MODULE, *self._arguments)
 
     def wait_serving(self) -> None:
-        """Return when it serves; ClusterFailed when it ends instead."""
+        """Wait until it serves; ClusterFailed if it ends instead."""
         self._said = self._servers.wait_serving(self._server)
 
     def _end(self, number: int) -> None:
@@ -123,7 +123,7 @@ class Bookie:
 
 
 class RunningCluster:
-    """A cluster of processes of this session; all of it ends with `start`'s context."""
+    """A cluster of processes of this session; all of them end with the context of `start`."""
 
     def __init__(self, servers: Servers) -> None:
         """Use `start`."""
@@ -138,10 +138,10 @@ class RunningCluster:
     @classmethod
     @contextlib.contextmanager
     def start(cls, directory: Path, bookies: int, metadata: str = MEMORY) -> Iterator[RunningCluster]:
-        """A cluster of so many bookies below `directory`; on leaving, processes and data go.
+        """Start a cluster of `bookies` bookies below `directory`; on exit, end its processes and delete its data.
 
-        `metadata` is memory or zookeeper. Raises ClusterFailed, ZooKeeperNotFound, and PackageNotInstalled where
-        RocksDB is missing.
+        `metadata` is memory or zookeeper. Raises ClusterFailed, ZooKeeperNotFound, and PackageNotInstalled if RocksDB
+        is missing.
         """
         check_rocksdb()
         servers = Servers(directory)
@@ -158,16 +158,16 @@ class RunningCluster:
                     shutil.rmtree(part)
 
     def with_settings(self, settings: OwnerSettings) -> RunningCluster:
-        """The same servers, for clients that have these settings."""
+        """The same servers, for clients with these settings."""
         other = copy.copy(self)
         other._settings = settings
         return other
 
     @property
     def config(self) -> ManagedLedgerConfig:
-        """How topics are replicated here: two copies, as Pulsar has it by default, one where there is one bookie.
+        """The configuration of topics: two copies as in Pulsar's default, or one if there is only one bookie.
 
-        The settings of the marker are in it, with the copies that they say.
+        It includes the settings of the marker, which may set other quorums.
         """
         from mledger import ManagedLedgerConfig
 
@@ -178,17 +178,17 @@ class RunningCluster:
         return replace(config, ensemble_size=copies, write_quorum_size=copies, ack_quorum_size=copies)
 
     def bookie(self, bookie_id: str) -> Bookie:
-        """The bookie that the metadata calls so, in a ledger's ensemble for instance; KeyError."""
+        """The bookie with this id in the metadata, for example from a ledger's ensemble; KeyError."""
         for bookie in self.bookies:
             if bookie.bookie_id == bookie_id:
                 return bookie
-        raise KeyError(f"{bookie_id} is none of {[bookie.bookie_id for bookie in self.bookies]}")
+        raise KeyError(f"{bookie_id} is not one of {[bookie.bookie_id for bookie in self.bookies]}")
 
     @contextlib.asynccontextmanager
     async def open(self, config: ManagedLedgerConfig | None = None) -> AsyncIterator[Cluster]:
-        """The cluster opened in the running loop, with the marker's settings; closed on leaving.
+        """Open the cluster in the running loop, with the marker's settings; on exit, close it.
 
-        `config` is that of topics opened without one of their own.
+        `config` is that of topics opened without their own.
         """
         import mledger
 
@@ -200,7 +200,7 @@ class RunningCluster:
 
     @contextlib.asynccontextmanager
     async def owner(self, config: ManagedLedgerConfig | None = None) -> AsyncIterator[Owner]:
-        """Who owns topics, in the running loop; it can be restarted. `config` is that of its topics."""
+        """An owner of topics in the running loop, which can be restarted. `config` is that of its topics."""
         from pytest_mledger.owner import Owner
 
         owner = Owner(functools.partial(self.open, config))
@@ -209,7 +209,7 @@ class RunningCluster:
 
     @contextlib.contextmanager
     def program(self, *command: str) -> Iterator[Program]:
-        """A program of the tests' own, `sys.executable, "owner.py"` for instance, started; it is killed on leaving."""
+        """Start a program of your own, for example `sys.executable, "owner.py"`; on exit, kill it."""
         program = Program(self._servers, f"program-{next(self._program_numbers)}", self.url, command)
         try:
             yield program
@@ -217,24 +217,24 @@ class RunningCluster:
             program.kill()
 
     def mend(self) -> None:
-        """Bring back what was killed, stopped or frozen; returns when every bookie serves."""
+        """Restart the servers that were killed, stopped or frozen, and wait until every bookie serves."""
         lost = self._mend_zookeeper()
         away = [bookie for bookie in self.bookies if lost or bookie.frozen or not bookie.running]
         for bookie in away:
-            bookie.kill()  # frozen for long, it may have lost its session, and is back for sure only when started anew
+            bookie.kill()  # a bookie that was frozen for long may have lost its session, so restart it
             bookie.launch()
         for bookie in away:
             bookie.wait_serving()
 
     def _mend_zookeeper(self) -> bool:
-        """Have ZooKeeper serve; whether it had not, so that sessions may be lost."""
+        """Restart or thaw ZooKeeper if necessary; whether it was, so that sessions may be lost."""
         zookeeper = self.zookeeper
         if zookeeper is None:
             return False
         if not zookeeper.running:
             zookeeper.restart()
             return True
-        import psutil  # loaded only where a ZooKeeper is mended
+        import psutil  # imported only when it is needed
 
         frozen = bool(psutil.Process(zookeeper.pid).status() == psutil.STATUS_STOPPED)
         if frozen:
@@ -242,7 +242,7 @@ class RunningCluster:
         return frozen
 
     def _start(self, bookies: int, metadata: str) -> None:
-        """Metadata first; what bookies import is imported while it starts and is initialised."""
+        """Start the metadata first; import what bookies need while it starts and is initialised."""
         started = time.monotonic()
         if metadata == ZOOKEEPER:
             self._start_zookeeper()

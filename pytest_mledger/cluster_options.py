@@ -1,4 +1,4 @@
-"""Which cluster a test wants: the marker `mledger` over the command line over the configuration file."""
+"""The cluster options of a test, from the marker `mledger`, else the command line, else the configuration file."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ MOST_BOOKIES = 16
 
 
 class InvalidClusterOption(Exception):
-    """An option of a cluster that cannot be; says which, and what is needed."""
+    """A cluster option is invalid; the message names it and says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What the marker takes; clusters of equal options are one."""
+    """The arguments of the marker; equal options share one cluster."""
 
     bookies: int = 3
     metadata: str = MEMORY
     settings: tuple[tuple[str, str], ...] = ()
-    """Keys of a broker.conf with their values, sorted."""
+    """Keys of broker.conf with their values, sorted."""
 
 
 def read_defaults(config: pytest.Config) -> ClusterOptions:
-    """What holds where no marker says otherwise; UsageError says where the wrong value was given."""
+    """The options of tests without a marker; UsageError says where an invalid value was set."""
     options = ClusterOptions()
     for name in ("bookies", "metadata"):
         said, where = config.getoption(f"mledger_{name}"), f"--mledger-{name}"
@@ -48,12 +48,12 @@ def read_defaults(config: pytest.Config) -> ClusterOptions:
 
 
 def marked_options(node: pytest.Item, defaults: ClusterOptions) -> ClusterOptions:
-    """The options of a test: its marker's arguments, then those of the class's and the module's. UsageError."""
+    """The options of a test: the arguments of its own marker, then those of its class and module. UsageError."""
     options = defaults
     try:
         for marker in reversed(list(node.iter_markers(MARKER))):
             if marker.args:
-                raise InvalidClusterOption(f"it takes no positional arguments: write {_arguments()}")
+                raise InvalidClusterOption(f"the marker takes no positional arguments: write {_arguments()}")
             options = plan_options(options, marker.kwargs)
         owner_settings(options)
     except InvalidClusterOption as error:
@@ -62,7 +62,7 @@ def marked_options(node: pytest.Item, defaults: ClusterOptions) -> ClusterOption
 
 
 def plan_options(options: ClusterOptions, given: Mapping[str, Any]) -> ClusterOptions:
-    """`options` with those `given` in their place; settings are added key by key. InvalidClusterOption."""
+    """`options` updated with those `given`; settings are merged key by key. InvalidClusterOption."""
     names = [field.name for field in fields(ClusterOptions)]
     if unknown := sorted(given.keys() - names):
         raise InvalidClusterOption(f"unknown argument {', '.join(unknown)}: write {_arguments()}")
@@ -78,9 +78,9 @@ def plan_options(options: ClusterOptions, given: Mapping[str, Any]) -> ClusterOp
 
 
 def owner_settings(options: ClusterOptions) -> OwnerSettings | None:
-    """What the settings mean for who owns topics, None where there are none. InvalidClusterOption."""
+    """The settings for owners of topics, None if there are none. InvalidClusterOption."""
     if not options.settings:
-        return None  # nothing is imported for it
+        return None
     from mledger.metastore.errors import MledgerError
     from mledger.metastore.runtime.settings import Given, Settings
     from mledger.settings import owner_settings as read
@@ -90,11 +90,9 @@ def owner_settings(options: ClusterOptions) -> OwnerSettings | None:
     except MledgerError as error:
         raise InvalidClusterOption(str(error)) from None
     if found.unknown:
-        raise InvalidClusterOption(
-            f"settings: no broker knows {', '.join(found.unknown)}: write keys of Pulsar's broker.conf"
-        )
+        raise InvalidClusterOption(f"settings: {', '.join(found.unknown)} is unknown: use keys of Pulsar's broker.conf")
     if found.url:
-        raise InvalidClusterOption("settings name a metadata store: the cluster has its own; leave them out")
+        raise InvalidClusterOption("settings name a metadata store, but the cluster has its own: leave out these keys")
     return found
 
 
@@ -107,10 +105,10 @@ def _is_bookie_count(said: object) -> bool:
 
 
 def _setting_texts(said: object) -> dict[str, str]:
-    """Values as a broker.conf has them."""
+    """The values as text, as in a broker.conf."""
     if not isinstance(said, Mapping) or not all(isinstance(key, str) for key in said):
         raise InvalidClusterOption(f"settings is {said!r}: write a dict of keys of Pulsar's broker.conf")
     for key, value in said.items():
         if not isinstance(value, str | int | float):
-            raise InvalidClusterOption(f"settings: {key} is {value!r}: write a text, a number, True or False")
+            raise InvalidClusterOption(f"settings: {key} is {value!r}: write a string, a number, True or False")
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in said.items()}

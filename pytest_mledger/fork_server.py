@@ -1,15 +1,15 @@
-"""Starts servers by forking: what they import is imported once, so a whole cluster starts in a fraction of a second.
+"""Starts servers by forking: modules are imported only once, so a whole cluster starts in a fraction of a second.
 
-`python -m pytest_mledger.fork_server` reads requests on stdin, a JSON object a line, and tells on stdout what happens:
+`python -m pytest_mledger.fork_server` reads requests on stdin, one JSON object per line, and writes events to stdout:
 
-    {"prepare": MODULE}                                              import it, for servers to come
+    {"prepare": MODULE}                                              import it for later servers
     {"start": NAME, "module": MODULE, "arguments": […], "log": FILE} run MODULE's main(arguments) in a new process
-    {"signal": NUMBER, "name": NAME}                                 send a server a signal, if it runs
+    {"signal": NUMBER, "name": NAME}                                 send a signal to a server, if it is running
 
-    {"started": NAME, "pid": PID}        then whatever the server says on its stdout, one line a write
-    {"ended": NAME, "code": CODE}        minus a signal's number when that ended it
+    {"started": NAME, "pid": PID}        followed by what the server writes to its stdout, one line per write
+    {"ended": NAME, "code": CODE}        the exit code, or minus the number of the signal that ended it
 
-All servers end with this process, and this process ends when its stdin does: with whoever started it.
+All servers end with this process, and this process ends when its stdin is closed, so with the process that started it.
 """
 
 import contextlib
@@ -32,19 +32,19 @@ _FAILED = 1
 
 
 def say(**event: object) -> None:
-    """Tell what happened, in one write."""
+    """Report an event, in one write."""
     os.write(_STDOUT, json.dumps(event).encode() + b"\n")
 
 
 class ForkServer:
-    """The servers that were started and have not ended."""
+    """Starts servers and keeps those that have not ended."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
         self._received = b""
 
     def run(self) -> None:
-        """Serve requests until stdin ends, then kill what is left."""
+        """Serve requests until stdin ends, then kill the remaining servers."""
         woken, wake = os.pipe()
         for end in (woken, wake):
             os.set_blocking(end, False)
@@ -65,7 +65,7 @@ class ForkServer:
             self._end_all()
 
     def _take(self, data: bytes) -> bool:
-        """Carry out the requests that are complete; False at the end of stdin."""
+        """Carry out the complete requests; False at the end of stdin."""
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
             self._carry_out(json.loads(line))
@@ -80,7 +80,7 @@ class ForkServer:
         else:
             for pid, name in self._names.items():
                 if name == request["name"]:
-                    os.kill(pid, request["signal"])  # ours until it is reaped: never another program's
+                    os.kill(pid, request["signal"])  # the pid is not reused before we reap it
 
     def _start(self, name: str, main: Callable[[Sequence[str]], int], arguments: list[str], log: str) -> None:
         parent = os.getpid()
@@ -105,7 +105,7 @@ class ForkServer:
 def _become_server(
     name: str, main: Callable[[Sequence[str]], int], arguments: list[str], log: str, parent: int
 ) -> NoReturn:
-    """Be the server in the forked process, from here to its end."""
+    """Run the server in the forked process until it ends."""
     code = _FAILED
     try:
         signal.set_wakeup_fd(-1)
@@ -118,7 +118,7 @@ def _become_server(
         code = error.code if isinstance(error.code, int) else _FAILED
     except BaseException:
         traceback.print_exc()
-    finally:  # nothing of the forking process is run in the forked one
+    finally:  # do not run the parent's exit handlers in the child
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.flush()
         sys.stderr.flush()
@@ -126,7 +126,7 @@ def _become_server(
 
 
 def _end_with(parent: int) -> None:
-    """Have the system kill this process as soon as the fork server has ended, however it did."""
+    """Have the system kill this process when the fork server ends, even if that is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -134,7 +134,7 @@ def _end_with(parent: int) -> None:
 
 
 def _use_files(log: str) -> None:
-    """No stdin, the common stdout, a log of its own; nothing else of the fork server's."""
+    """Use no stdin, the shared stdout and the server's own log, and close the fork server's other files."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     errors = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(nothing, _STDIN)

@@ -1,4 +1,4 @@
-"""A short work of the fork server: makes the nodes that every cluster has."""
+"""A short program for the fork server: creates the nodes that every cluster has."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from mledger.metastore.url import open_store
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Initialise the cluster whose metadata URL is the only argument; the exit code."""
+    """Initialise the cluster whose metadata URL is the only argument; returns the exit code."""
     (url,) = arguments
     asyncio.run(_initialize(url))
     return 0

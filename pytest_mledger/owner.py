@@ -1,4 +1,4 @@
-"""The owner of topics in a test, restarted as after a crash."""
+"""The owner of topics in a test, which can restart as after a crash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import mledger
 
 
 class Owner:
-    """Opens topics as their owner, in the running loop; a context that closes them cleanly."""
+    """Opens topics as their owner, in the running loop; its context closes them cleanly."""
 
     def __init__(self, opening: Callable[[], AbstractAsyncContextManager[mledger.Cluster]]) -> None:
         """Use `RunningCluster.owner`."""
@@ -32,19 +32,19 @@ class Owner:
 
     @property
     def cluster(self) -> mledger.Cluster:
-        """The cluster as it is open at present."""
+        """The currently open cluster."""
         return self._cluster
 
     async def open_topic(self, name: str, *, create: bool = True, **options: Any) -> mledger.ManagedLedger:
-        """Open the topic, made where there is none; `options` and errors are those of `mledger.Cluster.open_topic`."""
+        """Open the topic, creating it by default; `options` and errors are those of `mledger.Cluster.open_topic`."""
         topic = await self._cluster.open_topic(name, create=create, **options)
         self._topics.append(topic)
         return topic
 
     async def restart(self) -> None:
-        """Leave everything as a crash would, nothing flushed and nothing closed, and start anew with a new session.
+        """Leave everything as a crash would, without a flush or close, and start again with a new session.
 
-        Topics that were open are of no use any more: open them again, which recovers them.
+        Topics that were open can no longer be used: open them again, which recovers them.
         """
         for topic in self._topics:
             await topic.abandon()

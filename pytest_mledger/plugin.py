@@ -1,4 +1,4 @@
-"""What pytest loads at every start, used or not: so only the fixtures are here, what they need is imported for them."""
+"""The module that pytest loads at every start: it has only the fixtures, which import the rest when they are used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TENANT = "test"
 MARKER_HELP = (
     "mledger(bookies=3, metadata='memory' or 'zookeeper', settings={key: value}): "
-    "which cluster the fixtures of mledger give; settings are keys of Pulsar's broker.conf"
+    "the cluster that the fixtures of mledger return; settings are keys of Pulsar's broker.conf"
 )
 
 _namespaces = itertools.count(1)
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mledger")
     for name, metavar, what in (
         ("bookies", "NUMBER", "how many bookies the fixture mledger_cluster starts (1 to 16; default: 3)"),
-        ("metadata", "KIND", "where its metadata is: memory or zookeeper, a real one (default: memory)"),
+        ("metadata", "KIND", "its metadata store: memory, or zookeeper for a real one (default: memory)"),
     ):
         group.addoption(f"--mledger-{name}", dest=f"mledger_{name}", metavar=metavar, default=None, help=what)
         parser.addini(f"mledger_{name}", what, default="")
@@ -42,9 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse markers that cannot be, before any test runs; a worker of xdist leaves it to the test's fixtures.
+    """Reject invalid markers before any test runs; in an xdist worker the fixtures of the test reject them.
 
-    Nobody would hear what a worker says of its collection.
+    Errors in a worker's collection are not shown.
     """
     if hasattr(config, "workerinput"):
         return
@@ -59,9 +59,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def mledger_clusters(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SessionClusters]:
-    """The session's clusters, under pytest-xdist the worker's: `get(bookies=1)`, with the marker's arguments."""
+    """The clusters of the session, or of the pytest-xdist worker: `get(bookies=1)` takes the marker's arguments."""
     if sys.platform == "win32":
-        pytest.fail("the fixtures of mledger start their servers by fork, which this system does not have")
+        pytest.fail("the fixtures of mledger start their servers with fork, which this system does not have")
     from pytest_mledger.cluster_options import read_defaults
     from pytest_mledger.session_clusters import SessionClusters
 
@@ -71,13 +71,13 @@ def mledger_clusters(
 
 @pytest.fixture(scope="session")
 def mledger_session_cluster(mledger_clusters: SessionClusters) -> RunningCluster:
-    """The cluster of tests without a marker; for fixtures that live longer than a test."""
+    """The cluster of tests without a marker, for fixtures with a wider scope than one test."""
     return mledger_clusters.get()
 
 
 @pytest.fixture
 def mledger_cluster(request: pytest.FixtureRequest, mledger_clusters: SessionClusters) -> RunningCluster:
-    """A running cluster as the test's marker has it; what an earlier test killed, stopped or froze serves again."""
+    """A running cluster as the test's marker says; servers that an earlier test killed or froze run again."""
     from pytest_mledger.cluster_options import marked_options
 
     node = request.node
@@ -94,13 +94,13 @@ def mledger_url(mledger_cluster: RunningCluster) -> str:
 
 @pytest.fixture
 def mledger_namespace(request: pytest.FixtureRequest) -> str:
-    """A namespace, `tenant/namespace`, that no other test has: `persistent://{mledger_namespace}/orders` is new."""
+    """A namespace, `tenant/namespace`, for this test only: `persistent://{mledger_namespace}/orders` is new."""
     return f"{TENANT}/{namespace_name(request.node.name, next(_namespaces))}"
 
 
 @pytest.fixture
 def mledger_client(request: pytest.FixtureRequest) -> Cluster:
-    """The cluster opened in the loop of a test that pytest-asyncio or anyio runs, and closed there afterwards."""
+    """The cluster, opened in the loop of a test that pytest-asyncio or anyio runs, and closed afterwards."""
     from pytest_mledger.async_fixtures import CLIENT, value_in_loop
 
     return cast("Cluster", value_in_loop(request, CLIENT))
@@ -108,12 +108,12 @@ def mledger_client(request: pytest.FixtureRequest) -> Cluster:
 
 @pytest.fixture
 def mledger_topic(request: pytest.FixtureRequest) -> ManagedLedger:
-    """A new topic of the test's own, opened with `mledger_client` and closed afterwards."""
+    """A new topic for this test, opened with `mledger_client` and closed afterwards."""
     from pytest_mledger.async_fixtures import TOPIC, value_in_loop
 
     return cast("ManagedLedger", value_in_loop(request, TOPIC))
 
 
 def namespace_name(test: str, number: int) -> str:
-    """The namespace of the session's test `number`, readable and of letters that Pulsar allows."""
+    """The namespace of the session's test `number`: readable, and with only characters that Pulsar allows."""
     return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', test)[:60].strip('-')}-{number}"

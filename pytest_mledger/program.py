@@ -1,4 +1,4 @@
-"""A program of the tests' own, as a process of its own: an owner, say, that is killed and started again."""
+"""A user's program in its own process, for example an owner that a test kills and restarts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_S = 0.005
 
 
 class Program:
-    """A command that runs where the tests do, told the cluster in MLEDGER_METADATA."""
+    """A command that runs in the directory of the tests, with the cluster's URL in MLEDGER_METADATA."""
 
     def __init__(self, servers: Servers, name: str, url: str, command: Sequence[str]) -> None:
         """Use `RunningCluster.program`."""
@@ -29,30 +29,30 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """The process id, 0 before it is known; that of the last process when none runs."""
+        """The process id, 0 before it is known; that of the last process if none is running."""
         self._servers.look()
         return self._server.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         self._servers.look()
         return self._server.running
 
     @property
     def output(self) -> str:
-        """What its present process has printed; what it said on stderr is in `log`."""
+        """What its current process has printed to stdout; stderr is in `log`."""
         with self._output.open("rb") as file:
             file.seek(self._begins)
             return file.read().decode(errors="replace")
 
     @property
     def log(self) -> Path:
-        """What its processes said on stderr."""
+        """The path of its log, with the stderr of its processes."""
         return self._server.log
 
     def wait_for(self, line: str, timeout_s: float = 90.0) -> None:
-        """Return when its present process has printed that line; ClusterFailed when it ends or takes too long."""
+        """Wait until its current process has printed `line`; ClusterFailed if it ends or takes too long."""
         deadline = time.monotonic() + timeout_s
         while True:
             running = self.running
@@ -67,16 +67,16 @@ class Program:
             time.sleep(_LOOK_S)
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end; nothing where it does not run."""
+        """Send SIGKILL and wait until it has ended; does nothing if it is not running."""
         self._servers.signal(self._server, signal.SIGKILL)
         self._servers.wait_ended(self._server)
 
     def wait(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait until it ends; returns the exit code."""
         return self._servers.wait_ended(self._server)
 
     def restart(self) -> None:
-        """Kill it if it runs, and start the command again."""
+        """Kill it if it is running, and start the command again."""
         self.kill()
         self._server = self._start()
 
@@ -89,7 +89,7 @@ class Program:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Become the command: what the fork server runs in the process it forked. OSError when there is no such command."""
+    """Run the command in the process that the fork server forked. OSError if there is no such command."""
     output, directory, environment, *command = arguments
     file = os.open(output, os.O_WRONLY | os.O_APPEND)
     os.dup2(file, _STDOUT)

@@ -1,4 +1,4 @@
-"""The servers of a cluster as the test's process sees them: started, signalled, waited for, by name."""
+"""Starts, signals and waits for the servers of a cluster from the test's process."""
 
 import json
 import os
@@ -19,12 +19,12 @@ _READ_BYTES = 65536
 
 
 class ClusterFailed(Exception):
-    """A server did not start, or did not end, as it was told to; says what it logged."""
+    """A server did not start or end as requested; the message has the end of its log."""
 
 
 @dataclass(slots=True)
 class ServerProcess:
-    """What is known of one server's latest process."""
+    """The known state of a server's latest process."""
 
     name: str
     log: Path
@@ -34,12 +34,12 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process has not ended, as far as is known."""
+        """Whether the process has not ended, as far as known."""
         return self.code is None
 
 
 class Servers:
-    """Servers that one fork server forks; they end with it, and it ends with this process."""
+    """Servers started by one fork server; they end with it, and it ends with this process."""
 
     def __init__(self, directory: Path) -> None:
         """Start the fork server; its log and those of the servers are in `directory`."""
@@ -54,12 +54,12 @@ class Servers:
                 stderr=log,
                 cwd=directory,
                 env=python_environment() | {"OPENBLAS_NUM_THREADS": "1"},  # no thread before a fork
-                start_new_session=True,  # Ctrl-C is for the tests; fixtures still need the servers when it comes
+                start_new_session=True,  # Ctrl-C must not reach the servers, which fixtures still need then
                 bufsize=0,
             )
 
     def prepare(self, *modules: str) -> None:
-        """Have modules imported for servers to come."""
+        """Have the fork server import modules for later servers."""
         for module in modules:
             self._request(prepare=module)
 
@@ -70,29 +70,29 @@ class Servers:
         return server
 
     def signal(self, server: ServerProcess, number: int) -> None:
-        """Send a signal; nothing where the server has ended."""
+        """Send a signal; does nothing if the server has ended."""
         self._request(signal=number, name=server.name)
 
     def wait_serving(self, server: ServerProcess) -> dict[str, Any]:
-        """What the server says when it serves; ClusterFailed when it ends instead."""
+        """Wait until the server serves, and return what it reports; ClusterFailed if it ends instead."""
         self._wait(lambda: server.serving is not None or not server.running, f"{server.name} to serve", START_TIMEOUT_S)
         if server.serving is None:
             raise ClusterFailed(f"{server.name} ended with {server.code} instead of serving: {_log(server.log)}")
         return server.serving
 
     def wait_ended(self, server: ServerProcess) -> int:
-        """The exit code, minus a signal's number when that ended it."""
+        """Wait until the server has ended; returns the exit code, or minus the number of the signal that ended it."""
         self._wait(lambda: not server.running, f"{server.name} to end", END_TIMEOUT_S)
         assert server.code is not None
         return server.code
 
     def look(self) -> None:
-        """Take in what has happened, without waiting."""
+        """Process the events so far, without waiting."""
         while select.select([self._stdout], [], [], 0)[0]:
             self._read()
 
     def close(self) -> None:
-        """End every server, at once, and the fork server."""
+        """End every server at once, and the fork server."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -120,7 +120,9 @@ class Servers:
         while not done():
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._stdout], [], [], left)[0]:
-                raise ClusterFailed(f"waited {timeout_s:g} s for {what} in vain: see the logs in {self.directory}")
+                raise ClusterFailed(
+                    f"waited {timeout_s:g} s for {what}, then gave up: see the logs in {self.directory}"
+                )
             self._read()
 
     def _read(self) -> None:
@@ -148,9 +150,9 @@ class Servers:
 
 
 def log_end(text: str, lines: int = 20) -> str:
-    """The last lines of a log, on lines of their own."""
+    """The last lines of a log, after a line break."""
     last: Sequence[str] = text.strip().splitlines()[-lines:]
-    return "\n" + "\n".join(last) if last else "it said nothing"
+    return "\n" + "\n".join(last) if last else "it is empty"
 
 
 def _log(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The clusters of a session: each starts when the first test asks for it, and serves all that want one like it."""
+"""The clusters of a session: each starts when the first test needs it, and all tests with the same options share it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CI_VARIABLES = ("CI", "BUILD_NUMBER")  # pytest's own
 
 
 class SessionClusters:
-    """Gives running clusters by their options; a context that ends them all."""
+    """Returns running clusters by their options; its context ends them all."""
 
     def __init__(self, make_directory: Callable[[], Path], defaults: ClusterOptions) -> None:
-        """`make_directory` makes the directory of each cluster; `defaults` are the session's options."""
+        """`make_directory` creates the directory of each cluster; `defaults` are the session's options."""
         self._make_directory, self.defaults = make_directory, defaults
         self._exits = contextlib.ExitStack()
         self._started: dict[tuple[int, str], RunningCluster | ClusterFailed] = {}
@@ -35,9 +35,9 @@ class SessionClusters:
         self._exits.close()
 
     def get(self, **options: Any) -> RunningCluster:
-        """The cluster of these arguments of the marker, started where none like it runs.
+        """The cluster for these arguments of the marker; it is started unless it is running already.
 
-        Without ZooKeeper or Java the test that needs it is skipped, and fails in CI. UsageError, ClusterFailed.
+        If ZooKeeper or Java is missing, a test that needs it is skipped, or fails in CI. UsageError, ClusterFailed.
         """
         try:
             return self.cluster(plan_options(self.defaults, options))
@@ -45,7 +45,7 @@ class SessionClusters:
             raise pytest.UsageError(f"mledger_clusters.get: {error}") from None
 
     def cluster(self, options: ClusterOptions, test: str = "this test") -> RunningCluster:
-        """The cluster of these options, for `test`. Settings are its clients': they need no servers of their own."""
+        """The cluster of these options, for `test`. Settings apply to clients, so they need no other servers."""
         cluster = self._given.get(options)
         if cluster is None:
             settings = owner_settings(options)
@@ -57,7 +57,7 @@ class SessionClusters:
         return cluster
 
     def _running(self, bookies: int, metadata: str) -> RunningCluster:
-        """The servers, started once; what failed is not tried again for every test."""
+        """The servers, started once; a start that failed is not repeated for every test."""
         started = self._started.get((bookies, metadata))
         if started is None:
             try:
@@ -71,7 +71,7 @@ class SessionClusters:
 
 
 def _leave_out(reason: str) -> None:
-    """Skip, or fail where nobody would see the skip."""
+    """Skip the test, or fail it in CI, where nobody would notice the skip."""
     if any(os.environ.get(name) for name in _CI_VARIABLES):
         pytest.fail(f"{reason}\nIn CI this is an error, not a skip.", pytrace=False)
     pytest.skip(reason)

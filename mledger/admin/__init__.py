@@ -1,1 +1,1 @@
-"""Topics and cursors inspected without opening them: nothing is fenced, recovered or written."""
+"""Inspects topics and cursors without opening them, and repairs and undoes changes to their records."""

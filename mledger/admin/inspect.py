@@ -1,4 +1,4 @@
-"""Looks at topics without opening them: no fence, nothing written; made of types that cannot write (M9, Q3)."""
+"""Inspects topics without opening them: it fences nothing, and uses only types that cannot write (M9, Q3)."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ PARTITIONS_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class LedgerInspection:
-    """One ledger of a topic as it is now; `unconfirmed`: its end was peeked at and is not proven to stay."""
+    """One ledger of a topic as it is now; `unconfirmed`: its end was peeked at, and recovery may find another one."""
 
     ledger_id: int
     entries: int
@@ -49,7 +49,7 @@ class LedgerInspection:
 
 
 class SeenEntry(NamedTuple):
-    """An entry as it was seen; `unconfirmed`: that an ack quorum holds it is not proven, its writer may be alive."""
+    """An entry as read; `unconfirmed`: it is not proven that an ack quorum holds it, and its writer may be alive."""
 
     position: Position
     payload: bytes
@@ -58,7 +58,7 @@ class SeenEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInspection:
-    """A topic as its record and its bookies show it; sizes in payload bytes. `owner` is None where none was seen."""
+    """A topic as its record and its bookies show it; sizes in payload bytes. `owner` is None if none was found."""
 
     managed_ledger: str
     version: int
@@ -85,9 +85,9 @@ class PartitionedInspection:
 
 @dataclass(frozen=True, slots=True)
 class OpeningView:
-    """A topic as opening it would make it: its ledgers, behind them an empty one for writing, and its cursors.
+    """A topic as opening it would leave it: its ledgers, a new empty one for writing at the end, and its cursors.
 
-    That ledger is not made yet: `new_ledger` stands for its id, None for a terminated topic.
+    That ledger does not exist yet: `new_ledger` is a placeholder for its id, None for a terminated topic.
     """
 
     info: ManagedLedgerInfo
@@ -99,7 +99,7 @@ class OpeningView:
 
 @dataclass(frozen=True, slots=True)
 class CursorInspection:
-    """A cursor's record, and what opening the topic would recover; `error` says why that cannot be told."""
+    """A cursor's record, and what opening the topic would recover; `error` says why that is unknown."""
 
     name: str
     version: int
@@ -110,7 +110,7 @@ class CursorInspection:
 
 @dataclass(frozen=True, slots=True)
 class TopicLook:
-    """What a topic's bookies say now: its ledgers, and what recovery would find of the cursors that were asked for."""
+    """A topic's ledgers as its bookies report them now, and what recovery would find for the requested cursors."""
 
     ledgers: tuple[LedgerInspection, ...]
     cursors: dict[str, CursorInspection]  # by path
@@ -128,12 +128,12 @@ class _Topic:
         return self.path[len(MANAGED_LEDGERS) + 1 :]
 
     def ledger_list(self) -> tuple[LedgerList, tuple[str, ...]]:
-        """The list as it would be kept, without a ledger for writing, and warnings."""
+        """The list that opening would keep, without a new ledger for writing, and warnings."""
         plan = self.open_plan()
         return plan.ledgers(), plan.warnings
 
     def open_plan(self) -> OpenPlan:
-        """What opening would make of the list."""
+        """What opening would do to the list."""
         ends = {
             ledger_id: None if peek is None else LedgerEnd(peek.last_entry + 1, peek.length)
             for ledger_id, peek in self.peeks.items()
@@ -142,7 +142,7 @@ class _Topic:
 
 
 class _PeekedLedger:
-    """A peek as a ledger that states are read from."""
+    """Adapts a peek to the ledger that cursor states are read from."""
 
     def __init__(self, peek: Peek) -> None:
         self._reader: LedgerReader = peek.reader
@@ -154,7 +154,7 @@ class _PeekedLedger:
 
 
 class Inspector:
-    """Looks at topics; `password` is the ledgers' (managedLedgerPassword)."""
+    """Inspects topics; `password` is the ledgers' password (managedLedgerPassword)."""
 
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
         self._store = store
@@ -162,18 +162,18 @@ class Inspector:
         self._password = password
 
     async def topics(self, prefix: str = "") -> list[TopicName]:
-        """All topics, sorted by managed ledger; with `prefix` those of a tenant or tenant/namespace."""
+        """All topics, sorted by managed ledger; with `prefix` only those of a tenant or tenant/namespace."""
         return await list_topics(self._store, prefix)
 
     async def topic(self, name: str) -> TopicInspection:
-        """The topic as it is now; TopicNotFound, RecordError, and what keeps its last ledger from being seen."""
+        """The topic as it is now. TopicNotFound, RecordError, and the errors of peeking at its last ledger."""
         topic = await self._topic(name)
         cursors, owner = await asyncio.gather(self._store.children(topic.path), find_owner(self._store, topic.name))
         ledger_list, warnings = topic.ledger_list()
         ledgers = tuple(self._ledgers(topic))
         source = shadow_source(topic.info)
         if source is not None:
-            warnings = (f"it is a shadow of {source}: the ledgers are those of its source", *warnings)
+            warnings = (f"the topic is a shadow of {source}: the ledgers are those of its source", *warnings)
         return TopicInspection(
             managed_ledger=topic.name,
             version=topic.node.version,
@@ -193,7 +193,9 @@ class Inspector:
         topic = TopicName.parse(name)
         found = await read_partitioned(self._store, topic)
         if found is None:
-            raise TopicNotFound(f"there is no partitioned topic {topic}: list those there are")
+            raise TopicNotFound(
+                f"there is no partitioned topic {topic}: `mledger topics list --partitioned` lists them all"
+            )
         at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE)
 
         async def look(index: int) -> TopicInspection | None:
@@ -207,18 +209,18 @@ class Inspector:
         return PartitionedInspection(topic, found[1], found[0], tuple(partitions))
 
     async def cursors(self, name: str, cursor: str | None = None) -> list[CursorInspection]:
-        """What opening the topic would do to its cursors, or to one: the dry run of recovery.
+        """What opening the topic would do to its cursors, or to one of them: a dry run of recovery.
 
-        One whose state cannot be read is in the list with its error. Raises TopicNotFound, CursorNotFound.
+        A cursor whose state cannot be read is listed with its error. Raises TopicNotFound, CursorNotFound.
         """
         states = await self._states_on(name, cursor)
         topic = await self._topic(name)
         return _inspections(_found(states, name, cursor), topic.ledger_list()[0])
 
     async def _states_on(self, name: str, cursor: str | None) -> "list[_State]":
-        """The states of the topic's cursors, or of one, to be read before the ends of its ledgers.
+        """The states of the topic's cursors, or of one; read them before the ends of its ledgers.
 
-        A live owner's cursors are never past the end that is looked at after them. Empty where there is no topic.
+        In that order, a live owner's cursors are never past the end. Empty if there is no such topic.
         """
         path = TopicName.parse(name).managed_ledger_path
         (children,) = await self._store.children_many([path])
@@ -232,7 +234,7 @@ class Inspector:
         return await self._states({path: node for path, node in nodes if node is not None})
 
     async def cursor_on(self, name: str, cursor: str) -> tuple[CursorInspection, "TopicView"]:
-        """One cursor as `cursors` tells, and the topic that it stands on. TopicNotFound, CursorNotFound."""
+        """One cursor as `cursors` returns it, and its topic. TopicNotFound, CursorNotFound."""
         states = await self._states_on(name, cursor)
         topic = await self._topic(name)
         ledgers, _ = topic.ledger_list()
@@ -240,9 +242,9 @@ class Inspector:
         return found, TopicView(self, ledgers)
 
     async def look(self, path: str, node: Node, cursors: Mapping[str, Node]) -> TopicLook:
-        """The dry run of recovery for a topic and cursors whose nodes were read already, by path.
+        """A dry run of recovery for a topic and cursors whose nodes have been read already, by path.
 
-        Raises RecordError, and what keeps the topic's last ledger from being seen.
+        Raises RecordError, and the errors of peeking at the topic's last ledger.
         """
         states = await self._states(cursors)
         topic = await self._seen(path, node)
@@ -250,7 +252,7 @@ class Inspector:
         return TopicLook(tuple(self._ledgers(topic)), dict(zip(cursors, looked, strict=True)))
 
     async def opening(self, name: str) -> OpeningView:
-        """What opening the topic would make of it: what plans of commands that open it begin from. TopicNotFound."""
+        """The topic as opening it would leave it, from which commands that open it plan. TopicNotFound."""
         states = await self._states_on(name, None)
         topic = await self._topic(name)
         plan = topic.open_plan()
@@ -265,9 +267,9 @@ class Inspector:
         last: Position | None = None,
         on_skipped: Callable[[LedgerInfo], None] = lambda _: None,
     ) -> AsyncIterator[list[SeenEntry]]:
-        """Entries from `first` to `last`, in lists; of a ledger that is not closed as far as peek sees it (Q3).
+        """Entries from `first` to `last`, in lists; a ledger that is not closed is read up to the peeked end (Q3).
 
-        `on_skipped` is told of each ledger in between that is offloaded and not on the bookies any more.
+        `on_skipped` is called with each ledger in between that is offloaded and no longer on the bookies.
         """
         topic = await self._topic(name, peek=False)
         for info in topic.info.ledgers:
@@ -311,7 +313,7 @@ class Inspector:
         return _Topic(path, node, info, dict(zip(wanted, peeks, strict=True)))
 
     async def peek(self, ledger_id: int) -> Peek:
-        """A ledger as its bookies show it now; NoSuchLedger."""
+        """The ledger as its bookies report it now; NoSuchLedger."""
         return await self._bookkeeper.peek(ledger_id, self._password)
 
     async def _peek(self, ledger_id: int) -> Peek | None:
@@ -364,7 +366,7 @@ class Inspector:
 
 
 class TopicView:
-    """A topic's ledgers as they were looked at, without one for writing, and its entries."""
+    """A topic's ledgers as they were inspected, without a new one for writing, and its entries."""
 
     def __init__(self, inspector: Inspector, ledgers: LedgerList) -> None:
         self.ledgers = ledgers
@@ -379,7 +381,7 @@ class TopicView:
 
 
 class _State(NamedTuple):
-    """A cursor's record and what its cursor ledger holds; `error` says why these cannot be told."""
+    """A cursor's record and what its cursor ledger holds; `error` says why they are unknown."""
 
     name: str
     version: int

@@ -1,6 +1,6 @@
-"""A topic's records and what its ledgers hold, as Pulsar's info-internal and stats-internal tell; read-only.
+"""A topic's records and its ledgers' contents, as Pulsar's info-internal and stats-internal report them; read-only.
 
-Records are as they are stored, cursors as opening would recover them. What only the owner's memory has is not here.
+Records are shown as stored, cursors as opening would recover them. What only the owner has in memory is not included.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """What of a ledger's offloading is recorded; `uuid` names the copy, None where none was begun."""
+    """What a ledger's record says about its offload; `uuid` names the copy, None if no offload was started."""
 
     complete: bool = False
     uuid: UUID | None = None
@@ -37,10 +37,10 @@ class Offload:
 
 @dataclass(frozen=True, slots=True)
 class CursorInternals:
-    """A cursor: `child` is its name as the path has it, `stat` its node's, `ledger_end` its cursor ledger's last entry.
+    """A cursor: `child` is its name as encoded in the path, `stat` that of its node.
 
-    `ledger_end` is -1 where there is no cursor ledger, None where it cannot be seen; `switched_ms` is when that ledger
-    was made.
+    `ledger_end` is the last entry of its cursor ledger: -1 if it has none, None if it is unknown. `switched_ms` is when
+    that ledger was created.
     """
 
     child: str
@@ -52,7 +52,7 @@ class CursorInternals:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStats:
-    """A ledger of the topic's list as recorded, and BookKeeper's metadata of it; None where there is none."""
+    """A ledger as the topic's list records it, and its BookKeeper metadata; None if there is none."""
 
     info: LedgerInfo
     offload: Offload
@@ -62,7 +62,7 @@ class LedgerStats:
 
 @dataclass(frozen=True, slots=True)
 class OtherLedger:
-    """A ledger beside the list: a schema's or the compacted topic's; sizes are None while it is not closed or gone."""
+    """A ledger outside the list, a schema's or the compacted topic's; `metadata` is None if it does not exist."""
 
     ledger_id: int
     metadata: LedgerMetadata | None
@@ -70,7 +70,7 @@ class OtherLedger:
 
 @dataclass(frozen=True, slots=True)
 class TopicInternals:
-    """Everything of one topic that is known without its owner."""
+    """Everything that can be found out about one topic without its owner."""
 
     stat: Stat
     info: ManagedLedgerInfo
@@ -82,7 +82,7 @@ class TopicInternals:
 
 
 async def read_internals(reader: MetadataReader, bookkeeper: BookKeeperReader, name: str) -> TopicInternals:
-    """The topic `name` as it is now; TopicNotFound, RecordError, and what keeps its last ledger from being seen."""
+    """The topic `name` as it is now. TopicNotFound, RecordError, and the errors of peeking at its last ledger."""
     inspector = Inspector(reader, bookkeeper)
     topic = await inspector.topic(name)
     path = TopicName.parse(name).managed_ledger_path
@@ -108,7 +108,7 @@ async def read_internals(reader: MetadataReader, bookkeeper: BookKeeperReader, n
 
 
 def offload_of(ledger: LedgerInfo, path: str = "") -> Offload:
-    """What the ledger's record, read at `path`, says of its offloading; RecordError."""
+    """What the ledger's record, read at `path`, says about its offload; RecordError."""
     if ledger.offload is None:
         return Offload()
     message = parse_binary(OffloadMessage, ledger.offload.encoded, "offload context", path)

@@ -1,4 +1,4 @@
-"""Whether a tenant or namespace is there: Pulsar knows it, or topics lie below it."""
+"""Checks that a tenant or namespace exists: Pulsar has a node for it, or topics lie below it."""
 
 from mledger.errors import NamespaceNotFound
 from mledger.metastore.errors import MetadataAccessDenied
@@ -15,7 +15,7 @@ async def check_namespace(reader: MetadataReader, prefix: str) -> None:
         try:
             if await reader.exists(f"{root}/{name}") is not None:
                 return
-        except MetadataAccessDenied:  # Pulsar's own nodes, which whoever may see topics need not see
+        except MetadataAccessDenied:  # Pulsar's own nodes: a user may read topics without access to them
             return
     what = "namespace" if "/" in name else "tenant"
-    raise NamespaceNotFound(f"there is no {what} {name}: `mledger topics list` shows the topics of all there are")
+    raise NamespaceNotFound(f"there is no {what} {name}: `mledger topics list` shows the topics of every {what}")

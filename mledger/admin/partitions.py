@@ -1,7 +1,7 @@
 """Partitioned topics: Pulsar's record of how many partitions there are, and the managed ledger of each.
 
-A partition is a topic of its own, `<topic>-partition-<index>`. As Pulsar makes them, a partition begins as an empty
-record and gets its first ledger when it is first opened.
+A partition is a topic of its own, `<topic>-partition-<index>`. As in Pulsar, a partition starts as an empty record and
+gets its first ledger when it is first opened.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ CREATED_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class PartitionsPlan:
-    """What creating a partitioned topic writes: its record, None if that is there, and the partitions `missing`."""
+    """What creating a partitioned topic writes: its record, None if that exists, and the partitions `missing`."""
 
     record: PartitionedTopic | None
     missing: tuple[int, ...]
@@ -37,24 +37,24 @@ def plan_create_partitioned(
     plain: bool,
     present: Collection[int],
 ) -> PartitionsPlan:
-    """Decide as Pulsar does whether `topic` can become partitioned as `record` says.
+    """Decide, as Pulsar does, whether `topic` can become partitioned as `record` says.
 
     Args:
-        topic: the topic, which must not have a partition's name itself.
-        record: what is to be written of it.
+        topic: the topic; its name must not be that of a partition.
+        record: the record to write.
         exists: its record if it is partitioned already.
-        plain: whether there is a topic of that name that is not partitioned.
-        present: indexes of the partitions that are there; those below `record.partitions` are kept.
+        plain: whether a topic of that name exists that is not partitioned.
+        present: indexes of the partitions that exist; those below `record.partitions` are kept.
 
     Raises:
-        InvalidName: the topic has a partition's name.
-        TopicExists: it is there, or has a partition past the last one wanted.
+        InvalidName: the topic's name is that of a partition.
+        TopicExists: the topic exists, or one of its partitions lies beyond the number requested.
     """
     if topic.partition_index is not None:
-        raise InvalidName(f"{topic} is the name of a partition: partition {topic.partitioned} instead")
+        raise InvalidName(f"{topic} is the name of a partition: create {topic.partitioned} as partitioned instead")
     if exists is not None:
         raise TopicExists(
-            f"{topic} exists already and has {exists.partitions} partitions; --missing creates those not there"
+            f"{topic} exists already and has {exists.partitions} partitions; --missing creates those that do not exist"
         )
     if plain:
         raise TopicExists(f"{topic} exists already and is not partitioned: delete it first, or choose another name")
@@ -75,7 +75,7 @@ async def read_partitioned(reader: MetadataReader, topic: TopicName) -> tuple[Pa
 
 
 async def list_partitioned(reader: MetadataReader, prefix: str = "") -> list[tuple[TopicName, PartitionedTopic]]:
-    """All partitioned topics, sorted by name; with `prefix` those of a tenant or tenant/namespace. RecordError."""
+    """All partitioned topics, sorted by name; with `prefix` only those of a tenant or tenant/namespace. RecordError."""
     level = ["/".join([PARTITIONED_TOPICS, *filter(None, prefix.split("/"))])]
     found: list[tuple[TopicName, str]] = []
     for _ in range(4):
@@ -98,7 +98,7 @@ async def list_partitioned(reader: MetadataReader, prefix: str = "") -> list[tup
 
 
 async def present_partitions(reader: MetadataReader, topic: TopicName) -> list[int]:
-    """Indexes of the topic's partitions that have a managed ledger, rising."""
+    """Indexes of the topic's partitions that have a managed ledger, in ascending order."""
     folder = topic.managed_ledger_path.rpartition("/")[0]
     (names,) = await reader.children_many([folder])
     found = []
@@ -111,7 +111,7 @@ async def present_partitions(reader: MetadataReader, topic: TopicName) -> list[i
 
 
 async def check_not_partitioned(reader: MetadataReader, topic: TopicName) -> None:
-    """Raise TopicExists if a topic of this name would be in a partitioned topic's way, as Pulsar decides it."""
+    """Raise TopicExists if a topic of this name would conflict with a partitioned topic, as Pulsar decides it."""
     found = await read_partitioned(reader, topic)
     if found is not None:
         raise TopicExists(f"{topic} exists already, with {found[0].partitions} partitions: choose another name")
@@ -124,9 +124,9 @@ async def check_not_partitioned(reader: MetadataReader, topic: TopicName) -> Non
 async def create_partitioned_topic(
     store: MetadataStore, name: str, partitions: int, properties: Mapping[str, str] | None = None
 ) -> PartitionsPlan:
-    """Make the topic partitioned: its record and what is missing of its partitions, up to 500 all or none.
+    """Make the topic partitioned: write its record and its missing partitions; up to 500 nodes are written atomically.
 
-    `properties` are kept with the record, as Pulsar does. Raises what `plan_create_partitioned` does.
+    `properties` are stored in the record, as Pulsar does. Raises what `plan_create_partitioned` raises.
     """
     topic = TopicName.parse(name)
     record = PartitionedTopic(partitions, properties=tuple(properties.items()) if properties else None)
@@ -143,11 +143,11 @@ async def create_partitioned_topic(
 
 
 async def create_missing_partitions(store: MetadataStore, name: str) -> PartitionsPlan:
-    """Create those partitions of a partitioned topic that are not there; TopicNotFound if it is not partitioned."""
+    """Create the missing partitions of a partitioned topic; TopicNotFound if it is not partitioned."""
     topic = TopicName.parse(name)
     found = await read_partitioned(store, topic)
     if found is None:
-        raise TopicNotFound(f"{topic} is not a partitioned topic: say how many it shall have with --partitions")
+        raise TopicNotFound(f"{topic} is not a partitioned topic: give the number of partitions with --partitions")
     present = set(await present_partitions(store, topic))
     plan = PartitionsPlan(None, tuple(index for index in range(found[0].partitions) if index not in present))
     await _carry_out(store, topic, plan)
@@ -155,10 +155,10 @@ async def create_missing_partitions(store: MetadataStore, name: str) -> Partitio
 
 
 async def no_such_topic(reader: MetadataReader, topic: TopicName) -> TopicNotFound:
-    """The error to raise where `topic` has no managed ledger: it says so if the topic is partitioned."""
+    """The error to raise if `topic` has no managed ledger; it points to the partitions if the topic is partitioned."""
     found = await read_partitioned(reader, topic)
     if found is None:
-        return TopicNotFound(f"there is no topic {topic}: list those there are, or create it")
+        return TopicNotFound(f"there is no topic {topic}: list the topics that exist, or create it")
     last = found[0].partitions - 1
     return TopicNotFound(f"{topic} is partitioned: name one of its partitions, {topic.partition(0)} to {last}")
 
@@ -176,5 +176,6 @@ async def _carry_out(store: MetadataStore, topic: TopicName, plan: PartitionsPla
             await store.multi(operations[start : start + CREATED_AT_ONCE])
     except NodeExists as conflict:
         raise TopicExists(
-            f"{conflict.path} of {topic} was created by somebody else meanwhile; look, and try again with --missing"
+            f"{conflict.path} of {topic} was created by someone else meanwhile; "
+            "check it, and create the rest with --missing"
         ) from None

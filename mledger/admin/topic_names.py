@@ -1,4 +1,4 @@
-"""Which topics there are, by the paths of their records; no record is read."""
+"""Lists topics by the paths of their records; it reads no record."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -11,7 +11,7 @@ FOLDERS_AT_ONCE = 100
 
 
 async def list_topics(reader: MetadataReader, prefix: str = "") -> list[TopicName]:
-    """All topics, sorted by managed ledger; with `prefix` those of a tenant or tenant/namespace."""
+    """All topics, sorted by managed ledger; with `prefix` only those of a tenant or tenant/namespace."""
     found: list[TopicName] = []
     async for page in managed_ledger_paths(reader, prefix):
         found += [topic for path in page if (topic := _topic_name(path)) is not None]
@@ -19,9 +19,9 @@ async def list_topics(reader: MetadataReader, prefix: str = "") -> list[TopicNam
 
 
 async def managed_ledger_paths(reader: MetadataReader, prefix: str = "") -> AsyncIterator[list[str]]:
-    """Where the records of managed ledgers are, in pages; below `prefix`, tenant or tenant/namespace, if given.
+    """Paths of managed ledgers' records, in pages; with `prefix` only those of a tenant or tenant/namespace.
 
-    Any name is taken, also one that no topic can have. The node `persistent` is looked for where both forms have it;
+    Names that no topic can have are included. The node `persistent` is looked for at the depth of both name forms;
     below `segment` are topics, and below each of them its segments.
     """
     level = ["/".join([MANAGED_LEDGERS, *filter(None, prefix.split("/"))])]
@@ -40,7 +40,7 @@ def _is_folder(path: str) -> bool:
     """Whether the children of `path` are managed ledgers: those of tenant/namespace/persistent, of
     tenant/cluster/namespace/persistent, and of tenant/namespace/segment/topic.
 
-    A namespace called `persistent` in the old form cannot be told from the folder; it is taken for one.
+    In the old form, a namespace called `persistent` looks the same as the folder; it is treated as the folder.
     """
     elements = path.split("/")[2:]
     if elements[-1] == PERSISTENT and len(elements) in (3, 4):
@@ -49,7 +49,7 @@ def _is_folder(path: str) -> bool:
 
 
 async def children_of(reader: MetadataReader, paths: Sequence[str]) -> list[str]:
-    """The paths of the nodes below `paths`; of one that is not there, none."""
+    """The paths of the nodes below `paths`; a path that does not exist has none."""
     listed = await reader.children_many(paths)
     return [f"{path}/{name}" for path, names in zip(paths, listed, strict=True) for name in names or ()]
 

@@ -1,4 +1,4 @@
-"""What commands on whole topics would do, decided over a topic as opening it would make it; no I/O (M8, R10)."""
+"""Plans commands on whole topics, from the topic as opening it would leave it; no I/O (M8, R10)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LEDGERS_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class TerminatePlan:
-    """Where readers of a terminated topic end: after `last_entry`. `already` where it is terminated."""
+    """Where readers of the terminated topic reach its end: after `last_entry`. `already` is set if it is terminated."""
 
     last_entry: Position
     entries: int
@@ -23,24 +23,24 @@ class TerminatePlan:
 
 
 def plan_topic_trim(view: OpeningView, retention: RetentionLimits, now_ms: int) -> TrimPlan:
-    """What opening and trimming would delete. Raises what keeps a cursor's state from being read: then nothing is."""
+    """What opening and trimming would delete. If a cursor's state cannot be read, raises that error."""
     positions = {name: plan.mark_delete for name, plan in readable_cursors(view).items()}
     return plan_trim(view.ledgers, positions, retention, now_ms)
 
 
 def plan_topic_truncate(view: OpeningView, now_ms: int) -> TrimPlan:
-    """What acknowledging everything on every cursor and deleting every ledger that is closed would delete (M8)."""
+    """What acknowledging everything on every cursor and then deleting every closed ledger would delete (M8)."""
     end = view.ledgers.last_confirmed
     return plan_trim(view.ledgers, dict.fromkeys(readable_cursors(view), end), KEEP_ALL, now_ms, through=end)
 
 
 def plan_topic_terminate(view: OpeningView) -> TerminatePlan:
-    """What terminating would make the topic's end."""
+    """Where terminating would put the topic's end."""
     return TerminatePlan(view.ledgers.last_confirmed, view.ledgers.total_entries, view.info.terminated)
 
 
 def readable_cursors(view: OpeningView) -> Mapping[str, CursorRecoveryPlan]:
-    """The cursors as they would be recovered, by name; raises what keeps one from being."""
+    """The cursors as they would be recovered, by name; raises the error of the first that cannot be recovered."""
     found = {}
     for cursor in view.cursors:
         if cursor.plan is None:
@@ -51,7 +51,7 @@ def readable_cursors(view: OpeningView) -> Mapping[str, CursorRecoveryPlan]:
 
 
 def lost_ledgers(topic: str, ledgers: Sequence[LedgerInfo]) -> tuple[str, ...]:
-    """What the deletion of ledgers loses, in one line; nothing where none of them holds an entry."""
+    """What deleting the ledgers loses, in one line; empty if none of them holds an entry."""
     held = [ledger for ledger in ledgers if ledger.entries]
     if not held:
         return ()

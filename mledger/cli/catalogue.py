@@ -115,19 +115,19 @@ METADATA = {
 }
 
 SNAPSHOT = {
-    "ask": LateCommand("snapshots.queries:ask", "Answer QUESTION about SNAPSHOT; without one, list the questions."),
+    "ask": LateCommand("snapshots.queries:ask", "Run QUERY on SNAPSHOT; without one, list the queries."),
     "diff": LateCommand(
         "snapshots.queries:diff",
         "Show what changed from snapshot A to snapshot B: what appeared, vanished, moved, went back.",
     ),
     "export": LateCommand(
         "snapshots.export:export_command",
-        "Write all tables of the metadata as files into DEST, a snapshot of its own each time.",
+        "Write all tables of the metadata as files into DEST, each time as a new snapshot.",
     ),
-    "list": LateCommand("snapshots.commands:list_command", "List the whole snapshots in DEST, oldest first."),
+    "list": LateCommand("snapshots.commands:list_command", "List the complete snapshots in DEST, oldest first."),
     "verify": LateCommand(
         "snapshots.commands:verify",
-        "Check that SNAPSHOT is what its manifest says: each file's bytes and rows, and nothing else.",
+        "Check SNAPSHOT against its manifest: the bytes and rows of each file, and that there are no other files.",
     ),
 }
 

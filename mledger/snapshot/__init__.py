@@ -1,4 +1,4 @@
-"""Metadata at scale: first, a reader of ZooKeeper's own data directories and backups, without a server."""
+"""Metadata as tables and snapshots; exports the reader of ZooKeeper's data directories, without a server."""
 
 from mledger.snapshot.zookeeper_files.data_directory import DataDirectory, ReadPlan
 from mledger.snapshot.zookeeper_files.errors import (

@@ -88,11 +88,11 @@ def test_it_is_listed_and_verified_with_the_logs_of_its_tables(exported):
     assert problem["path"] == f"topics/_delta_log/{log.name}"
 
 
-def test_questions_are_answered_as_of_parquet(exported, tmp_path):
+def test_queries_are_answered_as_of_parquet(exported, tmp_path):
     url, to, _, _ = exported
     answer("snapshot", "export", tmp_path, url=url)
-    for name, question in QUERIES.items():
-        if not question.compares:
+    for name, query in QUERIES.items():
+        if not query.compares:
             found, expected = (answer("snapshot", "ask", each, name) for each in (to, tmp_path))
             assert len(found) == len(expected), name
     changed = answer("snapshot", "diff", to, tmp_path)

@@ -1,7 +1,7 @@
-"""Reads the events of a namespace's policies (M10), read-only: nothing is fenced or written.
+"""Reads the policy events of a namespace (M10), read-only: it fences and writes nothing.
 
-The compacted ledger of `__change_events` has what compaction kept, the ledgers behind its horizon what came since. What
-was read once is kept and read on from; the tail that is not proven to stay is read each time anew.
+The compacted ledger of `__change_events` holds what compaction kept; the ledgers after the compaction horizon hold what
+came since. A reader keeps what it has read and continues from there; it reads the unconfirmed tail again each time.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +28,7 @@ START = Position(NO_ENTRY, NO_ENTRY)
 
 
 class ChangeEvents:
-    """The events of one topic `__change_events`, or of one partition of it; `password` is its ledgers'."""
+    """The events of one topic `__change_events`, or of one partition of it; `password` is that of its ledgers."""
 
     def __init__(
         self, store: MetadataReader, bookkeeper: BookKeeperReader, topic: TopicName, password: bytes = b""
@@ -42,14 +42,14 @@ class ChangeEvents:
         self._read_to = START
 
     async def read(self) -> PolicyTable:
-        """The policies as the events so far left them. RecordError, BookieUnavailable, StoreUnavailable."""
+        """The policies after all events so far. RecordError, BookieUnavailable, StoreUnavailable."""
         for attempt in range(ATTEMPTS):
             try:
                 return await self._read()
-            except NoSuchLedger as error:  # trimmed, or compacted anew, meanwhile
+            except NoSuchLedger as error:  # trimmed, or compacted again, meanwhile
                 self._begin_again()
                 if attempt == ATTEMPTS - 1:
-                    raise RecordError(f"{self._topic} lists a ledger that is not there: {error}") from error
+                    raise RecordError(f"{self._topic} lists a ledger that does not exist: {error}") from error
         raise AssertionError("the last attempt returned or raised")
 
     async def _read(self) -> PolicyTable:
@@ -76,7 +76,7 @@ class ChangeEvents:
         return table
 
     async def _read_compacted(self) -> None:
-        """Begin from what the last compaction kept, if there was one."""
+        """Start from what the last compaction kept, if there was one."""
         try:
             inspector = Inspector(self._store, self._bookkeeper, self._password)
             (found,) = await inspector.cursors(str(self._topic), COMPACTION)
@@ -120,12 +120,12 @@ class _Schemas:
         self._known: dict[bytes, AvroSchema] = {}
 
     async def of(self, version: bytes) -> AvroSchema:
-        """The schema of `version`, the newest where that is empty. RecordError."""
+        """The schema of `version`, the newest if that is empty. RecordError."""
         if version not in self._known:
             try:
                 node = await self._store.get(self._path)
             except NodeNotFound:
-                raise RecordError(f"there is no schema at {self._path} to read policy events by", self._path) from None
+                raise RecordError(f"there is no schema at {self._path} to decode policy events", self._path) from None
             where = schema_position(node.data, version, self._path)
             peek = await self._bookkeeper.peek(where.ledger_id)
             self._known[version] = decode_schema(
@@ -139,7 +139,7 @@ def _compacted(payload: bytes, where: str) -> PulsarEntry:
 
 
 async def _entries(reader: LedgerReader, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
-    """Entries `first` to `last` with their numbers, read some at a time."""
+    """Entries `first` to `last` with their entry ids, read in batches."""
     while first <= last:
         payloads = await reader.read(first, min(last, first + READ_ENTRIES - 1), READ_BYTES)
         for payload in payloads:

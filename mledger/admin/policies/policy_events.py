@@ -1,8 +1,8 @@
-"""Policies of single topics, as events that Pulsar keeps in a namespace's `__change_events`; no I/O (M10).
+"""Topic-level policies, as events that Pulsar keeps in a namespace's `__change_events`; no I/O (M10).
 
-An event's value is Avro, by the schema that the broker registered under the version that the message names. Its key is
-the topic, with `__G__` before it for policies of all clusters; partitions have their topic's. A message without a value
-takes the policies of its key away, and so does an event that says so.
+An event's value is Avro, in the schema that the broker registered under the version that the message names. Its key is
+the topic, prefixed with `__G__` for policies of all clusters; partitions share the policies of their topic. A message
+without a value removes the policies of its key, and so does an event with the action DELETE.
 """
 
 import enum
@@ -25,28 +25,28 @@ TOPIC_POLICY = "TOPIC_POLICY"
 _WHAT = "topic policy event"
 
 AvroSchema = Any
-"""A schema as fastavro has parsed it."""
+"""A schema as parsed by fastavro."""
 
 
 class PolicyScope(enum.Enum):
-    """For which clusters a topic's policies are meant."""
+    """The clusters that a topic's policies apply to."""
 
     LOCAL = "this cluster"
     GLOBAL = "all clusters"
 
 
 class PolicyTable:
-    """The policies of a namespace's topics, as the events so far left them."""
+    """The policies of a namespace's topics after the events applied so far."""
 
     def __init__(self, known: Mapping[tuple[str, PolicyScope], StoragePolicies] | None = None) -> None:
         self._policies = dict(known or {})
 
     def merge(self, other: "PolicyTable") -> None:
-        """Take over what `other` has; topics that both know have its policies."""
+        """Add the policies of `other`; for topics in both, those of `other` win."""
         self._policies |= other._policies
 
     def copy(self) -> "PolicyTable":
-        """Another with the same policies."""
+        """A table with the same policies."""
         return PolicyTable(self._policies)
 
     def of(self, topic: TopicName, scope: PolicyScope) -> StoragePolicies:
@@ -54,7 +54,7 @@ class PolicyTable:
         return self._policies.get((str(topic.partitioned), scope), NO_POLICIES)
 
     def apply(self, entry: PulsarEntry, schema: AvroSchema, where: str) -> None:
-        """Take in the events of `entry`, by the `schema` that it names; `where` is for the RecordError."""
+        """Apply the events of `entry`, decoded by the `schema` that it names; `where` is for the RecordError."""
         if entry.marker:
             return
         for message in messages(entry, where):
@@ -64,7 +64,7 @@ class PolicyTable:
                 self._take(message.payload, schema, where)
 
     def _take(self, value: bytes, schema: AvroSchema, where: str) -> None:
-        from fastavro import schemaless_reader  # slow to import: only who has such policies pays for it
+        from fastavro import schemaless_reader  # imported here because it is slow, and rarely needed
 
         try:
             event: Any = schemaless_reader(io.BytesIO(value), schema, None)
@@ -90,7 +90,7 @@ class PolicyTable:
 
 
 def _of_key(key: str | None, where: str) -> tuple[str, PolicyScope]:
-    """Whose policies a message without a value takes away."""
+    """The topic and scope whose policies a message without a value removes."""
     if key is None:
         raise RecordError(f"{where}: a {_WHAT} without a value has no key", where)
     scope = PolicyScope.GLOBAL if key.startswith(GLOBAL_PREFIX) else PolicyScope.LOCAL
@@ -101,7 +101,7 @@ def _of_key(key: str | None, where: str) -> tuple[str, PolicyScope]:
 
 
 def schema_position(data: bytes, version: bytes, path: str) -> Position:
-    """Where the schema of `version` (8 bytes, empty for the newest) is, by the locator at `path`. RecordError."""
+    """Where the schema of `version` (8 bytes, empty for the newest) is, from the locator at `path`. RecordError."""
     locator = parse_binary(SchemaLocator, data, "schema's locator", path)
     if not version:
         return Position(locator.info.position.ledgerId, locator.info.position.entryId)
@@ -121,4 +121,4 @@ def decode_schema(data: bytes, where: str) -> AvroSchema:
     try:
         return parse_schema(json.loads(info.schema))
     except (ValueError, LookupError, SchemaParseException, UnknownType) as error:
-        raise RecordError(f"{where}: the schema is not one of Avro: {error}", where) from error
+        raise RecordError(f"{where}: the schema is not an Avro schema: {error}", where) from error

@@ -1,6 +1,6 @@
-"""How many bookies hold the ledgers of a topic whose settings leave it open (M6): as its cluster has it.
+"""The ensemble size and quorums of new ledgers for a topic whose settings leave them to the cluster (M6).
 
-What policies say counts: the topic's, else its namespace's; else what its last ledger has; else the settings' default.
+The topic's policies come first, then its namespace's, then its last ledger's metadata, then the settings' defaults.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
-LOOKED_AT = 3  # of a topic's last ledgers
-RECENT_S = 60.0  # old enough for policies are what was read so long ago
+LOOKED_AT = 3  # how many of a topic's last ledgers are tried
+RECENT_S = 60.0  # policies read this long ago are recent enough
 
 
 def plan_quorums(
     config: ManagedLedgerConfig, policy: Persistence | None, last: LedgerMetadata | None
 ) -> ManagedLedgerConfig:
-    """The settings with the quorums of `policy`, else of the topic's `last` ledger, else their own."""
+    """The settings with the quorums of `policy`, else those of the topic's `last` ledger, else their own."""
     if policy is None and last is not None:
         policy = Persistence(last.ensemble_size, last.write_quorum, last.ack_quorum)
     if policy is None:
@@ -46,9 +46,9 @@ async def with_cluster_quorums(
     managed_ledger: str,
     ledgers: Sequence[LedgerInfo],
 ) -> ManagedLedgerConfig:
-    """The settings with the quorums that the cluster has for the managed ledger, whose list is `ledgers`.
+    """The settings with the cluster's quorums for the managed ledger, whose list is `ledgers`.
 
-    Policies that cannot be read now are logged and passed over. RecordError, StoreUnavailable.
+    Policies that cannot be read are logged and ignored. RecordError, StoreUnavailable.
     """
     policy = None
     try:
@@ -62,7 +62,7 @@ async def with_cluster_quorums(
 
 
 async def _last(bookkeeper: BookKeeperReader, ledgers: Sequence[LedgerInfo]) -> LedgerMetadata | None:
-    """The metadata of the last ledger that there is; not all are looked for."""
+    """The metadata of the last ledger that exists; only the last `LOOKED_AT` are tried."""
     for ledger in reversed(ledgers[-LOOKED_AT:]):
         try:
             return await bookkeeper.metadata(ledger.ledger_id)

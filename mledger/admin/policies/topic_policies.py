@@ -1,6 +1,6 @@
-"""The policies that are in force for topics (M10): a namespace's node, and the events of its topics' own.
+"""The policies in force for topics (M10): those in the namespace's node, and those in its topics' policy events.
 
-One reader for all topics of a process: those of a namespace that ask at once cause one look.
+A process has one reader for all topics: concurrent requests for topics of one namespace cause one read.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from mledger.metastore.store import MetadataReader
 
 
 class PolicyReader:
-    """Reads the policies of a cluster's topics; it cannot write. `password` is the ledgers' (managedLedgerPassword)."""
+    """Reads the policies of a cluster's topics; it cannot write. `password` is that of the ledgers."""
 
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
         self._store = store
@@ -29,9 +29,9 @@ class PolicyReader:
         self._namespaces: dict[str, _Namespace] = {}
 
     async def policies(self, managed_ledger: str, *, max_age_s: float = 0.0) -> TopicPolicies:
-        """The policies in force for the topic of `managed_ledger`, as they were at most `max_age_s` seconds ago.
+        """The policies in force for the topic of `managed_ledger`, read at most `max_age_s` seconds ago.
 
-        A managed ledger that is no topic's has none. Raises PoliciesUnavailable where they cannot be read.
+        A managed ledger that belongs to no topic has none. Raises PoliciesUnavailable if they cannot be read.
         """
         try:
             topic = TopicName.of_managed_ledger(managed_ledger)
@@ -45,7 +45,7 @@ class PolicyReader:
             return await namespace.policies(topic, max_age_s)
         except (MetadataError, BookieError) as error:
             raise PoliciesUnavailable(
-                f"the policies of {topic} cannot be read, so that nothing of it is trimmed: {error}"
+                f"the policies of {topic} cannot be read, so none of its ledgers is trimmed: {error}"
             ) from error
 
 
@@ -75,7 +75,7 @@ class _Namespace:
 
     async def _read(self) -> None:
         began_s = time.monotonic()
-        await self._store.sync()  # a server that lags may know of a shorter retention than was set since
+        await self._store.sync()  # a server that lags may still have an older, shorter retention
         policies = await read_namespace_policies(self._store, self._events)
         partitioned = await read_partitioned(self._store, self._events)
         topics = [self._events]

@@ -1,1 +1,1 @@
-"""What names ledgers: topics, cursors, schemas, offloaded data, and ledgers that nothing names."""
+"""References to ledgers, from topics, cursors, schemas and offloaded data, and ledgers that nothing references."""

@@ -1,9 +1,9 @@
-"""What belongs to a topic beside its own list, and goes with it: read-only.
+"""What belongs to a topic besides the ledgers in its list, and is deleted with it; read-only.
 
 - The compacted topic's ledger, which compaction's cursor names, and the ledgers with the index of delayed messages
   ("buckets"), which a subscription's cursor names in its properties. A ledger counts only if its own custom metadata
-  says that it is this topic's: a property is text that anybody may have written.
-- Topics with the acknowledgements of transactions that are under way, one for each subscription that has had any.
+  names this topic: a property is text that anyone may have written.
+- Topics with pending acknowledgements of transactions, one for each subscription that has had any.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _COMPONENT = {Naming.COMPACTED: COMPACTED, Naming.DELAYED: DELAYED_INDEX}
 
 @dataclass(frozen=True, slots=True)
 class AttachedLedger:
-    """A ledger that `cursor_path` names; `entries` and `size` are None while it is not closed."""
+    """A ledger that the cursor at `cursor_path` names; `entries` and `size` are None while it is not closed."""
 
     ledger_id: int
     naming: Naming
@@ -41,13 +41,13 @@ class AttachedLedger:
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """The ledgers that go with a topic; `unknown` says what cannot be told now, a line each."""
+    """The ledgers that are deleted with a topic; `unknown` has a line for each thing that cannot be found out now."""
 
     ledgers: tuple[AttachedLedger, ...] = ()
     unknown: tuple[str, ...] = ()
 
     def by_cursor(self) -> Mapping[str, Sequence[int]]:
-        """The ledgers' ids by the path of the cursor that names them."""
+        """The ids of the ledgers by the path of the cursor that names them."""
         found: dict[str, list[int]] = defaultdict(list)
         for each in self.ledgers:
             found[each.cursor_path].append(each.ledger_id)
@@ -57,7 +57,7 @@ class Attachments:
 async def find_attached(
     reader: MetadataReader, bookkeeper: BookKeeperReader, managed_ledger: str, cursor_paths: Iterable[str]
 ) -> Attachments:
-    """The ledgers that the cursors at `cursor_paths` name beside their cursor ledgers."""
+    """The ledgers that the cursors at `cursor_paths` name besides their cursor ledgers."""
     paths = list(cursor_paths)
     named: list[Reference] = []
     unknown: list[str] = []
@@ -72,7 +72,7 @@ async def find_attached(
         try:
             record = decode_managed_cursor_info(node.data, path).value
         except RecordError as error:
-            unknown.append(f"what {path} names: {error}")
+            unknown.append(f"the ledgers that {path} names: {error}")
             continue
         named += [each for each in references_in_cursor(path, record) if each.naming in _COMPONENT]
         if not (is_compaction(path) and names_in_state(record)):
@@ -80,7 +80,7 @@ async def find_attached(
         try:
             latest = compacted_ledger(record, await find_state(open_peeked, reader.sync, record.cursors_ledger_id))
         except CursorRecoveryFailed as error:
-            unknown.append(f"the compacted topic's ledger, should compaction have run again: {error}")
+            unknown.append(f"the compacted topic's ledger, if compaction has run again: {error}")
         else:
             named += [Reference(latest, Naming.COMPACTED, path)] if latest is not None else []
     unique = list({each.ledger_id: each for each in named}.values())
@@ -97,11 +97,10 @@ async def find_attached(
 async def pending_ack_topics(
     reader: MetadataReader, topic: TopicName, subscriptions: Iterable[str] | None = None
 ) -> list[TopicName]:
-    """The topics there are with the acknowledgements of transactions on the subscriptions of `topic`, and of no other.
+    """The pending-ack topics of the subscriptions of `topic`, or of `subscriptions`, that no other topic may own.
 
-    With `subscriptions` only on these.
     `a-b-c__transaction_pending_ack` is the name for subscription `b-c` of `a` and for `c` of `a-b`. While both
-    subscriptions are there it cannot be told whose it is: it goes with the last of them.
+    subscriptions exist, its owner is ambiguous: it is deleted with the last of them.
     """
     named = []
     for subscription in await _subscriptions(reader, topic) if subscriptions is None else subscriptions:
@@ -122,7 +121,7 @@ async def _subscriptions(reader: MetadataReader, topic: TopicName) -> list[str]:
 
 
 async def _is_shared(reader: MetadataReader, acks: TopicName, topic: TopicName) -> bool:
-    """Whether a topic other than `topic` has a subscription for which `acks` is the name."""
+    """Whether a topic other than `topic` has a subscription whose pending-ack topic is called `acks`."""
     stem = acks.local_name.removesuffix(PENDING_ACK_SUFFIX)
     for at, character in enumerate(stem):
         if character != "-" or stem[:at] in ("", topic.local_name):

@@ -1,7 +1,7 @@
-"""Holds all ledgers against all that names them: orphans and dangling references, each looked at twice.
+"""Compares all ledgers with all references to them, and finds orphans and dangling references; read-only.
 
-Read-only. What changes meanwhile is no finding: ledgers are listed before references are read, and every candidate
-is looked at again, the records of R10 before and after its topic's.
+A concurrent change is not a finding: ledgers are listed before references are read, and every candidate is checked a
+second time, with the records of R10 read both before and after its topic's record.
 """
 
 import contextlib
@@ -34,12 +34,12 @@ Progress = Callable[[str, int], None]
 
 
 def ignore_progress(what: str, count: int) -> None:
-    """A Progress for whom nobody waits."""
+    """A Progress that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A ledger that seems to be named by nothing, and why that cannot be told now."""
+    """A ledger that nothing seems to reference, and why that is not certain now."""
 
     origin: LedgerOrigin
     reason: str
@@ -47,7 +47,7 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceAudit:
-    """What was found; `listed` are all ledgers, `young` and `other` are no findings (see `Orphans`)."""
+    """The findings; `listed` are all ledgers, `young` and `other` are not findings (see `Orphans`)."""
 
     listed: tuple[ListedLedger, ...]
     orphans: tuple[LedgerOrigin, ...]
@@ -59,13 +59,13 @@ class ReferenceAudit:
 
 
 class LedgerAuditor:
-    """Looks at a cluster's ledgers; `password` is that of cursor ledgers (managedLedgerPassword)."""
+    """Audits a cluster's ledgers; `password` is that of cursor ledgers (managedLedgerPassword)."""
 
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader, password: bytes = b"") -> None:
         self._store, self._bookkeeper, self._password = store, bookkeeper, password
 
     async def audit(self, now_ms: int, min_age_ms: int = 0, progress: Progress = ignore_progress) -> ReferenceAudit:
-        """All ledgers and all references. `now_ms` and `min_age_ms` as of `find_orphans`. StoreUnavailable."""
+        """Audit all ledgers and all references. `now_ms` and `min_age_ms` as in `find_orphans`. StoreUnavailable."""
         unreadable: list[UnreadableRecord] = []
         listed = await list_origins(self._store, unreadable, lambda count: progress("ledgers", count))
         references = await self._with_states(
@@ -87,11 +87,11 @@ class LedgerAuditor:
         )
 
     async def references_of(self, managed_ledger: str) -> References:
-        """What one managed ledger names now, also in the last state of compaction's cursor."""
+        """What one managed ledger references now, including the last state of compaction's cursor."""
         return await self._with_states(await read_references_of(self._store, managed_ledger))
 
     async def _with_states(self, references: References) -> References:
-        """`references` with the compacted topics' ledgers that only states name; not those that cannot be read now."""
+        """`references` with the compacted topics' ledgers that only cursor states name; unreadable states add none."""
         for path, record in references.compactions:
             with contextlib.suppress(CursorRecoveryFailed):
                 ledger_id = compacted_ledger(
@@ -107,10 +107,10 @@ class LedgerAuditor:
     async def confirm_orphans(
         self, candidates: Sequence[LedgerOrigin], unreadable: Sequence[UnreadableRecord] = ()
     ) -> tuple[tuple[LedgerOrigin, ...], tuple[Undecided, ...]]:
-        """Those of `candidates` that are orphans now, and those of which it cannot be told.
+        """Those of `candidates` that are orphans now, and those that may or may not be.
 
-        `unreadable` are records that could not be read when the candidates were found: what may be named by one of
-        them is left undecided.
+        `unreadable` are records that could not be read when the candidates were found: a ledger that one of them may
+        name is left undecided.
         """
         by_name: dict[str, list[LedgerOrigin]] = defaultdict(list)
         for origin in candidates:
@@ -137,7 +137,8 @@ class LedgerAuditor:
     async def confirm_dangling(self, candidates: Sequence[Reference]) -> tuple[Reference, ...]:
         """Those of `candidates` whose ledger does not exist and whose record still names it.
 
-        A ledger is made before it is named and never made again: what is not there first, and named then, is lost.
+        A ledger is created before a record names it, and never created again: one that does not exist at the first look
+        and is still named at the second is lost.
         """
         ids = sorted({each.ledger_id for each in candidates})
         there = {each.origin.ledger_id for each in await read_origins(self._store, ids, [])}
@@ -151,10 +152,10 @@ class LedgerAuditor:
         return tuple(each for each in left if each in still)
 
     async def _named_by(self, managed_ledger: str, *, with_states: bool) -> tuple[set[int], str]:
-        """The ledgers that the managed ledger names now, and why that may not be all of them."""
+        """The ledgers that the managed ledger references now, and why that may not be all of them."""
         try:
             references = await read_references_of(self._store, managed_ledger)
-        except InvalidName:  # no managed ledger can be called so
+        except InvalidName:  # no managed ledger can have this name
             return set(), ""
         named = references.ledgers
         if references.unreadable:
@@ -165,7 +166,7 @@ class LedgerAuditor:
         return named, ""
 
     async def _named_in_states(self, managed_ledger: str) -> tuple[set[int], str]:
-        """The cursor ledgers that hold parts of the cursors' states: checkpoints name older ones."""
+        """The cursor ledgers that hold parts of the cursors' states: a checkpoint names older cursor ledgers."""
         path = managed_ledger_path(managed_ledger)
         try:
             names = await self._store.children(path)
@@ -194,7 +195,7 @@ class LedgerAuditor:
     async def _named_by_schemas(
         self, group: Sequence[LedgerOrigin], unreadable: Sequence[UnreadableRecord]
     ) -> tuple[set[int], str]:
-        """What anything names now, for ledgers that no managed ledger's name stands in."""
+        """All references now, for ledgers whose metadata does not name a managed ledger."""
         references: References = await read_references(self._store)
         doubts = [*references.unreadable, *unreadable]
         only_schemas = all(origin.component == SCHEMA for origin in group)

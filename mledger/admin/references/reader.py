@@ -1,4 +1,4 @@
-"""Reads what names ledgers, and all ledgers there are: a page at a time, by types that cannot write."""
+"""Reads all references to ledgers, and all ledgers, a page at a time; it uses only types that cannot write."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -34,12 +34,12 @@ Counted = Callable[[int], None]
 
 
 def ignore_count(count: int) -> None:
-    """A Counted for whom nobody waits."""
+    """A Counted that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """A record that does not parse: what it names is not known."""
+    """A record that does not parse: the ledgers that it names are unknown."""
 
     path: str
     reason: str
@@ -47,9 +47,9 @@ class UnreadableRecord:
 
 @dataclass(slots=True)
 class References:
-    """What was found to name ledgers, and the records that could not be read.
+    """The references found, and the records that could not be read.
 
-    `compactions` are compaction's cursors, by path, whose last state names a ledger that no record need name.
+    `compactions` are compaction's cursors, by path, whose last state may name a ledger that no record names.
     """
 
     found: list[Reference] = field(default_factory=list)
@@ -57,7 +57,7 @@ class References:
     compactions: list[tuple[str, ManagedCursorInfo]] = field(default_factory=list)
 
     def note(self, path: str, data: bytes, read: Callable[[str, bytes], Sequence[Reference]]) -> None:
-        """Take what `read` finds in the record at `path`, or note that it does not parse."""
+        """Add what `read` finds in the record at `path`, or note that it does not parse."""
         try:
             self.found += read(path, data)
         except RecordError as error:
@@ -71,7 +71,7 @@ class References:
 
 @dataclass(frozen=True, slots=True)
 class ListedLedger:
-    """A ledger that there is: its origin, and how many copies of entries it should have (0 while it is not closed)."""
+    """An existing ledger: its origin, and how many copies of entries it should have (0 while it is not closed)."""
 
     origin: LedgerOrigin
     copies: int
@@ -80,7 +80,7 @@ class ListedLedger:
 async def list_origins(
     reader: MetadataReader, unreadable: list[UnreadableRecord], count: Counted = ignore_count
 ) -> list[ListedLedger]:
-    """Every ledger, by rising id; one whose metadata does not parse has an origin that says nothing."""
+    """Every ledger, by ascending id; one whose metadata does not parse has an empty origin."""
     found: list[ListedLedger] = []
     async for page in LedgerStoreReader(reader).list():
         found += await read_origins(reader, page, unreadable)
@@ -114,10 +114,10 @@ def expected_copies(metadata: LedgerMetadata) -> int:
 
 
 async def read_references(reader: MetadataReader, count: Counted = ignore_count) -> References:
-    """Everything that names a ledger; `count` hears of topics and cursors.
+    """Every reference to a ledger; `count` is called with the number of topics of each page.
 
-    Pending records are read before the lists, deletion records after them: a ledger that goes from one to the other
-    meanwhile is seen at one of them.
+    Pending and deletion records are read both before and after the lists: a ledger that moves between a record and a
+    list meanwhile is seen in one of them.
     """
     references = References()
     await _note_records(reader, references)
@@ -131,7 +131,7 @@ async def read_references(reader: MetadataReader, count: Counted = ignore_count)
 
 
 async def read_references_of(reader: MetadataReader, managed_ledger: str) -> References:
-    """What one managed ledger names, and the records of it; nothing if it is gone."""
+    """What one managed ledger references, and its pending and deletion records; empty if it does not exist."""
     references = References()
     await _note_records(reader, references, managed_ledger)
     await _note_topics(reader, [managed_ledger_path(managed_ledger)], references)
@@ -141,7 +141,7 @@ async def read_references_of(reader: MetadataReader, managed_ledger: str) -> Ref
 
 
 async def _note_topics(reader: MetadataReader, paths: Sequence[str], references: References) -> None:
-    """The topics at `paths` and their cursors."""
+    """Add the references of the topics at `paths` and of their cursors."""
     for path, node in await _nodes(reader, paths):
         references.note(path, node.data, _in_topic)
     cursors = await children_of(reader, paths)
@@ -162,7 +162,7 @@ def _in_cursor(references: References, path: str, data: bytes) -> Sequence[Refer
 
 
 async def _note_schemas(reader: MetadataReader, references: References) -> None:
-    """Schemas lie at tenant/namespace/topic; what is above has no data."""
+    """Add the references of schemas; they lie at tenant/namespace/topic, and the nodes above have no data."""
     level = [SCHEMAS]
     while level:
         below = await children_of(reader, level)
@@ -184,7 +184,10 @@ async def _note_records(reader: MetadataReader, references: References, managed_
 
 
 async def _note_kept(reader: MetadataReader, references: References, managed_ledger: str | None = None) -> None:
-    """Read last: a cursor ledger goes from its cursor to them, never back but by an undo, which names it first."""
+    """Add the kept cursor ledgers. Read them last: a ledger moves from its cursor to them.
+
+    Only an undo moves it back, and that names it in the cursor's record first.
+    """
     references.found += [
         reference_in_kept(record)
         for record in await read_kept(reader)

@@ -1,1 +1,1 @@
-"""What is wrong with the records of topics, and their repair."""
+"""Finds faults in the records of topics and repairs them."""

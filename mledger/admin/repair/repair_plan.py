@@ -1,18 +1,19 @@
-"""Finds what is wrong with a topic's records and decides how it is mended; over plain values, no I/O.
+"""Finds faults in a topic's records and decides how to repair them; over plain values, no I/O.
 
 - A ledger of the list that does not exist, and was not offloaded and deleted on purpose, is dropped: its entries are
-  gone already (M3 does so for the last one only). An empty closed ledger before the last is dropped and deleted.
-- A closed ledger's entries and size are those of its metadata; one before the last that was never closed is recovered
-  (Q4) and then has its true end. The last ledger, while its owner did not close it, is the next opening's.
-- A cursor whose cursor ledger is lost or empty falls back to its record's snapshot, one whose last state cannot be read
-  to the state before it; that cursor ledger is kept (R4, M12). One whose position
-  lies past the end, before a ledger that is lost, or in one that is gone in the middle of the list, is moved (R6, R7);
-  ranges over missing ledgers are dropped. Before an empty ledger that the next opening dropped a cursor may stand: so
-  each restart of a broker leaves those of empty topics. A mended state goes into the cursor's record where it fits
-  (C3), else opening has to write it.
-- What cannot be read now is never taken for lost (R5): it is told, and left as it is.
-- Ledgers of the topic that nothing names are deleted under a deletion record, records between the lists are finished
-  (R10) as an opening would.
+  lost already (opening does so only for the last ledger, M3). An empty closed ledger before the last is dropped and
+  deleted.
+- A closed ledger gets the entries and size of its metadata. A ledger before the last that was never closed is recovered
+  first (Q4). The last ledger is left to the next opening if its owner did not close it.
+- A cursor whose cursor ledger is lost or empty falls back to its record's snapshot. A cursor whose last state cannot be
+  read falls back to the state before it, and its cursor ledger is kept (R4, M12).
+- A cursor is moved if its position is past the end, before a lost ledger, or in a missing ledger in the middle of the
+  list (R6, R7); ranges over missing ledgers are dropped. A position before an empty ledger that an opening dropped is
+  not a fault: each restart of a broker leaves the cursors of empty topics there. The repaired state goes into the
+  cursor's record if it fits (C3); otherwise the next opening has to write it.
+- What cannot be read now is never treated as lost (R5): it is reported and left as it is.
+- Ledgers of the topic that nothing references are deleted under a deletion record. Pending and deletion records that
+  were left over are resolved as an opening would resolve them (R10).
 """
 
 import enum
@@ -34,7 +35,7 @@ from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, Mana
 
 
 class Wrong(enum.Enum):
-    """What is wrong."""
+    """The kinds of faults."""
 
     LEDGER_LOST = "ledger is lost"
     LEDGER_EMPTY = "ledger is empty"
@@ -50,7 +51,7 @@ class Wrong(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerFacts:
-    """A ledger of the list as BookKeeper has it; `end` is its true end, or what a peek saw of one not closed."""
+    """A ledger of the list as BookKeeper has it; `end` is its end, or the peeked end if it is not closed."""
 
     state: LedgerState
     end: LedgerEnd
@@ -58,9 +59,9 @@ class LedgerFacts:
 
 @dataclass(frozen=True, slots=True)
 class CursorFacts:
-    """A cursor's record as it is, and what was found in the cursor ledger that it names (None: it names none).
+    """A cursor's record as stored, and what was found in the cursor ledger that it names (None: it names none).
 
-    `record` is an error where it does not parse; `compression` is how it is stored.
+    `record` is an error if it does not parse; `compression` is that of the stored record.
     """
 
     name: str
@@ -75,10 +76,10 @@ class CursorFacts:
 class TopicFacts:
     """What was read of one managed ledger.
 
-    `info` is None where there is no such topic (orphans may still name it). `ledgers` has what is known of each ledger
-    of the list, None for one that does not exist; those that may be gone need not be in it. `orphans` are ledgers of
-    the managed ledger that nothing names; `records` its pending and deletion records. `compression` is how its own
-    record is stored.
+    `info` is None if there is no such topic (orphans may still name it). `ledgers` has the facts of each ledger of the
+    list, None for one that does not exist; it may leave out ledgers that are allowed to be gone. `orphans` are ledgers
+    of the managed ledger that nothing references; `records` are its pending and deletion records. `compression` is that
+    of its own stored record.
     """
 
     managed_ledger: str
@@ -93,7 +94,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """One thing that is wrong, of which ledger or cursor, and what is done; `mended` False: it is left as it is."""
+    """One fault, its ledger or cursor, and how it is repaired; if `mended` is False it is left as it is."""
 
     wrong: Wrong
     ledger_id: int | None
@@ -104,10 +105,10 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class CursorMend:
-    """The record that a cursor gets; `drops` is the cursor ledger that it no longer names, None for none.
+    """The new record of a cursor; `drops` is the cursor ledger that it no longer names and that is deleted, or None.
 
-    `recovered` is the state that it stands for, to keep in an undo file. `keeps` is a cursor ledger that it no longer
-    names either, and that stays, recorded: it holds a state that could not be read (M12).
+    `recovered` is the state in the new record, to save in an undo file. `keeps` is a cursor ledger that the record no
+    longer names but that is kept, under a record of its own: it holds a state that could not be read (M12).
     """
 
     name: str
@@ -122,12 +123,12 @@ class CursorMend:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """How one managed ledger is mended.
+    """How one managed ledger is repaired.
 
-    `info` is the record to write, None to leave it (its `version` is checked all the same; no topic: no check).
-    `recover` are ledgers to recover first, each with the end that it must turn out to have. `delete` are ledgers that
-    nothing names afterwards, of which `to_record` have no deletion record yet. `done_with` are records that end with
-    the write: pending ones, and those of ledgers that are listed.
+    `info` is the record to write, None to leave it (its `version` is checked anyway, unless there is no topic).
+    `recover` are ledgers to recover first, each with the end that recovery must find. `delete` are ledgers that nothing
+    names afterwards, of which `to_record` have no deletion record yet. `done_with` are records that the write removes:
+    pending records, and those of ledgers that are listed.
     """
 
     managed_ledger: str
@@ -148,9 +149,9 @@ class RepairPlan:
 
 
 def plan_repair(facts: TopicFacts, now_ms: int) -> RepairPlan:
-    """What is wrong with the topic and how it is mended; `now_ms` becomes the close time of ledgers without one.
+    """The topic's faults and how they are repaired; `now_ms` becomes the close time of ledgers without one.
 
-    Raises InvalidLedgerList for a list whose ids do not rise: in which order its entries are meant cannot be told.
+    Raises InvalidLedgerList if the ids of the list are not in ascending order: the order of its entries is unknown.
     """
     if facts.info is None:
         return _without_topic(facts)
@@ -199,7 +200,7 @@ def _without_topic(facts: TopicFacts) -> RepairPlan:
 
 
 def _cursor_ledgers(cursors: Iterable[CursorFacts], mended: Mapping[str, ManagedCursorInfo]) -> set[int]:
-    """The cursor ledgers that are named when the cursors of `mended` have their new records."""
+    """The cursor ledgers that are named once the cursors in `mended` have their new records."""
     found: set[int] = set()
     for cursor in cursors:
         record = mended.get(cursor.name, cursor.record)
@@ -210,7 +211,7 @@ def _cursor_ledgers(cursors: Iterable[CursorFacts], mended: Mapping[str, Managed
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What becomes of ledgers that nothing names and of records between the lists."""
+    """What happens to ledgers that nothing names and to left-over records."""
 
     delete: tuple[int, ...]
     to_record: tuple[int, ...]
@@ -219,7 +220,7 @@ class _Rest:
 
 
 def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *, unreadable: bool = False) -> _Rest:
-    """`gone` are ledgers that the mended records no longer name; with `unreadable` what is `owned` is not all known."""
+    """`gone` are ledgers that the repaired records no longer name; with `unreadable`, `owned` may be incomplete."""
     mends = [Mend(Wrong.ORPHAN, each, "", "nothing names it: it is deleted") for each in sorted(facts.orphans)]
     delete = {*gone, *facts.orphans}
     done_with: list[PendingRecord] = []
@@ -227,24 +228,24 @@ def _finish(facts: TopicFacts, owned: Collection[int], gone: Collection[int], *,
     for record in facts.records:
         is_deletion = record.path == deletion_path(record.ledger_id)
         if unreadable and record.ledger_id not in owned:
-            text = f"{record.path}: whether the ledger is named cannot be told"
+            text = f"{record.path}: it is unknown whether a record names the ledger"
             mends.append(Mend(Wrong.RECORD, record.ledger_id, "", text, mended=False))
             continue
         if record.ledger_id in owned:
             done_with.append(record)
-            text = "the ledger is named, the record is removed"
+            text = "the ledger is in use, so the record is removed"
         else:
             delete.add(record.ledger_id)
             recorded |= {record.ledger_id} if is_deletion else set()
             done_with += [] if is_deletion else [record]
-            text = "nothing names the ledger: both are removed"
+            text = "nothing names the ledger, so the ledger and the record are removed"
         mends.append(Mend(Wrong.RECORD, record.ledger_id, "", f"{record.path}: {text}"))
     return _Rest(tuple(sorted(delete)), tuple(sorted(delete - recorded)), tuple(done_with), tuple(mends))
 
 
 @dataclass(slots=True)
 class _Listing:
-    """The list mended, once as it is written and once with the ends that are known."""
+    """The repaired list, once as it is written and once with the known ends."""
 
     ledgers: list[LedgerInfo] = field(default_factory=list)
     with_ends: list[LedgerInfo] = field(default_factory=list)
@@ -274,7 +275,7 @@ def _mend_list(info: ManagedLedgerInfo, ledgers: Mapping[int, LedgerFacts | None
             listing.lost.add(ledger.ledger_id)
             entries = f"{ledger.entries:,} entries" if ledger.entries else "its entries"
             listing.note(
-                Wrong.LEDGER_LOST, ledger.ledger_id, f"it does not exist, {entries} with it: dropped from the list"
+                Wrong.LEDGER_LOST, ledger.ledger_id, f"it does not exist, {entries} are lost: dropped from the list"
             )
         elif is_last and ledger.timestamp == 0:
             listing.keep(ledger, replace(ledger, entries=facts.end.entries, size=facts.end.size))
@@ -284,14 +285,14 @@ def _mend_list(info: ManagedLedgerInfo, ledgers: Mapping[int, LedgerFacts | None
 
 
 def _mend_closed(listing: _Listing, ledger: LedgerInfo, facts: LedgerFacts, is_last: bool, now_ms: int) -> None:
-    """A ledger that its owner has closed, or should have."""
+    """Repair a ledger that its owner has closed, or should have closed."""
     ledger_id, end = ledger.ledger_id, facts.end
     if facts.state is not LedgerState.CLOSED:
         listing.recover.append((ledger_id, end))
-        listing.note(Wrong.LEDGER_NOT_CLOSED, ledger_id, f"recovered, with {end.entries:,} entries as far as is seen")
+        listing.note(Wrong.LEDGER_NOT_CLOSED, ledger_id, f"recovered, with {end.entries:,} entries found so far")
     if end.entries == 0 and not is_last:
         listing.delete.append(ledger_id)
-        listing.note(Wrong.LEDGER_EMPTY, ledger_id, "it stands before the last and has no entry: dropped and deleted")
+        listing.note(Wrong.LEDGER_EMPTY, ledger_id, "it has no entry and is not the last: dropped and deleted")
         return
     mended = replace(ledger, entries=end.entries, size=end.size, timestamp=ledger.timestamp or now_ms)
     if (ledger.entries, ledger.size) != (end.entries, end.size):
@@ -309,7 +310,7 @@ def _mend_cursor(
     record = cursor.record
     if isinstance(record, RecordError):
         return [
-            Mend(Wrong.UNREADABLE, None, cursor.name, f"{record}: `cursors repair` makes it anew", mended=False)
+            Mend(Wrong.UNREADABLE, None, cursor.name, f"{record}: `cursors repair` creates it again", mended=False)
         ], None
     try:
         plan = plan_cursor_recovery(cursor.name, record, cursor.finding, ledgers)
@@ -323,16 +324,16 @@ def _mend_cursor(
     wrong = Wrong.POSITION
     if plan.rule == "R4":
         wrong = Wrong.STATE_UNREADABLE if plan.keeps_cursor_ledger else Wrong.CURSOR_LEDGER_LOST
-    text = "; ".join([*(plan.warnings[:1] if plan.rule == "R4" else ()), *reasons, f"it stands at {stands}"])
+    text = "; ".join([*(plan.warnings[:1] if plan.rule == "R4" else ()), *reasons, f"mark-delete position: {stands}"])
     mended = _record(plan, record, stands, now_ms)
     if mended is None:
         left = Mend(
-            wrong, cursor_ledger, cursor.name, f"{text}, once the topic is opened: its state is large", mended=False
+            wrong, cursor_ledger, cursor.name, f"{text}, once the topic is opened: the state is large", mended=False
         )
         return [left], None
     drops = cursor_ledger
     if plan.rule == "R4" and not isinstance(cursor.finding, CursorLedgerEmpty):
-        drops = None  # it does not exist, or is kept
+        drops = None  # the cursor ledger does not exist, or is kept
     return [Mend(wrong, cursor_ledger, cursor.name, text)], CursorMend(
         cursor.name,
         cursor.path,
@@ -348,21 +349,21 @@ def _mend_cursor(
 def _place(
     plan: CursorRecoveryPlan, stood: Position | None, ledgers: LedgerList, listing: _Listing
 ) -> tuple[Position, list[str]]:
-    """Where mark-delete is put, and why it cannot stay where it is, or what of its state is dropped.
+    """The new mark-delete position, and why it cannot stay where it is, or which part of the state is dropped.
 
-    `stood` is where it is recorded. Before a ledger that is gone, and was not lost, is where every restart of a broker
-    leaves the cursors of an empty topic: opening moves them (R6), nothing is wrong.
+    `stood` is the recorded position. Every restart of a broker leaves the cursors of an empty topic before a ledger
+    that was dropped, not lost: opening moves them (R6), and that is not a fault.
     """
     reasons = [] if plan.rule == "R4" else list(plan.warnings)
     at = plan.mark_delete
     if "R6" in plan.rules and stood is not None and stood.ledger_id in listing.lost:
-        reasons.append("the ledger it stood before does not exist")
+        reasons.append("the ledger after its position does not exist")
     gone = at.ledger_id not in ledgers
     in_middle = len(ledgers) and at.ledger_id > ledgers.ids[0]
     if gone and (at.ledger_id in listing.lost or in_middle):
         following = ledgers.next_id(at.ledger_id)
         if following is not None:
-            reasons.append(f"{at} is in a ledger that is gone")
+            reasons.append(f"{at} is in a ledger that does not exist")
             return Position(following, NO_ENTRY), reasons
     return at, reasons
 

@@ -1,4 +1,4 @@
-"""Gathers what `plan_repair` decides over, read-only, and carries its plan out: all records of it or none."""
+"""Reads the facts for `plan_repair`, read-only, and carries out its plan."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ NOTHING: Mapping[str, Sequence[int]] = {}
 
 
 class FactsReader:
-    """Reads the facts of topics; passwords are those that the ledgers' own metadata has."""
+    """Reads the facts of topics; passwords come from the ledgers' own metadata."""
 
     def __init__(self, store: MetadataReader, bookkeeper: BookKeeperReader) -> None:
         self._store, self._bookkeeper = store, bookkeeper
@@ -59,11 +59,11 @@ class FactsReader:
         orphans: Mapping[str, Sequence[int]] = NOTHING,
         records: Sequence[PendingRecord] = (),
     ) -> list[TopicFacts | MledgerError]:
-        """The facts of some managed ledgers, in that order, read in few requests.
+        """The facts of the given managed ledgers, in that order, read in few requests.
 
-        `orphans` (by managed ledger) and `records` are known already. An error stands for one whose record, or a
-        ledger's, does not parse, of which a ledger that is not closed cannot be looked at, or which an owner changes
-        each time that it is looked at.
+        `orphans` (by managed ledger) and `records` are known already. A managed ledger gets an error instead of facts
+        if its record or a ledger's metadata does not parse, if one of its open ledgers cannot be peeked at, or if an
+        owner changed it during each attempt.
         """
         by_name: dict[str, list[PendingRecord]] = {}
         for record in records:
@@ -78,7 +78,7 @@ class FactsReader:
                 break
         for name in left:
             path = managed_ledger_path(name)
-            found[name] = BadVersion(f"{name} was changed each time it was looked at: close it, or try again", path)
+            found[name] = BadVersion(f"{name} was changed each time it was read: close it, or try again", path)
         return [
             each
             if isinstance(each := found[name], MledgerError)
@@ -87,7 +87,7 @@ class FactsReader:
         ]
 
     async def _changed(self, read: Mapping[str, TopicFacts | MledgerError]) -> list[str]:
-        """Those whose records, or cursors' records, are others now: what was read of them may not fit together."""
+        """Those whose record, or a cursor's record, has changed since: the facts read may be inconsistent."""
         versions: dict[str, dict[str, int | None]] = {}
         for name, facts in read.items():
             if isinstance(facts, MledgerError):
@@ -103,14 +103,14 @@ class FactsReader:
         return [name for name, each in versions.items() if any(now[path] != version for path, version in each.items())]
 
     async def _read_once(self, managed_ledgers: Sequence[str]) -> list[TopicFacts | MledgerError]:
-        """The cursors' states are read before the ends of the ledgers: a live one's cursors are never past its end."""
+        """Read cursor states before the ends of ledgers: so a live topic's cursors are never past its end."""
         paths = [managed_ledger_path(name) for name in managed_ledgers]
         nodes = await self._store.get_many(paths)
         decoded = [_info(path, node) for path, node in zip(paths, nodes, strict=True)]
         infos = [each.value if isinstance(each, Decoded) else each for each in decoded]
         cursors = await self._cursor_nodes(paths)
         ledger_ids = sorted({ledger for info in infos for ledger in _ledger_ids(info)})
-        await self._store.sync()  # a ledger of the lists is not missing because a server lags
+        await self._store.sync()  # else a listed ledger could seem lost because a server lags
         found = await self._store.get_many([ledger_path(ledger_id) for ledger_id in ledger_ids])
         ledgers = dict(zip(ledger_ids, found, strict=True))
 
@@ -119,7 +119,7 @@ class FactsReader:
             if isinstance(info, MledgerError):
                 return info
             if info is not None and shadow_source(info) is not None:
-                return ShadowTopic(f"it is a shadow of {shadow_source(info)}, whose ledgers it lists")
+                return ShadowTopic(f"the topic is a shadow of {shadow_source(info)}, whose ledgers it lists")
             if info is None or node is None:
                 return TopicFacts(name, None)
             read = tuple(await self._cursors(cursors[at]))
@@ -133,7 +133,7 @@ class FactsReader:
         return await asyncio.gather(*map(facts, range(len(managed_ledgers))))
 
     async def _cursor_nodes(self, topics: Sequence[str]) -> list[list[tuple[str, Node]]]:
-        """The paths and nodes of the cursors of each topic."""
+        """The paths and nodes of each topic's cursors."""
         children = await self._store.children_many(topics)
         paths = [[f"{topic}/{name}" for name in names or ()] for topic, names in zip(topics, children, strict=True)]
         nodes = iter(await self._store.get_many([path for some in paths for path in some]))
@@ -187,15 +187,16 @@ def _ledger_ids(info: ManagedLedgerInfo | RecordError | None) -> list[int]:
 async def repair(
     plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook = ignore_steps
 ) -> None:
-    """Carry `plan` out. Whether there is an owner is to be looked at before (M9).
+    """Carry out `plan`. The caller has checked that the topic has no owner (M9).
 
-    Ledgers before the last are recovered first. Then what goes is recorded for deletion, in pieces where it is much
-    (M11); an owner is fenced before that, and where ledgers that leave the list are recorded already. Then the records
-    are written, with a check of every version: the topic's with the first cursors, then further cursors in pieces, each
-    with the record of the cursor ledger that it no longer names. Last, ledgers recorded for deletion go; cut off
-    before, the next opening finishes it (R10).
+    1. Recover ledgers before the last.
+    2. Write the deletion records that do not fit the write of the topic's record (M11). If there are any, or if ledgers
+       that leave the list have deletion records already, first fence an owner.
+    3. Write the records, each with a check of its version: the topic's with the first cursors, then further cursors in
+       pieces, each cursor with the deletion record of the cursor ledger that it no longer names.
+    4. Delete the ledgers recorded for deletion. If this is interrupted, the next opening finishes it (R10).
 
-    Raises BadVersion: a record was changed since, or a ledger's end turned out to be another: run it again.
+    Raises BadVersion if a record was changed since, or a recovered ledger has another end: run the command again.
     """
     await ensure_folders(store)
     for ledger_id, end in plan.recover:
@@ -231,7 +232,7 @@ async def repair(
 
 
 async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper, on_step: StepHook) -> None:
-    """Delete what nothing names: an undo may have listed some of it again since the plan was made."""
+    """Delete ledgers that nothing names; an undo may have listed some of them again since the plan was made."""
     claimed = [each for each in plan.delete if await claim_deletion(store, each, plan.managed_ledger)]
     if not claimed:
         return
@@ -249,15 +250,15 @@ async def _delete(plan: RepairPlan, store: MetadataStore, bookkeeper: BookKeeper
 
 
 def _is_recorded_at_once(plan: RepairPlan) -> bool:
-    """Whether all that goes is recorded for deletion by the write that drops it, nothing before."""
+    """Whether the write that drops the ledgers also records all of them for deletion."""
     records = [operation for group in _records_of_ledgers(plan).values() for operation in group]
     return len(plan.to_record) == len(plan.delete) and fits_one_write(_data_of(_write_of_topic(plan)), records)
 
 
 async def _fenced(plan: RepairPlan, store: MetadataStore) -> RepairPlan:
-    """The plan after a write of the topic's record as it is, by the records of deletion that there are then.
+    """The plan after the topic's record was written unchanged, updated with the deletion records that exist then.
 
-    An owner that replays would take records of ledgers that it still lists for leftovers.
+    Without the fence, an owner that replays would treat deletion records of ledgers that it still lists as left over.
     """
     assert plan.version is not None
     version = await fence_owner(store, managed_ledger_path(plan.managed_ledger), plan.version)
@@ -276,7 +277,7 @@ def _write_of_topic(plan: RepairPlan) -> list[Operation]:
 
 
 def _records_of_ledgers(plan: RepairPlan) -> dict[int, list[Operation]]:
-    """What becomes of pending and deletion records, by ledger."""
+    """The writes of pending and deletion records, by ledger."""
     groups: dict[int, list[Operation]] = {
         ledger_id: [deletion_record(ledger_id, plan.managed_ledger)] for ledger_id in plan.to_record
     }
@@ -288,9 +289,10 @@ def _records_of_ledgers(plan: RepairPlan) -> dict[int, list[Operation]]:
 def _writes_of_cursors(
     plan: RepairPlan, records: dict[int, list[Operation]], kept: Collection[int]
 ) -> list[list[Operation]]:
-    """Each cursor's record with the one of the cursor ledger that it no longer names, which is taken out of `records`.
+    """Each cursor's record, with the deletion record of the cursor ledger that it no longer names.
 
-    Written ahead, that would be in the way of an owner that lets the cursor ledger go. `kept` are recorded already.
+    These deletion records are taken out of `records`: written ahead, they would conflict with an owner that drops the
+    cursor ledger itself. The cursor ledgers in `kept` have a record already.
     """
     found, keeps = list[list[Operation]](), set(kept)
     for each in plan.cursors:
@@ -314,7 +316,7 @@ async def _recover(bookkeeper: BookKeeper, ledger_id: int, end: LedgerEnd) -> No
     reader = await bookkeeper.open_ledger(ledger_id, metadata.password or b"")
     if LedgerEnd(reader.last_entry + 1, reader.length) != end:
         raise BadVersion(
-            f"ledger {ledger_id} was recovered with {reader.last_entry + 1} entries, {end.entries} were seen before: "
-            "no record was changed, run the command again",
+            f"ledger {ledger_id} was recovered with {reader.last_entry + 1} entries, but {end.entries} were expected: "
+            "no record was changed; run the command again",
             ledger_path(ledger_id),
         )

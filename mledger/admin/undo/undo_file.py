@@ -1,10 +1,10 @@
-"""The undo file of a command that changed things: what each record held before and after, as values and as JSON.
+"""The undo file of a command that changed records: what each held before and after, as values and as JSON.
 
-Format 1, an object of: `format`, `command`, `subject`, `made_at` (UTC), `cluster` (its URL without secrets), `outcome`,
-`managed_ledgers` (whose owners matter), `records` (path, before and after: null for no node, else `data` as base64 and
-`version`), `cursors` (path and `state`: the PositionInfo, as base64, that lived in a cursor ledger which the command
-may delete), `lost` (what cannot be brought back). It is written before anything is changed, with the outcome `begun`
-and every `after` null, and completed when the command has ended. Nothing else may stand in it.
+Format 1 is an object with exactly these fields: `format`, `command`, `subject`, `made_at` (UTC), `cluster` (its URL
+without secrets), `outcome`, `managed_ledgers` (whose owners matter), `records` (path, before and after: null for no
+node, else `data` as base64 and `version`), `cursors` (path and `state`: the PositionInfo, as base64, from a cursor
+ledger that the command may delete), `lost` (what cannot be restored). The command writes it before it changes anything,
+with the outcome `begun` and every `after` null, and completes it when it ends.
 """
 
 import base64
@@ -25,29 +25,29 @@ FORMAT = 1
 
 
 class Outcome(enum.Enum):
-    """How far the command is known to have come."""
+    """How far the command got."""
 
-    BEGUN = "begun"  # what it left is not known
+    BEGUN = "begun"  # what it left behind is unknown
     DONE = "done"
-    FAILED = "failed"  # it ended with an error; what it left is in the file
+    FAILED = "failed"  # it ended with an error; the file says what it left behind
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a node held, at which version."""
+    """A node's data and version."""
 
     data: bytes
     version: int
 
     @classmethod
     def of(cls, node: Node | None) -> "NodeState | None":
-        """The state of a node just read, None for none."""
+        """The state of a node just read, None if there is no node."""
         return None if node is None else cls(node.data, node.version)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRecord:
-    """A node that the command may change, None where there was none; `after` says nothing while BEGUN."""
+    """A node that the command may change; a state is None if there was no node, and `after` is unset while BEGUN."""
 
     path: str
     before: NodeState | None
@@ -56,7 +56,7 @@ class ChangedRecord:
 
 @dataclass(frozen=True, slots=True)
 class SavedCursor:
-    """The state, an encoded PositionInfo, of the cursor whose record is at `path`, taken out of its cursor ledger."""
+    """The state, an encoded PositionInfo, of the cursor whose record is at `path`, read from its cursor ledger."""
 
     path: str
     state: bytes
@@ -64,7 +64,7 @@ class SavedCursor:
 
 @dataclass(frozen=True, slots=True)
 class UndoFile:
-    """All that is needed to put the records back; `made_at_ms` since 1970, `lost` one line each."""
+    """Everything needed to restore the records; `made_at_ms` since 1970, `lost` one line for each loss."""
 
     command: str
     subject: str
@@ -83,7 +83,7 @@ class UndoFile:
 
     @property
     def in_pieces(self) -> bool:
-        """Whether one request may not hold what undoing writes (M11)."""
+        """Whether what undoing writes may not fit one request (M11)."""
         size = sum(NODE_BYTES + len(each.path) + len(each.before.data) for each in self.records if each.before)
         size += sum(len(each.state) for each in self.cursors)
         return max(len(self.records), len(self.managed_ledgers)) > MOST_OPERATIONS or size > ONE_WRITE_BYTES
@@ -110,15 +110,17 @@ def encode_undo_file(file: UndoFile) -> bytes:
 
 
 def decode_undo_file(data: bytes) -> UndoFile:
-    """The file that `encode_undo_file` wrote; UndoFileError names what is wrong with any other."""
+    """The file that `encode_undo_file` wrote; UndoFileError if it is not valid."""
     try:
         value = json.loads(data, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise UndoFileError(f"not an undo file: {error}") from None
     if not isinstance(value, dict) or "format" not in value:
-        raise UndoFileError("not an undo file: a JSON object with a format is one")
+        raise UndoFileError("not an undo file: an undo file is a JSON object with the field `format`")
     if type(value["format"]) is not int or value["format"] != FORMAT:
-        raise UndoFileError(f"an undo file of format {value['format']!r}: this program knows {FORMAT}; use a newer one")
+        raise UndoFileError(
+            f"an undo file of format {value['format']!r}: this version reads only format {FORMAT}; use a newer version"
+        )
     known = _Fields(value, "the file", FIELDS)
     file = UndoFile(
         command=known.text("command"),
@@ -152,7 +154,7 @@ FIELDS = frozenset(
 
 
 class _Fields:
-    """A JSON object that has to have exactly the fields it should, each of its type."""
+    """A JSON object that must have exactly the given fields, each of its type."""
 
     def __init__(self, value: Any, where: str, fields: frozenset[str]) -> None:
         if not isinstance(value, dict):
@@ -174,7 +176,7 @@ class _Fields:
     def number(self, name: str) -> int:
         value = self._value[name]
         if type(value) is not int or value < 0:
-            raise UndoFileError(f"{name} of {self.where} is not a number from 0 on")
+            raise UndoFileError(f"{name} of {self.where} is not a number of at least 0")
         return value
 
     def items(self, name: str) -> list[Any]:
@@ -186,7 +188,7 @@ class _Fields:
     def texts(self, name: str) -> list[str]:
         items = self.items(name)
         if not all(isinstance(item, str) for item in items):
-            raise UndoFileError(f"{name} of {self.where} is not a list of texts")
+            raise UndoFileError(f"{name} of {self.where} is not a list of strings")
         return items
 
     def path(self, name: str) -> str:
@@ -198,7 +200,7 @@ class _Fields:
     def bytes(self, name: str) -> bytes:
         try:
             return base64.b64decode(self.text(name), validate=True)
-        except ValueError as error:  # binascii.Error is one, what is not ASCII another
+        except ValueError as error:  # includes binascii.Error, and text that is not ASCII
             raise UndoFileError(f"{name} of {self.where} is not base64: {error}") from None
 
 
@@ -230,15 +232,15 @@ def _check(file: UndoFile) -> None:
     if len(set(file.paths)) != len(file.paths):
         raise UndoFileError("two records have the same path")
     if not {cursor.path for cursor in file.cursors} <= set(file.paths):
-        raise UndoFileError("a cursor's state is there without the cursor's record")
+        raise UndoFileError("the file has a cursor's state but not the cursor's record")
     if file.outcome is Outcome.BEGUN and any(record.after is not None for record in file.records):
-        raise UndoFileError("the file is not completed, and yet says what a record held afterwards")
+        raise UndoFileError("the file is not completed, yet it says what a record held afterwards")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a field stands twice in one object")
+        raise ValueError("an object has the same field twice")
     return found
 
 
@@ -246,14 +248,14 @@ def _outcome(text: str) -> Outcome:
     try:
         return Outcome(text)
     except ValueError:
-        raise UndoFileError(f"{text!r} is no outcome: begun, done and failed are") from None
+        raise UndoFileError(f"{text!r} is not an outcome: it must be begun, done or failed") from None
 
 
 def _time_ms(text: str) -> int:
     try:
         at = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
     except ValueError:
-        raise UndoFileError(f"{text!r} is no time as undo files have it: 2026-01-31T12:00:00.000Z") from None
+        raise UndoFileError(f"{text!r} is not a time in the form 2026-01-31T12:00:00.000Z") from None
     return int(at.timestamp()) * 1000 + at.microsecond // 1000
 
 

@@ -1,11 +1,11 @@
-"""Cuts what an undo writes into pieces that each leave a valid state (M11); no I/O.
+"""Splits what an undo writes into pieces that each leave a valid state (M11); no I/O.
 
-- What fits one request is one piece: all or none.
-- Else topics that were deleted come first, without ledgers. Everything but the topics' records follows, in pieces that
-  each check the records of the topics that they belong to: who opens a topic in between wins. The lists of ledgers come
-  last: as long as a topic lacks cursors it lists nothing that could be trimmed.
-- Right before them what is to be listed again loses its records of deletion. Cut off there, nothing deletes it: the
-  same undo lists it, and `topics repair` finds it.
+- If everything fits one request, there is one piece, and the undo is atomic.
+- Otherwise deleted topics come first, without ledgers. All records but those of topics follow, in pieces that check the
+  records of their topics: an owner that opens a topic in between wins. The lists of ledgers come last: while a topic
+  lacks cursors, it lists nothing that could be trimmed.
+- Just before the lists, the ledgers to be listed again lose their deletion records. If the undo is interrupted there,
+  nothing deletes these ledgers: the same undo lists them, and `topics repair` finds them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _ORDER = (UndoAction.CREATE, UndoAction.SET, UndoAction.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The changes that one multi makes, if `checks` hold; `recorded` are ledgers that a later one names again."""
+    """The changes that one multi makes, if `checks` hold; `recorded` are ledgers that a later piece names again."""
 
     changes: tuple[Restoration, ...]
     checks: tuple[Check, ...]
@@ -30,7 +30,7 @@ class Piece:
 
     @property
     def drops(self) -> tuple[tuple[int, str], ...]:
-        """Cursor ledgers to delete afterwards, each with its managed ledger."""
+        """The cursor ledgers to delete afterwards, each with its managed ledger."""
         return tuple((each.drops, each.managed_ledger) for each in self.changes if each.drops is not None)
 
     @property
@@ -38,7 +38,7 @@ class Piece:
         return sorted({*self.recorded, *(ledger_id for each in self.changes for ledger_id in each.recorded)})
 
     def operations(self, cursor_ledgers: Mapping[str, int]) -> list[Operation]:
-        """The multi; `cursor_ledgers` are those that were written, by the path of the record to name them."""
+        """The multi; `cursor_ledgers` are those written before it, by the path of the record that will name them."""
         writes = [each.operation(cursor_ledgers.get(each.path)) for each in self.changes]
         found = sorted((write for write in writes if write is not None), key=lambda write: write.path)
         return [
@@ -53,7 +53,7 @@ class Piece:
 
 
 def plan_pieces(plan: UndoPlan) -> list[Piece]:
-    """The pieces of `plan`, in the order in which they are to be carried out."""
+    """The pieces of `plan`, in the order in which to carry them out."""
     changes = plan.changes
     if not changes:
         return []
@@ -77,12 +77,12 @@ def _version_meanwhile(topic: Restoration) -> int:
 
 
 def _begun(topic: Restoration) -> Restoration:
-    """The topic as it is created, before its cursors."""
+    """The topic as it is first created, before its cursors."""
     return topic if topic.begins_as is None else replace(topic, data=topic.begins_as, recorded=())
 
 
 def _is_filled(topic: Restoration) -> bool:
-    """Whether a topic that is created gets its ledgers in a write of its own."""
+    """Whether a topic that is created gets its ledgers in a later write."""
     return topic.begins_as is not None and topic.begins_as != topic.data
 
 
@@ -92,7 +92,7 @@ def _filled(topic: Restoration) -> Restoration:
 
 
 def _taking_back(topics: Iterable[Restoration], guards: Mapping[str, Check]) -> Iterator[Piece]:
-    """The records of deletion of what the topics list again, removed in pieces while each topic is as it was left."""
+    """Pieces that remove the deletion records of ledgers to be listed again, if the topic has not changed."""
     for topic in topics:
         for part in plan_multis([(listed_again(ledger_id),) for ledger_id in topic.recorded]):
             yield Piece((), (guards[topic.path],), topic.recorded[part.start : part.stop])
@@ -105,7 +105,7 @@ def _cut(changes: Iterable[Restoration], guards: dict[str, Check], topics: Seque
     pieces = []
     for part in plan_multis(sized):
         inside = tuple(ordered[part.start : part.stop])
-        # what is no cursor's belongs to the one topic, or is checked by its own version alone
+        # a record that is not a cursor's belongs to the only topic, or only its own version is checked
         names = {each.managed_ledger or (topics[0] if len(topics) == 1 else "") for each in inside} - {""}
         paths = sorted(managed_ledger_path(name) for name in names)
         pieces.append(Piece(inside, tuple(guards[path] for path in paths if path in guards)))

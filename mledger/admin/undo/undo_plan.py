@@ -1,19 +1,19 @@
-"""Decides how the records of an undo file are put back; no I/O.
+"""Decides how to restore the records of an undo file; no I/O.
 
-- A record is put back only if it is as the command left it, to the version and the byte; all of them or none.
-- A file that was not completed does not say what the command left: a record that is as it was before needs nothing, any
-  other is refused, unless what is there now is taken for what the command left (`incomplete`).
-- Everything is one multi with version checks, the topics' versions included: who opened a topic in between wins. What
-  no request can hold goes in pieces (M11, `undo_pieces`); there a record that is put back already is taken as it is, so
-  that an undo that was cut off goes on.
+- A record is restored only if its version and bytes are those that the command left; all records are restored, or none.
+- A file that was not completed does not say what the command left. A record that is as it was before needs nothing; any
+  other is refused, unless `incomplete` says to treat the current records as what the command left.
+- Everything is one multi with version checks, the topics' versions included: an owner that opened a topic in between
+  wins. What does not fit one request is split into pieces (M11, `undo_pieces`); records that are restored already are
+  then accepted, so that an interrupted undo can continue.
 - A node that was deleted is created again; it starts at version 0.
-- A cursor whose state was in a cursor ledger gets that state back: in its record where it fits there (C3), else in a
+- A cursor whose state was in a cursor ledger gets that state back: in its record if it fits there (C3), else in a
   cursor ledger that is written first. A cursor ledger that no record names any more is recorded for deletion (R10).
-- A topic's list never names a ledger that is gone, and never drops one that came to it since: those are kept.
-- A ledger that is recorded for deletion is listed again only while nobody has begun to delete it: the same multi takes
-  its record away. One whose deletion has begun is gone.
-- A topic that was deleted with entries comes back without them, and only where that is accepted (`accept_loss`).
-- A cursor does not name again what is gone beside its cursor ledger: the compacted topic's ledger, delayed delivery's.
+- A topic's restored list never names a ledger that is gone, and keeps the ledgers that were added since.
+- A ledger that is recorded for deletion is listed again only if its deletion has not started: the same multi removes
+  the deletion record. A ledger whose deletion has started counts as gone.
+- A topic that was deleted with entries comes back without them, and only if that is accepted (`accept_loss`).
+- A restored cursor does not name a compacted topic's ledger or an index of delayed messages that is gone.
 - A shadow topic is not changed: the ledgers in its record are its source's.
 """
 
@@ -55,7 +55,7 @@ MAX_RANGES = ManagedLedgerConfig().max_unacked_ranges_to_persist_in_metadata_sto
 
 
 class UndoAction(enum.Enum):
-    """What is done to a record."""
+    """What an undo does to a record."""
 
     SET = "set"
     CREATE = "create"
@@ -65,7 +65,7 @@ class UndoAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CursorLedger:
-    """A cursor ledger to write before the record: `state` is its entry, an encoded PositionInfo."""
+    """A cursor ledger to write before the record that names it; `state` is its entry, an encoded PositionInfo."""
 
     record: ManagedCursorInfo
     state: bytes
@@ -74,11 +74,11 @@ class CursorLedger:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What becomes of one record: its `data`, or `cursor_ledger` when it has to name one that is written first.
+    """How one record is restored: its `data`, or the `cursor_ledger` to write first and name in it.
 
-    `version` is the version it is at now, None where there is no node. `begins_as`: what a deleted topic holds while
-    its cursors are put back in pieces: no ledgers, which whoever opened it then would trim. `names_again` are ledgers
-    that it does not name now, `recorded` those of them that are recorded for deletion.
+    `version` is the current version, None if there is no node. `begins_as` is what a deleted topic holds while its
+    cursors are restored in pieces: its record without ledgers, because an owner that opened it then would trim them.
+    `names_again` are ledgers that the record does not name now, `recorded` those of them with a deletion record.
     """
 
     path: str
@@ -94,7 +94,7 @@ class Restoration:
     recorded: tuple[int, ...] = ()
 
     def operation(self, cursor_ledger: int | None) -> Operation | None:
-        """The write, `cursor_ledger` being the one written for it; None to leave it."""
+        """The write, with the `cursor_ledger` that was written for it; None if the record is left."""
         data = self.data
         if self.cursor_ledger is not None and cursor_ledger is not None:
             naming = replace(self.cursor_ledger.record, cursors_ledger_id=cursor_ledger)
@@ -110,9 +110,9 @@ class Restoration:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """What undoing does to each record, checked against those of `checks`; `lost` is what does not come back.
+    """What undoing does to each record, if `checks` hold; `lost` is what cannot be restored.
 
-    `topics` are the managed ledgers; `in_pieces`: one request may not hold it (M11).
+    `topics` are the managed ledgers; `in_pieces`: it may not fit one request (M11).
     """
 
     restorations: tuple[Restoration, ...]
@@ -123,12 +123,12 @@ class UndoPlan:
 
     @property
     def changes(self) -> tuple[Restoration, ...]:
-        """Those that write something."""
+        """The restorations that write something."""
         return tuple(each for each in self.restorations if each.action is not UndoAction.LEAVE)
 
 
 def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
-    """The recovered state of a cursor, to keep in an undo file; AckStateTooLarge when it fits no entry."""
+    """The recovered state of a cursor, to save in an undo file; AckStateTooLarge if it does not fit an entry."""
     acks = plan.acks
     if acks.range_count <= MAX_RANGES and not acks.has_batches:
         return SavedCursor(
@@ -138,12 +138,12 @@ def saved_cursor(path: str, plan: CursorRecoveryPlan) -> SavedCursor:
 
 
 def paths_to_read(file: UndoFile) -> tuple[str, ...]:
-    """The nodes that `plan_undo` has to be told of."""
+    """The nodes that `plan_undo` needs."""
     return tuple(dict.fromkeys([*file.paths, *(managed_ledger_path(name) for name in file.managed_ledgers)]))
 
 
 def ledgers_to_look_for(file: UndoFile) -> list[int]:
-    """The ledgers, rising, of which `plan_undo` has to be told whether they exist."""
+    """The ledgers whose existence `plan_undo` needs to know, by ascending id."""
     found: set[int] = set()
     states = {cursor.path: cursor.state for cursor in file.cursors}
     for record in file.records:
@@ -153,7 +153,7 @@ def ledgers_to_look_for(file: UndoFile) -> list[int]:
             info = decode_managed_ledger_info(record.before.data, record.path).value
             found.update(ledger.ledger_id for ledger in info.ledgers)
         elif _topic_of_cursor(file, record.path):
-            with contextlib.suppress(RecordError):  # one that does not parse is put back as it is (M12)
+            with contextlib.suppress(RecordError):  # a record that does not parse is restored as it was (M12)
                 cursor = decode_managed_cursor_info(record.before.data, record.path).value
                 found.add(cursor.cursors_ledger_id)
                 saved = states.get(record.path)
@@ -171,12 +171,19 @@ def plan_undo(
     incomplete: bool = False,
     accept_loss: bool = False,
 ) -> UndoPlan:
-    """How to put back the records of `file`, whose nodes are `current` now and whose ledgers `existing` exist.
+    """How to restore the records of `file`, given their `current` nodes and the `existing` ledgers.
 
-    `recorded` are those that are recorded for deletion; one whose deletion has begun does not exist. `incomplete`: what
-    is there now is taken for what a command left whose file was not completed; `accept_loss`: a deleted topic whose
-    ledgers are gone is put back without them. Raises UndoConflict, which names every record that is in the way, or what
-    would be lost, and RecordError.
+    Args:
+        file: the undo file.
+        current: the nodes at `paths_to_read(file)`.
+        existing: those of `ledgers_to_look_for(file)` that exist and whose deletion has not started.
+        recorded: those of `existing` that are recorded for deletion.
+        incomplete: if the file was not completed, treat the current records as what the command left.
+        accept_loss: restore a deleted topic without the ledgers that are gone.
+
+    Raises:
+        UndoConflict: names every record that cannot be restored, or what would be lost.
+        RecordError: a record of the file does not parse.
     """
     planner = _Planner(file, current, frozenset(existing), frozenset(recorded))
     conflicts = []
@@ -189,8 +196,8 @@ def plan_undo(
     restorations = tuple(planner.restoration(record) for record in file.records)
     if planner.hollow and not accept_loss:
         raise UndoConflict(
-            f"nothing was written: lost are {'; '.join(file.lost)}; of {'; of '.join(planner.hollow)}; --accept-loss "
-            "puts the records back all the same"
+            f"nothing was written: these are lost: {'; '.join(file.lost)}; {'; '.join(planner.hollow)}; --accept-loss "
+            "restores the records without them"
         )
     written = {each.path for each in restorations if each.action is not UndoAction.LEAVE}
     checks = tuple(planner.checks(written)) if written else ()
@@ -198,19 +205,19 @@ def plan_undo(
 
 
 def _conflict(file: UndoFile, record: ChangedRecord, now: NodeState | None, incomplete: bool) -> str | None:
-    """Why the record cannot be put back, None if it can."""
+    """Why the record cannot be restored, None if it can."""
     if file.outcome is Outcome.BEGUN:
         if now == record.before or incomplete:
             return None
         return (
-            f"{record.path} is {_describe(now)}, it was {_describe(record.before)}, and the command was cut off before "
-            "it could tell what it left: look at it, and if nobody else changed it, undo with --incomplete"
+            f"{record.path} is {_describe(now)}, it was {_describe(record.before)}, and the command was interrupted "
+            "before it could record what it left: check it, and if nobody else changed it, undo with --incomplete"
         )
     if now == record.after:
         return None
     same = now is not None and record.after is not None and now.version == record.after.version
     return (
-        f"{record.path} is {_describe(now)}{' with other data' if same else ''}, the command left it "
+        f"{record.path} is {_describe(now)}{' with other data' if same else ''}, but the command left it "
         f"{_describe(record.after)}: it was changed since"
     )
 
@@ -230,7 +237,7 @@ def _topic_of_cursor(file: UndoFile, path: str) -> str:
 
 
 class _Planner:
-    """Decides record by record over what it was told."""
+    """Decides record by record."""
 
     def __init__(
         self,
@@ -245,11 +252,11 @@ class _Planner:
         self._recorded = recorded
         self._saved = {cursor.path: cursor.state for cursor in file.cursors}
         self.in_pieces = file.in_pieces or len(ledgers_to_look_for(file)) > MOST_OPERATIONS
-        self._put_back: set[str] = set()  # by an undo in pieces that was cut off
-        self.hollow: list[str] = []  # deleted topics that would come back without entries: which ledgers are gone
+        self._put_back: set[str] = set()  # by an undo in pieces that was interrupted
+        self.hollow: list[str] = []  # deleted topics that would come back without entries, with the missing ledgers
 
     def goes_on(self, record: ChangedRecord) -> bool:
-        """Whether an undo in pieces that was cut off left the record as it is: put back, or a topic without ledgers."""
+        """Whether an interrupted undo in pieces left the record as it is: restored, or a topic without ledgers."""
         path, before, now = record.path, record.before, self._current[record.path]
         if before is None or now is None:
             return before is None and now is None
@@ -265,7 +272,7 @@ class _Planner:
         )
 
     def checks(self, written: Collection[str]) -> list[Check]:
-        """The versions of the topics that are not written themselves."""
+        """Version checks of the topics whose records are not written."""
         found: list[Check] = []
         for name in self._file.managed_ledgers:
             path = managed_ledger_path(name)
@@ -275,11 +282,11 @@ class _Planner:
             if topic is not None:
                 found.append(Check(path, topic.version))
             elif any(each.startswith(f"{path}/") for each in written):
-                raise UndoConflict(f"nothing was written: the topic {path} is gone, its cursors have no place")
+                raise UndoConflict(f"nothing was written: the topic {path} is gone, so its cursors cannot be restored")
         return found
 
     def restoration(self, record: ChangedRecord) -> Restoration:
-        """What becomes of one record."""
+        """How one record is restored."""
         path, before, now = record.path, record.before, self._current[record.path]
         if now == before:
             return Restoration(path, UndoAction.LEAVE, note="as it was before")
@@ -289,33 +296,33 @@ class _Planner:
             version = None if now is None else now.version
             return Restoration(path, UndoAction.DELETE, version=version, drops=drops, managed_ledger=topic)
         if path in self._put_back:
-            return Restoration(path, UndoAction.LEAVE, note="was put back already")
+            return Restoration(path, UndoAction.LEAVE, note="is restored already")
         found = self._naming(self._restored(path, before, now), now)
         if now is None:
             note = "; ".join(filter(None, ["starts again at version 0", found.note]))
             begins_as = _without_ledgers(before, path) if self.in_pieces and self._is_topic(path) else None
             return replace(found, action=UndoAction.CREATE, note=note, begins_as=begins_as)
         if found.cursor_ledger is None and found.data == now.data:
-            return Restoration(path, UndoAction.LEAVE, note=found.note or "holds that already")
+            return Restoration(path, UndoAction.LEAVE, note=found.note or "has this content already")
         named = None if found.cursor_ledger is not None else self._cursor_ledger(path, NodeState(found.data, 0))
         return replace(found, version=now.version, drops=drops if topic and drops != named else None)
 
     def _naming(self, found: Restoration, now: NodeState | None) -> Restoration:
-        """With the ledgers that the record names again."""
+        """`found` with the ledgers that the record names again."""
         is_topic = self._is_topic(found.path)
         if not is_topic and not _topic_of_cursor(self._file, found.path):
             return found
         naming = found.data if found.cursor_ledger is None else encode_managed_cursor_info(found.cursor_ledger.record)
         named = named_ledgers(naming, found.path, topic=is_topic)
         named -= frozenset() if now is None else named_ledgers(now.data, found.path, topic=is_topic)
-        named &= self._existing  # what is in tiered storage only has no ledger
+        named &= self._existing  # data that is only in tiered storage has no ledger
         return replace(found, names_again=tuple(sorted(named)), recorded=tuple(sorted(named & self._recorded)))
 
     def _is_topic(self, path: str) -> bool:
         return bool(_managed_ledger_at(self._file, path))
 
     def _restored(self, path: str, before: NodeState, now: NodeState | None) -> Restoration:
-        """What a record becomes that there was, whatever is there now."""
+        """How a record that existed before is restored, whatever is there now."""
         topic = _topic_of_cursor(self._file, path)
         if topic:
             return self._cursor(path, before, topic)
@@ -328,7 +335,7 @@ class _Planner:
         try:
             decoded = decode_managed_cursor_info(before.data, path)
         except RecordError:
-            return replace(found, note="as it was, a record that does not parse")
+            return replace(found, note="restored as it was; it does not parse")
         record = decoded.value
         if record.cursors_ledger_id == NO_CURSOR_LEDGER:
             named, note = plan_record(record, self._existing)
@@ -347,7 +354,7 @@ class _Planner:
         )
 
     def _cursor_from_state(self, found: Restoration, stored: Decoded[ManagedCursorInfo], saved: bytes) -> Restoration:
-        """The state goes where a clean close puts it (C3)."""
+        """Put the state where a clean close would put it (C3)."""
         record, compression = stored.value, stored.compression
         state, dropped = plan_state(decode_position_info(saved, found.path).value, self._existing)
         if dropped:
@@ -383,14 +390,14 @@ class _Planner:
         new = decode_managed_ledger_info(now.data, path).value if now is not None else ManagedLedgerInfo()
         kept = [ledger for ledger in old.ledgers if ledger.ledger_id in self._existing or is_offloaded(ledger, path)]
         added = {ledger.ledger_id for ledger in new.ledgers} - {ledger.ledger_id for ledger in old.ledgers}
-        if added:  # one whose entries were never recorded may not stand before another (M4)
+        if added:  # a ledger whose entries were never recorded may only be the last (M4)
             kept = [ledger for ledger in kept if ledger.timestamp]
         if not added and len(kept) == len(old.ledgers):
             return Restoration(path, UndoAction.SET, before.data)
         ledgers = {ledger.ledger_id: ledger for ledger in (*kept, *new.ledgers)}
         gone = [ledger for ledger in old.ledgers if ledger.ledger_id not in ledgers]
         if now is None and gone and self._file.lost:
-            self.hollow.append(f"{path} {_numbers(gone)} are gone or being deleted")
+            self.hollow.append(f"of {path}, ledgers {_numbers(gone)} are gone or being deleted")
         merged = replace(old, ledgers=tuple(ledgers[ledger_id] for ledger_id in sorted(ledgers)))
         data = encode_managed_ledger_info(merged, compression=stored.compression)
         return Restoration(path, UndoAction.SET, data, note=_ledgers_note(gone, added))
@@ -401,7 +408,7 @@ class _Planner:
             return None
         try:
             named = decode_managed_cursor_info(state.data, path).value.cursors_ledger_id
-        except RecordError:  # what a record that does not parse names cannot be told; it is replaced all the same
+        except RecordError:  # the record does not parse, so its cursor ledger is unknown; it is replaced anyway
             return None
         return None if named == NO_CURSOR_LEDGER else named
 
@@ -413,7 +420,7 @@ def _without_ledgers(topic: NodeState, path: str) -> bytes:
 
 
 def _names_another(data: bytes, wanted: ManagedCursorInfo, path: str) -> bool:
-    """Whether a cursor's record is `wanted` but for the cursor ledger that it names."""
+    """Whether a cursor's record equals `wanted` except for the cursor ledger that it names."""
     try:
         record = decode_managed_cursor_info(data, path).value
     except RecordError:
@@ -427,7 +434,7 @@ def _ledgers_note(gone: list[LedgerInfo], added: Collection[int]) -> str:
     if gone:
         notes.append(f"without the ledgers that are gone: {_numbers(gone)}")
     if added:
-        notes.append(f"with the ledgers that came since: {', '.join(map(str, sorted(added)))}")
+        notes.append(f"with the ledgers that were added since: {', '.join(map(str, sorted(added)))}")
     return "; ".join(notes)
 
 

@@ -1,8 +1,8 @@
-"""Ledgers beside its own that a restored cursor names: those that are gone are not named again; no I/O.
+"""Ledgers that a restored cursor names besides its cursor ledger; names of ledgers that are gone are removed; no I/O.
 
-The compacted topic's ledger stands in the position properties of compaction's cursor, delayed delivery's index in the
-cursor properties of a subscription. A broker that meets the name of a ledger that is gone cannot read the topic's
-compacted view, or load the index.
+The compacted topic's ledger is named in the position properties of compaction's cursor, the index of delayed messages
+in the cursor properties of a subscription. If such a ledger is gone, a broker cannot read the topic's compacted view,
+or load the index.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,7 @@ CursorProperties = tuple[tuple[str, str], ...]
 
 
 def ledgers_beside(record: ManagedCursorInfo, state: PositionInfo | None) -> set[int]:
-    """The ledgers that the record, and the state that was in its cursor ledger, name beside the cursor ledger."""
+    """The ledgers that the record and the state from its cursor ledger name, without the cursor ledger itself."""
     properties = (*record.properties, *(state.properties if state is not None else ()))
     found = {value for name, value in properties if name == COMPACTED_LEDGER}
     return found | {
@@ -27,7 +27,7 @@ def ledgers_beside(record: ManagedCursorInfo, state: PositionInfo | None) -> set
 
 
 def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
-    """The ledgers that the record of a topic, or of a cursor, names; of one that does not parse none can be told."""
+    """The ledgers that the record of a topic or cursor names; empty if it does not parse."""
     try:
         if topic:
             return frozenset(ledger.ledger_id for ledger in decode_managed_ledger_info(data, path).value.ledgers)
@@ -38,7 +38,7 @@ def named_ledgers(data: bytes, path: str, *, topic: bool) -> frozenset[int]:
 
 
 def plan_record(record: ManagedCursorInfo, existing: Collection[int]) -> tuple[ManagedCursorInfo, str]:
-    """The record without the ledgers that are not in `existing`, and a note that names them; empty if all are."""
+    """The record without the ledgers that are not in `existing`, and a note that names these, or an empty one."""
     kept = tuple(each for each in record.properties if not _is_gone(*each, existing))
     beside = tuple(
         (name, text)
@@ -51,7 +51,7 @@ def plan_record(record: ManagedCursorInfo, existing: Collection[int]) -> tuple[M
 
 
 def plan_state(state: PositionInfo, existing: Collection[int]) -> tuple[PositionInfo, str]:
-    """As `plan_record`, of a state that was in a cursor ledger."""
+    """As `plan_record`, for a state from a cursor ledger."""
     gone = [f"{name} {value}" for name, value in state.properties if _is_gone(name, value, existing)]
     kept = tuple(each for each in state.properties if not _is_gone(*each, existing))
     return replace(state, properties=kept), _note(gone)

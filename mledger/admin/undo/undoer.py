@@ -1,7 +1,7 @@
-"""Carries out what `plan_undo` decided: cursor ledgers first, then the multi, then what no record names any more.
+"""Carries out the plan of `plan_undo`: writes cursor ledgers, then the multi, then deletes what no record names.
 
-What no request can hold goes in pieces, each in that order (M11). At the end the ledgers that are named again are
-looked at: those that somebody deleted who had found them named nowhere are told of.
+What does not fit one request is split into pieces, each in that order (M11). At the end it checks that the ledgers
+named again still exist, and reports those that were deleted meanwhile because nothing had named them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ async def plan_undo_of(
     accept_loss: bool = False,
     ledgers_root: str = LEDGERS,
 ) -> UndoPlan:
-    """The plan for the cluster as it is now; nothing is written. UndoConflict, RecordError, StoreUnavailable."""
+    """The plan for the cluster as it is now; writes nothing. UndoConflict, RecordError, StoreUnavailable."""
     paths = paths_to_read(file)
     nodes = await reader.get_many(paths)
     current = {path: NodeState.of(node) for path, node in zip(paths, nodes, strict=True)}
@@ -57,10 +57,10 @@ async def plan_undo_of(
 
 
 async def _existing(reader: MetadataReader, ledger_ids: Sequence[int], ledgers_root: str) -> tuple[set[int], set[int]]:
-    """Those of the ledgers that exist and whose deletion has not begun, and those of them that are recorded for it.
+    """The ledgers that exist and whose deletion has not started, and those of them that are recorded for deletion.
 
-    The records are read after the lists that the ledgers were dropped from, and before the ledgers: what is deleted
-    last is the record.
+    Deletion records are read after the lists that the ledgers were dropped from, and before the ledgers: a deletion
+    removes its record last.
     """
     records = await reader.get_many([deletion_path(ledger_id) for ledger_id in ledger_ids])
     await reader.sync()
@@ -82,12 +82,15 @@ async def undo(
     *,
     cluster_quorums: bool = False,
 ) -> None:
-    """Put the records back, all or none; what no request can hold in pieces. Whose they are is looked for before (M9).
+    """Restore the records, atomically or, if they do not fit one request, in pieces. Check for owners first (M9).
 
-    `config` is for cursor ledgers to write; with `cluster_quorums` they have the quorums that the cluster has for their
-    topic (M6). Raises UndoConflict when a record was changed meanwhile: it says what was written; undoing again goes on
-    after pieces that were. UndoConflict, too, after everything was written, names ledgers that somebody deleted just
-    then; StoreUnavailable when it is not known.
+    `config` is for cursor ledgers to write; with `cluster_quorums` they get the quorums that the cluster has for their
+    topic (M6).
+
+    Raises:
+        UndoConflict: a record was changed meanwhile; the error says what was written, and undoing again continues after
+            that. Or everything was written, but ledgers named again were deleted meanwhile; the error names them.
+        StoreUnavailable: the outcome is unknown.
     """
     pieces = plan_pieces(plan)
     if not pieces:
@@ -112,8 +115,8 @@ async def undo(
         try:
             await _put_back(piece, store, factories, on_step)
         except CONFLICTS as error:
-            done = f"{written} of {len(plan.changes)} records were put back" if written else "nothing was written"
-            then = "look at it, and undo again to go on" if written else "look again"
+            done = f"{written} of {len(plan.changes)} records were restored" if written else "nothing was written"
+            then = "check it, and undo again to continue" if written else "check it, and try again"
             raise UndoConflict(f"{done}: {error.path} was changed meanwhile; {then}") from None
         written += len(piece.changes)
     await _look_at_ledgers(store, plan)
@@ -128,15 +131,15 @@ async def _look_at_ledgers(store: MetadataStore, plan: UndoPlan) -> None:
     gone = [str(ledger_id) for ledger_id in named if ledger_id not in existing]
     if gone:
         raise UndoConflict(
-            f"all records were put back, and ledgers that they name were deleted meanwhile: {', '.join(gone)}; "
-            "`mledger topics repair` takes them off the lists"
+            f"all records were restored, but ledgers that they name were deleted meanwhile: {', '.join(gone)}; "
+            "`mledger topics repair` removes them from the lists"
         )
 
 
 async def _put_back(
     piece: Piece, store: MetadataStore, factories: Mapping[str, LedgerFactory], on_step: StepHook
 ) -> None:
-    """Write the cursor ledgers of the piece, carry out its multi, delete what no record names any more."""
+    """Write the cursor ledgers of the piece, carry out its multi, and delete what no record names any more."""
     written: list[tuple[Restoration, LedgerWriter]] = []
     sent = False
     try:
@@ -151,7 +154,7 @@ async def _put_back(
         await multi_own(store, piece.operations({each.path: writer.ledger_id for each, writer in written}))
     except BaseException as error:
         if sent and not isinstance(error, CONFLICTS):
-            raise  # the multi may have been carried out: a record of each ledger tells the next opening what to do
+            raise  # the multi may have been applied: each ledger's pending record tells the next opening what to do
         for each, writer in written:
             await factories[each.managed_ledger].discard(writer)
         raise
@@ -163,7 +166,7 @@ async def _put_back(
 
 
 async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> Sequence[LedgerInfo]:
-    """The ledgers of the topic: as they are to be, else as they are."""
+    """The topic's list as the undo will restore it, or as it is if the undo does not change it."""
     path = managed_ledger_path(managed_ledger)
     data = next(
         (each.data for each in plan.changes if each.path == path and each.action is not UndoAction.DELETE), None
@@ -174,7 +177,7 @@ async def _listed(store: MetadataStore, plan: UndoPlan, managed_ledger: str) -> 
 
 
 async def _ensure_parents(store: MetadataStore, plan: UndoPlan) -> None:
-    """Create the folders that nodes to create again had; ones that stand empty do no harm."""
+    """Create the parent nodes of the nodes to create; empty parents do no harm."""
     created = {each.path for each in plan.changes if each.action is UndoAction.CREATE}
     parents = {path.rpartition("/")[0] for path in created} - created - {""}
     for path in sorted(parents):

@@ -1,4 +1,4 @@
-"""`mledger snapshot`: snapshots of the metadata: written, listed, verified, compared, questioned."""
+"""`mledger snapshot list` and `verify`: the snapshots in a directory, and a check of one of them."""
 
 import click
 
@@ -16,7 +16,7 @@ from mledger.snapshot.exports.verification import verify_snapshot
 @common_options
 @click.pass_obj
 def list_command(context: CommandContext, dest: str) -> None:
-    """List the whole snapshots in DEST, oldest first."""
+    """List the complete snapshots in DEST, oldest first."""
     rows = tuple(
         (
             each.name,
@@ -39,9 +39,9 @@ def list_command(context: CommandContext, dest: str) -> None:
 @common_options
 @click.pass_obj
 def verify(context: CommandContext, snapshot_path: str) -> int:
-    """Check that SNAPSHOT is what its manifest says: each file's bytes and rows, and nothing else.
+    """Check SNAPSHOT against its manifest: the bytes and rows of each file, and that there are no other files.
 
-    SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.
+    SNAPSHOT is a snapshot's directory, or a directory of snapshots, of which the newest is taken.
     """
     place, manifest = find_snapshot(snapshot_path)
     total = sum(len(table.files) for table in manifest.tables.values())

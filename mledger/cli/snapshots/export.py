@@ -1,4 +1,4 @@
-"""`mledger snapshot export`: all tables of a cluster's metadata as files, whole or not at all."""
+"""`mledger snapshot export`: writes all tables of a cluster's metadata as files, atomically."""
 
 import sys
 import time
@@ -28,8 +28,8 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
 @click.option(
     "--option", "-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as Spark takes them."
 )
-@click.option("--name", help="The snapshot's name; if it is there already, nothing is done.  [default: its time]")
-@click.option("--keep", type=click.IntRange(1), metavar="N", help="Then remove older snapshots, so that N stay.")
+@click.option("--name", help="The snapshot's name; if it exists already, nothing is written.  [default: its time]")
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Then remove older snapshots, so that N remain.")
 @click.option(
     "--workers", type=click.IntRange(1, 64), metavar="N", help="Processes that read and write.  [default: by size]"
 )
@@ -40,7 +40,7 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
 @click.option(
     "--stage",
     type=click.Path(file_okay=False, path_type=Path),
-    help="For DEST on another file system: where the files are made.  [default: in the user's cache]",
+    help="For DEST on another file system: where to write the files first.  [default: in the user's cache]",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before snapshots are removed.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written and removed; do nothing.")
@@ -59,9 +59,9 @@ def export_command(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Write all tables of the metadata as files into DEST, a snapshot of its own each time.
+    """Write all tables of the metadata as files into DEST, each time as a new snapshot.
 
-    Metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. Continues an export that was cut off.
+    The metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. Resumes an interrupted export.
     """
     engine = SPARK if with_spark or file_format == DELTA else PYARROW
     check_format(file_format)
@@ -112,7 +112,7 @@ def _to_remove(to: SnapshotDirectory, keep: int | None, name: str | None) -> tup
 
 
 def _remove(to: SnapshotDirectory, keep: int | None, coming: str, agreed: Sequence[Manifest]) -> tuple[Manifest, ...]:
-    """Remove what was agreed to, as far as it is still too much: never more than was shown."""
+    """Remove the snapshots in `agreed` that are still too many; never one that was not shown."""
     if keep is None:
         return ()
     names = {each.name for each in agreed}
@@ -124,7 +124,7 @@ def _remove(to: SnapshotDirectory, keep: int | None, coming: str, agreed: Sequen
 
 def _ask(removing: Sequence[Manifest]) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this removes {len(removing)} older snapshots: say --yes, or --dry-run to see which")
+        raise click.UsageError(f"this removes {len(removing)} older snapshots: add --yes, or --dry-run to see which")
     for each in removing:
         click.echo(f"  {each.name}  {utc_text(each.time_ms)}", err=True)
     click.confirm(f"Remove {len(removing)} older snapshots after the export?", abort=True, err=True)

@@ -1,4 +1,4 @@
-"""`mledger snapshot diff` and `ask`: what changed between two snapshots, and questions about one."""
+"""`mledger snapshot diff` and `ask`: what changed between two snapshots, and queries about one."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ import click
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.metastore.runtime.times import utc_text
-from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, question_named
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, query_named
 
 SHOWN = 50
 
@@ -26,12 +26,12 @@ SHOWN = 50
 def diff(context: CommandContext, a: str, b: str, limit: int) -> None:
     """Show what changed from snapshot A to snapshot B: what appeared, vanished, moved, went back.
 
-    A and B are snapshots' directories, or directories of snapshots, whose newest is meant.
+    A and B are directories of one snapshot, or directories of snapshots, of which the newest is taken.
     """
     output = context.output
     with open_snapshots(b, a) as snapshots:
         assert snapshots.before is not None
-        tables = [as_table(name, snapshots.ask(question)) for name, question in CHANGES.items()]
+        tables = [as_table(name, snapshots.ask(query)) for name, query in CHANGES.items()]
         facts = fields(
             a=snapshots.before.name,
             a_time=utc_text(snapshots.before.time_ms),
@@ -51,30 +51,38 @@ def diff(context: CommandContext, a: str, b: str, limit: int) -> None:
 
 @click.command(epilog="Example: mledger snapshot ask /backup/metadata backlog --limit 20")
 @click.argument("snapshot_path", metavar="SNAPSHOT")
-@click.argument("question", required=False, type=click.Choice(list(QUERIES)))
-@click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for questions that compare two.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many rows.  [default: all]")
-@click.option("--sql", is_flag=True, help="Print the query instead.")
+@click.argument("query", required=False, type=click.Choice(list(QUERIES)))
+@click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for queries that compare two.")
+@click.option("--limit", type=click.IntRange(1), help="The most rows to show.  [default: all]")
+@click.option("--sql", is_flag=True, help="Print the SQL instead.")
 @common_options
 @click.pass_obj
 def ask(
-    context: CommandContext, snapshot_path: str, question: str | None, before: str | None, limit: int | None, sql: bool
+    context: CommandContext, snapshot_path: str, query: str | None, before: str | None, limit: int | None, sql: bool
 ) -> None:
-    """Answer QUESTION about SNAPSHOT; without one, list the questions.
+    """Run QUERY on SNAPSHOT; without one, list the queries.
 
-    SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.
+    SNAPSHOT is a snapshot's directory, or a directory of snapshots, of which the newest is taken.
     """
-    if question is None:
-        rows = tuple((name, each.title, each.compares) for name, each in QUERIES.items())
-        context.output.table(OutputTable("questions", columns("question", "asks", "compares"), rows))
+    if query is None:
+        context.output.table(_list_of_queries(for_programs=context.output.for_programs))
         return
-    asked = question_named(question)
+    chosen = query_named(query)
     if sql:
-        click.echo(asked.sql)
+        click.echo(chosen.sql)
         return
     with open_snapshots(snapshot_path, before) as snapshots:
-        found = snapshots.ask(asked)
-    context.output.table(as_table(question, found if limit is None else found.slice(0, limit)))
+        found = snapshots.ask(chosen)
+    context.output.table(as_table(query, found if limit is None else found.slice(0, limit)))
+
+
+def _list_of_queries(*, for_programs: bool) -> OutputTable:
+    """All queries; `question` and `asks` are the former names of the JSON fields."""
+    names, former = ("query", "title", "compares"), ("question", "asks") if for_programs else ()
+    rows = tuple(
+        (name, each.title, each.compares, *((name, each.title) if former else ())) for name, each in QUERIES.items()
+    )
+    return OutputTable("queries", columns(*names, *former), rows)
 
 
 def as_table(name: str, found: Any) -> OutputTable:

@@ -1,4 +1,4 @@
-"""`mledger report`: the questions about a snapshot, answered on one HTML page."""
+"""`mledger report`: the results of all queries about a snapshot on one HTML page."""
 
 import os
 from pathlib import Path
@@ -23,14 +23,14 @@ ROWS = 200
     show_default=True,
     help="The page to write.",
 )
-@click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for questions that compare two.")
+@click.option("--before", metavar="SNAPSHOT", help="An older snapshot, for queries that compare two.")
 @click.option("--limit", type=click.IntRange(1), default=ROWS, show_default=True, help="Rows of each table.")
 @common_options
 @click.pass_obj
 def report(context: CommandContext, snapshot_path: str, to: Path, before: str | None, limit: int) -> None:
     """Write an HTML page about SNAPSHOT: plots and sortable tables, in one file that loads nothing.
 
-    SNAPSHOT is a snapshot's directory, or a directory of snapshots, whose newest is meant.
+    SNAPSHOT is a snapshot's directory, or a directory of snapshots, of which the newest is taken.
     """
     with open_snapshots(snapshot_path, before) as snapshots:
         page = write_report(snapshots, limit).encode()

@@ -1,1 +1,1 @@
-"""Snapshots of the tables on disk: written whole or not at all, listed, verified, kept so many."""
+"""Snapshots of the tables on disk: written atomically, listed, verified, and removed when there are too many."""

@@ -1,4 +1,4 @@
-"""A directory on some file system, by names below it: of this machine, or what a URI names."""
+"""A directory on a local or remote file system, and its files by name."""
 
 import os
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ HADOOP_NAMES = {"s3": "s3a"}
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The directory `path` of `system`; `text` is how people name it, `local` where it lies on this machine."""
+    """The directory `path` of `system`; `text` is its path or URI for messages, `local` its path on this machine."""
 
     system: Any
     path: str
@@ -38,65 +38,65 @@ class Destination:
         return self.text
 
     def below(self, *names: str) -> "Destination":
-        """A directory in it."""
+        """A directory below this one."""
         path, text = "/".join((self.path, *names)), "/".join((self.text.rstrip("/"), *names))
         return Destination(
             self.system, path, text, self.scheme, None if self.local is None else self.local.joinpath(*names)
         )
 
     def names(self) -> list[str]:
-        """What is in it, without what is further below; empty if it is not there. DestinationNotReadable."""
+        """The names directly in it; empty if it does not exist. DestinationNotReadable."""
         with self._reading():
             return sorted(each.base_name for each in self._select(recursive=False))
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of every file in it and below, by name from here; empty if it is not there. DestinationNotReadable."""
+        """Bytes of every file in and below it, by relative path; empty if it does not exist. DestinationNotReadable."""
         with self._reading():
             found = [each for each in self._select(recursive=True) if each.type is fs.FileType.File]
         return {each.path.lstrip("/")[len(self.path.lstrip("/")) + 1 :]: each.size for each in found}
 
     def is_there(self) -> bool:
-        """Whether it is a directory, or, on an object store, the beginning of a name. DestinationNotReadable."""
+        """Whether it is a directory or, on an object store, the prefix of a name. DestinationNotReadable."""
         with self._reading():
             return self.system.get_file_info(self.path).type is fs.FileType.Directory
 
     def holds(self, name: str) -> bool:
-        """Whether a file of that name is in it. DestinationNotReadable."""
+        """Whether it has a file of that name. DestinationNotReadable."""
         with self._reading():
             return self.system.get_file_info(f"{self.path}/{name}").type is fs.FileType.File
 
     def open(self, name: str) -> BinaryIO:
-        """A file's bytes, seekable. Raises FAILURES."""
+        """A seekable stream of a file's bytes. Raises FAILURES."""
         return cast("BinaryIO", self.system.open_input_file(f"{self.path}/{name}"))
 
     def read(self, name: str) -> bytes:
-        """All of a file. DestinationNotReadable."""
+        """The contents of a file. DestinationNotReadable."""
         with self._reading(name), self.open(name) as stream:
             return stream.read()
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file whole or not at all. ExportNotWritable."""
+        """Write a file atomically. ExportNotWritable."""
         with self._writing(name):
             if self.scheme in OBJECT_STORES:
                 self._put(name, [data])
             else:
                 self._put(f".{name}.tmp", [data])
-                self.remove_file(name)  # HDFS renames to no name that is taken
+                self.remove_file(name)  # HDFS does not rename to an existing name
                 self.system.move(f"{self.path}/.{name}.tmp", f"{self.path}/{name}")
 
     def copy_in(self, source: Path, name: str) -> None:
-        """Copy a file of this machine; until it is whole it may be there in part. ExportNotWritable."""
+        """Copy a file from this machine; while the copy runs, part of it may be visible. ExportNotWritable."""
         with self._writing(name), open(source, "rb") as stream:
             self._put(name, iter(lambda: stream.read(CHUNK), b""))
 
     def remove_file(self, name: str) -> None:
-        """Remove a file, if it is there. ExportNotWritable."""
+        """Remove a file if it exists. ExportNotWritable."""
         with self._writing(name):
             if self.system.get_file_info(f"{self.path}/{name}").type is fs.FileType.File:
                 self.system.delete_file(f"{self.path}/{name}")
 
     def remove(self) -> None:
-        """Remove it with all that is in it, if it is there. ExportNotWritable."""
+        """Remove the directory with everything in it, if it exists. ExportNotWritable."""
         with self._writing():
             if self.system.get_file_info(self.path).type is fs.FileType.Directory:
                 self.system.delete_dir(self.path)
@@ -132,7 +132,7 @@ class Destination:
 
 
 def place_at(text: str) -> Destination:
-    """The directory that a path or a URI names; DestinationNotReadable where its file system cannot be reached."""
+    """The directory that a path or a URI names; DestinationNotReadable if its file system cannot be reached."""
     if (here := local_path(text)) is not None:
         return local_place(here)
     try:
@@ -143,12 +143,12 @@ def place_at(text: str) -> Destination:
 
 
 def local_place(path: Path) -> Destination:
-    """A directory of this machine."""
+    """A directory on this machine."""
     return Destination(fs.LocalFileSystem(), os.path.abspath(path), str(path), local=path)
 
 
 def local_path(text: str) -> Path | None:
-    """The path that a text or a `file:` URI is; None for another file system."""
+    """The local path that a path or a `file:` URI names; None for another file system."""
     parts = urlsplit(text)
     if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost"):
         return Path(unquote(parts.path))
@@ -156,7 +156,7 @@ def local_path(text: str) -> Path | None:
 
 
 def hadoop_path(place: Destination, name: str) -> str:
-    """A file as Spark wants it named, which takes percent signs as they are."""
+    """A file's URI for Spark, which does not decode percent signs."""
     if place.local is not None:
         return f"file://{place.path}/{name}"
     return f"{HADOOP_NAMES.get(place.scheme, place.scheme)}://{place.text.partition('://')[2]}/{name}"

@@ -1,9 +1,9 @@
-"""A directory of snapshots: one whole snapshot appears at once by a rename; what is unfinished lies under another name.
+"""A directory of snapshots; a rename publishes each snapshot as a whole.
 
-- `snapshot=NAME/` with its manifest: a whole snapshot, never changed afterwards.
-- `_unfinished/NAME/`: `tables/` becomes that directory in the end; `plan.json` and `steps/` say what is done already.
-- `_removed/`: on its way out. Names that begin with `_` or `.` are passed over by Spark.
-- One export at a time: a lock that the system frees when its process ends, however it does.
+- `snapshot=NAME/` with its manifest: a complete snapshot, never changed afterwards.
+- `_unfinished/NAME/`: `tables/` is renamed to the snapshot at the end; `plan.json` and `steps/` record what is done.
+- `_removed/`: snapshots whose removal has started. Spark ignores names that begin with `_` or `.`.
+- A lock allows one export at a time; the system releases it when the process ends, even if it is killed.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ class SnapshotDirectory:
 
     @property
     def where(self) -> str:
-        """How people name it."""
+        """The directory's path for messages."""
         return str(self.path)
 
     def named(self, name: str) -> str:
-        """How people name the place of a snapshot."""
+        """A snapshot's path for messages."""
         return str(self.place(name))
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the one who writes here; ExportNotWritable, ExportBusy."""
+        """Hold the lock for writing; ExportNotWritable, ExportBusy."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -52,7 +52,7 @@ class SnapshotDirectory:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise ExportBusy(f"another export writes to {self.path}: wait until it ended") from None
+            raise ExportBusy(f"another export is writing to {self.path}: wait until it ends") from None
         try:
             shutil.rmtree(self.path / REMOVED, ignore_errors=True)
             yield
@@ -60,29 +60,29 @@ class SnapshotDirectory:
             os.close(descriptor)
 
     def place(self, name: str) -> Path:
-        """Where a snapshot lies once it is whole."""
+        """The directory of a complete snapshot."""
         return self.path / f"{PREFIX}{name}"
 
     def unfinished(self, name: str) -> Path:
-        """Where a snapshot lies while it is written."""
+        """The directory of a snapshot while it is written."""
         return self.path / UNFINISHED / name
 
     def unfinished_names(self) -> list[str]:
-        """Exports that were begun and did not end."""
+        """The names of exports that were started and have not finished."""
         with contextlib.suppress(FileNotFoundError):
             return sorted(os.listdir(self.path / UNFINISHED))
         return []
 
     def snapshots(self) -> list[Manifest]:
-        """All whole snapshots, by the time they stand for. SnapshotNotFound if the directory is not there."""
+        """All complete snapshots, by their point in time. SnapshotNotFound if the directory does not exist."""
         return snapshots_in(local_place(self.path))
 
     def find(self, name: str) -> Manifest | None:
-        """The whole snapshot of that name."""
+        """The complete snapshot of that name."""
         return read_manifest(local_place(self.place(name))) if (self.place(name) / MANIFEST).exists() else None
 
     def publish(self, name: str, manifest: bytes) -> None:
-        """Make the unfinished snapshot a whole one: all of it is on disk, then it has its name."""
+        """Publish the unfinished snapshot: sync all of it to disk, then rename it."""
         tables = self.unfinished(name) / "tables"
         replace_file(tables / MANIFEST, manifest)
         for directory in [*(path for path in sorted(tables.rglob("*")) if path.is_dir()), tables]:
@@ -92,13 +92,13 @@ class SnapshotDirectory:
         self.discard(name)
 
     def discard(self, name: str) -> None:
-        """Forget an unfinished export."""
+        """Remove an unfinished export."""
         shutil.rmtree(self.unfinished(name), ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(self.path / UNFINISHED)
 
     def remove(self, name: str) -> None:
-        """Remove a whole snapshot: it is gone at once, its files by and by."""
+        """Remove a complete snapshot: it disappears at once, then its files are deleted."""
         (self.path / REMOVED).mkdir(exist_ok=True)
         os.rename(self.place(name), self.path / REMOVED / name)
         sync_directory(self.path)
@@ -106,12 +106,12 @@ class SnapshotDirectory:
 
 
 def snapshots_in(place: Destination) -> list[Manifest]:
-    """All whole snapshots in a directory, by the time they stand for.
+    """All complete snapshots in a directory, by their point in time.
 
-    Raises SnapshotNotFound if the directory is not there, InvalidManifest, DestinationNotReadable.
+    Raises SnapshotNotFound if the directory does not exist, InvalidManifest, DestinationNotReadable.
     """
     if not place.is_there():
-        raise SnapshotNotFound(f"{place} is no directory of snapshots")
+        raise SnapshotNotFound(f"{place} is not a directory of snapshots: `mledger snapshot export` creates one")
     inner = [place.below(name) for name in place.names() if name.startswith(PREFIX)]
     found = [read_manifest(each) for each in inner if each.holds(MANIFEST)]
     return sorted(found, key=lambda each: (each.time_ms, each.name))
@@ -127,10 +127,10 @@ def find_snapshot(text: str) -> tuple[Destination, Manifest]:
         return place, read_manifest(place)
     found = snapshots_in(place)
     if not found:
-        raise SnapshotNotFound(f"{place} holds no whole snapshot: `mledger snapshot export {place}` writes one")
+        raise SnapshotNotFound(f"{place} has no complete snapshot: `mledger snapshot export {place}` writes one")
     return place.below(f"{PREFIX}{found[-1].name}"), found[-1]
 
 
 def read_manifest(place: Destination) -> Manifest:
-    """The manifest of the snapshot in a directory; InvalidManifest, DestinationNotReadable."""
+    """The manifest of the snapshot in `place`; InvalidManifest, DestinationNotReadable."""
     return decode_manifest(place.read(MANIFEST), f"{place}/{MANIFEST}")

@@ -8,7 +8,7 @@ class ExportError(MledgerError):
 
 
 class SnapshotNotFound(ExportError):
-    """There is no whole snapshot at this place."""
+    """There is no complete snapshot at this path."""
 
 
 class InvalidSnapshotName(ExportError):
@@ -16,15 +16,15 @@ class InvalidSnapshotName(ExportError):
 
 
 class SnapshotExists(ExportError):
-    """A snapshot of that name is there, of something else."""
+    """A snapshot of that name exists, with other contents."""
 
 
 class ExportBusy(ExportError):
-    """Another export writes to the same place."""
+    """Another export is writing to the same directory."""
 
 
 class ExportCutOff(ExportError):
-    """A worker process ended; what was finished is kept for the next try."""
+    """A worker process ended; finished steps are kept for the next run."""
 
 
 class ExportNotWritable(ExportError):
@@ -32,16 +32,16 @@ class ExportNotWritable(ExportError):
 
 
 class DestinationNotReadable(ExportError):
-    """A place on some file system cannot be reached or read."""
+    """A directory or file cannot be reached or read."""
 
 
 class InvalidManifest(ExportError):
-    """A snapshot's manifest is not what an export writes."""
+    """A snapshot's manifest is not one that an export wrote."""
 
 
 class FormatNotInstalled(ExportError):
-    """What writes this format, or answers questions, is not installed."""
+    """A package that this format, or a query or report, needs is not installed."""
 
 
 class UnknownQuery(ExportError):
-    """There is no such question, or it needs a snapshot before."""
+    """There is no such query, or it needs an older snapshot to compare with."""

@@ -1,8 +1,8 @@
-"""Exports all tables into a directory of snapshots: planned, carried out step by step, published whole.
+"""Exports all tables into a directory of snapshots: plans the export, carries it out in steps, and publishes it.
 
-- A snapshot that is there already is not written again. One that was begun is gone on with: steps whose files are as
-  they were written are kept. What is read from a running store goes on only within `resume_within_ms`.
-- Ledgers are read before topics and cursors, so that a ledger which none of them names was there before they were read.
+- A snapshot that exists already is not written again. An export that was interrupted resumes: steps whose files are
+  unchanged are kept. An export of a running store resumes only within `resume_within_ms`.
+- Ledgers are read before topics and cursors, so every ledger that none of them names existed before they were read.
 """
 
 import os
@@ -34,23 +34,23 @@ RESUME_WITHIN_MS = 3_600_000
 MOST_WORKERS = 4
 FILE_WORKERS = 2
 SMALL = 2
-"""Shares of topics and ledgers that a small cluster has."""
+"""The most shares of topics and ledgers that a small cluster has."""
 PYARROW = "pyarrow"
 PARQUET = "parquet"
 
 Progress = Callable[[int, int, int], None]
-"""Called with steps done, steps in all, and rows written by them."""
+"""Called with the number of steps done, of all steps, and of rows written."""
 
 
 def ignore_progress(done: int, total: int, rows: int) -> None:
-    """A Progress for whom nobody waits."""
+    """A Progress that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """An export as asked for: the reading's options as texts, the snapshot's name (None: by what it stands for).
+    """A requested export: the read options as strings, and the snapshot's name (None: derived from its point in time).
 
-    `workers` None: by size.
+    `workers` None: chosen by size.
     """
 
     options: Mapping[str, str]
@@ -69,13 +69,13 @@ class ExportRequest:
         return parsed
 
     def request(self) -> Request:
-        """What tells it from other exports."""
+        """What distinguishes it from other exports."""
         return request_of(self.options, self.engine, self.file_format)
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What came of an export: the snapshot, whether it was there already, how many steps were kept from before."""
+    """The result of an export: the snapshot, whether it existed already, and how many steps an earlier run had done."""
 
     manifest: Manifest
     already: bool = False
@@ -84,7 +84,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An export to carry out, on disk; `files`: the reading of ZooKeeper's files, planned in this process."""
+    """A started export; its plan is on disk. `files` is the plan for reading ZooKeeper's files, if it reads any."""
 
     plan: ExportPlan
     steps: Steps
@@ -92,12 +92,12 @@ class Begun:
 
 
 def export(asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
-    """Write a snapshot of all tables; the caller holds `to.writing()`. Not to be called where a loop runs.
+    """Write a snapshot of all tables; the caller holds `to.writing()`. Do not call it while an event loop runs.
 
     Raises:
-        SnapshotExists: a snapshot of that name is there, of something else.
+        SnapshotExists: a snapshot of that name exists, with other contents.
         ExportCutOff: a worker process ended.
-        MledgerError, OSError: what reading or writing raised; what was finished is kept.
+        MledgerError, OSError: reading or writing failed; finished steps are kept.
     """
     options = asked.read_options()
     begun = begin(asked, options, to, steps_of_shares)
@@ -119,7 +119,7 @@ def export(asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ign
 
 
 def shares_of(begun: Begun) -> list[tuple[int, Share]]:
-    """The share that each step of an export carries out, where they are `steps_of_shares`."""
+    """The share of each step, for an export whose steps come from `steps_of_shares`."""
     files = None if begun.files is None else begun.files.shares[0]
     assert files is None or isinstance(files, FileShare)
     return [(index, share_of(step, files)) for index, step in enumerate(begun.plan.steps)]
@@ -131,9 +131,9 @@ def begin(
     to: SnapshotDirectory,
     steps_of: Callable[[TablePlan], Iterable[dict[str, Any]]],
 ) -> Exported | Begun:
-    """The snapshot if it is there, else one that was begun and is of the same, else a new one, begun.
+    """The snapshot if it exists; else an unfinished export of the same request; else a new export.
 
-    Raises SnapshotExists, and what planning the reading raises.
+    Raises SnapshotExists, and what `plan_tables` raises.
     """
     print_of = fingerprint(asked.request())
     started = now_ms()
@@ -144,7 +144,7 @@ def begin(
     for candidate in to.unfinished_names() if name is None else [name]:
         steps = Steps(to.unfinished(candidate))
         found = steps.plan()
-        if found is not None and _goes_on(found, print_of, asked, files, started):
+        if found is not None and _can_resume(found, print_of, asked, files, started):
             return Begun(found, steps, files)
         if found is None or found.fingerprint == print_of or candidate == name:
             to.discard(candidate)
@@ -158,7 +158,7 @@ def begin(
 
 
 def plan_workers(shares: Collection[Share]) -> int:
-    """How many processes are worth their start: of a small cluster that runs, this one is enough."""
+    """How many worker processes to use; for a small running cluster, starting more than one does not pay."""
     files = sum(isinstance(share, FileShare) for share in shares)
     large = sum(isinstance(share, TopicShare | LedgerShare) for share in shares)
     return 1 if files + large <= 1 or (not files and large <= SMALL) else min(MOST_WORKERS, os.cpu_count() or 1)
@@ -169,29 +169,29 @@ def steps_of_shares(read: TablePlan) -> list[dict[str, Any]]:
     return [step_of(share) for share in sorted(read.shares, key=lambda share: not isinstance(share, LedgerShare))]
 
 
-def _goes_on(plan: ExportPlan, print_of: str, asked: ExportRequest, files: TablePlan | None, started: int) -> bool:
+def _can_resume(plan: ExportPlan, print_of: str, asked: ExportRequest, files: TablePlan | None, started: int) -> bool:
     same = may_resume(plan, print_of, live=files is None, now_ms=started, resume_within_ms=asked.resume_within_ms)
     return same and (files is None or plan.zxid == files.zxid)
 
 
 def _plan_files(asked: ExportRequest, options: ReadOptions) -> TablePlan:
-    """The reading of ZooKeeper's files: as many shares as workers, unless the options say how many."""
+    """The plan for reading ZooKeeper's files: as many shares as workers, unless the options set the number."""
     return plan_tables(replace(options, partitions=options.partitions or asked.workers or FILE_WORKERS), list(TABLES))
 
 
 def _already_there(there: Manifest, asked: ExportRequest, files: TablePlan | None, to: SnapshotDirectory) -> Exported:
-    """The snapshot of the name asked for, if it is of the same; SnapshotExists."""
+    """The existing snapshot of the requested name, if it has the same contents; SnapshotExists."""
     same = there.request == asked.request() and (files is None or files.zxid == there.zxid)
     if not same:
         raise SnapshotExists(
-            f"{to.named(there.name)} is there already, of something else ({there.request.source}): give another --name"
+            f"{to.named(there.name)} exists already, with other contents ({there.request.source}): use another --name"
         )
     to.discard(there.name)
     return Exported(there, already=True)
 
 
 def kept_steps(plan: ExportPlan, steps: Steps) -> dict[int, Done]:
-    """The steps that were finished by an earlier try; files of others are removed."""
+    """The steps that an earlier run finished; the files of all other steps are removed."""
     found = {index: done for index in range(len(plan.steps)) if (done := steps.done(index)) is not None}
     steps.tidy({file.path for done in found.values() for _, file in done})
     return found
@@ -205,7 +205,7 @@ def finish(
     finished: Mapping[int, Done],
     resumed: int,
 ) -> Exported:
-    """Publish what all steps wrote."""
+    """Publish the files of all steps."""
     files = [each for index in sorted(finished) for each in finished[index]]
     with_files = {table for table, _ in files}
     files += [write_empty(steps.tables, table) for table in TABLES if table not in with_files]

@@ -1,4 +1,4 @@
-"""Parquet files of tables: written as batches come, in bounded memory, each under its name only once it is whole."""
+"""Parquet files of tables: written batch by batch in bounded memory, and renamed once they are complete."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ COMPRESSION = "zstd"
 
 
 def write_batches(batches: Iterable[Batch], directory: Path, part: str) -> list[tuple[str, FileRecord]]:
-    """Write these rows to `directory`/TABLE/`part`.parquet; each file's table and record. OSError."""
+    """Write these rows to `directory`/TABLE/`part`.parquet; returns the table and record of each file. OSError."""
     writers: dict[str, TableFile] = {}
     try:
         for table, batch in batches:
@@ -32,12 +32,12 @@ def write_batches(batches: Iterable[Batch], directory: Path, part: str) -> list[
 
 
 def write_empty(directory: Path, table: str) -> tuple[str, FileRecord]:
-    """A file without rows, for a table that has none: readers find its columns."""
+    """Write a file without rows for an empty table, so that readers find its columns."""
     return table, TableFile(directory, table, "part-empty").finish()
 
 
 class TableFile:
-    """A file in the making."""
+    """A file that is being written."""
 
     def __init__(self, directory: Path, table: str, part: str) -> None:
         self._directory = directory
@@ -54,7 +54,7 @@ class TableFile:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; at most a row group of them waits in memory."""
+        """Add rows; at most one row group of them is held in memory."""
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         self._rows += batch.num_rows
@@ -62,7 +62,7 @@ class TableFile:
             self._flush()
 
     def finish(self) -> FileRecord:
-        """Put the file in its place, durable on return."""
+        """Finish the file and rename it; its contents are on disk on return."""
         assert self._writer is not None
         self._flush()
         self._writer.close()
@@ -72,7 +72,7 @@ class TableFile:
         return record
 
     def abandon(self) -> None:
-        """Leave nothing of a file that was not finished."""
+        """Remove an unfinished file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -86,12 +86,12 @@ class TableFile:
 
 
 def is_data(path: str) -> bool:
-    """Whether a snapshot's file, by its path in it, holds rows; those of a Delta log do not."""
+    """Whether the file at this path in a snapshot holds rows; files of a Delta log do not."""
     return path.endswith(".parquet") and "/_delta_log/" not in path
 
 
 def record_of(path: Path, name: str, rows: int) -> FileRecord:
-    """The record of a file that is whole; it is on disk on return."""
+    """The record of a complete file; the file is on disk on return."""
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         os.fsync(stream.fileno())
@@ -99,7 +99,7 @@ def record_of(path: Path, name: str, rows: int) -> FileRecord:
 
 
 def problem_of(place: Destination, record: FileRecord) -> str | None:
-    """What is wrong with a file, None if it is as its record says."""
+    """What is wrong with a file, None if it matches its record."""
     try:
         with place.open(record.path) as stream:
             size = stream.seek(0, os.SEEK_END)
@@ -113,4 +113,4 @@ def problem_of(place: Destination, record: FileRecord) -> str | None:
         return "it is not there"
     except FAILURES as error:
         return f"it cannot be read: {said(error)}"
-    return None if digest.hexdigest() == record.sha256 else "its bytes are not those that were written (SHA-256)"
+    return None if digest.hexdigest() == record.sha256 else "its SHA-256 digest differs from the manifest's"

@@ -1,7 +1,7 @@
-"""What a snapshot on disk says of itself: `manifest.json`, and the names of snapshots; pure.
+"""The manifest of a snapshot on disk, `manifest.json`, and the names of snapshots; pure.
 
-A snapshot is the directory `snapshot=NAME` with a manifest in it, and a directory of files for each table. The manifest
-is complete: what it does not name does not belong to the snapshot.
+A snapshot is the directory `snapshot=NAME` with a manifest and a directory of files for each table. The manifest is
+complete: a file that it does not name does not belong to the snapshot.
 """
 
 import hashlib
@@ -17,19 +17,19 @@ from mledger.snapshot.tables.row_builder import TABLES
 
 FORMAT = 1
 SCHEMA_VERSION = 1
-"""Of the tables' columns: raised when one is removed or changes its meaning."""
+"""The version of the tables' columns: it increases when a column is removed or changes its meaning."""
 
 PREFIX = "snapshot="
 MANIFEST = "manifest.json"
-UNTOLD = ("rate", "partitions", "password", "verifydigests")
-"""Options that do not change what is exported, or are nobody's business."""
+NOT_RECORDED = ("rate", "partitions", "password", "verifydigests")
+"""Options that are secret or do not change what is exported."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """A file of a table: its path in the snapshot, rows, size in bytes, and SHA-256 in hexadecimal."""
+    """A file of a table: its path in the snapshot, its rows, size in bytes, and SHA-256 digest in hexadecimal."""
 
     path: str
     rows: int
@@ -39,7 +39,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """A table of a snapshot: its schema as SQL writes it, and its files."""
+    """A table of a snapshot: its schema in SQL, and its files."""
 
     schema: str
     files: tuple[FileRecord, ...]
@@ -51,15 +51,15 @@ class TableRecord:
 
     @property
     def bytes(self) -> int:
-        """How much its files hold."""
+        """The size of its files."""
         return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be exported: two exports of equal requests are tries at the same thing.
+    """What an export reads and writes: exports with equal requests have the same contents.
 
-    `source` is without credentials, `options` are those of the reading that change what is read, sorted.
+    `source` is without credentials, `options` are the read options that change what is read, sorted.
     """
 
     source: str
@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A snapshot. Times in ms since 1970: `time_ms` is what it stands for, of a running store when reading it began."""
+    """A snapshot. Times in ms since 1970: `time_ms` is its point in time, or when reading a running store began."""
 
     name: str
     time_ms: int
@@ -83,51 +83,53 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Rows of all tables."""
+        """The rows of all tables."""
         return sum(table.rows for table in self.tables.values())
 
     @property
     def bytes(self) -> int:
-        """Size of all files."""
+        """The size of all files."""
         return sum(table.bytes for table in self.tables.values())
 
     @property
     def paths(self) -> set[str]:
-        """Every file that belongs to it, but for the manifest."""
+        """The paths of all its files except the manifest."""
         return {file.path for table in self.tables.values() for file in table.files}
 
 
 def check_name(name: str) -> str:
-    """The name if a snapshot may have it; InvalidSnapshotName."""
+    """Return `name` if a snapshot may have it; InvalidSnapshotName."""
     if not _NAME.fullmatch(name):
-        raise InvalidSnapshotName(f"{name!r} cannot name a snapshot: use letters, digits, dots, dashes, at most 100")
+        raise InvalidSnapshotName(
+            f"{name!r} is not a valid snapshot name: use at most 100 letters, digits, dots, dashes and underscores"
+        )
     return name
 
 
 def default_name(time_ms: int | None, zxid: int | None) -> str:
-    """The name of what stands for this time and transaction; of the same point always the same."""
+    """The default name of a snapshot of this time and transaction; the same point always has the same name."""
     parts = [] if time_ms is None else [_compact(time_ms)]
     parts += [] if zxid is None else [f"zxid{zxid:x}"]
     return "-".join(parts)
 
 
 def request_of(options: Mapping[str, str], engine: str, file_format: str) -> Request:
-    """The request that these options of a reading make."""
+    """The request for these read options."""
     kept = {name.lower(): value for name, value in options.items() if value != ""}
     source = re.sub(r"[^/]*@", "", kept["metadata"])  # credentials
-    told = sorted((name, value) for name, value in kept.items() if name not in (*UNTOLD, "metadata"))
-    return Request(source, tuple(told), engine, file_format)
+    recorded = sorted((name, value) for name, value in kept.items() if name not in (*NOT_RECORDED, "metadata"))
+    return Request(source, tuple(recorded), engine, file_format)
 
 
 def fingerprint(request: Request) -> str:
-    """What tells requests apart, the tables' columns included."""
+    """A digest that differs between requests, and between versions of the tables' columns."""
     schemas = {name: table.ddl for name, table in TABLES.items()}
     text = json.dumps([asdict(request), SCHEMA_VERSION, schemas], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def tables_of(files: Iterable[tuple[str, FileRecord]]) -> dict[str, TableRecord]:
-    """The records of all tables, of files given with their table's name."""
+    """The records of all tables, from files given with their table's name."""
     found: dict[str, list[FileRecord]] = {name: [] for name in TABLES}
     for name, file in files:
         found[name].append(file)
@@ -138,7 +140,7 @@ def tables_of(files: Iterable[tuple[str, FileRecord]]) -> dict[str, TableRecord]
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The manifest as JSON; its keys are stable, new ones may come."""
+    """The manifest as JSON; its keys are stable, but new ones may be added."""
     request = manifest.request
     document = {
         "format": FORMAT,
@@ -168,13 +170,13 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:
-    """The manifest; InvalidManifest names `where` it lies."""
+    """The manifest; `where` is its path for InvalidManifest."""
     try:
         document = json.loads(data)
         if document["format"] != FORMAT or document["schema_version"] > SCHEMA_VERSION:
             raise InvalidManifest(
-                f"{where} is of format {document['format']}, schema version {document['schema_version']}: "
-                "read it by a newer version of this program"
+                f"{where} has format {document['format']}, schema version {document['schema_version']}: "
+                "read it with a newer version of mledger"
             )
         request = Request(
             document["source"],
@@ -197,14 +199,14 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidManifest(
-            f"{where} is no manifest of a snapshot ({type(error).__name__}: {error}): export it again"
+            f"{where} is not the manifest of a snapshot ({type(error).__name__}: {error}): export the snapshot again"
         ) from None
 
 
 def plan_retention(manifests: Iterable[Manifest], keep: int, coming: str | None = None) -> tuple[Manifest, ...]:
-    """The snapshots to remove so that the newest `keep` stay, oldest first; `coming` is one yet to be written.
+    """The snapshots to remove so that the newest `keep` remain, oldest first.
 
-    The one that is coming stays, whatever time it stands for.
+    `coming` is the name of a snapshot that is about to be written; it remains, whatever its point in time.
     """
     others = sorted((each for each in manifests if each.name != coming), key=lambda each: (each.time_ms, each.name))
     stay = keep - (coming is not None)

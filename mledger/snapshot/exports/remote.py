@@ -1,8 +1,8 @@
-"""A directory of snapshots on another file system: made on this machine, copied there, the manifest last.
+"""A directory of snapshots on another file system: written on this machine, then copied there, the manifest last.
 
-An object store renames nothing, and a snapshot is what has a manifest: so files are copied to their place, found there
-with their sizes, and the manifest follows by itself, whole or not at all. A removal begins with the manifest. What was
-cut off is gone on with from the stage, the directory on this machine that keeps finished steps and what was copied.
+An object store cannot rename, and only a directory with a manifest is a snapshot. So the files are copied first, their
+sizes are checked, and then the manifest is written atomically. A removal begins with the manifest. An interrupted
+export resumes from the stage, the directory on this machine that keeps finished steps and a list of what was copied.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _TRIAL = "_trial"
 
 
 class RemoteDirectory(SnapshotDirectory):
-    """Snapshots below a place on another file system, made in the directory `stage` of this machine."""
+    """Snapshots in a directory on another file system, written in the directory `stage` on this machine."""
 
     def __init__(self, there: Destination, stage: Path) -> None:
         super().__init__(stage)
@@ -29,16 +29,16 @@ class RemoteDirectory(SnapshotDirectory):
 
     @property
     def where(self) -> str:
-        """How people name the directory."""
+        """The directory's URI for messages."""
         return self.there.text
 
     def named(self, name: str) -> str:
-        """How people name the place of a snapshot."""
+        """A snapshot's URI for messages."""
         return str(self._place(name))
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the one of this machine who writes there; nothing hinders other machines.
+        """Hold this machine's lock for writing; it does not stop other machines.
 
         Raises ExportNotWritable, ExportBusy.
         """
@@ -50,15 +50,15 @@ class RemoteDirectory(SnapshotDirectory):
             yield
 
     def snapshots(self) -> list[Manifest]:
-        """All whole snapshots, by the time they stand for. SnapshotNotFound, DestinationNotReadable."""
+        """All complete snapshots, by their point in time. SnapshotNotFound, DestinationNotReadable."""
         return snapshots_in(self.there)
 
     def find(self, name: str) -> Manifest | None:
-        """The whole snapshot of that name. DestinationNotReadable."""
+        """The complete snapshot of that name. DestinationNotReadable."""
         return read_manifest(self._place(name)) if self._place(name).holds(MANIFEST) else None
 
     def publish(self, name: str, manifest: bytes) -> None:
-        """Copy the unfinished snapshot's files, see that all are there, then write its manifest."""
+        """Copy the unfinished snapshot's files, check that all are there, then write its manifest."""
         there = self._place(name)
         wanted = {
             file.path: file.bytes
@@ -73,19 +73,20 @@ class RemoteDirectory(SnapshotDirectory):
         if wrong:
             (self.unfinished(name) / COPIED).unlink(missing_ok=True)
             raise ExportError(
-                f"{there}/{wrong[0]} is not there as it was written: does another export write there? Run it again"
+                f"{there}/{wrong[0]} is missing or has another size: make sure that no other export writes there, "
+                "and run the export again"
             )
         there.write(MANIFEST, manifest)
         self.discard(name)
 
     def discard(self, name: str) -> None:
-        """Forget an unfinished export, and what was copied of it."""
+        """Remove an unfinished export and the files that it copied."""
         if (self.unfinished(name) / COPIED).exists() and not self._place(name).holds(MANIFEST):
             self._place(name).remove()
         super().discard(name)
 
     def remove(self, name: str) -> None:
-        """Remove a whole snapshot: it is gone with its manifest, its files by and by."""
+        """Remove a complete snapshot: it disappears with its manifest, then its files are deleted."""
         self.there.below(REMOVED).write(name, b"")
         self._finish_removal(name)
 
@@ -95,7 +96,7 @@ class RemoteDirectory(SnapshotDirectory):
         self.there.below(REMOVED).remove_file(name)
 
     def _copy(self, name: str, wanted: dict[str, int]) -> None:
-        """Copy the files that were not copied by an earlier try."""
+        """Copy the files that an earlier run did not copy."""
         note = self.unfinished(name) / COPIED
         there, tables = self._place(name), self.unfinished(name) / "tables"
         sizes = there.sizes() if note.exists() else {}
@@ -113,19 +114,19 @@ class RemoteDirectory(SnapshotDirectory):
 
 
 def snapshot_directory(text: str, stage: Path | None = None) -> SnapshotDirectory:
-    """The directory of snapshots at a path or URI; `stage`: where those of other file systems are made.
+    """The directory of snapshots at a path or URI; `stage` is where exports to other file systems are written first.
 
-    Raises DestinationNotReadable; ExportNotWritable for a stage that is not needed.
+    Raises DestinationNotReadable; ExportNotWritable if a stage is given for a directory on this machine.
     """
     here = local_path(text)
     if here is None:
         return RemoteDirectory(place_at(text), stage or default_stage(text))
     if stage is not None:
-        raise ExportNotWritable(f"{text} is on this machine and needs no --stage: leave it out")
+        raise ExportNotWritable(f"{text} is on this machine and needs no --stage: leave out --stage")
     return SnapshotDirectory(here)
 
 
 def default_stage(text: str) -> Path:
-    """Where snapshots for this URI are made if nothing else is said: the user's cache."""
+    """The default stage for this URI, in the user's cache directory."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(cache) / "mledger" / "exports" / hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The Spark session of an export: that of `spark-submit` with what it was told, or one on this machine; and Delta."""
+"""The Spark session of an export, from `spark-submit` or on this machine, and its settings for Delta."""
 
 import importlib
 import importlib.util
@@ -39,7 +39,7 @@ _CONDITION = re.compile(r"(<=|>=|==|!=|<|>)\s*([\d.]+)")
 
 
 def check_format(file_format: str) -> None:
-    """FormatNotInstalled if nothing here writes it, or delta-spark is not of the Spark that is installed."""
+    """Raise FormatNotInstalled if the format's packages are missing, or delta-spark does not fit pyspark."""
     if file_format != DELTA:
         return
     if importlib.util.find_spec("delta") is None:
@@ -50,19 +50,19 @@ def check_format(file_format: str) -> None:
     wanted = pyspark_wanted(delta.requires or ())
     if not satisfies(spark, wanted):
         raise FormatNotInstalled(
-            f"delta-spark {delta.version} is for pyspark{wanted}, and {spark} is installed: "
-            "pip install 'mledger[delta]' brings a pair that fits"
+            f"delta-spark {delta.version} needs pyspark{wanted}, but {spark} is installed: "
+            "pip install 'mledger[delta]' installs versions that fit"
         )
 
 
 def pyspark_wanted(requirements: Iterable[str]) -> str:
-    """The versions of pyspark among a package's requirements, as in `<=4.2.0,>=4.0.1`; empty: any."""
+    """The versions of pyspark that a package's requirements allow, as in `<=4.2.0,>=4.0.1`; empty: any."""
     found = [each for each in requirements if re.match(r"pyspark\b(?!-)", each)]
     return found[0].removeprefix("pyspark").partition(";")[0].strip(" ()") if found else ""
 
 
 def satisfies(version: str, wanted: str) -> bool:
-    """Whether a version, of numbers and dots, is among those wanted."""
+    """Whether a version of numbers and dots meets the conditions in `wanted`."""
     return all(_holds(_numbers(version), sign, _numbers(bound)) for sign, bound in _CONDITION.findall(wanted))
 
 
@@ -87,7 +87,7 @@ def start_session(file_format: str) -> Any:
         raise FormatNotInstalled("--spark needs the package pyspark: pip install 'mledger[spark]'") from None
     builder = SparkSession.builder.appName("mledger snapshot export")
     settings = DELTA_SETTINGS if file_format == DELTA else {}
-    # What spark-submit was told is in its JVM: it is not seen from here before the session is there.
+    # The settings of spark-submit are in its JVM, and cannot be read here before the session exists.
     ours = "PYSPARK_GATEWAY_PORT" not in os.environ and SparkSession.getActiveSession() is None
     for name, value in (*(LOCAL.items() if ours else ()), *settings.items()):
         builder = builder.config(name, value)
@@ -97,7 +97,7 @@ def start_session(file_format: str) -> Any:
         session = builder.getOrCreate()
     except (PySparkException, RuntimeError, OSError) as error:
         raise ExportError(
-            f"Spark cannot be started ({first_line(error)}): it needs a Java 17 or later, found by JAVA_HOME or PATH"
+            f"Spark cannot be started ({first_line(error)}): it needs Java 17 or later, found by JAVA_HOME or PATH"
         ) from None
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     return session
@@ -105,20 +105,20 @@ def start_session(file_format: str) -> Any:
 
 @contextmanager
 def while_it_lives() -> Iterator[None]:
-    """Say in one line that Spark's JVM is gone, as ExportError, wherever that is noticed."""
+    """Raise a one-line ExportError if Spark's JVM is gone, wherever the code notices it."""
     from py4j.protocol import Py4JError
 
     try:
         yield
     except (Py4JError, ConnectionError, EOFError) as error:
         raise ExportError(
-            f"Spark's JVM is gone ({first_line(error)}): run it again, what was finished is kept"
+            f"Spark's JVM is gone ({first_line(error)}): run the export again; finished steps are kept"
         ) from None
 
 
 def first_line(error: BaseException) -> str:
-    """What of Spark's many lines says what happened."""
+    """The one line of Spark's error that says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith("mledger.")]
-    told = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
-    return (named or told or [type(error).__name__])[0]
+    others = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
+    return (named or others or [type(error).__name__])[0]

@@ -1,7 +1,7 @@
 """Exports with Spark, into a directory that every executor reaches at the same path.
 
-Parquet: the shares of one reading for all tables, as `exporting` has them, carried out by Spark's tasks. Delta: each
-table is read by `format("mledger")` and written by Spark's own writers, a step each.
+Parquet: Spark tasks carry out the same shares as `exporter`, each read once for all tables. Delta: each table is a
+step, read by `format("mledger")` and written by Spark's own writer.
 """
 
 import os
@@ -38,11 +38,11 @@ from mledger.snapshot.tables.row_builder import TABLES
 
 SPARK = "spark"
 FIRST = ("ledgers", "ensembles")
-"""Read before what names them."""
+"""Tables that are read before those that name ledgers."""
 
 
 def export_with_spark(asked: ExportRequest, to: SnapshotDirectory, progress: Progress = ignore_progress) -> Exported:
-    """As `exporting.export`, with Spark: the session that is there, or one on this machine."""
+    """As `exporter.export`, with Spark: in the current session, or in a new one on this machine."""
     options = asked.read_options()
     check_format(asked.file_format)
     in_shares = asked.file_format == PARQUET
@@ -73,7 +73,7 @@ def export_with_spark(asked: ExportRequest, to: SnapshotDirectory, progress: Pro
 def _write_shares(
     session: Any, options: ReadOptions, begun: Begun, finished: Collection[int], note: Callable[[int, Done], None]
 ) -> None:
-    """All ledgers before what names them: a job each."""
+    """Write all ledgers before what names them, in one job each."""
     left = [each for each in shares_of(begun) if each[0] not in finished]
     ledgers = [each for each in left if isinstance(each[1], LedgerShare)]
     others = [each for each in left if not isinstance(each[1], LedgerShare)]
@@ -90,7 +90,7 @@ def _steps_of_tables(_: TablePlan) -> list[dict[str, Any]]:
 
 
 def _options_at(options: Mapping[str, str], zxid: int | None) -> Mapping[str, str]:
-    """The options for all tables: of files, those at one point."""
+    """The options for all tables; for ZooKeeper's files, with the zxid of the plan."""
     if zxid is None:
         return options
     return {name: value for name, value in options.items() if name.lower() not in ("zxid", "time")} | {
@@ -102,14 +102,15 @@ def _write(session: Any, options: Mapping[str, str], table: str, tables: Path, f
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    # Of a driver that was killed a JVM may go on for a moment: it writes to a place of its own.
+    # The JVM of a killed driver may run on for a moment, so each attempt writes to its own directory.
     attempt, place = tables.parent / "attempts" / uuid.uuid4().hex, tables / table
     try:
         frame = session.read.format("mledger").options(**options).load(table)
         frame.write.format(file_format).mode("overwrite").save(f"file://{attempt.absolute()}")
     except (PySparkException, Py4JError) as error:
         raise ExportError(
-            f"Spark could not write the table {table} ({first_line(error)}): run it again, what was finished is kept"
+            f"Spark could not write the table {table} ({first_line(error)}): run the export again; "
+            "finished steps are kept"
         ) from None
     shutil.rmtree(place, ignore_errors=True)
     os.rename(attempt, place)

@@ -1,7 +1,7 @@
-"""Shares of a reading carried out by Spark's Python workers: each reads once for all tables, and writes Parquet itself.
+"""Shares carried out by Spark's Python workers: each worker reads once for all tables, and writes Parquet itself.
 
-A task leaves what it wrote in a place of this try alone, with a record of its files that appears when they are whole:
-a task that runs twice, or goes on after its driver was killed, harms nothing.
+A task writes to a directory that only this attempt uses, and adds a record of its files when they are complete. So a
+task that runs twice, or continues after its driver was killed, does no harm.
 """
 
 import json
@@ -27,15 +27,12 @@ POLL_S = 0.2
 _DONE = "done"
 
 Finished = Callable[[int, Done], None]
-"""Called with a step's index and the files it wrote, which are in their place."""
+"""Called with a step's index and its files once they are in the snapshot's tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareTasks:
-    """What a task does with the indexes of its steps; it is pickled to the workers.
-
-    `rate`: znodes a second of each step.
-    """
+    """The function that a task runs, pickled for the workers; `rate` is in znodes per second for each step."""
 
     options: ReadOptions
     steps: Sequence[Step]
@@ -43,7 +40,7 @@ class ShareTasks:
     rate: float | None
 
     def __call__(self, places: Iterable[int]) -> Iterator[int]:
-        """Carry out the steps at these places of `steps`; gives the places back."""
+        """Carry out the steps at these indexes of `steps`, and yield each index when its step is done."""
         for place in places:
             index, share = self.steps[place]
             part = f"part-{index:05d}-{uuid.uuid4().hex}"
@@ -68,15 +65,15 @@ def run_with_spark(
     rate: float | None,
     finished: Finished,
 ) -> None:
-    """Carry out steps as tasks of one job, and move what they write from `attempt` to `tables` as they end.
+    """Carry out steps as tasks of one job, and move their files from `attempt` to `tables` as each ends.
 
-    Raises ExportError; steps that had ended are finished.
+    Raises ExportError; steps that ended before are kept.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     tasks = ShareTasks(options, steps, attempt, rate)
-    # A step is a task. (DataFrames would do it by Arrow too, but ask for pandas.)
+    # One task for each step. (DataFrames could do this with Arrow, but need pandas.)
     places = session.sparkContext.parallelize(range(len(steps)), len(steps))
     left = {index for index, _ in steps}
     with ThreadPoolExecutor(1) as thread:
@@ -88,12 +85,12 @@ def run_with_spark(
             job.result()
         except (PySparkException, Py4JError) as error:
             raise ExportError(
-                f"Spark could not write the tables ({first_line(error)}): run it again, what was finished is kept"
+                f"Spark could not write the tables ({first_line(error)}): run the export again; finished steps are kept"
             ) from None
     if left:
         raise ExportError(
-            f"{len(left)} tasks of Spark left nothing in {tables.parent}: it has to be a directory that all executors "
-            "reach at the same path"
+            f"{len(left)} Spark tasks left no files in {tables.parent}: use a directory that all executors reach at "
+            "the same path"
         )
 
 

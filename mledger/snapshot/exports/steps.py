@@ -1,4 +1,4 @@
-"""What an unfinished export keeps for the next try: its plan, and a record of each step that is done."""
+"""What an unfinished export keeps for the next run: its plan, and a record of each finished step."""
 
 import json
 import time
@@ -15,14 +15,14 @@ from mledger.snapshot.source.splits import FileShare, KindShare, LedgerShare, Sh
 from mledger.snapshot.tables.node_kinds import NodeKind
 
 Done = list[tuple[str, FileRecord]]
-"""The files that a step wrote, with their tables."""
+"""The files that a step wrote, each with its table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """An export that was begun: what it is of, and the steps it takes, in order; each is a JSON object.
+    """A started export: what it exports, and its steps in order, each a JSON object.
 
-    `time_ms` and `zxid` are the point that it stands for; `started_ms` is when it was begun.
+    `time_ms` and `zxid` are its point in time; `started_ms` is when the export started.
     """
 
     name: str
@@ -39,7 +39,7 @@ class ExportPlan:
 
 
 def decode_plan(data: bytes) -> ExportPlan | None:
-    """The plan, None if the data is none."""
+    """The plan, None if the data is not a plan."""
     try:
         document = json.loads(data)
         return ExportPlan(**document | {"warnings": tuple(document["warnings"]), "steps": tuple(document["steps"])})
@@ -48,12 +48,12 @@ def decode_plan(data: bytes) -> ExportPlan | None:
 
 
 def may_resume(plan: ExportPlan, fingerprint: str, *, live: bool, now_ms: int, resume_within_ms: int) -> bool:
-    """Whether an export that was begun is of the same thing; what is read live must not be too old."""
+    """Whether a started export has the same request; for a running store, also whether it is recent enough."""
     return plan.fingerprint == fingerprint and (not live or now_ms - plan.started_ms <= resume_within_ms)
 
 
 def step_of(share: Share) -> dict[str, Any]:
-    """A share of a reading as a JSON object."""
+    """A share as a JSON object."""
     match share:
         case TopicShare(ranges):
             return {"topics": [[each.folder, each.first, each.last] for each in ranges]}
@@ -66,7 +66,7 @@ def step_of(share: Share) -> dict[str, Any]:
 
 
 def share_of(step: Mapping[str, Any], files: FileShare | None) -> Share:
-    """The share that a step is; `files`: any share of the files read, planned anew."""
+    """The share of a step; `files` is any share of the new plan for reading ZooKeeper's files."""
     if "topics" in step:
         return TopicShare(tuple(TopicRange(*each) for each in step["topics"]))
     if "ledgers" in step:
@@ -78,31 +78,31 @@ def share_of(step: Mapping[str, Any], files: FileShare | None) -> Share:
 
 
 class Steps:
-    """The steps done of an unfinished export in `directory`."""
+    """The finished steps of an unfinished export in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.tables = directory / "tables"
 
     def begin(self, plan: ExportPlan) -> None:
-        """Have the plan on disk."""
+        """Write the plan to disk."""
         self.tables.mkdir(parents=True, exist_ok=True)
         (self.directory / "steps").mkdir(exist_ok=True)
         replace_file(self.directory / "plan.json", plan.encode())
 
     def plan(self) -> ExportPlan | None:
-        """The plan that was begun."""
+        """The plan on disk, None if there is none."""
         try:
             return decode_plan((self.directory / "plan.json").read_bytes())
         except OSError:
             return None
 
     def note(self, index: int, done: Done) -> None:
-        """A step is done: its files are on disk."""
+        """Record that a step is done; its files are on disk."""
         replace_file(self._record(index), json.dumps([[table, asdict(file)] for table, file in done]).encode())
 
     def done(self, index: int) -> Done | None:
-        """The files of a step, None if it is not done, or one of them is not as it was."""
+        """The files of a step, None if it is not done or one of its files has changed."""
         try:
             found = [(table, FileRecord(**file)) for table, file in json.loads(self._record(index).read_bytes())]
         except (OSError, ValueError, TypeError):
@@ -110,7 +110,7 @@ class Steps:
         return None if any(problem_of(local_place(self.tables), file) for _, file in found) else found
 
     def tidy(self, kept: set[str]) -> None:
-        """Remove what no finished step wrote."""
+        """Remove all files but those in `kept`."""
         for path in [path for path in self.tables.rglob("*") if path.is_file()]:
             if path.relative_to(self.tables).as_posix() not in kept:
                 path.unlink()
@@ -120,5 +120,5 @@ class Steps:
 
 
 def now_ms() -> int:
-    """Ms since 1970."""
+    """The current time in ms since 1970."""
     return time.time_ns() // 1_000_000

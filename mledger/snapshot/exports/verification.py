@@ -1,4 +1,4 @@
-"""Is a snapshot what its manifest says: every file there, every byte, every row, and nothing else."""
+"""Verifies a snapshot against its manifest: every file, every byte, every row, and no other files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class SnapshotProblem:
 def verify_snapshot(
     place: Destination, manifest: Manifest, on_file: Callable[[], None] = lambda: None
 ) -> tuple[SnapshotProblem, ...]:
-    """Everything that is wrong with the snapshot at `place`; `on_file` hears of each file looked at."""
+    """Everything that is wrong with the snapshot at `place`; `on_file` is called after each file."""
     found = []
     for table in manifest.tables.values():
         for record in table.files:
@@ -42,5 +42,5 @@ def _rows_problem(place: Destination, record: FileRecord) -> str | None:
         with place.open(record.path) as stream:
             rows = pq.read_metadata(stream).num_rows
     except FAILURES as error:
-        return f"it is no Parquet file: {said(error)}"
+        return f"it is not a Parquet file: {said(error)}"
     return None if rows == record.rows else f"it has {rows} rows, not {record.rows}"

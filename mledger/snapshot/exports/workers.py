@@ -1,4 +1,4 @@
-"""Steps carried out in this process, or in worker processes, which may be lost: files are whole or absent."""
+"""Carries out steps in this process or in worker processes; if a worker dies, its file is complete or absent."""
 
 import multiprocessing
 import os
@@ -25,10 +25,10 @@ Step = tuple[int, Share]
 def run_steps(
     options: ReadOptions, steps: Sequence[Step], tables: Path, workers: int, rate: float | None
 ) -> Iterator[tuple[int, Done]]:
-    """Carry out steps and tell of each as it is done; `rate`: znodes a second by all together, behind other processes.
+    """Carry out steps and yield each when it is done; `rate` is in znodes per second for all workers together.
 
-    Raises ExportCutOff if a worker process ended, and what reading or writing raised; others may go on to the end of
-    their step then.
+    With a rate, the workers run at low priority. Raises ExportCutOff if a worker process ended, and what reading or
+    writing raised; the other workers may then finish their current step.
     """
     if not steps:
         return
@@ -46,8 +46,8 @@ def run_steps(
             yield running[future], future.result()
     except BrokenProcessPool:
         raise ExportCutOff(
-            "a worker process of the export was killed: run the command again, what was finished is kept "
-            "(if memory was short, with --workers 1)"
+            "a worker process of the export was killed: run the command again, finished steps are kept "
+            "(if it ran out of memory, use --workers 1)"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
@@ -60,7 +60,7 @@ def write_step(options: ReadOptions, share: Share, tables: Path, index: int, rat
 
 
 def stand_back() -> None:
-    """Leave the processor to others that want it: who reads at a limited rate is in no hurry."""
+    """Lower the priority of this process: a read at a limited rate is not urgent."""
     os.nice(NICENESS)
 
 
@@ -71,7 +71,7 @@ def _begin(limited: bool) -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker does not outlive the export, also where that was killed."""
+    """End this worker when the export ends, even if the export is killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_wait_and_exit, args=(parent.sentinel,), daemon=True).start()

@@ -1,1 +1,1 @@
-"""A snapshot's questions answered on one HTML page."""
+"""The results of all queries about a snapshot on one HTML page."""

@@ -1,16 +1,16 @@
-"""Numbers as people read them."""
+"""Numbers in a form for people."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def as_number(value: int) -> str:
-    """With a comma every three digits."""
+    """A number with a comma after every three digits."""
     return f"{value:,}"
 
 
 def as_bytes(value: int) -> str:
-    """In the unit that leaves one to four digits."""
+    """A size in the unit that leaves one to four digits before the point."""
     size = float(value)
     for unit in _UNITS:
         if abs(size) < 1024 or unit == _UNITS[-1]:
@@ -20,7 +20,7 @@ def as_bytes(value: int) -> str:
 
 
 def as_span(seconds: int) -> str:
-    """In its two largest units."""
+    """A duration in its two largest units."""
     found = []
     left = max(0, seconds)
     for size, unit in _SPANS:

@@ -1,4 +1,4 @@
-"""The page: everything in one file, nothing loaded from anywhere; what it shows is data and is escaped as such."""
+"""The report page: one HTML file that loads nothing else; all data in it is escaped."""
 
 import base64
 import hashlib
@@ -23,11 +23,11 @@ _COUNTED = ("topics", "cursors", "ledgers", "bookies", "errors")
 
 def write_report(snapshots: Snapshots, limit: int) -> str:
     """The page about a snapshot, with at most `limit` rows of each table. FormatNotInstalled."""
-    asked = [question for question in QUERIES.values() if snapshots.before is not None or not question.compares]
-    answers = {question.name: snapshots.ask(question) for question in asked}
-    figures = "".join(_figure(plot) for plot in plan_plots(answers))
-    sections = "".join(_section(question, answers[question.name], limit) for question in asked)
-    links = "".join(f'<li><a href="#{question.name}">{escape(question.title)}</a></li>' for question in asked)
+    queries = [query for query in QUERIES.values() if snapshots.before is not None or not query.compares]
+    results = {query.name: snapshots.ask(query) for query in queries}
+    figures = "".join(_figure(plot) for plot in plan_plots(results))
+    sections = "".join(_section(query, results[query.name], limit) for query in queries)
+    links = "".join(f'<li><a href="#{query.name}">{escape(query.title)}</a></li>' for query in queries)
     script, style = _asset("page.js"), _asset("page.css")
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     manifest = snapshots.manifest
@@ -38,24 +38,24 @@ def write_report(snapshots: Snapshots, limit: int) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Metadata, {escape(utc_text(manifest.time_ms))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f"<h1>Metadata of {escape(manifest.request.source)}</h1>\n{_facts(manifest, snapshots.before)}\n"
-        f'<nav aria-label="Questions"><ul>{links}</ul></nav>\n<div class="plots">{figures}</div>\n{sections}'
+        f'<nav aria-label="Queries"><ul>{links}</ul></nav>\n<div class="plots">{figures}</div>\n{sections}'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
 
 
-def plan_plots(answers: Mapping[str, pa.Table]) -> list[Bars]:
-    """The plots that these answers give: the first rows of some, where there is something to see."""
+def plan_plots(results: Mapping[str, pa.Table]) -> list[Bars]:
+    """The plots of these query results: the first rows of some queries, without empty plots."""
     plots = [
-        _bars(answers["backlog"], "backlog", "Largest backlogs, entries", "entries"),
-        _bars(answers["held_bytes"], "held", "Held on disk by one subscription only", "disk_bytes", in_bytes=True),
-        _bars(answers["bookie_load"], "load", "Load of bookies, payload bytes", "bytes", in_bytes=True),
-        _bars(answers["most_holes"], "holes", "Most ranges acknowledged above mark-delete", "holes"),
+        _bars(results["backlog"], "backlog", "Largest backlogs, entries", "entries"),
+        _bars(results["held_bytes"], "held", "Held on disk by one subscription only", "disk_bytes", in_bytes=True),
+        _bars(results["bookie_load"], "load", "Load of bookies, payload bytes", "bytes", in_bytes=True),
+        _bars(results["most_holes"], "holes", "Most ranges acknowledged above mark-delete", "holes"),
     ]
     return [plot for plot in plots if plot.bars]
 
 
-def _bars(answer: pa.Table, name: str, title: str, column: str, *, in_bytes: bool = False) -> Bars:
-    rows = [row for row in answer.slice(0, BARS).to_pylist() if row[column]]
+def _bars(result: pa.Table, name: str, title: str, column: str, *, in_bytes: bool = False) -> Bars:
+    rows = [row for row in result.slice(0, BARS).to_pylist() if row[column]]
     return Bars(name, title, tuple((_label(row), row[column]) for row in rows), in_bytes)
 
 
@@ -71,40 +71,40 @@ def _figure(plot: Bars) -> str:
 
 def _facts(manifest: Manifest, before: Manifest | None) -> str:
     rows = [
-        ("stands for", utc_text(manifest.time_ms)),
+        ("time", utc_text(manifest.time_ms)),
         ("snapshot", manifest.name),
         ("compared with", "" if before is None else f"{before.name}, {utc_text(before.time_ms)}"),
         ("zxid", "" if manifest.zxid is None else f"0x{manifest.zxid:x}"),
-        ("read with", ", ".join(f"{name}={value}" for name, value in manifest.request.options)),
+        ("options", ", ".join(f"{name}={value}" for name, value in manifest.request.options)),
         *((name, as_number(manifest.tables[name].rows)) for name in _COUNTED),
     ]
     shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows if value)
     return f"<dl>{shown}</dl>"
 
 
-def _section(question: Query, answer: pa.Table, limit: int) -> str:
-    head = f'<section id="{question.name}"><h2>{escape(question.title)}</h2><p class="doc">{_marked(question.doc)}</p>'
-    if not answer.num_rows:
+def _section(query: Query, result: pa.Table, limit: int) -> str:
+    head = f'<section id="{query.name}"><h2>{escape(query.title)}</h2><p class="doc">{_marked(query.doc)}</p>'
+    if not result.num_rows:
         return f'{head}<p class="count">none</p></section>\n'
-    more = f", the first {limit} shown" if answer.num_rows > limit else ""
-    count = f'<p class="count">{as_number(answer.num_rows)} in all{more}</p>'
-    return f'{head}{count}<div class="scroll" tabindex="0">{_table(answer.slice(0, limit))}</div></section>\n'
+    more = f", the first {limit} shown" if result.num_rows > limit else ""
+    count = f'<p class="count">{as_number(result.num_rows)} in all{more}</p>'
+    return f'{head}{count}<div class="scroll" tabindex="0">{_table(result.slice(0, limit))}</div></section>\n'
 
 
 def _marked(text: str) -> str:
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
-def _table(answer: pa.Table) -> str:
-    names = answer.column_names
-    numbers = [pa.types.is_integer(answer.schema.field(name).type) for name in names]
+def _table(result: pa.Table) -> str:
+    names = result.column_names
+    numbers = [pa.types.is_integer(result.schema.field(name).type) for name in names]
     heads = "".join(
         f'<th scope="col"{_class(number)}><button type="button">{escape(name.removesuffix("_s").replace("_", " "))}'
         "</button></th>"
         for name, number in zip(names, numbers, strict=True)
     )
     rows = "".join(
-        f"<tr>{_cells(names, numbers, row)}</tr>\n" for row in zip(*answer.to_pydict().values(), strict=True)
+        f"<tr>{_cells(names, numbers, row)}</tr>\n" for row in zip(*result.to_pydict().values(), strict=True)
     )
     return f"<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table>"
 

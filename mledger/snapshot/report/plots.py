@@ -1,4 +1,4 @@
-"""Plots as SVG to be put into a page: text stays text, colours are the page's, so that they follow light and dark."""
+"""Plots as SVG elements for a page: text stays text, and the page's style sets the colours, for light and dark mode."""
 
 import io
 import re
@@ -10,14 +10,14 @@ from mledger.snapshot.exports.errors import FormatNotInstalled
 from mledger.snapshot.report.numbers import as_bytes, as_number
 
 INK, BAR, LINE = "#010101", "#020202", "#030303"
-"""Colours that nothing else has; the page's take their place."""
+"""Colours that nothing else uses; they are replaced by the page's colours."""
 
 LABEL_LENGTH = 44
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars to be drawn: `name` tells plots of a page apart; `in_bytes` says how numbers are written."""
+    """A bar plot: `name` is unique on the page; `in_bytes` says how to format the numbers."""
 
     name: str
     title: str
@@ -26,7 +26,7 @@ class Bars:
 
 
 def draw(plot: Bars) -> str:
-    """The plot as an SVG element as wide as its place; FormatNotInstalled."""
+    """The plot as an SVG element that fills the width of its container; FormatNotInstalled."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -55,14 +55,14 @@ def draw(plot: Bars) -> str:
         axes.set_xticks([])
         for side in ("top", "right", "bottom"):
             axes.spines[side].set_visible(False)
-        with warnings.catch_warnings():  # the browser draws the text, and has the letters that are missing here
+        with warnings.catch_warnings():  # the browser draws the text, so glyphs missing here do not matter
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
     return _embedded(written.getvalue(), plot)
 
 
 def shorten(label: str) -> str:
-    """A label that leaves room for its bar: its ends tell more than its middle."""
+    """Shorten a label to leave room for its bar; the middle goes, because the ends say more."""
     half = (LABEL_LENGTH - 1) // 2
     return label if len(label) <= LABEL_LENGTH else f"{label[:half]}…{label[-half:]}"
 
@@ -76,7 +76,7 @@ def _embedded(svg: str, plot: Bars) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    # Identifiers are the page's: those of its plots must differ.
+    # All plots share the page's namespace of identifiers, so theirs must differ.
     svg = re.sub(r'(\bid="|"#|url\(#)', lambda found: found[1] + plot.name + "-", svg)
     for colour, name in ((INK, "ink"), (BAR, "bar"), (LINE, "line")):
         svg = svg.replace(colour, f"var(--{name})")

@@ -1,6 +1,6 @@
-"""Reads a running metadata store for the tables: many nodes a request, at a limited rate, in any process.
+"""Reads a running metadata store for the tables: many nodes per request, at a limited rate, in any process.
 
-Only a MetadataReader is used: nothing can be written (M9).
+It uses only a MetadataReader, which cannot write (M9).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ FIRST_NODES = 256
 BYTES_AT_ONCE = 32 << 20
 TOPICS_AT_ONCE = 1_000
 BURSTS_A_SECOND = 50
-TOGETHER = 64  # topics whose cursors are looked at with them
+TOGETHER = 64  # topics that are read together with all their cursors
 TOPIC_KINDS = frozenset({NodeKind.TOPIC, NodeKind.CURSOR})
 
 _FOLDER = re.compile(r"\d{4}", re.ASCII)
@@ -55,7 +55,7 @@ class LiveNodes:
         self._steps: dict[NodeKind, int] = {}
 
     async def plan(self, kinds: frozenset[NodeKind], partitions: int | None, rate: float | None) -> list[Share]:
-        """The shares in which to read nodes of these kinds. NodeNotFound where there is no cluster's tree at all."""
+        """The shares in which to read nodes of these kinds. NodeNotFound if the store has no cluster's tree."""
         await self._check_cluster()
         count = partitions or (SHARES_WITH_RATE if rate is not None else None)
         shares: list[Share] = []
@@ -69,7 +69,7 @@ class LiveNodes:
         """The folders of topics, and the sorted names of the nodes wanted in each."""
         found_folders = await self._namespaces(MANAGED_LEDGERS, (PERSISTENT, SEGMENT))
         folders = [path for path in found_folders if path.endswith(f"/{PERSISTENT}")]
-        # below `segment` are topics with their segments, or the folder of an old namespace that is called so
+        # below `segment` are topics with their segments, or the folder of an old namespace with that name
         segments = [path for path in found_folders if path.endswith(f"/{SEGMENT}") and path.count("/") == 4]
         folders += sorted(await self._below(segments))
         listed = await self._children_many(folders)
@@ -82,7 +82,7 @@ class LiveNodes:
         return found
 
     async def ledger_folders(self) -> list[str]:
-        """The folders that hold ledgers, by path; the root is one of them where a flat manager's ledgers are in it."""
+        """The folders that hold ledgers, by path; the root is one if it has ledgers of the flat ledger manager."""
         names = await self._children(self._root)
         short = [f"{self._root}/{name}" for name in names if re.fullmatch(r"\d{2}", name, re.ASCII)]
         level = [f"{self._root}/{name}" for name in names if re.fullmatch(r"\d{3}", name, re.ASCII)]
@@ -103,7 +103,7 @@ class LiveNodes:
     async def topics(
         self, share: TopicShare, *, topics: bool, cursors: bool, together: bool = False
     ) -> AsyncGenerator[Nodes, None]:
-        """The nodes of a share of topics, in lists; `together`: each topic in the same list as all its cursors."""
+        """The nodes of a share of topics, in lists; with `together`, a topic is in the same list as all its cursors."""
         for part in share.ranges:
             paths = await self._topics_in(part)
             step = nodes_at_once(self._rate_limiter.per_second, TOGETHER if together else TOPICS_AT_ONCE)
@@ -134,8 +134,8 @@ class LiveNodes:
     async def _check_cluster(self) -> None:
         if all([await self._store.exists(path) is None for path in (MANAGED_LEDGERS, self._root)]):
             raise NodeNotFound(
-                f"{self._store.url} has neither {MANAGED_LEDGERS} nor {self._root}: name the cluster's chroot in the "
-                "URL, or its ledgersRoot"
+                f"{self._store.url} has neither {MANAGED_LEDGERS} nor {self._root}: give the cluster's chroot in the "
+                "URL, or set the option ledgersRoot"
             )
 
     async def _topics_in(self, part: TopicRange) -> list[str]:
@@ -164,7 +164,7 @@ class LiveNodes:
                 for _ in range(4):
                     level = await self._below(level, _HEX_FOLDER)
                 return await self._below(level, _MARK)
-        raise ValueError(f"{kind} is read in shares of its own")
+        raise ValueError(f"{kind} has its own kind of share")
 
     async def _namespaces(self, root: str, domains: Collection[str]) -> list[str]:
         """The folders `<tenant>/<namespace>/<domain>` below `root`, and those of the old form with a cluster."""
@@ -207,7 +207,7 @@ class LiveNodes:
             self._steps[kind] = next_step(nodes)
 
     async def _get(self, kind: NodeKind, paths: Sequence[str]) -> Nodes:
-        """The nodes that are still there."""
+        """The nodes that still exist."""
         nodes: list[Node | None] = await self._in_steps(self._store.get_many, paths)
         return [(kind, FoundNode.of(path, node)) for path, node in zip(paths, nodes, strict=True) if node is not None]
 
@@ -224,18 +224,18 @@ class LiveNodes:
 
 
 def nodes_at_once(rate: float | None, most: int = NODES_AT_ONCE) -> int:
-    """How many to ask for together: with a rate a fiftieth of a second's worth, for others wait behind them."""
+    """How many to request together: with a rate, 20 ms worth of nodes, because other requests wait behind them."""
     return most if rate is None else max(1, min(most, int(rate / BURSTS_A_SECOND)))
 
 
 def next_step(nodes: Nodes) -> int:
-    """How many nodes to ask for next, so that some like these stay within BYTES_AT_ONCE."""
+    """How many nodes to request next, so that nodes of this average size stay within BYTES_AT_ONCE."""
     size = sum(len(node.data) for _, node in nodes)
     return max(1, min(NODES_AT_ONCE, BYTES_AT_ONCE * max(1, len(nodes)) // max(1, size)))
 
 
 async def read_ahead(lists: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """What `lists` gives, the next being asked for while one is worked on."""
+    """The items of `lists`; the next is requested while the caller works on the current one."""
     following = asyncio.ensure_future(_next(lists))
     try:
         while True:

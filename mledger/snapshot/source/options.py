@@ -1,4 +1,4 @@
-"""What a reading of tables can be told, parsed from texts as Spark and commands hand them over; pure."""
+"""The options for reading tables, parsed from strings as Spark and commands pass them; pure."""
 
 import re
 from collections.abc import Mapping
@@ -20,25 +20,24 @@ _STORES = ("zk", "rocksdb", "memory")
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
 OPTIONS: Mapping[str, str] = {
-    "metadata": "where to read: `zk://host:port,…/chroot`, `rocksdb:DIR`, or the directory of ZooKeeper's own files"
+    "metadata": "what to read: `zk://host:port,…/chroot`, `rocksdb:DIR`, or the directory of ZooKeeper's own files"
     " or of a backup of them: `file:///path`, `hdfs://…`, `s3://…`",
     "tenant": "only this tenant",
     "namespace": "only this namespace, `tenant/namespace`",
     "topic": "only this topic, with its partitions",
-    "state": "`stored` (default): what the znodes say; `recovered`: what opening each topic would find, asked of the"
+    "state": "`stored` (default): what the znodes say; `recovered`: what opening each topic would find, read from the"
     " bookies without fencing",
-    "rate": "znodes a second that are read at most, by all tasks together; default: no limit",
-    "partitions": "how many tasks to split topics, ledgers, or files among; default: by size, 2 for files or with a"
-    " rate",
+    "rate": "the most znodes per second that all tasks together read; default: no limit",
+    "partitions": "how many tasks share the topics, ledgers or files; default: by size, 2 for files or with a rate",
     "zxid": "files only: the tree after this transaction (`0x…` or decimal); default: the newest",
-    "time": "files only: the tree after the last transaction made by then: ISO 8601, or ms since 1970",
-    "logs": "files only: the directory of the transaction logs (`dataLogDir`), where it is another",
-    "chroot": "files only: the node below which the cluster is",
-    "verifyDigests": "files only: compare the tree with ZooKeeper's digests of it; default true",
-    "ledgersRoot": "where BookKeeper's ledgers are; default `/ledgers`",
-    "password": "managedLedgerPassword of the cluster, where it has one; for `state=recovered`",
+    "time": "files only: the tree after the last transaction at or before this time: ISO 8601, or ms since 1970",
+    "logs": "files only: the directory of the transaction logs (`dataLogDir`), if it is a different one",
+    "chroot": "files only: the cluster's chroot",
+    "verifyDigests": "files only: compare the tree with the digests that ZooKeeper recorded; default true",
+    "ledgersRoot": "the node of BookKeeper's ledgers; default `/ledgers`",
+    "password": "the cluster's managedLedgerPassword, if it has one; for `state=recovered`",
 }
-"""Every option and what it means."""
+"""Every option with its meaning."""
 
 FILES_ONLY = ("zxid", "time", "logs", "chroot", "verifydigests")
 _BY_LOWER = {name.lower(): name for name in OPTIONS}
@@ -63,35 +62,35 @@ class ReadOptions:
     password: bytes = field(default=b"", repr=False)
 
     def within(self, scope: TopicScope) -> "ReadOptions":
-        """The same, and only what `scope` admits too."""
+        """The same options, limited to what `scope` admits as well."""
         narrowed = self.scope.narrowed(tenants=scope.tenants, namespaces=scope.namespaces, topics=scope.topics)
         return replace(self, scope=narrowed)
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options, whose names are read in any case; InvalidOption, InvalidMetadataUrl."""
+    """The parsed options; names are case-insensitive. InvalidOption, InvalidMetadataUrl."""
     given = {name.lower(): value for name, value in options.items() if value != ""}
     unknown = [name for name in options if name.lower() not in _BY_LOWER]
     if unknown:
-        raise InvalidOption(f"there is no option {', '.join(sorted(unknown))}: there are {', '.join(OPTIONS)}")
+        raise InvalidOption(f"there is no option {', '.join(sorted(unknown))}: the options are {', '.join(OPTIONS)}")
     metadata = given.get("metadata", "")
     if not metadata:
-        raise InvalidOption("the option metadata is missing: where to read, for example zk://127.0.0.1:2181")
+        raise InvalidOption("the option metadata is missing: set it to what to read, for example zk://127.0.0.1:2181")
     files = is_files(metadata)
     misplaced = [_BY_LOWER[name] for name in FILES_ONLY if name in given and not files]
     if misplaced:
         raise InvalidOption(
-            f"{', '.join(misplaced)}: only for ZooKeeper's own files, and metadata names a running store"
+            f"{', '.join(misplaced)}: only for ZooKeeper's own files, but metadata names a running store"
         )
     if not files:
         parse_url(metadata)
     state = given.get("state", "stored")
     if state not in ("stored", "recovered"):
-        raise InvalidOption(f"state {state!r}: it is stored or recovered")
+        raise InvalidOption(f"state {state!r}: it must be stored or recovered")
     if files and (state == "recovered" or "rate" in given):
-        raise InvalidOption("state=recovered and rate are for a running cluster, and metadata names files")
+        raise InvalidOption("state=recovered and rate are for a running cluster, but metadata names files")
     if "zxid" in given and "time" in given:
-        raise InvalidOption("zxid and time: name one of them, not both")
+        raise InvalidOption("zxid and time: set one of them, not both")
     return ReadOptions(
         metadata=metadata,
         files=files,
@@ -110,7 +109,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def is_files(metadata: str) -> bool:
-    """Whether `metadata` names files of ZooKeeper, not a store that runs."""
+    """Whether `metadata` names ZooKeeper's files, not a running store."""
     scheme = urlsplit(metadata).scheme.lower()
     return (
         metadata.startswith("/")
@@ -127,7 +126,7 @@ def _positive(given: Mapping[str, str], name: str) -> float | None:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise InvalidOption(f"{name} {given[name]!r}: it is a number above 0")
+        raise InvalidOption(f"{name} {given[name]!r}: it must be a number above 0")
     return value
 
 
@@ -135,7 +134,7 @@ def _count(given: Mapping[str, str], name: str) -> int | None:
     if name not in given:
         return None
     if not re.fullmatch(r"[1-9]\d{0,5}", given[name]):
-        raise InvalidOption(f"{name} {given[name]!r}: it is a whole number above 0")
+        raise InvalidOption(f"{name} {given[name]!r}: it must be a whole number from 1 to 999999")
     return int(given[name])
 
 
@@ -143,7 +142,7 @@ def _flag(text: str | None, *, default: bool) -> bool:
     if text is None:
         return default
     if text.lower() not in (*_TRUE, *_FALSE):
-        raise InvalidOption(f"verifyDigests {text!r}: it is true or false")
+        raise InvalidOption(f"verifyDigests {text!r}: it must be true or false")
     return text.lower() in _TRUE
 
 

@@ -1,6 +1,6 @@
-"""What opening topics would find, asked of the bookies by peeks: nothing is fenced, nothing written (M9, Q3).
+"""Finds what opening topics would find, by peeking at the bookies; it fences and writes nothing (M9, Q3).
 
-Bookies that cannot be reached are no error of the reading: rows say why their state was not found.
+Unreachable bookies do not fail the read: the rows say why their state is unknown.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from mledger.snapshot.tables.records import CursorNode, FoundNode, Topic, Unread
 
 TOPICS_AT_ONCE = 32
 GIVE_UP_AFTER = 20
-"""Topics one after the other of which no bookie answered: the rest of a share is not asked for."""
+"""After this many consecutive topics without an answer from a bookie, the rest of a share is not peeked at."""
 
 CONNECT_S = 3.0
 READ_S = 5.0
 
 
 class Recovering:
-    """Looks at topics; made by `open`."""
+    """Inspects the topics of a share; create it with `open`."""
 
     def __init__(self, inspector: Inspector, ledgers_root: str) -> None:
         """Use `open`."""
@@ -39,7 +39,7 @@ class Recovering:
     @classmethod
     @asynccontextmanager
     async def open(cls, store: MetadataReader, ledgers_root: str, password: bytes) -> AsyncIterator["Recovering"]:
-        """With connections to the bookies of `store`."""
+        """Connect to the bookies of `store`."""
         config = ClientConfig(connect_timeout_s=CONNECT_S, read_timeout_s=READ_S, ledgers_root=ledgers_root)
         bookkeeper = BookKeeperReader(store, config)
         try:
@@ -48,7 +48,7 @@ class Recovering:
             await bookkeeper.close()
 
     async def items(self, nodes: Nodes) -> list[Item | UnreadableNode]:
-        """The records in `nodes` (topics, and all their cursors) with what was found of them."""
+        """The records in `nodes`, topics and all their cursors, with what opening would find."""
         decoded = [decode(kind, node, self._root) for kind, node in nodes if kind in (NodeKind.TOPIC, NodeKind.CURSOR)]
         cursors: dict[str, list[CursorNode]] = {}
         for item in decoded:
@@ -67,7 +67,7 @@ class Recovering:
         seen = {topic.key.managed_ledger for topic in topics}
         found += [item for item in decoded if isinstance(item, UnreadableNode)]
         return found + [
-            cursor._replace(problem="its topic's record cannot be read: see the table errors")
+            cursor._replace(problem="the topic's record cannot be read: see the table errors")
             for managed_ledger, theirs in cursors.items()
             if managed_ledger not in seen
             for cursor in theirs
@@ -75,7 +75,7 @@ class Recovering:
 
     async def _look(self, topic: Topic, cursors: list[CursorNode]) -> list[Item]:
         if self._failures >= GIVE_UP_AFTER:
-            return _failed(topic, cursors, f"not asked: no bookie answered for {GIVE_UP_AFTER} topics before it")
+            return _failed(topic, cursors, f"not read: no bookie answered for the {GIVE_UP_AFTER} topics before it")
         try:
             looked = await self._inspector.look(
                 topic.node.path, _as_node(topic.node), {cursor.node.path: _as_node(cursor.node) for cursor in cursors}

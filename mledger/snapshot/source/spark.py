@@ -1,7 +1,7 @@
-"""Spark's data source `mledger`: each table of `tables.row_builder` by its name, read by Python workers on their own.
+"""The Spark data source `mledger`: loads each table of `tables.row_builder` by its name, read by Python workers.
 
-The planning process asks for names and sizes only; what is large is read, decoded and made into Arrow batches by the
-workers, which need this project installed and the store, or the files, within reach.
+The planning process reads only names and sizes. The workers read the nodes, decode them and build Arrow batches; they
+need this package installed, and access to the store or the files.
 """
 
 import sys
@@ -24,7 +24,7 @@ _PUSHED = {"tenant": "tenants", "namespace": "namespaces", "topic": "topics"}
 
 
 class SharePartition(InputPartition):  # type: ignore[misc]  # pyspark has no types here
-    """A share, and how many znodes a second it may read."""
+    """A share, and how many znodes per second it may read."""
 
     def __init__(self, share: Share, rate: float | None) -> None:
         super().__init__(None)
@@ -41,12 +41,12 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         self.columns = tuple(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each share."""
+        """One partition for each share."""
         plan = plan_tables(self.read_options, [self.table])
         return [SharePartition(share, plan.rate) for share in plan.shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a share. Where there was nothing to plan, Spark asks with a partition of its own."""
+        """The rows of a share. If there is no share, Spark calls this with an empty partition of its own."""
         if isinstance(partition, SharePartition):
             wanted = {self.table: self.columns}
             for _, batch in read_share(self.read_options, partition.share, wanted, partition.rate):
@@ -54,16 +54,16 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
 
 class FilteringReader(TableReader):
-    """Also prunes by filters. Spark refuses a reader that takes filters where its configuration does not allow it."""
+    """A reader that takes filters, too. Spark refuses such a reader unless its configuration allows it."""
 
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:  # noqa: N802  # Spark's name
-        """Narrow what is read by tenant, namespace and topic; Spark filters again, so that all are handed back."""
+        """Narrow what is read by tenant, namespace and topic; all filters are returned, so Spark applies them again."""
         self.read_options = self.read_options.within(scope_of(filters))
         yield from filters
 
 
 def scope_of(filters: Sequence[Any]) -> TopicScope:
-    """What these filters, all of which must hold, leave of tenants, namespaces and topics; the others count nothing."""
+    """The scope that these filters leave, if all hold; filters on other columns are ignored."""
     scope = TopicScope()
     for each in filters:
         if not isinstance(each, EqualTo | EqualNullSafe | In) or len(each.attribute) != 1:
@@ -84,7 +84,7 @@ class MledgerDataSource(DataSource):  # type: ignore[misc]
         return "mledger"
 
     def schema(self) -> str:
-        """All columns of the table. Raises UnknownTable, InvalidOption."""
+        """The table's schema. Raises UnknownTable, InvalidOption."""
         table, _ = _parse(self.options)
         return TABLES[table].ddl
 
@@ -96,22 +96,22 @@ class MledgerDataSource(DataSource):  # type: ignore[misc]
 
 
 def takes_filters() -> bool:
-    """Whether Spark asks this process for filters to be pushed.
+    """Whether Spark pushes filters to a reader of this process.
 
-    It has a worker module for that, and plans by another one, which refuses readers that take filters, where
-    `spark.sql.python.filterPushdown.enabled` is false.
+    Spark has a worker module for that. If `spark.sql.python.filterPushdown.enabled` is false, it plans with another
+    module, which refuses readers that take filters.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHING_WORKER in sys.modules or getattr(main, "name", None) == _PUSHING_WORKER
 
 
 def check_columns(table: str, schema: StructType) -> list[str]:
-    """The columns that a schema given by the reader asks for; UnknownColumn if the table has not got them so."""
+    """The columns that a user's schema names; UnknownColumn if the table has no such column, or of another type."""
     columns = TABLES[table].choose([field.name for field in schema.fields])
     for field, column in zip(schema.fields, columns, strict=True):
         given = field.dataType.simpleString()
         if given != column.sql_type:
-            raise UnknownColumn(f"{table}.{column.name} is of type {column.sql_type}, not {given}")
+            raise UnknownColumn(f"{table}.{column.name} has the type {column.sql_type}, not {given}")
         if not field.nullable:
             raise UnknownColumn(f"{table}.{column.name} may be null: leave out NOT NULL")
     return [column.name for column in columns]

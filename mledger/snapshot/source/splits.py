@@ -1,4 +1,4 @@
-"""How a reading is split into parts that workers carry out on their own: plain values, and their planning; pure."""
+"""How the work of reading is split into shares for workers: plain values, and their planning; pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from mledger.snapshot.zookeeper_files.data_directory import ReadPlan
 from mledger.snapshot.zookeeper_files.files import DataFiles
 
 TOPICS_A_SHARE = 10_000
-FOLDERS_A_SHARE = 4  # of ledgers, at most 10,000 in each
+FOLDERS_A_SHARE = 4  # folders of ledgers, each with at most 10,000
 MOST_SHARES = 64
 SHARES_WITH_RATE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """The topics in a namespace's folder from `first` to `last`, both included, by the names of their nodes."""
+    """The topics in a namespace's folder from `first` to `last` inclusive, by the names of their nodes."""
 
     folder: str
     first: str
@@ -38,14 +38,14 @@ class LedgerShare:
 
 @dataclass(frozen=True, slots=True)
 class KindShare:
-    """All nodes of some kinds, of which there are few."""
+    """All nodes of some kinds; there are few of them."""
 
     kinds: frozenset[NodeKind]
 
 
 @dataclass(frozen=True, slots=True)
 class FileShare:
-    """Every `count`th node of ZooKeeper's files, from the `index`th on; the first share has the bookies too."""
+    """Every `count`th node of ZooKeeper's files, starting at the `index`th; the first share also has the bookies."""
 
     files: DataFiles
     plan: ReadPlan
@@ -58,10 +58,10 @@ Share = TopicShare | LedgerShare | KindShare | FileShare
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """The shares of a reading; together they give each row once.
+    """The shares of a read; together they return each row once.
 
-    `zxid` and `time_ms` are the point that the tables stand for, None where they are read from a running store, which
-    changes meanwhile. `rate` is how many znodes a second each share may read.
+    `zxid` and `time_ms` are the tables' point in time, None for a running store, which changes meanwhile. `rate` is how
+    many znodes per second each share may read.
     """
 
     shares: tuple[Share, ...]
@@ -72,7 +72,10 @@ class TablePlan:
 
 
 def split_topics(folders: Sequence[tuple[str, Sequence[str]]], count: int | None) -> list[TopicShare]:
-    """Topics, as sorted names by folder, in `count` shares of about one size (None: by size); none is empty."""
+    """Split topics, given as sorted names by folder, into `count` shares of about equal size; no share is empty.
+
+    With `count` None the number of topics decides.
+    """
     total = sum(len(names) for _, names in folders)
     if not total:
         return []
@@ -96,16 +99,16 @@ def split_topics(folders: Sequence[tuple[str, Sequence[str]]], count: int | None
 
 
 def split_folders(folders: Sequence[str], count: int | None) -> list[LedgerShare]:
-    """Folders of ledgers in `count` shares (None: by size); none is empty. Every share takes every so-many-th folder.
+    """Split folders of ledgers into `count` shares (None: by size); no share is empty.
 
-    Older folders have fewer ledgers left, so that neighbours go to different shares.
+    Older folders have fewer ledgers left, so neighbouring folders go to different shares.
     """
     count = min(count or _shares(len(folders), FOLDERS_A_SHARE), len(folders))
     return [LedgerShare(tuple(folders[at::count])) for at in range(count)]
 
 
 def split_kinds(kinds: Collection[NodeKind], together: frozenset[NodeKind]) -> list[KindShare]:
-    """The kinds of `together` in one share, each other one in its own."""
+    """The kinds of `together` in one share, and each other kind in its own share."""
     others = [KindShare(frozenset([kind])) for kind in sorted(set(kinds) - together)]
     found = together & set(kinds)
     return [KindShare(found), *others] if found else others

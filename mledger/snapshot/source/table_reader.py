@@ -1,7 +1,7 @@
 """Tables of a cluster's metadata as Arrow batches, without Spark: from a running store or from ZooKeeper's files.
 
-`plan_tables` splits the work, `read_share` carries out one part in any process, `read_tables` all of them in this one.
-Both readers run a loop of their own: call them where none runs.
+`plan_tables` splits the work, `read_share` carries out one share in any process, `read_tables` all shares in this one.
+Each runs its own event loop: do not call them while one runs.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from mledger.snapshot.zookeeper_files.exact_tree import ExactTree
 from mledger.snapshot.zookeeper_files.jute import Znode
 
 FILE_SHARES = 2
-NODES_BETWEEN = 512  # two looks at whether a batch is full
+NODES_BETWEEN = 512  # how often to check whether a batch is full
 SESSION_S = 30.0
 COLLECT_AFTER = 200_000  # objects
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def plan_tables(options: ReadOptions, tables: Sequence[str]) -> TablePlan:
-    """How to read these tables; asks the store for names only, and of files for their heads.
+    """How to read these tables; it reads only names from a store, and only the headers of files.
 
     Raises UnknownTable, StoreUnavailable, NodeNotFound (no such chroot), MetadataAccessDenied, SnapshotError.
     """
@@ -47,9 +47,9 @@ def plan_tables(options: ReadOptions, tables: Sequence[str]) -> TablePlan:
 
 
 def read_share(options: ReadOptions, share: Share, wanted: Wanted, rate: float | None = None) -> Iterator[Batch]:
-    """The rows of a share, as (table, batch). `rate`: znodes a second at most.
+    """The rows of a share, as (table, batch), read at most at `rate` znodes per second.
 
-    What came counts once the iterator ended: an error on the way voids the share.
+    The rows are valid only once the iterator has ended: an error before that invalidates the whole share.
     """
     with _rare_collections():
         if isinstance(share, FileShare):
@@ -59,7 +59,7 @@ def read_share(options: ReadOptions, share: Share, wanted: Wanted, rate: float |
 
 
 def read_nodes(options: ReadOptions, kinds: frozenset[NodeKind]) -> Iterator[tuple[NodeKind, FoundNode]]:
-    """The nodes of these kinds in ZooKeeper's files, as they are read for tables; proven at the end."""
+    """The nodes of these kinds in ZooKeeper's files, as tables read them; they are verified at the end."""
     with _rare_collections():
         share = _plan_files(options, 1).shares[0]
         assert isinstance(share, FileShare)
@@ -131,7 +131,7 @@ def _read_files(options: ReadOptions, share: FileShare, wanted: Wanted) -> Itera
 def _nodes_in_files(
     options: ReadOptions, share: FileShare, kinds: frozenset[NodeKind]
 ) -> Iterator[tuple[NodeKind, FoundNode]]:
-    """The nodes of a share. ChrootNotFound at the end if the cluster's own nodes were not there."""
+    """The nodes of a share. ChrootNotFound at the end if the cluster's top nodes were missing."""
     root, index, count, number = options.ledgers_root, share.index, share.count, 0
     missing = {"", MANAGED_LEDGERS, root}
     tree = ExactTree(share.files, share.plan, verify_digests=options.verify_digests and index == 0)
@@ -140,7 +140,7 @@ def _nodes_in_files(
         if kind is None:
             missing.discard(path)
         elif kind in kinds:
-            # Bookies' nodes are put together: one share has them all.
+            # Rows of bookies combine several nodes, so one share has them all.
             number += kind not in BOOKIE_KINDS
             if index if kind in BOOKIE_KINDS else number % count != index:
                 continue
@@ -149,7 +149,7 @@ def _nodes_in_files(
 
 
 def _below(nodes: Iterator[Znode], chroot: str) -> Iterator[tuple[str, Znode]]:
-    """The nodes at and below `chroot`, by their paths there; its own is empty."""
+    """The nodes at and below `chroot`, with paths relative to it; that of `chroot` itself is empty."""
     start = len(chroot)
     for node in nodes:
         path = node.path
@@ -165,13 +165,13 @@ def _check_tops(missing: set[str], options: ReadOptions, share: FileShare) -> No
         raise ChrootNotFound(f"the tree in {where} has no node {chroot}: correct the option chroot")
     if {MANAGED_LEDGERS, root} <= missing:
         raise ChrootNotFound(
-            f"the tree in {where} has neither {MANAGED_LEDGERS} nor {root} below {chroot or '/'}: name the cluster's "
-            "node by the option chroot, or its ledgersRoot"
+            f"the tree in {where} has neither {MANAGED_LEDGERS} nor {root} below {chroot or '/'}: set the option "
+            "chroot, or ledgersRoot"
         )
 
 
 def _stepwise(begin: Callable[[], AsyncIterator[list[T]]]) -> Iterator[T]:
-    """What an asynchronous iterator gives, from a loop that runs while the next is waited for."""
+    """The items of an asynchronous iterator; the event loop runs only while waiting for the next list."""
     with _runner() as runner:
         steps = begin()
         try:
@@ -191,7 +191,7 @@ async def _close(steps: Any) -> None:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Records and rows are many and form no cycles: looking for some among them takes a quarter of the time."""
+    """Collect garbage rarely: the many records and rows form no cycles, and a search for some costs 25% of the time."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], COLLECT_AFTER), *before[1:])
     try:
@@ -211,6 +211,6 @@ def _runner() -> asyncio.Runner:
 
 
 def check_here(options: ReadOptions) -> None:
-    """InvalidOption for a store that other processes cannot reach."""
+    """Raise InvalidOption for a store that other processes cannot reach."""
     if options.metadata.startswith("memory:"):
-        raise InvalidOption("metadata in memory: cannot be reached by Spark's workers; name a ZooKeeper or rocksdb:DIR")
+        raise InvalidOption("metadata in memory: workers cannot reach it; use a ZooKeeper or rocksdb:DIR")

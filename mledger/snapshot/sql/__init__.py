@@ -1,1 +1,1 @@
-"""SQL queries about snapshots, and what runs them."""
+"""SQL queries about snapshots, run by DuckDB or Spark."""

@@ -1,7 +1,7 @@
-"""Questions about snapshots, each one SQL query below `sql/`: asked here by DuckDB, without a JVM, or by Spark.
+"""Queries about snapshots, each an SQL file below `sql/`, run here by DuckDB, without a JVM, or by Spark.
 
-The queries see the snapshot's tables by their names, `snapshot` (one row: name, time), and of an older snapshot the
-same as `before_…`. They keep to what both dialects share.
+The queries see the snapshot's tables by their names, `snapshot` (one row: name, time), and the same of an older
+snapshot as `before_…`. They use only SQL that both engines understand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from mledger.snapshot.tables.row_builder import TABLES
 VIEWS = ("ledger_sizes", "acknowledged_above", "cursor_needs")
 COMPARING_VIEWS = ("cursor_moves",)
 BEFORE = "before_"
-_QUESTIONS = (
+_QUERIES = (
     "backlog",
     "held_bytes",
     "orphan_ledgers",
@@ -51,10 +51,7 @@ _CHANGES = (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question: its name, which is that of its view, what it asks, in a line and at length, and its query.
-
-    `compares`: it is about two snapshots.
-    """
+    """A named query: its name, which is also that of its view, its title, its description, and its SQL."""
 
     name: str
     title: str
@@ -63,34 +60,34 @@ class Query:
 
     @property
     def compares(self) -> bool:
-        """Whether it needs a snapshot before."""
+        """Whether it compares the snapshot with an older one."""
         return BEFORE in self.sql or "cursor_moves" in self.sql
 
 
 def _load(kind: str, name: str) -> Query:
     lines = resources.files("mledger.snapshot").joinpath("sql", kind, f"{name}.sql").read_text("utf-8").splitlines()
-    told = [line.removeprefix("--").strip() for line in lines if line.startswith("--")]
-    return Query(name, told[0], " ".join(told[1:]), "\n".join(lines[len(told) :]))
+    comments = [line.removeprefix("--").strip() for line in lines if line.startswith("--")]
+    return Query(name, comments[0], " ".join(comments[1:]), "\n".join(lines[len(comments) :]))
 
 
-QUERIES: Mapping[str, Query] = {name: _load("queries", name) for name in _QUESTIONS}
-"""All questions by name, in the order of reports."""
+QUERIES: Mapping[str, Query] = {name: _load("queries", name) for name in _QUERIES}
+"""All queries by name, in the order of reports."""
 
 CHANGES: Mapping[str, Query] = {name: _load("changes", name) for name in _CHANGES}
-"""What `mledger snapshot diff` asks."""
+"""The queries of `mledger snapshot diff`."""
 
 
 class Snapshots:
-    """A snapshot to ask, and maybe an older one: what DuckDB reads is bounded by `memory`."""
+    """A snapshot to query, and optionally an older one to compare it with; DuckDB uses at most 1 GiB of memory."""
 
     def __init__(
         self, place: Destination, manifest: Manifest, before: tuple[Destination, Manifest] | None = None
     ) -> None:
-        """FormatNotInstalled."""
+        """Raises FormatNotInstalled."""
         try:
             import duckdb
         except ImportError:
-            raise FormatNotInstalled("questions need the package duckdb: pip install 'mledger[report]'") from None
+            raise FormatNotInstalled("queries need the package duckdb: pip install 'mledger[report]'") from None
         self.manifest = manifest
         self.before = None if before is None else before[1]
         self._connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "memory_limit": "1GiB"})
@@ -107,11 +104,11 @@ class Snapshots:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._connection.close()
 
-    def ask(self, question: Query) -> pa.Table:
-        """The answer; UnknownQuery if it needs a snapshot before and there is none."""
-        if question.compares and self.before is None:
-            raise UnknownQuery(f"{question.name} compares two snapshots: name an older one with --before")
-        return self._connection.sql(question.sql).to_arrow_table()
+    def ask(self, query: Query) -> pa.Table:
+        """The query's result; UnknownQuery if it compares two snapshots and there is no older one."""
+        if query.compares and self.before is None:
+            raise UnknownQuery(f"{query.name} compares two snapshots: name an older one with --before")
+        return self._connection.sql(query.sql).to_arrow_table()
 
     def _register(self, prefix: str, place: Destination, manifest: Manifest) -> None:
         for table, record in manifest.tables.items():
@@ -132,18 +129,18 @@ def open_snapshots(path: str, before: str | None = None) -> Snapshots:
     return Snapshots(*find_snapshot(path), None if before is None else find_snapshot(before))
 
 
-def question_named(name: str) -> Query:
-    """The question of that name; UnknownQuery."""
+def query_named(name: str) -> Query:
+    """The query of that name; UnknownQuery."""
     if name not in QUERIES:
-        raise UnknownQuery(f"there is no question {name!r}: there are {', '.join(QUERIES)}")
+        raise UnknownQuery(f"there is no query {name!r}: the queries are {', '.join(QUERIES)}")
     return QUERIES[name]
 
 
 def create_views(spark: Any, path: str, before: str | None = None) -> None:
-    """Make the tables and all questions of a snapshot temporary views of a Spark session.
+    """Create temporary views in a Spark session of the snapshot's tables and of all queries.
 
-    `path` is a snapshot's directory, or a directory of snapshots, whose newest is meant; it is to be one that all
-    executors reach. Questions that compare are there if `before` names an older one. SnapshotNotFound.
+    `path` is a snapshot's directory, or a directory of snapshots, of which the newest is taken; all executors must
+    reach it. Queries that compare two snapshots get a view only if `before` names an older one. SnapshotNotFound.
     """
     pairs = [("", *find_snapshot(path))] + ([] if before is None else [(BEFORE, *find_snapshot(before))])
     for prefix, place, manifest in pairs:
@@ -155,13 +152,13 @@ def create_views(spark: Any, path: str, before: str | None = None) -> None:
         spark.sql(f"select '{manifest.name}' as name, {time} as time").createOrReplaceTempView(f"{prefix}snapshot")
     for name in VIEWS if before is None else (*VIEWS, *COMPARING_VIEWS):
         spark.sql(_load("views", name).sql).createOrReplaceTempView(name)
-    for question in (*QUERIES.values(), *(() if before is None else CHANGES.values())):
-        if before is not None or not question.compares:
-            spark.sql(question.sql).createOrReplaceTempView(question.name)
+    for query in (*QUERIES.values(), *(() if before is None else CHANGES.values())):
+        if before is not None or not query.compares:
+            spark.sql(query.sql).createOrReplaceTempView(query.name)
 
 
 def _dataset(place: Destination, table: str, paths: Sequence[str]) -> dataset.Dataset:
-    """The rows of files on any file system; there may be no file at all."""
+    """The rows of files on any file system; there may be no file."""
     schema = TABLES[table].schema
     if not paths:
         return dataset.dataset(schema.empty_table())

@@ -1,1 +1,1 @@
-"""The tables of a cluster's metadata: one place for each schema, and the rows of decoded records."""
+"""The tables of a cluster's metadata: their schemas, and the rows of decoded records."""

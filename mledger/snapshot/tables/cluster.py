@@ -7,7 +7,7 @@ from mledger.snapshot.tables.records import BookieNode, PartitionedTopicNode, Un
 from mledger.snapshot.tables.topics import node_columns
 
 DATA_SHOWN = 1024
-"""Bytes of a node that does not decode that are shown."""
+"""How many bytes of a node that does not decode are shown."""
 
 
 def _bookie_state(row: BookieNode) -> str:
@@ -21,11 +21,11 @@ BOOKIES: Table[BookieNode] = Table(
     "a bookie that is registered, or has a cookie",
     (
         Column("bookie_id", TEXT, "the bookie", attrgetter("bookie_id")),
-        Column("state", TEXT, "`writable`, `read-only`, or `away` (a cookie, and not registered)", _bookie_state),
-        Column("host", TEXT, "where it serves: host", lambda row: row.registration and row.registration.host),
-        Column("port", INT, "where it serves: port", lambda row: row.registration and row.registration.port),
-        Column("registered", TIME, "since when", lambda row: row.registered and row.registered.created_ms),
-        Column("rack", TEXT, "its rack, where `/bookies` names one", attrgetter("rack")),
+        Column("state", TEXT, "`writable`, `read-only`, or `away` (a cookie but no registration)", _bookie_state),
+        Column("host", TEXT, "the host of its service", lambda row: row.registration and row.registration.host),
+        Column("port", INT, "the port of its service", lambda row: row.registration and row.registration.port),
+        Column("registered", TIME, "when it registered", lambda row: row.registered and row.registered.created_ms),
+        Column("rack", TEXT, "its rack, if `/bookies` names one", attrgetter("rack")),
         Column("instance_id", TEXT, "its cookie's cluster", lambda row: row.cookie and row.cookie.instance_id),
         Column("journal_directory", TEXT, "its journals", lambda row: row.cookie and row.cookie.journal_dir),
         Column(
@@ -51,22 +51,22 @@ PARTITIONED_TOPICS: Table[PartitionedTopicNode] = Table(
 
 UNDERREPLICATED: Table[Underreplicated] = Table(
     "underreplicated",
-    "a ledger marked as lacking replicas, by the auditor or by a reader",
+    "a ledger that the auditor or a reader has marked as under-replicated",
     (
         Column("ledger_id", LONG, "the ledger", attrgetter("ledger_id")),
         *node_columns(),
-        Column("missing_replicas", TEXTS, "the bookies whose replicas are lacking", attrgetter("missing_replicas")),
-        Column("since", TIME, "since when, where the mark says so", attrgetter("since_ms")),
+        Column("missing_replicas", TEXTS, "the bookies whose replicas are missing", attrgetter("missing_replicas")),
+        Column("since", TIME, "since when, if the mark has a time", attrgetter("since_ms")),
     ),
 )
 
 ERRORS: Table[UnreadableNode] = Table(
     "errors",
-    "a znode that is not what its place says it is",
+    "a znode whose data or name is not valid for its path",
     (
         Column("path", TEXT, "the znode", attrgetter("node.path")),
         Column("kind", TEXT, "what it was read as: topic, cursor, ledger, …", attrgetter("kind.value")),
-        Column("tenant", TEXT, "the tenant, where its name is known", lambda row: row.key and row.key.tenant),
+        Column("tenant", TEXT, "the tenant, if its name is known", lambda row: row.key and row.key.tenant),
         Column("namespace", TEXT, "`tenant/namespace`, likewise", lambda row: row.key and row.key.namespace),
         Column("topic", TEXT, "the topic, likewise", lambda row: row.key and row.key.topic),
         *node_columns(),

@@ -1,7 +1,7 @@
-"""What a table is: its columns, each with type, meaning and how its value is had from a row; and rows as Arrow batches.
+"""What a table is: its columns, each with a type, a meaning and a function of the row; and rows as Arrow batches.
 
-A column is built for a whole batch at once, and only if it was asked for. What rows of one record share is had once for
-all of them.
+A column is built for a whole batch at once, and only if it is requested. A value that all rows of one record share is
+computed once for them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,8 +46,8 @@ _SQL_NAMES: dict[Any, str] = {
 class Column(Generic[R]):
     """A column: its name, type, meaning, and its value in a row. Times are ms since 1970 or None, maps are dicts.
 
-    `given`: the column is null where this is None of a row, and `of` is not asked then. `shared`: the value is that of
-    the row's record (`Table.record_of`), which `of` and `given` take.
+    If `given` returns None for a row, the column is null and `of` is not called. If `shared`, `of` and `given` take the
+    row's record (`Table.record_of`) instead of the row.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Column(Generic[R]):
 
     @property
     def sql_type(self) -> str:
-        """The type as SQL writes it."""
+        """The type's name in SQL."""
         return _SQL_NAMES[self.type]
 
     def array(self, rows: Sequence[Any]) -> pa.Array:
@@ -75,7 +75,7 @@ class Column(Generic[R]):
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """As `pa.array`, which takes long over times in ms, lists and maps."""
+    """As `pa.array`, but faster for times in ms, lists and maps."""
     if kind is TIME:
         return pa.array(values, _MILLISECONDS).cast(TIME)
     if kind in (TEXTS, LONGS):
@@ -90,7 +90,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _offsets(values: list[Any]) -> pa.Array:
-    """Where each value begins, and the end of the last; none where a value is None."""
+    """The offset of each value, and the end of the last; null for a value that is None."""
     ends: list[int | None] = list(accumulate([len(value) if value else 0 for value in values], initial=0))
     for index, value in enumerate(values):
         if value is None:
@@ -100,7 +100,10 @@ def _offsets(values: list[Any]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[R]):
-    """A table: what one row is, and its columns in order; `record_of` a row where several rows are of one record."""
+    """A table: what one row is, and its columns in order.
+
+    `record_of` returns a row's record, for tables with several rows per record.
+    """
 
     name: str
     doc: str
@@ -114,7 +117,7 @@ class Table(Generic[R]):
 
     @property
     def ddl(self) -> str:
-        """The schema as SQL writes it."""
+        """The schema in SQL."""
         return ", ".join(f"{column.name} {column.sql_type}" for column in self.columns)
 
     def schema_of(self, names: Sequence[str] | None) -> pa.Schema:

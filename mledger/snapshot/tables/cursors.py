@@ -1,6 +1,6 @@
-"""The tables `cursors` and `cursor_holes`: where each subscription stands, and what is acknowledged above that.
+"""The tables `cursors` and `cursor_holes`: each subscription's mark-delete position, and what is acknowledged above it.
 
-A row says by `state` what it was taken from, so that nobody takes an old snapshot for the truth.
+The column `state` says where a row comes from, because a record's snapshot of a cursor may be old.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ RECOVERED = "recovered"
 UNREADABLE = "unreadable"
 
 STATE_DOC = (
-    "what the row was taken from: `znode` (the record holds the state), `snapshot` (the state is in the cursor ledger, "
-    "the record's older one is shown), `recovered` (what opening the topic would find), `unreadable` (that could not be"
-    " found: the record is shown, `error` says why)"
+    "where the row comes from: `znode` (the record has the state), `snapshot` (the state is in the cursor ledger, and "
+    "the row shows the record's older one), `recovered` (what opening the topic would find), `unreadable` (that could "
+    "not be read: the row shows the record, and `error` says why)"
 )
 
 
 def state_of(cursor: CursorNode) -> str:
-    """What the row of a cursor was taken from."""
+    """Where the row of a cursor comes from."""
     if plan_of(cursor) is not None:
         return RECOVERED
     if error_of(cursor) is not None:
@@ -38,12 +38,12 @@ def state_of(cursor: CursorNode) -> str:
 
 
 def plan_of(cursor: CursorNode) -> CursorRecoveryPlan | None:
-    """What recovery would find, if it was looked for and found."""
+    """What recovery would find, None if it was not requested or failed."""
     return None if cursor.recovered is None else cursor.recovered.plan
 
 
 def error_of(cursor: CursorNode) -> str | None:
-    """Why it could not be found."""
+    """Why the state could not be read."""
     if cursor.problem is not None:
         return cursor.problem
     error = None if cursor.recovered is None else cursor.recovered.error
@@ -79,7 +79,7 @@ def _properties(cursor: CursorNode) -> dict[str, int]:
 
 
 def _planned(name: str, kind: DataType, doc: str, of: Callable[[CursorRecoveryPlan], Any]) -> Column[CursorNode]:
-    """A column of the recovery plan, null where there is none."""
+    """A column of the recovery plan, null if there is none."""
     return Column(name, kind, doc, lambda row: of(row.recovered.plan), plan_of)
 
 
@@ -96,7 +96,7 @@ CURSORS: Table[CursorNode] = Table(
         Column("mark_delete_entry_id", LONG, "its mark-delete: entry", lambda row: _entry(_stands_at(row))),
         Column("holes", INT, "ranges acknowledged above mark-delete", _holes),
         Column("partial_batches", INT, "entries of which some batch indexes are acknowledged", _partial_batches),
-        Column("properties", LONG_MAP, "its properties, which go with the position", _properties),
+        Column("properties", LONG_MAP, "the properties of its position", _properties),
         Column("cursor_properties", TEXT_MAP, "its cursor properties", lambda row: dict(row.record.cursor_properties)),
         Column("last_active", TIME, "when it was last active, as recorded", lambda row: row.record.last_active or None),
         Column(
@@ -109,25 +109,25 @@ CURSORS: Table[CursorNode] = Table(
             "snapshot_entry_id", LONG, "the znode's own position: entry", lambda row: _entry(row.record.mark_delete)
         ),
         _planned("backlog", LONG, "entries not acknowledged (recovered rows only)", attrgetter("backlog")),
-        _planned("unconfirmed", FLAG, "whether the state found is not proven to stay", attrgetter("unconfirmed")),
+        _planned("unconfirmed", FLAG, "whether recovery may still find an older state", attrgetter("unconfirmed")),
         _planned(
             "read_ledger_id",
             LONG,
-            "where reading would go on: ledger (recovered rows only)",
+            "where reading would continue: ledger (recovered rows only)",
             lambda plan: _ledger(plan.read_position),
         ),
-        _planned("read_entry_id", LONG, "where reading would go on: entry", lambda plan: _entry(plan.read_position)),
+        _planned("read_entry_id", LONG, "where reading would continue: entry", lambda plan: _entry(plan.read_position)),
         _planned("source", TEXT, "where the state was found (recovered rows only)", attrgetter("source")),
         _planned("rules", TEXTS, "the rules of recovery that applied, in order", attrgetter("rules")),
         _planned(
             "moves_to_ledger_id",
             LONG,
-            "where opening would move mark-delete, since its ledger is consumed (R9): ledger",
+            "where opening would move mark-delete, because its ledger is consumed (R9): ledger",
             lambda plan: _ledger(plan.move_to),
         ),
         _planned("moves_to_entry_id", LONG, "the same: entry", lambda plan: _entry(plan.move_to)),
-        _planned("warnings", TEXTS, "what recovery would warn of", attrgetter("warnings")),
-        Column("error", TEXT, "why the state could not be found", error_of),
+        _planned("warnings", TEXTS, "the warnings of recovery", attrgetter("warnings")),
+        Column("error", TEXT, "why the state could not be read", error_of),
     ),
 )
 
@@ -143,7 +143,7 @@ class Hole(NamedTuple):
 
 
 def holes_of(cursor: CursorNode) -> list[Hole]:
-    """The rows of `cursor_holes` that a cursor has: its ranges in order, then its partial batches."""
+    """The rows of `cursor_holes` of a cursor: its ranges in order, then its partial batches."""
     plan = plan_of(cursor)
     ranges = cursor.record.ranges if plan is None else plan.acks.ranges()
     batches = cursor.record.batch_deletions if plan is None else plan.acks.batch_deletions()
@@ -167,12 +167,12 @@ CURSOR_HOLES: Table[Hole] = Table(
         *key_columns(shared=True),
         Column("cursor", TEXT, "the cursor's name", attrgetter("cursor"), shared=True),
         Column("state", TEXT, "as in `cursors`", state_of, shared=True),
-        Column("index", INT, "its place among the cursor's, from 0", attrgetter("place")),
+        Column("index", INT, "its index among those of the cursor, from 0", attrgetter("place")),
         Column("lower_ledger_id", LONG, "the last position below it (not in it): ledger", lambda row: row.lower[0]),
         Column("lower_entry_id", LONG, "the last position below it: entry", lambda row: row.lower[1]),
         Column("upper_ledger_id", LONG, "its last position: ledger", lambda row: row.upper[0]),
         Column("upper_entry_id", LONG, "its last position: entry", lambda row: row.upper[1]),
-        Column("entries", LONG, "entries in it; null for a part of a batch and where it crosses ledgers", _entries),
+        Column("entries", LONG, "entries in it; null for a part of a batch, and if it crosses ledgers", _entries),
         Column(
             "ack_set",
             LONGS,

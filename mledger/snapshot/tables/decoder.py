@@ -1,4 +1,4 @@
-"""Records of nodes as the values that rows are made of; pure. What does not decode becomes `UnreadableNode`."""
+"""Decodes nodes into the records that rows are built from; pure. What does not decode becomes `UnreadableNode`."""
 
 from collections.abc import Callable, Mapping
 
@@ -39,7 +39,7 @@ NO_RACK = "/default-rack"
 
 
 def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | UnreadableNode:
-    """What `node` says, as its place says it is to be read. Bookies' nodes go to `Bookies`, not here."""
+    """The record in `node`, decoded by its kind. `Bookies` takes the nodes of bookies."""
     try:
         return _DECODERS[kind](node, ledgers_root)
     except (RecordError, InvalidName) as error:
@@ -47,7 +47,7 @@ def decode(kind: NodeKind, node: FoundNode, ledgers_root: str) -> Item | Unreada
 
 
 def _key_at(kind: NodeKind, path: str) -> TopicKey | None:
-    """Whose record it is, where that can be told by the path."""
+    """The topic that the record belongs to, if the path shows it."""
     try:
         if kind is NodeKind.TOPIC:
             return topic_key(path)
@@ -74,7 +74,7 @@ def _ledger(node: FoundNode, ledgers_root: str) -> Ledger:
 
 
 def owner_of(managed_ledger: str | None) -> TopicKey | None:
-    """The topic that a ledger's custom metadata names; None where it names none."""
+    """The topic that a ledger's custom metadata names; None if it names none."""
     if not managed_ledger:
         return None
     try:
@@ -106,23 +106,23 @@ _DECODERS: Mapping[NodeKind, Callable[[FoundNode, str], Item]] = {
 
 
 class Bookies:
-    """Gathers the nodes that speak of bookies: registrations, cookies, racks."""
+    """Collects the nodes about bookies: registrations, cookies, racks."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[NodeKind, FoundNode]] = []
 
     def add(self, kind: NodeKind, node: FoundNode) -> None:
-        """Take one of BOOKIE_KINDS."""
+        """Add a node of one of BOOKIE_KINDS."""
         if kind not in BOOKIE_KINDS:
-            raise ValueError(f"a {kind} says nothing of a bookie")
+            raise ValueError(f"a {kind} is not about a bookie")
         self._nodes.append((kind, node))
 
     def finish(self) -> tuple[list[BookieNode], list[UnreadableNode]]:
-        """The bookies by id, and what did not decode (a bookie of which nothing decodes is in the second list only)."""
+        """The bookies by id, and the nodes that did not decode; a bookie without a decoded node is not in the first."""
         found: dict[str, BookieNode] = {}
         unreadable: list[UnreadableNode] = []
         racks: dict[str, str] = {}
-        # Read-only registrations first: a bookie on its way back may have both, and then takes entries.
+        # Read-only registrations first: a bookie that becomes writable again may have both, and then accepts adds.
         order = (NodeKind.RACKS, NodeKind.COOKIE, NodeKind.READ_ONLY_BOOKIE, NodeKind.BOOKIE)
         for kind, node in sorted(self._nodes, key=lambda each: (order.index(each[0]), each[1].path)):
             try:

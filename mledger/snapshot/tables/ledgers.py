@@ -1,6 +1,6 @@
 """The tables `ledgers` and `ensembles`: BookKeeper's metadata of each ledger, and which bookies hold which entries.
 
-A ledger's password is in no table.
+No table has a ledger's password.
 """
 
 from operator import attrgetter
@@ -13,11 +13,11 @@ from mledger.snapshot.tables.node_kinds import TopicKey
 from mledger.snapshot.tables.records import Ledger
 from mledger.snapshot.tables.topics import node_columns
 
-_OWNER_DOC = "of the topic that its custom metadata names; null where it names none"
+_OWNER_DOC = "of the topic that its custom metadata names; null if it names none"
 
 
 _CLOSED = LedgerState.CLOSED
-# An enum's own way to its names takes several times as long.
+# Looking up an enum's name takes several times as long.
 _STATES = {state: state.name for state in LedgerState}
 _DIGESTS: dict[DigestType | None, str | None] = {None: None, **{digest: digest.name for digest in DigestType}}
 
@@ -27,7 +27,7 @@ def _if_closed(row: Ledger) -> LedgerMetadata | None:
 
 
 def _bookies(row: Ledger) -> list[str]:
-    """All bookies of all ensembles, each once, sorted."""
+    """The distinct bookies of all ensembles, sorted."""
     segments = row.metadata.segments
     if len(segments) == 1:
         return sorted(set(segments[0].bookies))
@@ -58,9 +58,9 @@ LEDGERS: Table[Ledger] = Table(
         Column("cursor", TEXT, "the cursor, if it is a cursor ledger", lambda row: row.custom.get(CURSOR)),
         *node_columns(),
         Column("state", TEXT, "OPEN, IN_RECOVERY or CLOSED", lambda row: _STATES[row.metadata.state]),
-        Column("ensemble_size", INT, "bookies at a time", attrgetter("metadata.ensemble_size")),
+        Column("ensemble_size", INT, "bookies in an ensemble", attrgetter("metadata.ensemble_size")),
         Column("write_quorum", INT, "copies of each entry", attrgetter("metadata.write_quorum")),
-        Column("ack_quorum", INT, "copies that acknowledge an entry", attrgetter("metadata.ack_quorum")),
+        Column("ack_quorum", INT, "copies that must be acknowledged", attrgetter("metadata.ack_quorum")),
         Column(
             "last_entry",
             LONG,
@@ -78,25 +78,25 @@ LEDGERS: Table[Ledger] = Table(
         Column(
             "digest_type",
             TEXT,
-            "CRC32C, CRC32, HMAC, DUMMY; null where the record does not say",
+            "CRC32C, CRC32, HMAC, DUMMY; null if not recorded",
             lambda row: _DIGESTS[row.metadata.digest_type],
         ),
         Column(
             "ctime",
             TIME,
-            "when it was created, as its metadata says; null where it does not",
+            "when it was created, as its metadata says; null if not recorded",
             lambda row: None if row.metadata.ctime == NOT_KEPT else row.metadata.ctime,
         ),
         Column("format_version", INT, "version of the metadata's format", attrgetter("metadata.format_version")),
         Column("ensembles", INT, "how many ensembles it has had", lambda row: len(row.metadata.segments)),
-        Column("bookies", TEXTS, "all bookies of all its ensembles, each once, sorted", _bookies),
+        Column("bookies", TEXTS, "the distinct bookies of all its ensembles, sorted", _bookies),
         Column("custom_metadata", TEXT_MAP, "its custom metadata, read as UTF-8", attrgetter("custom")),
     ),
 )
 
 
 class Ensemble(NamedTuple):
-    """The bookies of a ledger from entry `first` on; `last` None where the ledger is open."""
+    """The bookies of a ledger from entry `first` to `last`, which is None if the ledger is open."""
 
     ledger: Ledger
     key: TopicKey | None
@@ -114,7 +114,7 @@ class Member(NamedTuple):
 
 
 def members_of(ledger: Ledger) -> list[Member]:
-    """The rows of `ensembles` that a ledger has."""
+    """The rows of `ensembles` of a ledger."""
     metadata = ledger.metadata
     segments, key = metadata.segments, ledger.key
     lasts: list[int | None] = [later.first_entry - 1 for later in segments[1:]]
@@ -127,7 +127,7 @@ def members_of(ledger: Ledger) -> list[Member]:
 
 
 def entries_held(first: int, last: int, member: int, ensemble_size: int, write_quorum: int) -> int:
-    """How many of the entries first..last the member of that index is to hold (Q1)."""
+    """How many of the entries first..last the member of that index should hold (Q1)."""
     if write_quorum == ensemble_size:
         return max(0, last - first + 1)
     return sum(
@@ -156,11 +156,11 @@ ENSEMBLES: Table[Member] = Table(
         Column("ledger_id", LONG, "the ledger", attrgetter("ledger.ledger_id"), shared=True),
         *_owner_columns(shared=True),
         Column("ensemble", INT, "which ensemble of the ledger, from 0", attrgetter("place"), shared=True),
-        Column("first_entry", LONG, "the first entry that it is in force for", attrgetter("first"), shared=True),
-        Column("last_entry", LONG, "the last one; null where the ledger is open", attrgetter("last"), shared=True),
+        Column("first_entry", LONG, "the first entry of the ensemble", attrgetter("first"), shared=True),
+        Column("last_entry", LONG, "the last one; null if the ledger is open", attrgetter("last"), shared=True),
         Column("member", INT, "the bookie's place in it, from 0", attrgetter("place")),
         Column("bookie_id", TEXT, "the bookie", attrgetter("bookie_id")),
-        Column("entries", LONG, "entries of it that this bookie is to hold; null where the ledger is open", _held),
+        Column("entries", LONG, "entries of it that this bookie should hold; null if the ledger is open", _held),
     ),
     record_of=attrgetter("ensemble"),
 )

@@ -1,8 +1,8 @@
-"""What the node at a path is, decided by the path alone (formats.md, ZooKeeper tree). Pure.
+"""The kind of the node at a path, decided by the path alone (formats.md, ZooKeeper tree). Pure.
 
 Topics lie at `tenant/namespace/persistent/topic` below `/managed-ledgers`, in the old form at
-`tenant/cluster/namespace/persistent/topic`; where both readings fit, the first is taken. Their children are cursors.
-Nodes elsewhere are no business of the tables: folders, counters, locks, other programs' nodes.
+`tenant/cluster/namespace/persistent/topic`; if both forms fit, the first is taken. Their children are cursors. The
+tables ignore all other nodes: folders, counters, locks, other programs' nodes.
 """
 
 import enum
@@ -26,14 +26,14 @@ RACKS = "/bookies"
 DOMAINS = (PERSISTENT, "non-persistent")
 
 FLAT_LEDGER = re.compile(r"L\d+", re.ASCII)
-"""A ledger of BookKeeper's flat manager: it is told of as an error, for its tree is not read."""
+"""A ledger of BookKeeper's flat ledger manager, whose tree is not read: it is reported as an error."""
 
 _LEAF = re.compile(r"(?:\d{2}/\d{4}|\d{3}/\d{4}/\d{4}/\d{4})/[^/]+", re.ASCII)
 _MARK = re.compile(r"(?:[0-9a-f]{4}/){4}urL[^/]*", re.ASCII)
 
 
 class NodeKind(enum.StrEnum):
-    """What a node's record is."""
+    """What kind of record a node has."""
 
     TOPIC = "topic"
     CURSOR = "cursor"
@@ -63,7 +63,7 @@ class TopicKey(NamedTuple):
 
 
 def kind_of(path: str, ledgers_root: str) -> NodeKind | None:
-    """What is at `path` if the tables have use for it."""
+    """The kind of the node at `path`, None if the tables do not use it."""
     if path.startswith(ledgers_root) and path[len(ledgers_root) : len(ledgers_root) + 1] == "/":
         return _kind_below_ledgers(path[len(ledgers_root) + 1 :])
     parts = path.split("/")
@@ -99,13 +99,13 @@ def _kind_below_ledgers(below: str) -> NodeKind | None:
 
 
 def topic_key(path: str) -> TopicKey:
-    """Whose managed ledger is at `path`; InvalidName for a name that no topic can have."""
+    """The topic whose managed ledger is at `path`; InvalidName for a name that no topic can have."""
     return key_of_managed_ledger(path[len(MANAGED_LEDGERS) + 1 :])
 
 
 @lru_cache(maxsize=1024)
 def key_of_managed_ledger(name: str) -> TopicKey:
-    """Whose managed ledger is called so; InvalidName."""
+    """The topic of the managed ledger of that name; InvalidName."""
     if f"/{SEGMENT}/" in name:
         topic = TopicName.of_managed_ledger(name)
         if topic.domain == SEGMENT:
@@ -114,7 +114,7 @@ def key_of_managed_ledger(name: str) -> TopicKey:
     try:
         tenant, namespace, prefix = _namespace_of(folder)
     except InvalidName:
-        TopicName.of_managed_ledger(name)  # says what is wrong with the whole of it
+        TopicName.of_managed_ledger(name)  # raises an error about the whole name
         raise
     local = topic_of_element(element)
     base, partition = split_partition(local)
@@ -123,18 +123,18 @@ def key_of_managed_ledger(name: str) -> TopicKey:
 
 @lru_cache(maxsize=4096)
 def _namespace_of(folder: str) -> tuple[str, str, str]:
-    """Tenant, `tenant/namespace`, and what the full names begin with of the topics in `folder`; InvalidName."""
+    """Tenant, `tenant/namespace`, and the prefix of the full names of the topics in `folder`; InvalidName."""
     topic = TopicName.of_managed_ledger(f"{folder}/x")
     return topic.tenant, folder[: -len(PERSISTENT) - 1], str(topic)[:-1]
 
 
 def partitioned_of(topic: TopicName) -> str | None:
-    """The full name of the partitioned topic that `topic` is a partition of by its name; None if it is none."""
+    """The full name of the partitioned topic that `topic` is a partition of, by its name; None if it is not one."""
     return None if topic.partition_index is None else str(topic.partitioned)
 
 
 def cursor_of(path: str) -> str:
-    """The plain name of the cursor at `path`; one that nobody encoded stands for itself."""
+    """The decoded name of the cursor at `path`; a name that is not encoded is returned as it is."""
     name = path.rpartition("/")[2]
     try:
         return decode_name(name)

@@ -1,4 +1,4 @@
-"""A node as every input gives it, and the decoded records that rows are made of. Values only; no I/O."""
+"""A node in the form that all sources share, and the decoded records that rows are built from; no I/O."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class FoundNode(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic's record; `seen` are its ledgers as its bookies show them, None where they were not asked."""
+    """A topic's record; `seen` are its ledgers as its bookies report them, None if they were not read."""
 
     key: TopicKey
     node: FoundNode
@@ -40,7 +40,7 @@ class Topic(NamedTuple):
 
 
 class CursorNode(NamedTuple):
-    """A cursor's record; `recovered` is what opening its topic would find, None where it was not looked for."""
+    """A cursor's record; `recovered` is what opening its topic would find, None if it was not requested."""
 
     key: TopicKey
     cursor: str
@@ -51,7 +51,7 @@ class CursorNode(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """A ledger's metadata; `key` where it says that a topic's managed ledger wrote it."""
+    """A ledger's metadata; `key` is the topic that its custom metadata names, None if it names none."""
 
     ledger_id: int
     node: FoundNode
@@ -61,7 +61,7 @@ class Ledger(NamedTuple):
 
 
 class PartitionedTopicNode(NamedTuple):
-    """How many partitions a topic was given."""
+    """The record of a partitioned topic."""
 
     tenant: str
     namespace: str
@@ -71,7 +71,7 @@ class PartitionedTopicNode(NamedTuple):
 
 
 class Underreplicated(NamedTuple):
-    """The mark that a ledger lacks the replicas of these bookies, since `since_ms` (None: not said)."""
+    """The mark that a ledger lacks the replicas of these bookies, since `since_ms` (None: not recorded)."""
 
     ledger_id: int
     node: FoundNode
@@ -80,7 +80,7 @@ class Underreplicated(NamedTuple):
 
 
 class BookieNode(NamedTuple):
-    """A bookie that is registered, or has a cookie, or both."""
+    """A bookie that has a registration, a cookie, or both."""
 
     bookie_id: str
     registration: BookieRegistration | None
@@ -90,7 +90,7 @@ class BookieNode(NamedTuple):
 
 
 class UnreadableNode(NamedTuple):
-    """A node whose bytes or name could not be read as what its place says it is."""
+    """A node whose data or name is not valid for its path."""
 
     kind: NodeKind
     key: TopicKey | None

@@ -1,4 +1,4 @@
-"""Nodes in, Arrow batches of several tables out; pure. One decoded record gives the rows of all tables that want it."""
+"""Builds Arrow batches of several tables from nodes; pure. Each record is decoded once for all its tables."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ TABLES: Mapping[str, Table[Any]] = tables_by_name(
 """All tables by name."""
 
 BATCH_ROWS = 8192
-"""Rows that a batch has at most, but for the last rows of one record."""
+"""The most rows of a batch; the rows of the last record may exceed it."""
 
 _KINDS: Mapping[str, frozenset[NodeKind]] = {
     "topics": frozenset({NodeKind.TOPIC}),
@@ -67,13 +67,13 @@ _ROWS: Mapping[type, tuple[tuple[str, Callable[[Any], Iterable[Any]]], ...]] = {
     Underreplicated: (("underreplicated", _itself),),
     UnreadableNode: (("errors", _itself),),
 }
-"""The rows that a decoded record gives each table."""
+"""The tables that each type of record has rows in, and the function that returns these rows."""
 
 Wanted = Mapping[str, Sequence[str] | None]
-"""Tables by name, each with the columns asked for (None: all)."""
+"""The requested tables by name, each with the requested columns (None: all)."""
 
 Batch = tuple[str, pa.RecordBatch]
-"""Rows of the table of that name."""
+"""A table's name, and some of its rows."""
 
 
 def table_named(name: str) -> Table[Any]:
@@ -84,15 +84,15 @@ def table_named(name: str) -> Table[Any]:
 
 
 def kinds_of(tables: Collection[str]) -> frozenset[NodeKind]:
-    """Which nodes have to be read for these tables; UnknownTable."""
+    """The kinds of nodes to read for these tables; UnknownTable."""
     return frozenset().union(*(_KINDS[table_named(name).name] for name in tables))
 
 
 class Assembly:
-    """Rows of the tables wanted, handed out as batches."""
+    """Collects rows of the requested tables and returns them as batches."""
 
     def __init__(self, wanted: Wanted, scope: TopicScope, ledgers_root: str) -> None:
-        """UnknownTable, UnknownColumn."""
+        """Raises UnknownTable, UnknownColumn."""
         for name, columns in wanted.items():
             table_named(name).choose(columns)
         self._wanted = dict(wanted)
@@ -107,28 +107,28 @@ class Assembly:
         self._bookies = Bookies()
 
     def add(self, kind: NodeKind, node: FoundNode) -> None:
-        """Take a node; what it is not of use for is dropped."""
+        """Add a node; a node that no requested table uses is ignored."""
         if kind in BOOKIE_KINDS:
             self._bookies.add(kind, node)
         else:
             self.add_item(decode(kind, node, self._root))
 
     def add_item(self, item: Item | UnreadableNode) -> None:
-        """Take a decoded record."""
+        """Add a decoded record."""
         if not self._everything and not isinstance(item, Underreplicated) and not self._scope.admits(item):
             return
         for kept, rows in self._takers[type(item)]:
             kept.extend(rows(item))
 
     def full(self) -> Iterator[Batch]:
-        """Batches of those tables that have enough rows for one."""
+        """The batches of tables that have enough rows for one."""
         for name, rows in self._rows.items():
             while len(rows) >= BATCH_ROWS:
                 yield self._batch(name, rows[:BATCH_ROWS])
                 del rows[:BATCH_ROWS]
 
     def rest(self) -> Iterator[Batch]:
-        """What is left, and the bookies."""
+        """The batches of all remaining rows, and of the bookies."""
         bookies, unreadable = self._bookies.finish()
         if "bookies" in self._rows:
             self._rows["bookies"].extend(bookies)

@@ -1,4 +1,4 @@
-"""Which topics are wanted: by tenant, namespace and topic. Pure."""
+"""Which topics to read: by tenant, namespace and topic. Pure."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ Names = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class TopicScope:
-    """Names that are wanted, None: all. A topic is wanted with its partitions."""
+    """The names to read, None for all. A topic includes its partitions."""
 
     tenants: Names = None
     namespaces: Names = None
@@ -21,23 +21,23 @@ class TopicScope:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether it admits everything."""
         return self.tenants is None and self.namespaces is None and self.topics is None
 
     def admits_tenant(self, tenant: str) -> bool:
-        """Whether something below a tenant may be wanted."""
+        """Whether it may admit something below a tenant."""
         return self.tenants is None or tenant in self.tenants
 
     def admits_namespace(self, namespace: str) -> bool:
-        """Whether something in `tenant/namespace` may be wanted."""
+        """Whether it may admit something in `tenant/namespace`."""
         return self.namespaces is None or namespace in self.namespaces
 
     def admits_topic(self, topic: str, partitioned_topic: str | None) -> bool:
-        """Whether a topic is wanted, by its full name or by that of the partitioned topic it is a part of."""
+        """Whether it admits a topic, by its full name or by that of its partitioned topic."""
         return self.topics is None or topic in self.topics or partitioned_topic in self.topics
 
     def admits(self, item: Topic | CursorNode | Ledger | PartitionedTopicNode | UnreadableNode) -> bool:
-        """Whether a row is wanted; what belongs to no topic is not, unless everything is."""
+        """Whether it admits a row; a row that belongs to no topic is admitted only if everything is."""
         if self.everything:
             return True
         if isinstance(item, PartitionedTopicNode):
@@ -45,11 +45,11 @@ class TopicScope:
         return item.key is not None and self.admits_key(item.key)
 
     def admits_key(self, key: TopicKey) -> bool:
-        """Whether a topic is wanted."""
+        """Whether it admits a topic."""
         return self._admits(key.tenant, key.namespace, key.topic, key.partitioned_topic)
 
     def admits_node(self, folder: str, name: str) -> bool:
-        """Whether the topic whose node in `folder`, below `/managed-ledgers`, is called so may be wanted."""
+        """Whether it may admit the topic of the node `name` in `folder`, which is below `/managed-ledgers`."""
         if self.topics is None:
             return True
         try:
@@ -59,7 +59,7 @@ class TopicScope:
         return self.admits_topic(str(topic), partitioned_of(topic))
 
     def narrowed(self, *, tenants: Names = None, namespaces: Names = None, topics: Names = None) -> "TopicScope":
-        """What both this and these names admit. `topics` that are partitions do not bring in their siblings."""
+        """The scope of what both this and these names admit. A partition in `topics` does not include its siblings."""
         return TopicScope(_both(self.tenants, tenants), _both(self.namespaces, namespaces), self._topics_with(topics))
 
     def _topics_with(self, topics: Names) -> Names:
@@ -82,9 +82,9 @@ def _both(one: Names, other: Names) -> Names:
 
 
 def parse_scope(tenant: str | None, namespace: str | None, topic: str | None) -> TopicScope:
-    """The scope that three options name, each of which narrows the others; InvalidOption.
+    """The scope that three options give together; InvalidOption.
 
-    `namespace` is `tenant/namespace` (old form `tenant/cluster/namespace`), or the last part alone beside `tenant`.
+    `namespace` is `tenant/namespace` (old form `tenant/cluster/namespace`), or only its last part if `tenant` is given.
     """
     full = namespace
     if namespace and "/" not in namespace:

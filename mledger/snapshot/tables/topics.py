@@ -15,7 +15,7 @@ _UNSIGNED = (1 << 64) - 1
 
 
 def key_columns(*, shared: bool = False) -> tuple[Column[Any], ...]:
-    """The columns that name a row's topic, in every table of topics' rows; `shared` as for a column."""
+    """The columns that name a row's topic, for every table with rows of topics; `shared` as for a column."""
     namespace = "`tenant/namespace` (old form: `tenant/cluster/namespace`)"
     managed_ledger = "its managed ledger: the path below `/managed-ledgers`"
     return (
@@ -52,7 +52,7 @@ class TopicLedger(NamedTuple):
 
 
 def topic_ledgers_of(topic: Topic) -> list[TopicLedger]:
-    """The rows of `topic_ledgers` that a topic has."""
+    """The rows of `topic_ledgers` of a topic."""
     ledgers, seen = topic.record.value.ledgers, topic.seen or {}
     last, problem = len(ledgers) - 1, topic.problem
     return [
@@ -132,7 +132,7 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
     "a ledger in a topic's list",
     (
         *key_columns(shared=True),
-        Column("index", INT, "its place in the list, from 0", attrgetter("place")),
+        Column("index", INT, "its index in the list, from 0", attrgetter("place")),
         Column("ledger_id", LONG, "the ledger", attrgetter("info.ledger_id")),
         Column("last", FLAG, "whether it is the last of the list", attrgetter("is_last")),
         Column("entries", LONG, "entries as recorded; 0 while it is open", attrgetter("info.entries")),
@@ -143,14 +143,14 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
         Column(
             "offload_complete",
             FLAG,
-            "whether a copy is complete in other storage; null where none was begun",
+            "whether the offloaded copy is complete; null if no offload was started",
             attrgetter("offload.complete"),
             _OFFLOAD,
         ),
         Column(
             "offload_deleted",
             FLAG,
-            "whether the ledger was deleted from the bookies after that",
+            "whether the ledger was then deleted from the bookies",
             attrgetter("offload.bookkeeperDeleted"),
             _OFFLOAD,
         ),
@@ -166,7 +166,7 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
         Column(
             "seen_entries",
             LONG,
-            "entries that its bookies have now (`state=recovered`; null where they were not asked or did not answer)",
+            "entries that its bookies have now (`state=recovered`; null if they were not read or did not answer)",
             attrgetter("seen.entries"),
             _SEEN,
         ),
@@ -180,11 +180,11 @@ TOPIC_LEDGERS: Table[TopicLedger] = Table(
         Column(
             "unconfirmed",
             FLAG,
-            "whether the end seen is not proven to stay",
+            "whether recovery may still find another end",
             attrgetter("seen.unconfirmed"),
             _SEEN,
         ),
-        Column("error", TEXT, "why its bookies could not tell", attrgetter("problem")),
+        Column("error", TEXT, "why its bookies could not be read", attrgetter("problem")),
     ),
     record_of=attrgetter("topic"),
 )

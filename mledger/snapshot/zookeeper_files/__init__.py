@@ -1,1 +1,1 @@
-"""Readers of ZooKeeper's own files: snapshots and transaction logs, here or on other file systems."""
+"""Readers of ZooKeeper's own files, snapshots and transaction logs, on this machine or on other file systems."""

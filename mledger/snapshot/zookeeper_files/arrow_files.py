@@ -1,4 +1,4 @@
-"""A server's files on another file system: anything that Arrow's file systems reach by URI, as Hadoop's paths are."""
+"""A server's files on another file system that Arrow reaches by URI, such as HDFS or an object store."""
 
 import os
 from typing import Any, BinaryIO, cast
@@ -34,7 +34,7 @@ class ArrowFiles:
         return without_credentials(self.uri)
 
     def names(self) -> list[str]:
-        """The names of all files; logs come from the log directory only, where there is one."""
+        """The names of all files; if there is a log directory, logs come only from it."""
         names = self._listing(self.uri)
         if self.log_uri:
             names = [name for name in names if not name.startswith("log.")]
@@ -60,7 +60,7 @@ class ArrowFiles:
         return sorted(one.base_name for one in found if one.type is fs.FileType.File)
 
     def _directory(self, uri: str) -> tuple[Any, str]:
-        """The file system and the directory in it: a `version-2` where there is one."""
+        """The file system and the directory in it: `version-2` if it exists."""
         if uri not in self._opened:
             system, path = open_uri(uri)
             inner = f"{path}/{_INNER}"
@@ -70,23 +70,23 @@ class ArrowFiles:
 
 
 def data_files(metadata: str, logs: str | None) -> DataFiles:
-    """The files that `metadata` names (a path, or a URI), with the logs at `logs` if they lie elsewhere; InvalidOption.
+    """The files that `metadata` names (a path or a URI), with the logs at `logs` if these are elsewhere; InvalidOption.
 
-    Both are local or both are not.
+    Both must be local, or both on another file system.
     """
     here, logs_here = local_path(metadata), local_path(logs) if logs else None
     if here is not None and (logs is None or logs_here is not None):
         return LocalFiles(here, logs_here)
     if (here is None) == (logs_here is None) or logs is None:
         return ArrowFiles(metadata, logs)
-    raise InvalidOption(f"metadata {metadata} and logs {logs}: both are local, or both are on another file system")
+    raise InvalidOption(f"metadata {metadata} and logs {logs}: both must be local, or both on another file system")
 
 
 def local_path(text: str) -> str | None:
-    """The path in a `file:` URI, or the path that `text` is; None for another file system."""
+    """The local path that a path or a `file:` URI names; None for another file system."""
     parts = urlsplit(text)
     if parts.scheme.lower() == "file":
         if parts.netloc not in ("", "localhost"):
-            raise InvalidOption(f"{text}: a file: URI names no host; write it as file:///path")
+            raise InvalidOption(f"{text}: a file: URI must not name a host; write it as file:///path")
         return os.path.abspath(unquote(parts.path))
     return None if "://" in text else os.path.abspath(text)

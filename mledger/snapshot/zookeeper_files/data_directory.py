@@ -1,7 +1,7 @@
-"""Chooses which files of a ZooKeeper server give its tree at a zxid or time, and proves that they can.
+"""Chooses the files of a ZooKeeper server that give its tree at a zxid or time, and checks that they suffice.
 
-The newest snapshot that is whole and settled at the point asked for, and all logs from it to there. Nothing is guessed:
-where files are missing or the point is not covered, an error says what would be needed.
+These are the newest snapshot that is complete and settled at that point, and all logs from it to the point. Nothing is
+guessed: if files are missing or the point is not covered, an error says what is needed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -17,8 +17,8 @@ from mledger.snapshot.zookeeper_files.transaction_log import LogFile, follows, l
 class ReadPlan:
     """What to read: a snapshot, then `logs` in order, for the tree as it was after transaction `zxid`.
 
-    `time_ms` is when that transaction was made (leader's clock), None if no log here says. `settled` is the zxid from
-    which on the snapshot is exact, None where it does not say. `warnings` are for people.
+    `time_ms` is the time of that transaction (leader's clock), None if no log here has it. `settled` is the zxid from
+    which on the snapshot is exact, None if the file does not say.
     """
 
     snapshot: str
@@ -32,7 +32,7 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True)
 class LogPoint:
-    """A place between two transactions: the last before it (-1: none), its time, and the next in the same file."""
+    """A point between two transactions: the last before it (-1: none), its time, and the next in the same file."""
 
     zxid: int
     time_ms: int | None
@@ -42,18 +42,18 @@ class LogPoint:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A whole snapshot file: `settled` is the zxid up to which it may hold changes, at the latest; None: not known."""
+    """A complete snapshot file; `settled` is the highest zxid of which it may hold changes, None if that is unknown."""
 
     name: str
     zxid: int
     settled: int | None
-    said: int | None  # by the file itself
+    recorded: int | None  # `settled` as the file itself has it
 
 
 class DataDirectory:
-    """A server's files. Looks at names, at ends of snapshots and at heads of log records; changes nothing.
+    """A server's files. It reads names, the ends of snapshots and the headers of log records, and changes nothing.
 
-    `without` names snapshot files to leave aside (a corrupt one, say): an older one and the logs may serve.
+    `without` names snapshot files to ignore, for example a corrupt one: an older snapshot and the logs may suffice.
     """
 
     def __init__(self, files: DataFiles, *, without: Collection[str] = ()) -> None:
@@ -65,20 +65,20 @@ class DataDirectory:
         self._looked_at: dict[str, Candidate | None] = {}
         if not self._usable:
             raise NoSnapshotFile(
-                f"{files.where} has no snapshot file of ZooKeeper (snapshot.<zxid>): name its dataDir, or the version-2"
-                " in it"
+                f"{files.where} has no snapshot file of ZooKeeper (snapshot.<zxid>): give its dataDir, or the directory"
+                " version-2 in it"
             )
 
     def plan(self, *, zxid: int | None = None, time_ms: int | None = None) -> ReadPlan:
-        """Which files give the tree after transaction `zxid`, or after the last one made by `time_ms`; else the newest.
+        """The files that give the tree after transaction `zxid`, or at the time `time_ms`; by default the newest tree.
 
         A zxid between two transactions means the first of them. A time means the last transaction before the first
-        that was made later; where it is past the end of the files, their end.
+        later one; if it is past the end of the files, it means their end.
 
         Raises:
-            ZxidNotCovered: the files do not reach to that point.
-            MissingLog: a log between snapshot and point is not there.
-            TruncatedFile, CorruptFile: a file that is needed is damaged.
+            ZxidNotCovered: the files do not reach that point.
+            MissingLog: a log between the snapshot and the point is missing.
+            TruncatedFile, CorruptFile: a required file is damaged.
         """
         if zxid is not None and time_ms is not None:
             raise ValueError("a zxid or a time, not both")
@@ -89,11 +89,11 @@ class DataDirectory:
         else:
             point = self._end()
         chosen = choose_snapshot(self._whole(point.zxid), point.zxid, newest=point.next_zxid is None)
-        warnings = [f"{name} is not whole and is passed over" for name, it in self._looked_at.items() if it is None]
+        warnings = [f"{name} is incomplete and is ignored" for name, it in self._looked_at.items() if it is None]
         return ReadPlan(
             chosen.name,
             chosen.zxid,
-            chosen.said,
+            chosen.recorded,
             choose_logs(self.logs, chosen, point.zxid),
             point.zxid,
             point.time_ms,
@@ -101,9 +101,9 @@ class DataDirectory:
         )
 
     def _whole(self, until: int | None = None) -> Iterator[Candidate]:
-        """The whole snapshots up to zxid `until`, newest first, each looked at when its turn comes.
+        """The complete snapshots up to zxid `until`, newest first; each file is read only when it is its turn.
 
-        The last to be looked at is told if none is whole, as TruncatedFile.
+        Raises TruncatedFile, for the last file read, if none is complete.
         """
         cut: TruncatedFile | None = None
         found = False
@@ -124,14 +124,14 @@ class DataDirectory:
             raise cut
 
     def _candidate(self, name: str) -> Candidate:
-        """What the file says of itself; else what the next one says of it.
+        """The settled zxid that the file records; else that of the next snapshot.
 
-        A server begins a snapshot only when the one before is written: its zxid bounds what the earlier one may hold.
+        A server starts a snapshot only when the one before is written, so its zxid bounds what the earlier one holds.
         """
         file = SnapshotFile(self.files, name)
-        said = file.tail().settled(file.zxid)
+        recorded = file.tail().settled(file.zxid)
         later = [zxid_of(other) for other in self.snapshots if zxid_of(other) > file.zxid]
-        return Candidate(name, file.zxid, min(later, default=None) if said is None else said, said)
+        return Candidate(name, file.zxid, min(later, default=None) if recorded is None else recorded, recorded)
 
     def _end(self) -> LogPoint:
         # In this order: a server logs a transaction before it applies it, so the logs reach past any snapshot seen.
@@ -160,7 +160,7 @@ class DataDirectory:
             zxid, time = header.zxid, header.time
         torn = ""
         if log.torn_at is not None:
-            torn = f"{name} ends at byte {log.torn_at} in a transaction that was not written whole, after {zxid:#x}"
+            torn = f"{name} ends at byte {log.torn_at} within an incompletely written transaction, after {zxid:#x}"
         return LogPoint(zxid, time, None, torn)
 
     def _point_at_zxid(self, zxid: int) -> LogPoint:
@@ -192,8 +192,8 @@ class DataDirectory:
         newest = next(self._whole()).zxid
         if newest > point.zxid:
             raise MissingLog(
-                f"the logs end at zxid {point.zxid:#x}, the newest snapshot is of {newest:#x}: no log says when the "
-                "transactions between were made; ask for a zxid"
+                f"the logs end at zxid {point.zxid:#x}, but the newest snapshot is of {newest:#x}: no log has the time "
+                "of the transactions in between; give a zxid instead"
             )
         return point
 
@@ -211,7 +211,7 @@ class DataDirectory:
             begun = name
         if begun is None:
             raise ZxidNotCovered(
-                f"no transaction log in {self.files.where} reaches back to that time: ask for a later one, or a zxid"
+                f"no transaction log in {self.files.where} reaches back to that time: give a later time, or a zxid"
             )
         return begun, None
 
@@ -226,13 +226,13 @@ def _by_zxid(names: Iterable[str], zxid: Callable[[str], int | None]) -> list[st
 
 
 def choose_snapshot(candidates: Iterable[Candidate], zxid: int, *, newest: bool) -> Candidate:
-    """The newest snapshot that is exact at `zxid`, from those not newer, newest first.
+    """The newest snapshot that is exact at `zxid`; `candidates` are those that are not newer, newest first.
 
-    `newest` if nothing is known to come after that zxid.
+    `newest` says that no transaction after `zxid` is known.
 
     Raises:
         ZxidNotCovered: all snapshots are newer, or were still being written then.
-        MissingLog: a snapshot would serve with logs that are not there.
+        MissingLog: a snapshot would suffice with logs that are missing.
     """
     oldest = None
     for oldest in candidates:
@@ -241,17 +241,17 @@ def choose_snapshot(candidates: Iterable[Candidate], zxid: int, *, newest: bool)
         if oldest.settled is not None and oldest.settled <= zxid:
             return oldest
     if oldest is None:
-        raise ZxidNotCovered(f"no snapshot here is as old as zxid {zxid:#x}: ask for a later point")
-    needed = "one past its writing" if oldest.settled is None else f"zxid {oldest.settled:#x}"
+        raise ZxidNotCovered(f"no snapshot here is as old as zxid {zxid:#x}: choose a later point")
+    needed = "one after it was written" if oldest.settled is None else f"zxid {oldest.settled:#x}"
     if newest:
         raise MissingLog(
-            f"{oldest.name} was written while transactions went on: it needs the logs up to {needed}, these end at "
-            f"{zxid:#x}",
+            f"{oldest.name} was written while transactions were applied: it needs the logs up to {needed}, but these "
+            f"end at {zxid:#x}; add the later logs",
             oldest.name,
         )
     raise ZxidNotCovered(
-        f"zxid {zxid:#x} lies within the writing of {oldest.name}: the earliest exact point is {needed}; an older "
-        "snapshot would serve",
+        f"{oldest.name} was still being written at zxid {zxid:#x}: its earliest exact point is {needed}; choose a "
+        "later point, or add an older snapshot",
         oldest.name,
     )
 

@@ -4,7 +4,7 @@ from mledger.metastore.errors import MledgerError
 
 
 class SnapshotError(MledgerError):
-    """ZooKeeper's files could not be read as the tree that was asked for; `file` names the one concerned, if any."""
+    """ZooKeeper's files do not give the requested tree; `file` names the file concerned, if there is one."""
 
     def __init__(self, message: str, file: str = "") -> None:
         super().__init__(message)
@@ -12,44 +12,44 @@ class SnapshotError(MledgerError):
 
 
 class FileNotReadable(SnapshotError):
-    """A file or directory is not there, or the operating system refused it."""
+    """A file or directory does not exist, or the operating system denied access to it."""
 
 
 class NoSnapshotFile(SnapshotError):
-    """The directory holds no snapshot file to begin with."""
+    """The directory has no snapshot file."""
 
 
 class CorruptFile(SnapshotError):
-    """A file's bytes are not what ZooKeeper wrote: wrong checksum, wrong form, or a name that does not fit."""
+    """A file's bytes are not what ZooKeeper wrote: wrong checksum, wrong format, or a name that does not match."""
 
 
 class TruncatedFile(SnapshotError):
-    """A file ends before its end mark: ZooKeeper was still writing it, or it was not copied whole."""
+    """A file ends before its end mark: ZooKeeper was still writing it, or it was not copied completely."""
 
 
 class MissingLog(SnapshotError):
-    """Transactions between the snapshot and the point asked for are in no log file."""
+    """Transactions between the snapshot and the requested point are in no log file."""
 
 
 class ZxidNotCovered(SnapshotError):
-    """The files do not reach the zxid or time asked for, or cannot give it exactly."""
+    """The files do not reach the requested zxid or time, or do not give the exact tree there."""
 
 
 class LogDoesNotFit(SnapshotError):
-    """Snapshot and log contradict each other: they are not of one server's history, or one of them was changed."""
+    """Snapshot and log contradict each other: they come from different histories, or one of them was changed."""
 
 
 class InvalidOption(SnapshotError):
-    """An option that is not known, does not fit the others, or has a value that it cannot have."""
+    """An option is unknown, conflicts with others, or has an invalid value."""
 
 
 class UnknownTable(SnapshotError):
-    """A table of that name is not among those there are."""
+    """There is no table of that name."""
 
 
 class UnknownColumn(SnapshotError):
-    """A table has no column of that name, or it is of another type than was asked for."""
+    """A table has no column of that name, or the column has another type."""
 
 
 class ChrootNotFound(SnapshotError):
-    """The tree in ZooKeeper's files has no such node as the chroot that was named."""
+    """The tree in ZooKeeper's files does not have the given chroot."""

@@ -1,8 +1,8 @@
 """The exact tree of a ZooKeeper server's files, as a stream.
 
-The log between snapshot and point is read twice, the snapshot once: first the paths are gathered that transactions
-touch, then the snapshot passes by, its untouched nodes straight to the consumer, then the transactions are applied to
-what was held back. Memory is for what the log touches, not for the tree.
+The reader reads the log between snapshot and point twice, and the snapshot once. It first collects the paths that
+transactions touch. Then it streams the snapshot: untouched nodes go straight to the consumer, the others are held back.
+Last it applies the transactions to the held nodes. Memory grows with what the log touches, not with the tree.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from mledger.snapshot.zookeeper_files.tree_digest import TreeDigest
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was read: nodes, live sessions (id: timeout in ms), how many of ZooKeeper's tree digests were compared."""
+    """What was read: the number of nodes, live sessions (id: timeout in ms), and the number of digests compared."""
 
     nodes: int
     sessions: dict[int, int]
@@ -28,10 +28,10 @@ class Summary:
 
 
 class ExactTree:
-    """The tree that a plan stands for.
+    """The tree that a plan describes.
 
-    `verify_digests` compares the tree with every digest that ZooKeeper wrote beside its transactions; switch it off
-    for files of a cluster whose servers themselves disagreed.
+    `verify_digests` compares the tree with every digest that ZooKeeper wrote with its transactions; switch it off for
+    files of a cluster whose servers disagreed with each other.
     """
 
     def __init__(self, files: DataFiles, plan: ReadPlan, *, verify_digests: bool = True) -> None:
@@ -43,7 +43,7 @@ class ExactTree:
     def nodes(self) -> Iterator[Znode]:
         """Every node once, in no particular order; then `summary` is set.
 
-        What came is proven only by the end: an error on the way voids all of it.
+        The nodes are verified only at the end: an error before that invalidates all of them.
 
         Raises:
             CorruptFile, TruncatedFile: a file is damaged.
@@ -80,7 +80,7 @@ class ExactTree:
         paths, closing, until = touched.paths, touched.closing, self.plan.zxid
         for node in snapshot.nodes():
             if node.ephemeral_owner in closing:
-                # The parent comes after its children: it is still to be held.
+                # The parent comes after its children, so it can still be held.
                 paths.add(parent_of(node.path))
                 held.append(node)
             elif node.path in paths:
@@ -94,7 +94,7 @@ class ExactTree:
             raise CorruptFile(f"{snapshot.name} changed while it was read", snapshot.name)
 
     def _replay(self, tree: DataTree, snapshot: SnapshotFile) -> int:
-        """Apply the transactions; returns how many digests were compared, all equal. LogDoesNotFit."""
+        """Apply the transactions; returns how many digests were compared and found equal. LogDoesNotFit."""
         compared: int = self._prove(tree, snapshot.trailer)
         for transaction in read_chain(self.files, self.plan.logs, self.plan.snapshot_zxid, self.plan.zxid):
             tree.apply(transaction)
@@ -105,20 +105,20 @@ class ExactTree:
         return compared
 
     def _prove(self, tree: DataTree, trailer: Trailer | None) -> bool:
-        """At the zxid of the snapshot's own digest: whether it agrees.
+        """Whether the tree is at the zxid of the snapshot's own digest and agrees with it.
 
-        It need not: a server may have begun on the next transaction. Then a tree at this very zxid cannot be had.
+        It may disagree, if the server had begun to apply the next transaction. Then the tree at this zxid is unknown.
         """
         if trailer is None or trailer.digest is None or tree.digest is None or trailer.digest_zxid != tree.zxid:
             return False
         if tree.digest.agrees(trailer.digest):
             tree.proven()
             return True
-        if tree.zxid == self.plan.zxid and tree.zxid > 0:  # at zxid 0 no digest was made yet
+        if tree.zxid == self.plan.zxid and tree.zxid > 0:  # at zxid 0 there is no digest yet
             raise LogDoesNotFit(
-                f"{self.plan.snapshot} is not exact at zxid {tree.zxid:#x}: its digest is not that of its nodes, for "
-                "the next transaction had begun; ask for a later zxid, or leave the file aside: an older snapshot and "
-                "the logs may serve",
+                f"{self.plan.snapshot} is not exact at zxid {tree.zxid:#x}: its digest differs from that of its nodes, "
+                "because the next transaction had begun; choose a later zxid, or remove the file: an older snapshot "
+                "and the logs may suffice",
                 self.plan.snapshot,
             )
         return False
@@ -128,15 +128,15 @@ class ExactTree:
             return False
         if not tree.digest.agrees(expected):
             raise LogDoesNotFit(
-                f"after zxid {tree.zxid:#x} the tree's digest is {tree.digest.value}, ZooKeeper wrote {expected.value}"
-                ": a log between is missing, or files of several servers are mixed; it can be read all the same with"
-                " the comparison of digests switched off"
+                f"after zxid {tree.zxid:#x} the tree's digest is {tree.digest.value}, but ZooKeeper wrote "
+                f"{expected.value}: a log is missing, or files of several servers are mixed; set verifyDigests=false "
+                "to read the files anyway"
             )
         return True
 
     def _check(self, node: Znode) -> None:
         if max(node.mzxid, node.pzxid) > self.plan.zxid or node.acl is UNKNOWN_ACL:
             raise LogDoesNotFit(
-                f"{node.path} in {self.plan.snapshot} was changed after zxid {self.plan.zxid:#x}, and no log here says "
-                "how: ask for a later point, or bring the log files that follow"
+                f"{node.path} in {self.plan.snapshot} was changed after zxid {self.plan.zxid:#x}, and no log here has "
+                "that change: choose a later point, or add the later log files"
             )

@@ -1,8 +1,8 @@
-"""File systems by URI as Arrow's and Hadoop's users write them: `s3://` `hdfs://`, `gs://`, `abfs://`, `file://`.
+"""File systems by URI, in the form of Arrow and Hadoop: `s3://`, `hdfs://`, `gs://`, `abfs://`, `file://`.
 
-Credentials and endpoints are those of the URI (`s3://key:secret@bucket/path?endpoint_override=host:port&scheme=http`)
-and of the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …). `hdfs://` is reached by the package hdfs-native
-where it is installed, else by Hadoop's own native client.
+Credentials and endpoints come from the URI (`s3://key:secret@bucket/path?endpoint_override=host:port&scheme=http`) and
+from the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …). `hdfs://` uses the package hdfs-native if it is
+installed, else Hadoop's own native client.
 """
 
 import importlib.util
@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyarrow import fs
 
 FAILURES = (OSError, pa.ArrowException, ValueError, RuntimeError)
-"""What opening and using a file system raises; the last is what hdfs-native makes of a name node's refusals."""
+"""The exceptions of opening and using a file system; hdfs-native raises the last for errors of a name node."""
 
 HADOOP = ("hdfs", "viewfs")
 OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
-"""Where a file is there once it was written to its end, and nothing is renamed."""
+"""File systems where a file appears only when it is completely written, and which cannot rename."""
 
 ONE_NODE_ATTEMPTS = "1"
 
@@ -56,7 +56,7 @@ def without_credentials(uri: str) -> str:
 
 
 def said(error: BaseException) -> str:
-    """What an error of a file system says, in one line for people."""
+    """The message of a file system's error, in one line for people."""
     text = " ".join(str(error).split()) or type(error).__name__
     if any(name in text for name in _LIBHDFS):
         return (
@@ -73,8 +73,8 @@ def _hdfs_native(scheme: str, netloc: str) -> Any:
 
     host, _, port = netloc.rpartition("@")[2].partition(":")
     kind = HdfsFileSystem if scheme == "hdfs" else ViewfsFileSystem
-    # One name node that is named by its port has no other to fail over to: no minutes of trying again.
+    # A single name node, given with its port, has no other to fail over to, so do not retry for minutes.
     once = {"dfs.client.failover.max.attempts": ONE_NODE_ATTEMPTS} if port else {}
-    # fsspec's cache of instances is emptied in every forked process, where the client would wait for threads it lost.
+    # A cached instance would hang in a forked process, where the client's threads do not exist.
     client = kind(host=host or None, port=int(port) if port else None, skip_instance_cache=True, **once)
     return fs.PyFileSystem(fs.FSSpecHandler(client))

@@ -1,4 +1,4 @@
-"""Where ZooKeeper's files lie: names and streams of bytes, so that other file systems can stand in for the local."""
+"""Access to ZooKeeper's files as names and streams of bytes, for the local and for other file systems."""
 
 import os
 from typing import BinaryIO, Protocol
@@ -7,23 +7,23 @@ from mledger.snapshot.zookeeper_files.errors import FileNotReadable
 
 
 class DataFiles(Protocol):
-    """A server's snapshot and log files by name; must be picklable where other processes are to read."""
+    """A server's snapshot and log files by name; it must be picklable if other processes read."""
 
     @property
     def where(self) -> str:
-        """The place as a person would name it."""
+        """The directory's path or URI for messages."""
 
     def names(self) -> list[str]:
-        """The names of all files there; FileNotReadable."""
+        """The names of all files; FileNotReadable."""
 
     def open(self, name: str) -> BinaryIO:
         """The file's bytes, seekable; FileNotReadable."""
 
 
 class LocalFiles:
-    """Files in a directory of this machine: a `dataDir` (with `version-2` in it) or a `version-2` itself, or a backup.
+    """Files in a directory on this machine: a `dataDir` (with `version-2` in it), a `version-2`, or a backup.
 
-    `log_directory` is the `dataLogDir`, where the logs lie elsewhere.
+    `log_directory` is the `dataLogDir`, if the logs are elsewhere.
     """
 
     def __init__(self, directory: str, log_directory: str | None = None) -> None:
@@ -36,7 +36,7 @@ class LocalFiles:
         return self.directory
 
     def names(self) -> list[str]:
-        """The names of all files; logs come from the log directory only, where there is one."""
+        """The names of all files; if there is a log directory, logs come only from it."""
         names = _listing(self.directory)
         if self.log_directory:
             names = [name for name in names if not name.startswith("log.")]

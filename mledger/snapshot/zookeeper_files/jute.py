@@ -1,7 +1,7 @@
-"""ZooKeeper's records in jute form, as its snapshot and log files hold them. Big-endian; no I/O.
+"""ZooKeeper's records in jute, the encoding of its snapshot and log files. Big-endian; no I/O.
 
-A text or buffer is a 4-byte length and its bytes, -1 for null; a vector is a count and its items. A transaction is a
-header, the operation, and since 3.6 the digest of the tree after it. Times are ms since 1970.
+A string or buffer is a 4-byte length and its bytes, -1 for null; a vector is a count and its items. A transaction is a
+header, the operation and, since ZooKeeper 3.6, the digest of the tree after it. Times are ms since 1970.
 """
 
 import struct
@@ -46,7 +46,7 @@ class Acl(NamedTuple):
 Acls = tuple[Acl, ...]
 
 OPEN_ACL: Acls = (Acl(31, "world", "anyone"),)
-# A fuzzy snapshot can name a list that was made after its table of lists was written: the log tells it.
+# A fuzzy snapshot can name a list that was added after its table of lists was written: the log has it.
 UNKNOWN_ACL: Acls = (Acl(0, "unknown", ""),)
 
 
@@ -54,7 +54,7 @@ class Znode(NamedTuple):
     """A node as ZooKeeper keeps it; times in ms since 1970.
 
     `data` None is null (not empty). `cversion` counts the children ever created (see `client_cversion`).
-    `ephemeral_owner` is the raw 64-bit field (see `session` and `ttl_ms`). A tuple, for it is made a million times.
+    `ephemeral_owner` is the raw 64-bit field (see `session` and `ttl_ms`). It is a tuple because millions are created.
     """
 
     path: str
@@ -73,12 +73,12 @@ class Znode(NamedTuple):
 
     @property
     def client_cversion(self) -> int:
-        """The cversion as a server tells it to clients: creations and deletions of children."""
+        """The cversion as a server returns it to clients: creations and deletions of children."""
         return self.cversion * 2 - self.num_children
 
     @property
     def session(self) -> int:
-        """The session that the node goes with; 0 for persistent, container and TTL nodes."""
+        """The session that owns the ephemeral node; 0 for persistent, container and TTL nodes."""
         return session_of(self.ephemeral_owner)
 
     @property
@@ -88,33 +88,33 @@ class Znode(NamedTuple):
 
     @property
     def ttl_ms(self) -> int:
-        """Time to live of a TTL node in ms, 0 for others."""
+        """The time to live of a TTL node in ms, 0 for others."""
         return ttl_of(self.ephemeral_owner)
 
 
 def ttl_of(owner: int) -> int:
-    """The time to live in ms that an owner field stands for, 0 if it is none (high byte 0xff, two bytes 0, value)."""
+    """The time to live in ms that an owner field encodes, 0 if it has none (high byte 0xff, two bytes 0, value)."""
     raw = owner & _UNSIGNED
     return raw & _TTL_VALUE if raw & (_TTL_MARK | _TTL_RESERVED) == _TTL_MARK else 0
 
 
 def ttl_owner(ttl_ms: int) -> int:
-    """The owner field, as a signed number, of a node that lives `ttl_ms` ms."""
+    """The owner field, as a signed number, of a node with a time to live of `ttl_ms` ms."""
     return (_TTL_MARK | (ttl_ms & _TTL_VALUE)) - (1 << 64)
 
 
 def session_of(owner: int) -> int:
-    """The session id in an owner field; 0 where it marks a container or a time to live, or nothing."""
+    """The session id in an owner field; 0 if it marks a container or a time to live, or is empty."""
     return 0 if owner == CONTAINER_OWNER or ttl_of(owner) else owner
 
 
 def parent_of(path: str) -> str:
-    """The path of the parent; the root is its own."""
+    """The path of the parent; the root is its own parent."""
     return path[: path.rfind("/")] or "/"
 
 
 class JuteError(ValueError):
-    """Bytes that are no such record; `where` is the offset within the record."""
+    """Bytes that are not a valid record; `where` is the offset within the record."""
 
     def __init__(self, message: str, where: int) -> None:
         super().__init__(message)
@@ -157,38 +157,38 @@ class Fields:
         return None if length == -1 else self._take(length)
 
     def text(self) -> str:
-        """A text; null is refused, no record has one."""
+        """A string; null is an error, because no record has it."""
         start = self.position
         data = self.buffer()
         if data is None:
-            raise JuteError("a text is null", start)
+            raise JuteError("a string is null", start)
         try:
             return text(data)
         except UnicodeDecodeError as error:
-            raise JuteError("a text is not UTF-8", start) from error
+            raise JuteError("a string is not UTF-8", start) from error
 
     def count(self) -> int | None:
         """The number of items of a vector, None for null."""
         start = self.position
         count = self.int32()
         if count < -1 or count > len(self.data) - self.position:
-            raise JuteError(f"{count} items cannot be", start)
+            raise JuteError(f"a vector has an impossible count of {count} items", start)
         return None if count == -1 else count
 
     def texts(self) -> tuple[str, ...] | None:
-        """A vector of texts, or None for null."""
+        """A vector of strings, or None for null."""
         count = self.count()
         return None if count is None else tuple([self.text() for _ in range(count)])
 
     def acls(self) -> Acls:
-        """An access control list; null stands for the open one."""
+        """An access control list; null means the open one."""
         count = self.count()
         if count is None:
             return OPEN_ACL
         return tuple([Acl(self.int32(), self.text(), self.text()) for _ in range(count)])
 
     def left(self) -> int:
-        """How many bytes follow."""
+        """The number of remaining bytes."""
         return len(self.data) - self.position
 
     def _number(self, form: struct.Struct) -> int:
@@ -210,7 +210,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class TransactionHeader:
-    """Who did it and when: session id, the client's own count, zxid, the leader's clock in ms, operation code."""
+    """Session id, the client's transaction number, zxid, time by the leader's clock in ms, and operation code."""
 
     client_id: int
     cxid: int
@@ -257,7 +257,7 @@ class SetAcl:
 
 @dataclass(frozen=True, slots=True)
 class CheckVersion:
-    """A check within a multi: changes nothing."""
+    """A check within a multi; it changes nothing."""
 
     path: str
     version: int
@@ -279,21 +279,21 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A request that was refused with this error code: changes nothing but the last zxid."""
+    """A request that failed with this error code; it changes nothing but the last zxid."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Multi:
-    """Operations done together; none of them if one is a `Failed`. `types` are their operation codes."""
+    """Operations applied atomically; none is applied if one is a `Failed`. `types` are their operation codes."""
 
     types: tuple[int, ...]
     operations: "tuple[Operation, ...]"
 
     @property
     def failed(self) -> bool:
-        """Whether it was refused as a whole."""
+        """Whether the whole multi failed."""
         return any(isinstance(operation, Failed) for operation in self.operations)
 
 
@@ -302,7 +302,7 @@ Operation = CreateNode | DeleteNode | SetData | SetAcl | CheckVersion | CreateSe
 
 @dataclass(frozen=True, slots=True)
 class TransactionDigest:
-    """Digest of the tree after a transaction, and the version of its algorithm."""
+    """The digest of the tree after a transaction, and the version of its algorithm."""
 
     version: int
     value: int
@@ -331,7 +331,7 @@ def decode_header(record: bytes) -> TransactionHeader:
 
 
 def decode_transaction(record: bytes) -> Transaction:
-    """A log record; JuteError if it is none, or of an operation not known here."""
+    """A log record; JuteError if it does not parse, or its operation is unknown."""
     header = decode_header(record)
     fields = Fields(record, HEADER.size)
     if header.type == OpCode.CLOSE_SESSION:
@@ -364,7 +364,7 @@ def _operation(fields: Fields, header: TransactionHeader, kind: int) -> Operatio
             return Failed(fields.int32())
         case OpCode.CREATE_SESSION:
             return CreateSession(fields.int32())
-    raise JuteError(f"operation {kind} is not known: ZooKeeper here is newer than 3.9", HEADER.size)
+    raise JuteError(f"operation {kind} is unknown: the files are of a ZooKeeper newer than 3.9", HEADER.size)
 
 
 def _create(fields: Fields, header: TransactionHeader, kind: int) -> CreateNode:
@@ -396,7 +396,7 @@ def _multi(fields: Fields, header: TransactionHeader) -> Multi:
 
 
 def _close_session(fields: Fields) -> CloseSession:
-    """The list of paths came in 3.6 and can be switched off: what follows may also be nothing, or a digest only."""
+    """Decode the list of paths, which exists since 3.6 and can be off; only a digest may follow, or nothing."""
     start = fields.position
     try:
         paths = fields.texts()

@@ -1,22 +1,24 @@
-"""Transactions applied to nodes, so that a fuzzy snapshot becomes the exact tree at a zxid.
+"""Applies transactions to nodes, so that a fuzzy snapshot becomes the exact tree at a zxid.
 
 The rules:
 
 - A snapshot named for zxid N holds all transactions up to N, and parts of those up to S (its *settled* zxid). Applying
-  all after N, in order, gives the exact tree at every zxid from S on; between N and S it is no tree that ever was.
-- Up to S a transaction may meet its own result or a later one. A node created after the transaction (czxid above its
-  zxid) is of a later life of that path: the transaction, also as one on its child, does not concern it.
-- The number of children created (cversion) rises to what the transaction says, with pzxid; it never falls. A deletion
-  raises pzxid alone.
+  all transactions after N, in order, gives the exact tree at every zxid from S on; between N and S the result is not a
+  tree that ever existed.
+- Up to S, a transaction may find its own result or a later one. If a node was created after the transaction (its czxid
+  is higher), the path was deleted and created again: the transaction, also one on a child, does not apply to it.
+- cversion, the number of children created, and pzxid increase to what the transaction says, and never decrease. A
+  deletion increases only pzxid.
 - A multi is applied as a whole, or not at all if one part failed. A failed request changes nothing.
-- A closing session takes the nodes its transaction lists, and whatever else it owns.
-- The transaction after S may have been under way when S was written down, and be seen in part: S itself is proven only
-  by the digest beside it, the next transaction by rule.
-- Then every transaction must fit: a node missing, there already, or not empty means that log and snapshot are not of
-  one history (LogDoesNotFit). Where S is not known (before 3.6), what does not fit is passed over, as servers do.
+- Closing a session deletes the nodes that its transaction lists, and all others that the session owns.
+- The transaction after S may have started when S was recorded, so the snapshot may have parts of it: at S, the tree is
+  known to be exact only if the digest recorded with S agrees; after the next transaction it is always exact.
+- From then on every transaction must fit: a node that is missing, exists already, or is not empty means that log and
+  snapshot come from different histories (LogDoesNotFit). If S is unknown (before 3.6), a transaction that does not fit
+  is ignored, as servers do.
 
-Only nodes that transactions touch need to be here. The counts kept by quotas (`/zookeeper/quota/**`) are changed by
-each server without a transaction: they stay as in the snapshot.
+Only nodes that transactions touch need to be loaded. Servers change the counts of quotas (`/zookeeper/quota/**`)
+without a transaction: they stay as in the snapshot.
 """
 
 from collections import Counter, defaultdict
@@ -70,9 +72,9 @@ class Touched:
 
 
 class DataTree:
-    """Nodes under transactions. `zxid` is the last one applied; `settled` is S, None if not known.
+    """Nodes that transactions are applied to. `zxid` is that of the last one; `settled` is S, None if unknown.
 
-    `digest`, where one is kept, may count nodes that are not here.
+    `digest`, if there is one, may include nodes that are not loaded.
     """
 
     def __init__(self, zxid: int, settled: int | None, digest: TreeDigest | None = None) -> None:
@@ -80,13 +82,13 @@ class DataTree:
         self.settled = settled
         self._proven = False
         self.sessions: dict[int, int] = {}
-        self.digest = digest  # None: not kept
+        self.digest = digest
         self._nodes: dict[str, Znode] = {}
         self._owned: defaultdict[int, set[str]] = defaultdict(set)
-        self._parentless: Counter[str] = Counter()  # children in the tree whose parent is not, by the parent's path
+        self._parentless: Counter[str] = Counter()  # children whose parent is missing, by the parent's path
 
     def load(self, node: Znode) -> None:
-        """Take over a node of the snapshot."""
+        """Add a node of the snapshot."""
         self._nodes[node.path] = node
         session = session_of(node.ephemeral_owner)
         if session:
@@ -98,22 +100,22 @@ class DataTree:
         """All nodes, by path. LogDoesNotFit if some have no parent."""
         for path, count in self._parentless.items():
             if count:
-                raise LogDoesNotFit(f"{path} was deleted, but {count} nodes below it stand; {_ADVICE}")
+                raise LogDoesNotFit(f"{path} was deleted, but {count} nodes below it remain; {_ADVICE}")
         for path in sorted(self._nodes):
             yield self._nodes[path]
 
     def apply(self, transaction: Transaction) -> None:
-        """Carry out a transaction; LogDoesNotFit."""
+        """Apply a transaction; LogDoesNotFit."""
         self._apply(transaction.operation, transaction.header)
         self.zxid = transaction.zxid
 
     @property
     def exact(self) -> bool:
-        """Whether the tree is what the server's was after the last transaction applied."""
+        """Whether the tree equals the server's after the last transaction applied."""
         return self._proven or (self.settled is not None and self.zxid > self.settled)
 
     def proven(self) -> None:
-        """Take the tree as it is for exact: its digest agreed."""
+        """Note that the tree is exact, because its digest agreed."""
         self._proven = True
 
     def _apply(self, operation: Operation, header: TransactionHeader) -> None:
@@ -152,7 +154,7 @@ class DataTree:
                 self._owned[session].add(new.path)
             return
         if self.exact:
-            raise self._unfit(zxid, f"creates {new.path}, which is there")
+            raise self._unfit(zxid, f"creates {new.path}, which exists already")
         self._put(parent)
         if old.czxid == zxid:
             self._put(old._replace(acl=new.acl))
@@ -175,7 +177,7 @@ class DataTree:
         node = self._nodes.get(path)
         if node is None:
             if expected and self.exact:
-                raise self._unfit(zxid, f"deletes {path}, which is not there")
+                raise self._unfit(zxid, f"deletes {path}, which does not exist")
             return
         if node.czxid > zxid:
             return
@@ -195,10 +197,10 @@ class DataTree:
             self._delete(path, zxid, expected=False)
 
     def _present(self, path: str, zxid: int) -> Znode | None:
-        """The node that a transaction speaks of; None if it is gone or of a later life."""
+        """The node that a transaction changes; None if it is gone or was created later."""
         node = self._nodes.get(path)
         if node is None and self.exact:
-            raise self._unfit(zxid, f"changes {path}, which is not there")
+            raise self._unfit(zxid, f"changes {path}, which does not exist")
         return None if node is None or node.czxid > zxid else node
 
     def _put(self, node: Znode) -> None:
@@ -221,4 +223,4 @@ class DataTree:
         return LogDoesNotFit(f"the transaction {zxid:#x} {what}; {_ADVICE}")
 
 
-_ADVICE = "snapshot and logs are not of one server's history: take all of them from one server"
+_ADVICE = "snapshot and logs come from different histories: take all of them from one server"

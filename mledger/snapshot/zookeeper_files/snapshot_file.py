@@ -1,10 +1,10 @@
 """Reads one snapshot file of ZooKeeper as a stream: sessions, access control lists, nodes, checksums.
 
-Form: header (magic, version, database id), sessions (id, timeout), lists (number, entries), nodes (path, data, number
-of the list, stat) with each node before its children, the path `/` as end mark; a seal (Adler-32 of all before, then
-the text `/`). Since 3.6 follow the digest of the tree (zxid, version, value) and a seal, since 3.9 the last zxid
-processed and a seal. The tree is not frozen while it is written (it is *fuzzy*): it holds everything up to the zxid in
-the file's name, and parts of what came after, up to the zxid of the digest.
+Format: header (magic, version, database id), sessions (id, timeout), access control lists (number, entries), nodes
+(path, data, number of the list, stat) with each node before its children, the path `/` as end mark, and a seal (the
+Adler-32 of all bytes before, then the text `/`). Since 3.6 the digest of the tree (zxid, version, value) and a seal
+follow, since 3.9 also the last zxid processed and a seal. The tree changes while it is written (it is *fuzzy*): it
+holds everything up to the zxid in the file's name, and parts of what came after, up to the zxid of the digest.
 """
 
 import re
@@ -40,8 +40,8 @@ _NODE = struct.Struct(">qqqqqiiiqq")  # number of the list, stat
 _SEAL = LONG.size + len(SEAL_TEXT)
 _DIGEST_PART = LONG.size + DIGEST.size + _SEAL
 _ZXID_PART = LONG.size + _SEAL
-_TAIL = 128  # more than all that can follow the nodes
-_ADVICE = "take another copy of it, or leave it aside: an older snapshot and the logs may serve"
+_TAIL = 128  # more bytes than can follow the nodes
+_ADVICE = "take another copy of it, or remove it: an older snapshot and the logs may suffice"
 
 
 def snapshot_zxid(name: str) -> int | None:
@@ -52,7 +52,7 @@ def snapshot_zxid(name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """What follows the nodes: digest of the tree at `digest_zxid`, last zxid processed; None where not written."""
+    """What follows the nodes: the digest of the tree at `digest_zxid`, and the last zxid; None if not written."""
 
     digest_zxid: int | None = None
     digest: TransactionDigest | None = None
@@ -64,11 +64,11 @@ class Trailer:
             return max(self.digest_zxid, zxid)  # lower: a new leader's snapshot, taken before its first transaction
         if self.last_zxid is not None:
             return self.last_zxid
-        return zxid if self.digest else None  # an empty digest: nothing was processed since the server started
+        return zxid if self.digest else None  # an empty digest: no transaction since the server started
 
 
 class SnapshotFile:
-    """A snapshot file of `files`; nothing is read before it is asked for."""
+    """A snapshot file of `files`, which is read on demand."""
 
     def __init__(self, files: DataFiles, name: str) -> None:
         zxid = snapshot_zxid(name)
@@ -97,13 +97,13 @@ class SnapshotFile:
         return _parse_tail(end, self.name)
 
     def nodes(self) -> Iterator[Znode]:
-        """All nodes, each after its children; checksums are verified as their places are passed.
+        """All nodes, each after its children; each checksum is verified when the reader reaches it.
 
-        A consumer must have read to the end before it takes what it got for good: only there is the file proven
-        whole. Then `sessions` (id: timeout in ms) and `trailer` are set. A node whose list was made after the table
-        of lists was written has UNKNOWN_ACL. Raises CorruptFile, TruncatedFile.
+        The nodes are valid only once the consumer has read to the end, where the file is known to be complete. Then
+        `sessions` (id: timeout in ms) and `trailer` are set. A node whose list was added after the table of lists was
+        written has UNKNOWN_ACL. Raises CorruptFile, TruncatedFile.
         """
-        open_paths: list[str | None] = [None]  # the way from above the root to the last node: their children may follow
+        open_paths: list[str | None] = [None]  # from above the root to the last node: children of these may follow
         open_nodes: list[tuple[Any, ...]] = []
         counts: list[int] = [0]
         new_node = tuple.__new__  # half the time of the constructor
@@ -113,7 +113,7 @@ class SnapshotFile:
             while open_paths[-1] != parent:
                 open_paths.pop()
                 if not open_paths:
-                    raise self._corrupt(f"{path} stands away from its parent")
+                    raise self._corrupt(f"{path} does not follow its parent")
                 yield new_node(Znode, (*open_nodes.pop(), counts.pop()))
             counts[-1] += 1
             open_paths.append(path)
@@ -145,17 +145,17 @@ class SnapshotFile:
 
     def _parse_head(self, fields: Fields) -> tuple[int, dict[int, Acls]]:
         if fields.left() < FILE_HEADER.size:
-            raise JuteError("the header is not whole", 0)
+            raise JuteError("the header is incomplete", 0)
         magic, version, _ = FILE_HEADER.unpack_from(fields.data)
         if magic != _MAGIC or version != FILE_VERSION:
-            raise self._corrupt(f"it begins with {magic!r}, version {version}, not as ZooKeeper's snapshots do")
+            raise self._corrupt(f"it begins with {magic!r}, version {version}, unlike ZooKeeper's snapshots")
         fields.position = FILE_HEADER.size
         self.sessions = {fields.int64(): fields.int32() for _ in range(fields.int32())}
         acls = {fields.int64(): fields.acls() for _ in range(fields.int32())}
         return fields.position, {-1: OPEN_ACL, **acls}
 
     def _read_nodes(self, window: Window, at: int, acls: dict[int, Acls]) -> Generator[tuple[Any, ...], None, int]:
-        """The nodes from offset `at` to the end mark; returns the offset after it. One loop, run a million times."""
+        """The nodes from offset `at` to the end mark; returns the offset after it. A single loop, for speed."""
         length_at, node_at = INT.unpack_from, _NODE.unpack_from
         data = window.data
         while True:
@@ -172,7 +172,7 @@ class SnapshotFile:
                 acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid = node_at(data, end)
             except struct.error:
                 if len(data) - at > MAX_LENGTH:
-                    raise self._corrupt(f"a node longer than any can be at byte {window.base + at}") from None
+                    raise self._corrupt(f"an impossibly long node at byte {window.base + at}") from None
                 if not window.more(at):
                     raise self._truncated(window.base + len(data)) from None
                 data, at = window.data, 0
@@ -187,7 +187,7 @@ class SnapshotFile:
             at = end + _NODE.size
 
     def _read_trailer(self, window: Window, at: int) -> Trailer:
-        """What follows the end mark, which ends at `at`, with each seal proven."""
+        """What follows the end mark, which ends at `at`, with each seal verified."""
         self._check_seal(window, at)
         window.at_least(0, _TAIL)
         left = len(window.data)
@@ -207,11 +207,11 @@ class SnapshotFile:
             self._check_seal(window, LONG.size)
         trailer = Trailer(digest_zxid, digest, last_zxid)
         if last_zxid is not None and last_zxid < self.zxid:
-            raise self._corrupt(f"its name says zxid {self.zxid:#x}, its content {last_zxid:#x}: it was renamed")
+            raise self._corrupt(f"its name says zxid {self.zxid:#x}, but its content {last_zxid:#x}: it was renamed")
         return trailer
 
     def _check_seal(self, window: Window, at: int) -> None:
-        """The Adler-32 of all bytes before `at` stands there, then the text `/`; the window moves on past it."""
+        """Check the seal at `at`: the Adler-32 of all bytes before it, then the text `/`; the window moves past it."""
         if not window.at_least(at, _SEAL):
             raise self._truncated(window.base + len(window.data))
         (expected,) = LONG.unpack_from(window.data)
@@ -235,9 +235,9 @@ class SnapshotFile:
 
 
 def _parse_tail(end: bytes, name: str) -> Trailer:
-    """The trailer in a file's last bytes: the longest form whose marks all stand where they must.
+    """The trailer in a file's last bytes: the longest form whose marks are all in their positions.
 
-    Each form lists where its marks `/` end, counted from the file's end: seals, and the end mark of the nodes.
+    Each form has a list of the positions where its marks `/` end, counted from the file's end: seals, and the end mark.
     """
     if not end.endswith(SEAL_TEXT):
         raise TruncatedFile(f"{name} is truncated: it has no end mark; {_ADVICE}", name)

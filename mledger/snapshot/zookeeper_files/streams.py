@@ -1,7 +1,7 @@
-"""A file's bytes as they were before compression (none, gzip, snappy-java's stream), and a window on them.
+"""A file's decompressed bytes (no compression, gzip, or snappy-java's stream), and a window on them.
 
 snappy-java: magic `82 SNAPPY 00`, version and least compatible version (4 bytes each), then blocks of a 4-byte length
-and a raw snappy block; a further stream may follow on the first.
+and a raw snappy block; another stream may follow the first.
 """
 
 import zlib
@@ -19,9 +19,9 @@ _SNAPPY_EXPANSION = 64  # a block of n bytes cannot hold more than this times n
 
 
 def chunks(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The content of the file called `name`, decompressed as its ending says, in pieces of about a MiB.
+    """The content of the file `name`, decompressed by its extension, in pieces of about 1 MiB.
 
-    Raises CorruptFile, or TruncatedFile where a compressed stream ends early.
+    Raises CorruptFile, or TruncatedFile if a compressed stream ends early.
     """
     if name.endswith(".gz"):
         return _gzip(file, name)
@@ -47,7 +47,7 @@ def _gzip(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 def _snappy(file: BinaryIO, name: str) -> Iterator[bytes]:
     if _exactly(file, 16, name)[:8] != _SNAPPY_MAGIC:
-        raise CorruptFile(f"{name} is corrupt: it does not begin as snappy-java writes", name)
+        raise CorruptFile(f"{name} is corrupt: it does not begin with snappy-java's header", name)
     while head := file.read(4):
         if len(head) == 4 and head == _SNAPPY_MAGIC[:4]:
             _exactly(file, 12, name)
@@ -65,7 +65,7 @@ def _snappy_block(block: bytes, name: str) -> bytes:
             length |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
                 break
-        # The decompressor reserves what the block claims: a wrong claim must not take the memory.
+        # The decompressor allocates the size that the block claims: a wrong size must not exhaust memory.
         if length > len(block) * _SNAPPY_EXPANSION:
             raise CorruptFile(f"{name} is corrupt: a snappy block claims {length} bytes", name)
         return bytes(cramjam.snappy.decompress_raw(block))
@@ -84,7 +84,7 @@ def _exactly(file: BinaryIO, length: int, name: str) -> bytes:
 
 
 class Window:
-    """A stretch of a stream of bytes, moved on as it is used, with the Adler-32 of all that was used."""
+    """A window on a stream of bytes that moves forward as bytes are used, with the Adler-32 of the used bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -93,9 +93,9 @@ class Window:
         self.data = b""
 
     def more(self, used: int) -> bool:
-        """Let go of the first `used` bytes and add what follows; False, and nothing changed, at the end of the stream.
+        """Drop the first `used` bytes and add what follows; at the end of the stream change nothing and return False.
 
-        A record that does not fit doubles the window each time, so that long ones are not copied over and over.
+        The window doubles for a record that does not fit, so that a long record is not copied repeatedly.
         """
         kept = len(self.data) - used
         wanted = max(kept, 1)
@@ -114,7 +114,7 @@ class Window:
         return True
 
     def at_least(self, used: int, length: int) -> bool:
-        """Move on to `used` and have `length` bytes from there; False if the stream ends before."""
+        """Move to `used` and load `length` bytes from there; False if the stream ends before."""
         while len(self.data) - used < length:
             if not self.more(used):
                 return False
@@ -126,7 +126,7 @@ class Window:
         return True
 
     def remaining(self, used: int) -> Iterator[bytes]:
-        """What follows the first `used` bytes, piece by piece, to the end of the stream; the window is then spent."""
+        """The bytes after the first `used`, piece by piece, to the end of the stream; the window is then empty."""
         yield self.data[used:]
         yield from self._pieces
 

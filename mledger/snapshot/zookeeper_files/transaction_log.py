@@ -1,9 +1,9 @@
 """Reads ZooKeeper's transaction logs.
 
 Form: header (magic, version, database id), then records: Adler-32 of the record (8 bytes), length (4), record, `B`.
-Files are preallocated: zeros follow the last record. The record that was being written when a server died may be torn:
-the file ends within it, or zeros begin within it. Anything else that does not fit is corruption. A record that is torn
-was never acknowledged, so the tree is exact without it; where a torn end is met, the reader says so.
+Files are preallocated: zeros follow the last record. The record that a server was writing when it died may be torn: the
+file ends within it, or zeros begin within it. Anything else that does not fit is corruption. A torn record was never
+acknowledged, so the tree is exact without it; the reader reports a torn end.
 
 Zxids rise by one within an epoch (the upper 32 bits); a new epoch's first transaction is number 1.
 """
@@ -41,12 +41,12 @@ def log_zxid(name: str) -> int | None:
 
 
 def follows(zxid: int, next_zxid: int) -> bool:
-    """Whether nothing can be missing between the two: one up, or the first transaction of a later epoch."""
+    """Whether no transaction can be missing in between: the next number, or the first of a later epoch."""
     return next_zxid == zxid + 1 or (next_zxid >> 32 > zxid >> 32 and next_zxid & _COUNTER == 1)
 
 
 class LogFile:
-    """A log file of `files`; nothing is read before it is asked for."""
+    """A log file of `files`, which is read on demand."""
 
     def __init__(self, files: DataFiles, name: str) -> None:
         zxid = log_zxid(name)
@@ -55,7 +55,7 @@ class LogFile:
         self._files = files
         self.name = name
         self.zxid = zxid
-        self.torn_at: int | None = None  # the offset of a torn record, once the end was read
+        self.torn_at: int | None = None  # the offset of a torn record, set when the end has been read
 
     def headers(self) -> Iterator[TransactionHeader]:
         """The headers of all records in order; CorruptFile."""
@@ -88,13 +88,13 @@ class LogFile:
                 yield header, record, offset
 
     def _frames(self, window: Window) -> Iterator[tuple[bytes, int]]:
-        """Each record and its offset, checksums proven, up to the end of what was written."""
+        """Each record and its offset, with verified checksums, up to the end of what was written."""
         if not window.at_least(0, FILE_HEADER.size) and _MAGIC.startswith(window.data[: len(_MAGIC)]):
             self.torn_at = 0  # the server died before the header was written
             return
         magic, version, _ = FILE_HEADER.unpack(window.data[: FILE_HEADER.size].ljust(FILE_HEADER.size, b"\0"))
         if magic != _MAGIC or version != FILE_VERSION:
-            raise self._corrupt(0, f"it begins with {magic!r}, version {version}, not as ZooKeeper's logs do")
+            raise self._corrupt(0, f"it begins with {magic!r}, version {version}, unlike ZooKeeper's logs")
         at = FILE_HEADER.size
         while True:
             data = window.data
@@ -119,7 +119,7 @@ class LogFile:
         self._read_end(window, at)
 
     def _read_end(self, window: Window, at: int) -> None:
-        """Prove that from `at` on stand zeros, or a torn record and zeros; CorruptFile."""
+        """Check that from `at` on there are only zeros, or a torn record and zeros; CorruptFile."""
         offset = window.base + at
         rest = bytearray()
         zeros = 0
@@ -138,7 +138,7 @@ class LogFile:
             self.torn_at = offset
 
     def _grew(self, offset: int, seen: bytearray) -> bool:
-        """Whether a server is writing to the file: the bytes at `offset` are others than those seen a moment ago."""
+        """Whether a server is writing to the file: the bytes at `offset` differ from those read a moment ago."""
         with self._files.open(self.name) as file:
             file.seek(offset)
             now = file.read(min(len(seen), CHUNK))
@@ -146,17 +146,17 @@ class LogFile:
 
     def _corrupt(self, offset: int, what: str) -> CorruptFile:
         return CorruptFile(
-            f"{self.name} is corrupt at byte {offset}: {what}; take another copy of it, another server's files, or a "
-            "zxid before it",
+            f"{self.name} is corrupt at byte {offset}: {what}; take another copy of it, another server's files, or an "
+            "earlier zxid",
             self.name,
         )
 
 
 def _why_not_torn(rest: bytes) -> str:
-    """Why `rest`, all that is written from a record's start on, cannot be a record that was being written; else empty.
+    """Why `rest`, all bytes from a record's start on, cannot be a torn record; empty if it can.
 
-    A torn record is a beginning with nothing after its place. If instead a shorter record stands there whole, then its
-    length was changed: what follows is not to be lost in silence.
+    A torn record is the beginning of a record with nothing after the record's length. If the bytes hold a shorter
+    complete record instead, its length was changed, and what follows must not be dropped silently.
     """
     checksum, length = _PREFIX.unpack(rest[: _PREFIX.size].ljust(_PREFIX.size, b"\0"))
     if length == 0 and len(rest) <= 8:
@@ -175,9 +175,9 @@ def _why_not_torn(rest: bytes) -> str:
 
 
 def read_chain(files: DataFiles, names: Sequence[str], after: int, until: int) -> Iterator[Transaction]:
-    """The transactions above zxid `after` up to `until` out of the log files `names` in order, proven to be all.
+    """The transactions above zxid `after` up to `until` from the log files `names`, in order and without gaps.
 
-    Raises MissingLog where some are in none of the files, ZxidNotCovered if they end before `until`, CorruptFile.
+    Raises MissingLog if the files lack some of them, ZxidNotCovered if the files end before `until`, CorruptFile.
     """
     last = after
     if last == until:
@@ -188,7 +188,7 @@ def read_chain(files: DataFiles, names: Sequence[str], after: int, until: int) -
                 break
             if transaction.zxid <= last:
                 raise CorruptFile(
-                    f"{name} repeats zxid {transaction.zxid:#x} after {last:#x}: two histories mixed", name
+                    f"{name} repeats zxid {transaction.zxid:#x} after {last:#x}: two histories are mixed", name
                 )
             if not follows(last, transaction.zxid):
                 raise missing_log(last, transaction.zxid, name)
@@ -196,13 +196,16 @@ def read_chain(files: DataFiles, names: Sequence[str], after: int, until: int) -
             yield transaction
             if last == until:
                 return
-    raise ZxidNotCovered(f"the logs in {files.where} end at zxid {last:#x}, before {until:#x}: were they changed?")
+    raise ZxidNotCovered(
+        f"the logs in {files.where} end at zxid {last:#x}, before {until:#x}: a log was removed or changed meanwhile; "
+        "read again"
+    )
 
 
 def missing_log(last: int, next_zxid: int, name: str) -> MissingLog:
-    """The error for transactions between two zxids that no file holds."""
+    """The error for transactions between two zxids that are in no file."""
     return MissingLog(
-        f"the transactions after zxid {last:#x} are missing: {name} goes on with {next_zxid:#x}; bring the log file "
-        "that holds them, or ask for a point before them, or one for which a later snapshot serves",
+        f"the transactions after zxid {last:#x} are missing: {name} continues with {next_zxid:#x}; add the log file "
+        "that holds them, or choose a point before them, or after a later snapshot",
         name,
     )

@@ -1,8 +1,8 @@
 """ZooKeeper's digest of a tree, version 2: the sum, modulo 2^64, of a CRC-32 of each node.
 
-It covers path, data and stat, not access control lists; nothing below `/zookeeper/` counts, and the root's path is
-empty. Servers that ran in another locale than UTF-8 on Java before 18 took the path with `?` for each character beyond
-ASCII: both sums are kept, and a digest that equals either is right.
+It covers path, data and stat, not access control lists; nodes below `/zookeeper/` do not count, and the root's path is
+empty. Servers with a locale other than UTF-8 on Java before 18 replaced each non-ASCII character of the path by `?`. So
+both sums are kept, and a digest that equals either is right.
 """
 
 import struct
@@ -17,7 +17,7 @@ _MODULUS = 1 << 64
 
 
 class TreeDigest:
-    """The sum over the nodes added so far."""
+    """The digest of the nodes added so far."""
 
     __slots__ = ("_in_ascii", "_in_utf8")
 
@@ -26,7 +26,7 @@ class TreeDigest:
         self._in_ascii = 0
 
     def add(self, node: Znode, *, sign: int = 1) -> None:
-        """Count the node; with `sign` -1, no longer."""
+        """Add the node to the digest; with `sign` -1, remove it."""
         path, data, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, _, _ = node
         if path.startswith(_OWN):
             return
@@ -39,7 +39,7 @@ class TreeDigest:
         self._in_ascii += value * sign
 
     def remove(self, node: Znode) -> None:
-        """Count a node no longer that was added just so."""
+        """Remove a node that was added with the same fields."""
         self.add(node, sign=-1)
 
     @property
@@ -48,7 +48,7 @@ class TreeDigest:
         return _signed(self._in_utf8)
 
     def agrees(self, expected: TransactionDigest) -> bool:
-        """Whether `expected` is the digest of these nodes; True where it is of a version not known here."""
+        """Whether `expected` is the digest of these nodes; True if its version is unknown."""
         return expected.version != VERSION or expected.value in (_signed(self._in_utf8), _signed(self._in_ascii))
 
 

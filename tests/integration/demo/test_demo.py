@@ -18,7 +18,7 @@ def test_the_demo_finds_no_difference_and_stops_what_it_started(tmp_path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     for said in (
         "336,776 entries read: each equals its source row",
-        "every subscription was delivered exactly its backlog",
+        "every subscription received exactly its backlog",
         "End trim",
         "Try next",
     ):

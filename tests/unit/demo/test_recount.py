@@ -32,8 +32,8 @@ def test_exactly_what_was_acknowledged_is_no_difference() -> None:
     ("deleted", "backlog", "difference"),
     [
         ([1, 1, 0, 0], 3, "backlog is 3, counted 2"),
-        ([1, 0, 0, 0], 3, "row 1 was acknowledged durably and is back"),
-        ([1, 1, 0, 1], 1, "row 3 was never acknowledged and is gone"),
+        ([1, 0, 0, 0], 3, "row 1 was acknowledged durably, but is not deleted"),
+        ([1, 1, 0, 1], 1, "row 3 was never acknowledged, but is deleted"),
     ],
 )
 def test_a_difference_is_named(deleted: list[int], backlog: int, difference: str) -> None:

@@ -33,7 +33,7 @@ def test_booleans_are_written_as_in_a_broker_conf():
         ({"metadata": ["memory"]}, "metadata is"),
         ({"settings": "a=b"}, "settings is 'a=b': write a dict"),
         ({"settings": {1: "a"}}, "write a dict of keys"),
-        ({"settings": {"a": None}}, "settings: a is None: write a text"),
+        ({"settings": {"a": None}}, "settings: a is None: write a string"),
     ],
 )
 def test_bad_arguments_are_refused_with_what_to_write(given, said):
@@ -54,7 +54,7 @@ def test_settings_have_the_names_of_a_broker_conf():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"managedLedgerMaxEntriesPerLedgr": 7}, "no broker knows managedLedgerMaxEntriesPerLedgr"),
+        ({"managedLedgerMaxEntriesPerLedgr": 7}, "managedLedgerMaxEntriesPerLedgr is unknown"),
         ({"managedLedgerMaxEntriesPerLedger": "many"}, "settings: managedLedgerMaxEntriesPerLedger"),
         ({"managedLedgerDefaultEnsembleSize": 1}, "are invalid: ensemble"),
         ({"metadataStoreUrl": "zk:127.0.0.1:2181"}, "the cluster has its own"),

@@ -1,7 +1,7 @@
 -- Backlog of each subscription
--- Entries and payload bytes not acknowledged, and how long the oldest of them has waited: no longer than its ledger is
--- old, no shorter than its ledger is closed. Bytes go by the average entry of each ledger. What an open ledger holds is
--- known to bookies only: `not_counted` names it, unless the snapshot was made with `state=recovered`.
+-- Entries and payload bytes not acknowledged, and how long the oldest of them has waited: at most since its ledger was
+-- created, at least since it was closed. Bytes are computed from the average entry of each ledger. Only bookies know
+-- what an open ledger holds: `not_counted` names it, unless the snapshot was exported with `state=recovered`.
 with per_ledger as (
     select c.topic, c.managed_ledger, c.cursor, c.state, c.backlog, l.ledger_id, l.entries, l.size, l.closed, l.unknown,
            greatest(l.entries

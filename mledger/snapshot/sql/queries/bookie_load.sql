@@ -1,7 +1,7 @@
 -- Load of each bookie
--- What each bookie is to hold by the ensembles that name it: ledgers, those of them that are open, copies of entries and
--- their payload bytes (by the average entry of each ledger). The last ensemble of an open ledger counts as far as the
--- snapshot asked its bookies for its end, each member with its share; where it did not, it counts for nothing.
+-- What each bookie should hold by the ensembles that name it: ledgers, open ledgers, copies of entries and their payload
+-- bytes (computed from the average entry of each ledger). The last ensemble of an open ledger counts, each member with
+-- its share, only if the snapshot was exported with `state=recovered`.
 with sizes as (
     select ledger_id, max(entries) as entries, max(size) as size from ledger_sizes group by ledger_id
 ), copies as (

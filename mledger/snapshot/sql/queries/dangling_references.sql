@@ -1,6 +1,6 @@
 -- References to ledgers that do not exist
--- Ledgers that a topic lists or a cursor names and BookKeeper does not have. Those deleted after they were offloaded are
--- meant to be gone; those younger than the youngest ledger seen were made while the snapshot was. To be asked of a
+-- Ledgers that a topic lists or a cursor names but that BookKeeper does not have. Ledgers deleted after an offload do not
+-- count; nor do those newer than the newest ledger in the snapshot, which were created while it was exported. Use a
 -- snapshot of the whole cluster.
 with named as (
     select topic, cast(null as string) as cursor, ledger_id, 'data ledger' as named_as

@@ -1,7 +1,7 @@
 -- Bytes on disk that only one subscription holds
--- Of each topic the subscription that lags behind most, and the ledgers that could be trimmed if it caught up with the
--- next one (or, if it is the only one, with the topic), as far as retention allows. Ledgers go as a whole, and the last
--- one stays. `disk_bytes` counts every copy.
+-- For each topic the subscription that lags behind most, and the ledgers that could be trimmed, as far as retention
+-- allows, if it caught up with the next one (or, if it is the only one, with the topic). Trimming deletes whole ledgers
+-- and keeps the last one. `disk_bytes` counts every copy.
 with ranked as (
     select n.*,
            row_number() over (partition by managed_ledger order by from_ledger_id, cursor) as place,

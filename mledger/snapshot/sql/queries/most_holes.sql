@@ -1,6 +1,6 @@
--- Cursors with most holes
--- Subscriptions with entries acknowledged above their mark-delete: how many ranges, how many entries in them, and of how
--- many entries only a part of the batch. Each range is written again whenever the cursor is persisted.
+-- Cursors with the most holes
+-- Subscriptions with entries acknowledged above their mark-delete: the number of ranges, of entries in them, and of
+-- entries with a partially acknowledged batch. Each range is written again whenever the cursor is persisted.
 select c.topic, c.cursor, c.holes, cast(coalesce(sum(a.entries), 0) as bigint) as entries, c.partial_batches, c.state
 from cursors c
 left join acknowledged_above a on a.managed_ledger = c.managed_ledger and a.cursor = c.cursor

@@ -1,7 +1,7 @@
 -- Orphan ledgers
 -- Ledgers of managed ledgers that no topic and no cursor names, older than an hour: a younger one may not be listed yet.
--- Candidates only: what is being created or deleted is recorded elsewhere; `mledger ledgers check` looks again. To be
--- asked of a snapshot of the whole cluster.
+-- These are only candidates: ledgers that are being created or deleted are recorded elsewhere, and `mledger ledgers
+-- check` reads these records. Use a snapshot of the whole cluster.
 select l.ledger_id, l.managed_ledger, l.cursor, l.state, l.length,
        unix_seconds(now.time) - unix_seconds(coalesce(l.ctime, l.created)) as age_s
 from ledgers l

@@ -1,8 +1,8 @@
--- Consumed, and nothing dropped yet
--- Topics that hold ledgers which every subscription has consumed, and that have never dropped one: their first ledger is
--- as old as they are, within a minute. Whether retention still keeps them a snapshot does not say: it is without effect
--- only where `consumed_at_most_s`, since the first of them was closed, is above the retention time, or `bytes` above the
--- retention size, that `mledger topics describe` shows; then nobody trims them.
+-- Consumed ledgers, but none trimmed yet
+-- Topics with ledgers that every subscription has consumed, and that have never trimmed a ledger: their first ledger is
+-- as old as the topic, within a minute. A snapshot does not say whether retention still keeps these ledgers. Retention
+-- has no effect only if `consumed_at_most_s`, the time since the first of them was closed, is above the retention time
+-- that `mledger topics describe` shows, or `bytes` above the retention size; then nothing trims them.
 with consumed as (
     select l.topic, l.managed_ledger, count(*) as ledgers, cast(sum(l.size) as bigint) as bytes,
            min(l.closed) as closed

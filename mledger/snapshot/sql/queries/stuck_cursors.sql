@@ -1,7 +1,7 @@
 -- Stuck cursors
--- Subscriptions whose mark-delete is where it was in the snapshot before, while the topic grew. `certain` is false where
--- either row is the older state in the znode, the newer one being in a cursor ledger: ask again of snapshots made with
--- `state=recovered`.
+-- Subscriptions whose mark-delete has not moved since the older snapshot, while the topic grew. `certain` is false if
+-- either row shows the older state in the znode, because the newer one is in a cursor ledger: compare snapshots exported
+-- with `state=recovered`.
 with grown as (
     select n.managed_ledger, n.entries - o.entries as entries, n.last_ledger_id > o.last_ledger_id as rolled
     from (select managed_ledger, cast(sum(coalesce(seen_entries, entries)) as bigint) as entries,

@@ -1,5 +1,5 @@
 -- Topics without subscriptions
--- Nothing reads them; what they hold goes by retention alone.
+-- No subscription reads them; only retention decides when their ledgers are trimmed.
 select t.topic, t.ledgers, t.entries, t.size as bytes, unix_seconds(now.time) - unix_seconds(t.created) as age_s
 from topics t
 cross join snapshot now

@@ -1,6 +1,6 @@
 -- Under-replicated ledgers
--- Ledgers that auto-recovery has marked, and ledgers with a bookie in an ensemble that is not registered. `lacking` are
--- copies of entries that such bookies should have; null where the ledger is open.
+-- Ledgers that auto-recovery has marked, and ledgers with an unregistered bookie in an ensemble. `lacking` is the number
+-- of copies of entries that such bookies should have; null if the ledger is open.
 with away as (
     select e.ledger_id, max(e.topic) as topic, count(distinct e.bookie_id) as bookies_away,
            case when count(*) = count(e.entries) then cast(sum(e.entries) as bigint) end as lacking

@@ -1,4 +1,4 @@
--- Entries that a cursor has acknowledged above its mark-delete, by ledger. Parts of batches do not count.
+-- Entries that a cursor has acknowledged above its mark-delete, by ledger. Partially acknowledged batches do not count.
 select h.managed_ledger, h.cursor, l.ledger_id,
        cast(sum(greatest(
            least(case when l.ledger_id = h.upper_ledger_id then h.upper_entry_id else l.entries - 1 end, l.entries - 1)

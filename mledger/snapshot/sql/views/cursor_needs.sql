@@ -1,4 +1,4 @@
--- The first ledger that a cursor keeps from being trimmed: that of the entry after its mark-delete, or the topic's last.
+-- The first ledger that a cursor protects from trimming: that of the entry after its mark-delete, or the topic's last.
 select c.topic, c.managed_ledger, c.cursor,
        coalesce(
            min(case when l.entries > case when l.ledger_id = c.mark_delete_ledger_id

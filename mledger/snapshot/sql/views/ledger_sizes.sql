@@ -1,4 +1,4 @@
--- What each ledger of a topic's list holds: as its bookies said where they were asked, else as recorded (0 while open).
+-- What each ledger of a topic's list holds: as its bookies report it if they were read, else as recorded (0 while open).
 select topic, managed_ledger, ledger_id, closed,
        coalesce(seen_entries, entries) as entries,
        coalesce(seen_size, size) as size,

@@ -37,5 +37,5 @@ def test_an_existing_topic_is_refused_either_way() -> None:
 
 
 def test_a_partition_is_not_partitioned_again() -> None:
-    with pytest.raises(InvalidName, match="orders instead"):
+    with pytest.raises(InvalidName, match="orders as partitioned instead"):
         plan(2, topic=TOPIC.partition(1))

@@ -134,7 +134,7 @@ def test_a_cursor_whose_ledger_is_deleted_falls_back_to_its_snapshot(url, topic,
     delete_ledger(url, cursor_ledger)
     done = repair(url, undo_file, topic)
     assert wrongs(done) == [("cursor ledger is lost", cursor_ledger, "one")]
-    assert "it stands at" in done["mends"][0]["mend"]
+    assert "mark-delete position:" in done["mends"][0]["mend"]
     assert is_sound(url, topic)
     run(assert_nothing_orphaned(url, name))
     mark_delete, backlog, counted, _ = reopened(url, topic)

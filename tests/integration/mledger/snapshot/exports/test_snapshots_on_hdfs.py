@@ -61,12 +61,12 @@ def test_snapshots_are_written_listed_verified_and_removed(hdfs, zookeeper_serve
 
 
 @pytest.mark.interop
-def test_questions_have_the_answers_that_they_have_on_a_disk(hdfs, tmp_path):
+def test_queries_have_the_answers_that_they_have_on_a_disk(hdfs, tmp_path):
     before, now = write_both(tmp_path)
     away = [put(each, f"{hdfs}/asked/{each.name}") for each in (now, before)]
     with open_snapshots(str(now), str(before)) as here, open_snapshots(*away) as there:
-        for question in QUERIES.values():
-            assert there.ask(question).to_pylist() == here.ask(question).to_pylist(), question.name
+        for query in QUERIES.values():
+            assert there.ask(query).to_pylist() == here.ask(query).to_pylist(), query.name
 
 
 def test_a_name_node_that_is_not_there_is_named():

@@ -147,18 +147,18 @@ def test_verify_names_what_is_gone_changed_or_too_much(s3, cluster):
     done = mledger("snapshot", "verify", "s3://metadata/damaged", "--output", "json")
     assert done.code == 1
     assert {each["path"]: each["reason"] for each in done.json["problems"]} == {
-        changed: "its bytes are not those that were written (SHA-256)",
+        changed: "its SHA-256 digest differs from the manifest's",
         gone: "it is not there",
         "topics/more": "the manifest does not name it",
     }
 
 
-def test_every_question_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
+def test_every_query_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
     before, now = write_both(tmp_path)
     there = s3.put(before, "asked/snapshot=before"), s3.put(now, "asked/snapshot=now")
     with open_snapshots(str(now), str(before)) as here, open_snapshots(there[1], there[0]) as away:
-        for question in (QUERIES | CHANGES).values():
-            assert away.ask(question).to_pylist() == here.ask(question).to_pylist(), question.name
+        for query in (QUERIES | CHANGES).values():
+            assert away.ask(query).to_pylist() == here.ask(query).to_pylist(), query.name
     page = tmp_path / "report.html"
     answer("report", there[1], "--before", there[0], "--to", page)
     assert page.read_text().startswith("<!doctype html>")
@@ -168,8 +168,8 @@ def test_every_question_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
     ("arguments", "code", "words"),
     [
         (("export", "s3://nowhere/x"), 1, "s3://nowhere/x/_trial cannot be written: NO_SUCH_BUCKET: "),
-        (("list", "s3://nowhere/x"), 3, "s3://nowhere/x is no directory of snapshots"),
-        (("ask", "s3://metadata/nothing", "backlog"), 3, "s3://metadata/nothing is no directory of snapshots"),
+        (("list", "s3://nowhere/x"), 3, "s3://nowhere/x is not a directory of snapshots"),
+        (("ask", "s3://metadata/nothing", "backlog"), 3, "s3://metadata/nothing is not a directory of snapshots"),
         (("export", "foo://bucket/x"), 1, "foo://bucket/x cannot be reached: "),
         (("export", "here", "--stage", "there"), 1, "needs no --stage"),
     ],

@@ -1,4 +1,4 @@
-"""Spark writes the snapshot that is written without it, and answers questions about snapshots alike."""
+"""Spark writes the snapshot that is written without it, and runs queries about snapshots alike."""
 
 import contextlib
 import threading
@@ -64,7 +64,7 @@ def test_a_killed_python_worker_ends_the_export_in_one_line_and_the_retry_goes_o
         killing.join()
     assert process.returncode == 1
     assert said[-1].startswith("mledger: Spark could not write the tables ")
-    assert said[-1].endswith("run it again, what was finished is kept")
+    assert said[-1].endswith("run the export again; finished steps are kept")
     assert answer("snapshot", "list", tmp_path) == []
     done = answer("snapshot", "export", tmp_path, "--spark", "-D", "partitions=1", url=url)
     assert done["steps_kept"] >= before
@@ -81,18 +81,18 @@ def kill_workers(process):
 
 
 @pytest.fixture(scope="module")
-def questioned(spark, tmp_path_factory):
+def queried(spark, tmp_path_factory):
     """Spark's views of two snapshots, and the same asked without Spark."""
-    before, now = write_both(tmp_path_factory.mktemp("questioned-by-spark"))
+    before, now = write_both(tmp_path_factory.mktemp("queried-by-spark"))
     create_views(spark, str(now), str(before))
     with open_snapshots(str(now), str(before)) as snapshots:
         yield snapshots
 
 
 @pytest.mark.parametrize("name", [*QUERIES, *CHANGES])
-def test_a_question_has_the_same_answer_in_spark(spark, questioned, name):
+def test_a_query_has_the_same_answer_in_spark(spark, queried, name):
     found = [row.asDict() for row in spark.table(name).collect()]
-    assert found == questioned.ask((QUERIES | CHANGES)[name]).to_pylist()
+    assert found == queried.ask((QUERIES | CHANGES)[name]).to_pylist()
 
 
 def test_delta_is_refused_where_it_is_not_installed():

@@ -44,7 +44,7 @@ def test_a_killed_driver_leaves_the_one_before_and_the_next_try_goes_on(tmp_path
             said = process.communicate(timeout=HANG_S)[1].splitlines()
         assert process.returncode == 1
         assert said[-1].startswith("mledger: Spark"), said
-        assert said[-1].endswith("run it again, what was finished is kept")
+        assert said[-1].endswith("run the export again; finished steps are kept")
         assert [each["name"] for each in answer("snapshot", "list", to)] == [before["name"]]
         assert len(steps_done(to)) >= first
 

@@ -140,9 +140,9 @@ def test_tables_join(spark, cluster):
     [
         ("topic", {}, None, "UnknownTable: there is no table 'topic': load one of topics"),
         ("topics", {"tenent": "t"}, None, "InvalidOption: there is no option tenent"),
-        ("topics", {"metadata": "memory:x"}, None, "cannot be reached by Spark's workers"),
+        ("topics", {"metadata": "memory:x"}, None, "workers cannot reach it"),
         ("topics", {}, "nothing string", "UnknownColumn: the table topics has no column nothing"),
-        ("topics", {}, "ledgers string", "UnknownColumn: topics.ledgers is of type int, not string"),
+        ("topics", {}, "ledgers string", "UnknownColumn: topics.ledgers has the type int, not string"),
         ("topics", {"metadata": "file:///nowhere"}, None, "FileNotReadable: /nowhere cannot be read"),
         ("topics", {"chroot": "/nowhere"}, None, "ChrootNotFound: the tree in"),
     ],

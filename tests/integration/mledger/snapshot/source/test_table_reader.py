@@ -197,12 +197,12 @@ async def _stats(reader, path):
     ("options", "error", "words"),
     [
         ({"metadata": "{url}/nowhere"}, NodeNotFound, "has no node /pulsar/nowhere"),
-        ({"metadata": "{server}"}, NodeNotFound, "name the cluster's chroot in the URL"),
+        ({"metadata": "{server}"}, NodeNotFound, "give the cluster's chroot in the URL"),
         ({"metadata": "{files}", "chroot": "/nowhere"}, ChrootNotFound, "has no node /nowhere"),
-        ({"metadata": "{files}"}, ChrootNotFound, "name the cluster's node by the option chroot"),
+        ({"metadata": "{files}"}, ChrootNotFound, "set the option chroot"),
         ({"metadata": "file:///nowhere"}, FileNotReadable, "/nowhere cannot be read"),
         ({"metadata": "{files}", "chroot": "/pulsar", "zxid": "0x7fffffff"}, ZxidNotCovered, "0x7fffffff"),
-        ({"metadata": "{files}", "chroot": "/pulsar", "time": "1970-01-01"}, ZxidNotCovered, "ask for a later one"),
+        ({"metadata": "{files}", "chroot": "/pulsar", "time": "1970-01-01"}, ZxidNotCovered, "give a later time"),
     ],
 )
 def test_bad_input_is_one_clear_line(written, options, error, words):

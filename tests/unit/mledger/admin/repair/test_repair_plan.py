@@ -142,7 +142,7 @@ def test_a_cursor_whose_ledger_is_lost_falls_back_to_its_snapshot(finding, drops
     unreadable = isinstance(finding, StateUnreadable)
     assert mended.keeps == (70 if unreadable else None)
     assert wrongs(found) == [(Wrong.STATE_UNREADABLE if unreadable else Wrong.CURSOR_LEDGER_LOST, 70)]
-    assert "it stands at 5:1" in found.mends[0].text
+    assert "mark-delete position: 5:1" in found.mends[0].text
     assert found.delete == (() if drops is None else (drops,))
 
 

@@ -111,7 +111,9 @@ def test_records_of_ledgers_that_are_listed_anyway_are_left_to_a_replay() -> Non
 
 def test_losses_of_a_deleted_topic_are_named() -> None:
     file = replace(file_of(ChangedRecord(TOPIC, topic_at(1, A, B))), lost=("30 entries",))
-    with pytest.raises(UndoConflict, match=rf"30 entries; of {TOPIC} 2 \(20 entries\) are gone or being deleted"):
+    with pytest.raises(
+        UndoConflict, match=rf"30 entries; of {TOPIC}, ledgers 2 \(20 entries\) are gone or being deleted"
+    ):
         plan(file, {1}, None)
 
 
@@ -245,7 +247,7 @@ def test_a_dropped_ledger_with_a_copy_in_tiered_storage_is_listed_again_without_
 def test_a_ledger_created_since_is_kept_and_the_one_before_it_gets_its_true_entries() -> None:
     info, note = restored(topic_at(1, A, LedgerInfo(2), properties=OLD), topic_at(2, A, B, OPEN), {1, 2})
     assert info == ManagedLedgerInfo((A, B, OPEN), properties=OLD)
-    assert "came since: 3" in note
+    assert "added since: 3" in note
 
 
 def test_a_dropped_ledger_with_unknown_entries_is_not_put_before_another() -> None:

@@ -44,7 +44,7 @@ def test_a_table_says_what_it_leaves_out(both):
     )
 
 
-def test_ask_answers_a_question_with_its_columns(both):
+def test_ask_runs_one_query_and_shows_its_columns(both):
     (found,) = answer("snapshot", "ask", both[1], "held_bytes")
     assert found == {
         "topic": TOPIC,
@@ -57,17 +57,22 @@ def test_ask_answers_a_question_with_its_columns(both):
     assert len(answer("snapshot", "ask", both[1], "backlog", "--limit", 2)) == 2
 
 
-def test_ask_without_a_question_lists_them(both):
+def test_ask_without_a_query_lists_all(both):
     found = answer("snapshot", "ask", both[1])
-    assert [each["question"] for each in found] == list(QUERIES)
-    assert [each["question"] for each in found if each["compares"]] == ["stuck_cursors"]
+    assert [each["query"] for each in found] == list(QUERIES)
+    assert [each["query"] for each in found if each["compares"]] == ["stuck_cursors"]
 
 
-def test_ask_prints_the_query(both):
+def test_the_list_of_queries_keeps_the_former_names_of_its_json_fields(both):
+    found = answer("snapshot", "ask", both[1])
+    assert [(each["question"], each["asks"]) for each in found] == [(each["query"], each["title"]) for each in found]
+
+
+def test_ask_prints_the_sql(both):
     assert ok("snapshot", "ask", both[1], "backlog", "--sql").out.strip() == QUERIES["backlog"].sql.strip()
 
 
-def test_a_question_that_compares_requires_the_other_snapshot(both):
+def test_a_query_that_compares_needs_the_older_snapshot(both):
     done = mledger("snapshot", "ask", both[1], "stuck_cursors")
     assert (done.code, "--before" in done.err) == (2, True)
     assert len(answer("snapshot", "ask", both[1], "stuck_cursors", "--before", both[0])) == 1

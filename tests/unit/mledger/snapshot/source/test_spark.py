@@ -65,7 +65,7 @@ def test_a_column_must_be_nullable_and_of_its_type():
     assert check_columns("topics", StructType([StructField("size", LongType())])) == ["size"]
     with pytest.raises(UnknownColumn, match="may be null"):
         check_columns("topics", StructType([StructField("size", LongType(), False)]))
-    with pytest.raises(UnknownColumn, match="is of type bigint, not string"):
+    with pytest.raises(UnknownColumn, match="has the type bigint, not string"):
         check_columns("topics", StructType([StructField("size", StringType())]))
 
 

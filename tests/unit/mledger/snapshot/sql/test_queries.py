@@ -1,11 +1,11 @@
-"""Each question about a snapshot, with its answer computed by hand (see tests/support/snapshot_pairs.py)."""
+"""Each query about a snapshot, its result computed by hand (see tests/support/snapshot_pairs.py)."""
 
 from pathlib import Path
 
 import pytest
 
 from mledger.snapshot.exports.errors import SnapshotNotFound, UnknownQuery
-from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, question_named
+from mledger.snapshot.sql.queries import CHANGES, QUERIES, open_snapshots, query_named
 from tests.support.exports import write_snapshot
 from tests.support.snapshot_pairs import IDLE, NOW, TOPIC, ledger, listed, member, write_both
 
@@ -15,7 +15,7 @@ DOCUMENT = (Path(__file__).parents[5] / "docs" / "how-to/reports.md").read_text(
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    before, now = write_both(tmp_path_factory.mktemp("questioned"))
+    before, now = write_both(tmp_path_factory.mktemp("queried"))
     with open_snapshots(str(now), str(before)) as snapshots:
         yield snapshots
 
@@ -130,24 +130,24 @@ def test_ledgers_that_appeared(both):
     assert [row[0] for row in answer(both, "ledgers_appeared")] == [2, 3, 4, 20, 21, 22, 30, 40, 41, 42, 43, 44]
 
 
-def test_a_question_about_two_snapshots_requires_the_other(both, tmp_path):
+def test_a_query_about_two_snapshots_needs_the_older_one(both, tmp_path):
     _, now = write_both(tmp_path)
     with open_snapshots(str(now)) as snapshots, pytest.raises(UnknownQuery, match="--before"):
         snapshots.ask(QUERIES["stuck_cursors"])
 
 
-def test_the_error_for_an_unknown_question_lists_the_known_ones():
+def test_the_error_for_an_unknown_query_names_the_known_ones():
     with pytest.raises(UnknownQuery, match="backlog, held_bytes"):
-        question_named("why")
+        query_named("why")
 
 
-def test_without_a_snapshot_there_is_no_answer(tmp_path):
+def test_a_query_needs_a_snapshot(tmp_path):
     with pytest.raises(SnapshotNotFound):
         open_snapshots(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_question_and_its_columns_are_documented(both, name):
+def test_a_query_and_its_columns_are_documented(both, name):
     (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
     assert QUERIES[name].title
     assert QUERIES[name].doc

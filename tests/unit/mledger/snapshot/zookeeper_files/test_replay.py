@@ -121,7 +121,7 @@ def busy_server(*, parts=None):
 def test_a_zxid_within_the_writing_is_refused_without_an_older_snapshot():
     server, name, settled = busy_server()
     with pytest.raises(
-        ZxidNotCovered, match=f"within the writing of {name}: the earliest exact point is zxid {settled:#x}"
+        ZxidNotCovered, match=f"{name} was still being written .* its earliest exact point is zxid {settled:#x}"
     ):
         read(without(server.files(), "snapshot.0"), zxid=settled - 1)
 

@@ -140,16 +140,16 @@ def test_bytes_after_the_end_are_refused():
 
 
 def test_another_kind_of_file_is_refused():
-    with pytest.raises(CorruptFile, match="not as ZooKeeper's snapshots do"):
+    with pytest.raises(CorruptFile, match="unlike ZooKeeper's snapshots"):
         read_all(b"PAR1" + bytes(100))
-    with pytest.raises(CorruptFile, match="not begin as snappy-java writes"):
+    with pytest.raises(CorruptFile, match="not begin with snappy-java's header"):
         read_all(bytes(100), ".snappy")
     with pytest.raises(CorruptFile, match=r"snapshot\.5\.gz is corrupt"):
         list(snapshot(bytes(100), "snapshot.5.gz").nodes())
 
 
 def test_a_renamed_snapshot_is_refused():
-    with pytest.raises(CorruptFile, match="its name says zxid 0x50, its content 0x6: it was renamed"):
+    with pytest.raises(CorruptFile, match="its name says zxid 0x50, but its content 0x6: it was renamed"):
         list(snapshot(one_node(), "snapshot.50").nodes())
 
 
@@ -157,7 +157,7 @@ def test_a_node_apart_from_its_parent_is_refused():
     writer = SnapshotWriter({}, {1: ACL})
     for path in ("/", "/a", "/b", "/a/late"):
         writer.node(path, b"", 1, STAT)
-    with pytest.raises(CorruptFile, match="/a/late stands away from its parent"):
+    with pytest.raises(CorruptFile, match="/a/late does not follow its parent"):
         list(snapshot(writer.finish()).nodes())
 
 
