@@ -1,1 +1,1 @@
-"""What the project costs, measured in real processes with sync on: `python -m bench`, or one script of this folder."""
+"""Benchmarks in real processes with sync on: `python -m bench` runs all, `python -m bench.append` and so on one."""

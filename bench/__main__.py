@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.rig import ROOT
+from bench.rig.cluster import ROOT
 
 BENCHES = ("append", "read", "recover", "topics", "snapshot", "start")
 HEADER = """# Benchmarks

@@ -1,7 +1,7 @@
-"""Append through ManagedLedger to three bookies, against the bare cost of the same on this machine (`ceiling.py`).
+"""Appends through ManagedLedger to three bookies, compared with the bare cost of this on the machine (`ceiling.py`).
 
-E=3 Wq=3 Aq=2, batches of at most 500 distinct payloads, one cursor acknowledging behind, everything read back and
-compared. Each pair runs ours and the ceiling in turn; the ratio is the median over the pairs.
+E=3 Wq=3 Aq=2, batches of at most 500 distinct payloads, one cursor that acknowledges behind; every entry is read back
+and compared. Each pair runs ours and the ceiling in turn; the ratio is the median over the pairs.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.payloads import FLIGHTS
-from bench.report import emit, emit_pairs
-from bench.rig import Cluster, peak_memory_mib, require_disk, run
+from bench.rig.cluster import Cluster, peak_memory_mib, require_disk, run
+from bench.rig.report import emit, emit_pairs
+from bench.workload.payloads import FLIGHTS
 
 MEMORY_LIMIT_MIB = 300
 LARGEST_RATE = 400e6  # payload bytes a second, more than has been seen
@@ -44,7 +44,7 @@ def ours(case: Case, seconds: float) -> dict[str, Any]:
     """One run on a fresh cluster; with the bookies' memory."""
     with Cluster() as cluster:
         figures = run(
-            "bench.writer",
+            "bench.processes.writer",
             *("--metadata", cluster.url, "--payloads", case.payloads, "--window", case.window),
             *("--seconds", seconds, "--bookies", *cluster.pids),
         )

@@ -1,8 +1,9 @@
-"""The bare cost of a replicated append on this machine, in Python: what `append.py` is measured against.
+"""The bare cost of a replicated append on this machine, in Python: the ceiling that `append.py` is compared with.
 
-Three processes find version 2 frames, make them durable and answer; a client computes CRC32C, frames entries and counts
-until two of three have answered each. No metadata, no last-add-confirmed logic, no recovery, no errors, one payload,
-frames of one size. Run next to a benchmark of the real path, in the same minute; quote the ratio, not the rate.
+Three processes parse version 2 frames, make them durable and answer. A client computes CRC32C, frames entries and
+counts until two of the three have acknowledged each. There is no metadata, no last-add-confirmed logic, no recovery and
+no error handling, only one payload, and frames of one size. Run it next to a benchmark of the real path, in the same
+minute, and quote the ratio, not the rate.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""A cursor with very many holes: acknowledged, listed, written and recovered: `python -m bench.many_holes [HOLES]`.
+"""A cursor with very many holes is acknowledged, listed, written and recovered: `python -m bench.many_holes [HOLES]`.
 
-Every other entry is acknowledged. CPU time of this process, a JSON object a line; no cluster is needed.
+Every other entry is acknowledged. Prints CPU time of this process, one JSON object per line. Needs no cluster.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Catch-up read of 1 KiB entries from bookies by a process without a cache, against the append ceiling (`ceiling.py`).
+"""Catch-up reads of 1 KiB entries by a process without a cache, compared with the append ceiling (`ceiling.py`).
 
-The topic is written first; then bookies are started anew, and each pair reads all of it and runs the ceiling in turn.
+The topic is written first. Then the bookies are restarted, and each pair reads all of it and runs the ceiling in turn.
 """
 
 import argparse
@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.report import emit, emit_pairs
-from bench.rig import Cluster, peak_memory_mib, require_disk, run
+from bench.rig.cluster import Cluster, peak_memory_mib, require_disk, run
+from bench.rig.report import emit, emit_pairs
 
 SIZE = 1024
 WINDOW = 4000
@@ -30,12 +30,12 @@ def main() -> None:
     own, ceiling = [], []
     with Cluster() as cluster:
         of_topic = ("--metadata", cluster.url, "--payloads", SIZE)
-        run("bench.writer", *of_topic, "--window", WINDOW, "--entries", entries)
+        run("bench.processes.writer", *of_topic, "--window", WINDOW, "--entries", entries)
         for bookie in cluster.bookies:
             bookie.stop()
             bookie.start()
         for _ in range(args.pairs):
-            own.append(run("bench.reader", *of_topic, "--bookies", *cluster.pids))
+            own.append(run("bench.processes.reader", *of_topic, "--bookies", *cluster.pids))
             ceiling.append(run("bench.ceiling", "--size", SIZE, "--window", WINDOW, "--seconds", args.seconds))
         bookie_memory = max(map(peak_memory_mib, cluster.pids))
     for name, key, unit in (

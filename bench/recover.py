@@ -1,7 +1,7 @@
-"""Opening a topic with many cursors after its owner was killed with -9, against Pulsar's managed ledger doing the same.
+"""Opens a topic with many cursors after its owner was killed with -9, compared with Pulsar's managed ledger.
 
-Each cursor has a ledger of its own whose last entry holds its state. Ours: ours on our bookies. The peer: the original
-on original bookies, where Maven and Java are there. Every process is newly started; ZooKeeper is connected before.
+Each cursor has its own ledger whose last entry holds its state. Ours runs on our bookies; the peer runs Java's managed
+ledger on Java's bookies, if Maven and Java are installed. Every process is new, and connects to ZooKeeper before.
 """
 
 import argparse
@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.java import OriginalCluster
-from bench.report import emit, emit_pairs
-from bench.rig import ROOT, Cluster, run
+from bench.rig.cluster import ROOT, Cluster, run
+from bench.rig.java import OriginalCluster
+from bench.rig.report import emit, emit_pairs
 from tests.support.java import build, missing_tools
 
 PEER = "Pulsar managed-ledger 4.2 on BookKeeper 4.17"
@@ -25,14 +25,14 @@ def ours(cursors: int, holes: int) -> dict[str, float]:
     """Set up, kill -9, open: milliseconds."""
     with Cluster() as cluster:
         arguments = ("--metadata", cluster.url, "--cursors", str(cursors), "--holes", str(holes))
-        command = [sys.executable, "-m", "bench.holes", *arguments]
+        command = [sys.executable, "-m", "bench.processes.holes", *arguments]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
             assert owner.stdout is not None
             line = owner.stdout.readline()
             owner.kill()
         if not line:
             raise RuntimeError("the owner ended before its cursors were there")
-        return run("bench.reopen", *arguments)
+        return run("bench.processes.reopen", *arguments)
 
 
 def originals(class_path: str, cursors: int, holes: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""All metadata of a large made-up cluster as tables: from ZooKeeper's files, from a running ZooKeeper, and with Spark.
+"""Exports all metadata of a large synthetic cluster: from ZooKeeper's files, from a running ZooKeeper, and with Spark.
 
 A million znodes are written as a snapshot file, and a real ZooKeeper is started on it. Each export is the command that
 users run, with its defaults, until its snapshot is published.
@@ -14,16 +14,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.process_watch import Usage, watch
-from bench.report import emit, emit_pairs
-from bench.rig import ROOT, require_disk, run
-from bench.zookeeper_tree import add_sizes, start_server
+from bench.rig.cluster import ROOT, require_disk, run
+from bench.rig.process_watch import Usage, watch
+from bench.rig.report import emit, emit_pairs
+from bench.workload.zookeeper_tree import add_sizes, start_server
 
 FILES_LIMIT_S = 60.0
 MEMORY_LIMIT_MIB = 2048.0
 LIVE_TARGET = 40_000.0
 DISK_BYTES = 3 << 30
 RATE = 2_000
+PARTS = "bench.processes.snapshot_parts"
 NODE_TABLES = ("topics", "cursors", "ledgers", "partitioned_topics", "underreplicated", "bookies")
 """Tables with a row for each node; what does not decode has one in `errors`."""
 
@@ -62,10 +63,7 @@ def from_files(metadata: str, to: Path, what: str) -> None:
         peer_value=MEMORY_LIMIT_MIB,
     )
     emit("snapshot", "files to Parquet: CPU of all processes", sum(usage.cpu.values()), "s")
-    spent = [
-        run("bench.snapshot_parts", part, "--metadata", metadata)["cpu_s"]
-        for part in ("nodes", "records", "tables", "files")
-    ]
+    spent = [run(PARTS, part, "--metadata", metadata)["cpu_s"] for part in ("nodes", "records", "tables", "files")]
     for part, before, after in zip(
         ("reading", "decoding", "making Arrow batches", "writing Parquet"), [0.0, *spent], spent, strict=False
     ):
@@ -105,7 +103,7 @@ def live(url: str, to: Path, args: argparse.Namespace) -> None:
     for number in range(args.pairs):
         usage, records = export(url, to, f"live-{number}")
         rates.append(records / usage.seconds)
-        singles.append(run("bench.snapshot_parts", "single", "--metadata", url, "--seconds", args.seconds)["rate"])
+        singles.append(run(PARTS, "single", "--metadata", url, "--seconds", args.seconds)["rate"])
     assert usage is not None
     emit_pairs("snapshot", "running ZooKeeper to Parquet", rates, singles, "znodes/s", "single reads with kazoo")
     emit(
@@ -137,14 +135,23 @@ def beside_a_writer(url: str, args: argparse.Namespace) -> None:
     alone, beside = [], []
     options = ("--metadata", url, "--seconds", args.seconds)
     for _ in range(args.pairs):
-        alone.append(run("bench.snapshot_parts", "writer", *options)["rate"])
-        command = [sys.executable, "-m", "bench.snapshot_parts", "endless", "--metadata", url, "--rate", str(args.rate)]
+        alone.append(run(PARTS, "writer", *options)["rate"])
+        command = [
+            sys.executable,
+            "-m",
+            PARTS,
+            "endless",
+            "--metadata",
+            url,
+            "--rate",
+            str(args.rate),
+        ]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as reader:
             try:
                 assert reader.stdout is not None
                 if not reader.stdout.readline():
                     raise RuntimeError("the reading ended before it began")
-                beside.append(run("bench.snapshot_parts", "writer", *options)["rate"])
+                beside.append(run(PARTS, "writer", *options)["rate"])
             finally:
                 reader.kill()
     case = f"a writer beside a reading of {args.rate:,} znodes/s"
@@ -165,7 +172,7 @@ def main() -> None:
         directory = Path(name)
         files, to = directory / "files", directory / "exported"
         sizes = [f"--{name}={getattr(args, name)}" for name in ("topics", "cursors", "ledgers")]
-        made = run("bench.zookeeper_tree", files, *sizes)
+        made = run("bench.workload.zookeeper_tree", files, *sizes)
         what = f"{made['znodes']:,} znodes"
         from_files(f"file://{files}", to, what)
         if not args.no_spark:

@@ -1,6 +1,7 @@
-"""What a command costs before it does anything: processor time of looking at a small cluster, against Python's own.
+"""The start-up cost of commands: processor time of commands that inspect a small cluster, compared with bare Python.
 
-The cluster has one topic with one cursor. Processor time, user and system: how busy the machine is changes it little.
+The cluster has one topic with one cursor. Processor time is user and system time, which load on the machine hardly
+changes.
 """
 
 import argparse
@@ -12,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.report import emit_pairs
-from bench.rig import ROOT, Cluster
+from bench.rig.cluster import ROOT, Cluster
+from bench.rig.report import emit_pairs
 
 TOPIC = "persistent://public/default/orders"
 COMMANDS = (

@@ -1,7 +1,7 @@
-"""Ten thousand topics in one process: opened after a clean close and after kill -9, idle, and written at once.
+"""Ten thousand topics in one process: opened after a clean close and after kill -9, idle, and written concurrently.
 
-The limits are those that an operator would set: all open within a minute, no task for a topic. Written at once, a
-thousand ledgers are held against one that gets the same batches.
+The limits are those of an operator: all topics open within a minute, and no task per topic. Concurrent appends to a
+thousand ledgers are compared with the same batches on one ledger.
 """
 
 import argparse
@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.report import emit, emit_pairs
-from bench.rig import ROOT, Cluster, require_disk, run
+from bench.rig.cluster import ROOT, Cluster, require_disk, run
+from bench.rig.report import emit, emit_pairs
 
 OPEN_LIMIT_S = 60.0
 DISK_BYTES = 4 << 30
@@ -23,7 +23,7 @@ BATCHES = (1, 4)
 
 def open_and_kill(arguments: list[str]) -> dict[str, float]:
     """Open all topics in a new process and kill it with -9 once it has measured."""
-    command = [sys.executable, "-m", "bench.topic_owner", *arguments]
+    command = [sys.executable, "-m", "bench.processes.topic_owner", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         line = owner.stdout.readline()
@@ -39,7 +39,7 @@ def many(cluster: Cluster, args: argparse.Namespace) -> None:
     arguments = ["--metadata", cluster.url, "--topics", str(args.topics), "--cursors", str(args.cursors)]
     arguments += ["--bare", str(args.bare)]
     what = f"{args.topics:,} topics, {args.topics * args.cursors:,} cursors"
-    made = run("bench.topic_owner", *arguments, "--make")
+    made = run("bench.processes.topic_owner", *arguments, "--make")
     emit("topics", f"{what}: made", made["made_s"], "s")
     emit("topics", f"{what}: closed cleanly", made["closed_s"], "s")
     for when in ("after a clean close", "after kill -9"):
@@ -56,9 +56,8 @@ def spread(cluster: Cluster, args: argparse.Namespace) -> None:
     """Appends over many ledgers against one."""
     for batch in BATCHES:
         options = ["--ledgers", args.ledgers, "--batch", batch, "--pairs", args.pairs]
-        rates = run(
-            "bench.ledger_spread", "--metadata", cluster.url, *options, "--seconds", min(args.seconds, LONGEST_S)
-        )
+        seconds = min(args.seconds, LONGEST_S)
+        rates = run("bench.processes.ledger_spread", "--metadata", cluster.url, *options, "--seconds", seconds)
         case = f"1 KiB, {args.ledgers:,} ledgers at once, batches of {batch}"
         emit_pairs("topics", case, rates["spread"], rates["one"], "entries/s", "one ledger, the same batches")
 

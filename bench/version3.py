@@ -1,6 +1,6 @@
-"""BookKeeper's own client by its default, protocol 3, writing and reading a ledger: on our bookies against on Java's.
+"""BookKeeper's own client, with its default protocol 3, writes and reads a ledger: on our bookies and on Java's.
 
-Both clusters run the whole time, and the client of each: rounds alternate. E=3 Wq=3 Aq=2, CRC32C, sync on.
+Both clusters and their clients run the whole time, and rounds alternate. E=3 Wq=3 Aq=2, CRC32C, sync on.
 """
 
 import argparse
@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, too
 
-from bench.java import OriginalCluster
-from bench.report import emit_pairs
-from bench.rig import Cluster
+from bench.rig.cluster import Cluster
+from bench.rig.java import OriginalCluster
+from bench.rig.report import emit_pairs
 from tests.support.java import Original, build, missing_tools
 
 PEER = "BookKeeper 4.17 bookies"

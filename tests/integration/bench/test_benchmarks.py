@@ -7,10 +7,7 @@ import sys
 import pytest
 
 from bench import ceiling
-from bench.__main__ import table
-from bench.payloads import batches, pool
-from bench.report import emit, emit_pairs
-from bench.rig import ROOT, NotEnoughDisk, require_disk
+from bench.rig.cluster import ROOT
 from tests.support.aio import HANG_S
 
 KEYS = {"bench", "case", "value", "unit", "peer", "peer_value", "ratio"}
@@ -75,31 +72,6 @@ def test_start_holds_commands_against_bare_python_and_against_click():
         "mledger cursors list, processor time",
     ]
     assert {result["peer"] for result in results} == {"import click", "python -c pass"}
-
-
-def test_payloads_are_distinct_and_batches_go_round_them():
-    payloads = pool("100")
-    assert len(set(payloads)) == len(payloads)
-    assert {len(payload) for payload in payloads} == {100}
-    turns = batches(payloads[:7], 3)
-    assert [next(turns) for _ in range(3)] == [payloads[0:3], payloads[3:6], [payloads[6], payloads[0], payloads[1]]]
-
-
-def test_a_pairs_ratio_is_the_median_of_the_ratios(capsys):
-    emit_pairs("append", "case", [10.0, 30.0, 20.0], [10.0, 10.0, 40.0], "entries/s", "ceiling")
-    line = json.loads(capsys.readouterr().out)
-    assert (line["value"], line["peer_value"], line["ratio"], line["spread"]) == (20.0, 10.0, 1.0, [0.5, 3.0])
-
-
-def test_results_become_a_table(capsys):
-    emit("append", "no peer", 1234.4, "entries/s")
-    text = table([json.loads(capsys.readouterr().out)])
-    assert text.splitlines()[-1] == "| append | no peer | 1,234 | entries/s |  |  |  |  |"
-
-
-def test_a_run_that_does_not_fit_the_disk_is_refused():
-    with pytest.raises(NotEnoughDisk, match="TMPDIR"):
-        require_disk(1 << 60)
 
 
 @pytest.mark.timeout(300)

@@ -1,4 +1,4 @@
-"""An owner that gives cursors ledgers of their own with holes in their state, says so, and waits to be killed."""
+"""An owner whose cursors have their own ledgers with holes in their state; it reports this, then waits to be killed."""
 
 import argparse
 import asyncio
@@ -9,8 +9,8 @@ from dataclasses import replace
 import uvloop
 
 import mledger
-from bench.rig import SWITCH_INTERVAL_S
-from bench.topic import CONFIG, NAME
+from bench.rig.cluster import SWITCH_INTERVAL_S
+from bench.workload.topic import CONFIG, NAME
 
 CURSORS_AT_ONCE = 50
 

@@ -1,6 +1,6 @@
-"""Appends to a topic for some seconds, one cursor acknowledging behind, then reads everything back and compares.
+"""Appends to a topic for some seconds while one cursor acknowledges, then reads everything back and compares it.
 
-A process of its own, run by the benchmarks; prints one JSON object.
+A separate process, run by the benchmarks; prints one JSON object.
 """
 
 import argparse
@@ -14,9 +14,9 @@ import time
 import uvloop
 
 import mledger
-from bench.payloads import pool
-from bench.rig import SWITCH_INTERVAL_S, cpu_seconds, peak_memory_mib
-from bench.topic import CONFIG, NAME, Load, verify
+from bench.rig.cluster import SWITCH_INTERVAL_S, cpu_seconds, peak_memory_mib
+from bench.workload.payloads import pool
+from bench.workload.topic import CONFIG, NAME, Load, verify
 
 
 async def acknowledge_behind(cursor: mledger.Cursor, load: Load) -> None:

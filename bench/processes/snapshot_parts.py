@@ -1,10 +1,10 @@
-"""Parts of an export, each in a process of its own: `python -m bench.snapshot_parts PART --metadata URL`.
+"""Parts of an export, each in a separate process: `python -m bench.processes.snapshot_parts PART --metadata URL`.
 
-- `nodes`, `records`, `tables`, `files`: one process over ZooKeeper's files, doing one thing more each: passes over the
-  nodes, decodes their records, makes Arrow batches, writes Parquet. Prints CPU seconds.
-- `endless`: reads all tables again and again, until it is killed; prints a line once it reads.
-- `single`: reads topics one by one with kazoo, as programs do that know nothing else. Prints reads a second.
-- `writer`: sets nodes of its own, some at a time, each durable when answered. Prints writes a second.
+- `nodes`, `records`, `tables`, `files`: one process reads ZooKeeper's files; each part does one thing more: it reads
+  the nodes, decodes their records, builds Arrow batches, writes Parquet. Prints CPU seconds.
+- `endless`: reads all tables again and again until it is killed; prints a line once it reads.
+- `single`: reads topics one by one with kazoo, as a simple program would. Prints reads per second.
+- `writer`: sets its own nodes, some at a time, each durable when acknowledged. Prints writes per second.
 """
 
 import argparse

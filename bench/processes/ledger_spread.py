@@ -1,6 +1,6 @@
-"""Appends over many ledgers at once against the same appends to one ledger, by turns, everything read back.
+"""Appends to many ledgers concurrently, and the same appends to one ledger, in turn; all entries are read back.
 
-A process of its own, run by `bench.topics`; prints one JSON object. Both keep as many batches of one size in flight.
+A separate process, run by `bench.topics`; prints one JSON object. Both keep the same number of batches in flight.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from collections import defaultdict
 import uvloop
 
 import mledger
-from bench.payloads import pool
-from bench.rig import SWITCH_INTERVAL_S
-from bench.topic import CONFIG, READ_BYTES, READ_ENTRIES, WrongEntry
+from bench.rig.cluster import SWITCH_INTERVAL_S
+from bench.workload.payloads import pool
+from bench.workload.topic import CONFIG, READ_BYTES, READ_ENTRIES, WrongEntry
 
 
 class Spread:

@@ -1,4 +1,4 @@
-"""Runs a command and watches what all its processes take: time, CPU, memory."""
+"""Runs a command and measures what all its processes use: time, CPU, memory."""
 
 import subprocess
 import sys
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import psutil
 
-from bench.rig import ROOT
+from bench.rig.cluster import ROOT
 
 INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Seconds it took, CPU seconds and the most MiB held at one time, by program (`java`, `python`).
+    """Elapsed seconds, and CPU seconds and peak MiB by program (`java`, `python`).
 
-    Memory that processes share is counted once. `peak_mib` is that of all programs together.
+    Shared memory is counted once. `peak_mib` is the peak of all programs together.
     """
 
     seconds: float
@@ -37,7 +37,7 @@ class _Watch:
         self.peak_mib = 0.0
 
     def look(self) -> None:
-        """One look at all processes that there are."""
+        """Measure all processes once."""
         now: Counter[str] = Counter()
         try:
             every = [self._root, *self._root.children(recursive=True)]

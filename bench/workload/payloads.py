@@ -1,4 +1,4 @@
-"""What is appended: distinct payloads, repeated in turn, so that an entry's number gives its content."""
+"""The payloads to append: distinct ones, repeated in turn, so that an entry's number determines its content."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ def pool(kind: str) -> list[bytes]:
         return [encode(row) for row in itertools.islice(rows(), POOL_ENTRIES)]
     size = int(kind)
     count = max(SMALLEST_POOL, min(POOL_ENTRIES, POOL_BYTES // size))
-    random = Random(size)  # the same in every process: whoever reads knows what was appended
+    random = Random(size)  # the same in every process, so that a reader knows what was appended
     return [number.to_bytes(8, "big") + random.randbytes(size - 8) for number in range(count)]
 
 
 def batches(payloads: list[bytes], size: int) -> Iterator[list[bytes]]:
-    """Batches of `size` payloads without end, going round the pool."""
+    """Endless batches of `size` payloads, going round the pool."""
     doubled = payloads + payloads[:size]
     start = 0
     while True:

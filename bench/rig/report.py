@@ -1,4 +1,4 @@
-"""What a benchmark prints: one JSON object a line."""
+"""The output of a benchmark: one JSON object per line."""
 
 import json
 import statistics
@@ -21,14 +21,14 @@ def emit(
     """Print one result.
 
     Args:
-        bench: which benchmark.
-        case: what of it.
-        value: ours.
-        unit: of `value` and `peer_value`.
-        peer: what it is compared with; None where there is nothing.
-        peer_value: the peer's.
-        ratio: ours over the peer's; of pairs the median, not the ratio of the medians.
-        spread: lowest and highest ratio of the pairs; of values where there is no peer.
+        bench: the benchmark.
+        case: what was measured.
+        value: our value.
+        unit: the unit of `value` and `peer_value`.
+        peer: what it is compared with; None if nothing.
+        peer_value: the peer's value.
+        ratio: ours over the peer's; for pairs the median of the ratios, not the ratio of the medians.
+        spread: the lowest and highest ratio of the pairs, or value if there is no peer.
         more: further figures of the run.
     """
     if ratio is None and peer_value:

@@ -1,6 +1,6 @@
 """Writes a snapshot file that a real ZooKeeper starts from: sessions, one list, nodes, digest and seals (3.9's form).
 
-A server started on it writes its own snapshot over it at once: give it a copy where the file itself is needed.
+A server started on it overwrites it at once with its own snapshot: give the server a copy if you need the file.
 """
 
 import struct
@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from bench.synthetic import START_MS, Made
+from bench.workload.synthetic import START_MS, Made
 from mledger.snapshot.zookeeper_files.jute import (
     DIGEST,
     FILE_HEADER,

@@ -1,4 +1,4 @@
-"""A made-up cluster as a file of ZooKeeper, and a server started on it: `python -m bench.zookeeper_tree DIR`."""
+"""Writes a synthetic cluster as ZooKeeper's file (`python -m bench.workload.zookeeper_tree DIR`), and serves it."""
 
 import argparse
 import json
@@ -6,8 +6,8 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.synthetic import Sizes, nodes
-from bench.zookeeper_file import Written, write_snapshot
+from bench.workload.synthetic import Sizes, nodes
+from bench.workload.zookeeper_file import Written, write_snapshot
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 
 START_TIMEOUT_S = 600.0

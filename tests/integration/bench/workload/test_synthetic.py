@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.synthetic import Sizes, nodes
-from bench.zookeeper_file import write_snapshot
-from bench.zookeeper_tree import start_server
+from bench.workload.synthetic import Sizes, nodes
+from bench.workload.zookeeper_file import write_snapshot
+from bench.workload.zookeeper_tree import start_server
 from mledger.snapshot.tables.row_builder import TABLES
 from tests.support import tables
 

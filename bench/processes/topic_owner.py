@@ -1,8 +1,7 @@
-"""One owner of very many topics: makes them and closes cleanly, or opens them, measures, and stays to be killed.
+"""One owner of very many topics: creates them and closes cleanly, or opens them, measures, and waits to be killed.
 
-A process of its own, run by `bench.topics`; prints one JSON object. Cursors stand in the middle of their topic and are
-idle: each has its state in its znode. `--bare` topics have no cursor, so that a topic's memory can be told from a
-cursor's.
+A separate process, run by `bench.topics`; prints one JSON object. Cursors are idle in the middle of their topic, with
+their state in their znode. `--bare` topics have no cursor, to measure the memory of a topic without that of cursors.
 """
 
 import argparse
@@ -20,8 +19,8 @@ from pathlib import Path
 import uvloop
 
 import mledger
-from bench.rig import SWITCH_INTERVAL_S, cpu_seconds, peak_memory_mib
-from bench.topic import CONFIG
+from bench.rig.cluster import SWITCH_INTERVAL_S, cpu_seconds, peak_memory_mib
+from bench.workload.topic import CONFIG
 
 AT_ONCE = 200
 ENTRIES = [b"entry %d" % number for number in range(4)]

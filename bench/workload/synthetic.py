@@ -1,8 +1,8 @@
-"""A made-up cluster's metadata as nodes, in the order of a snapshot file: each before its children. Pure and seeded.
+"""A synthetic cluster's metadata as nodes, in the order of a snapshot file: each before its children. Pure and seeded.
 
-Of all that Pulsar and BookKeeper keep: topics with the ledgers in their lists, cursors with and without cursor ledgers
-and holes, ledgers in all three formats, records that are compressed, of very old clusters, or damaged, partitioned
-topics, marks of ledgers that lack replicas, bookies, and nodes that no table has use for.
+It has nodes of all kinds: topics with the ledgers in their lists, cursors with and without cursor ledgers and holes,
+ledgers in all three formats, records that are compressed, of very old clusters, or damaged, partitioned topics, marks
+of under-replicated ledgers, bookies, and nodes that no table uses.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Opens a topic whose owner was killed; how long until the first append and until every cursor is recovered."""
+"""Opens a topic whose owner was killed, and measures the time to the first append and to the last recovered cursor."""
 
 import argparse
 import asyncio
@@ -9,9 +9,9 @@ import time
 import uvloop
 
 import mledger
-from bench.holes import cursor_names, hole_positions
-from bench.rig import SWITCH_INTERVAL_S
-from bench.topic import CONFIG, NAME
+from bench.processes.holes import cursor_names, hole_positions
+from bench.rig.cluster import SWITCH_INTERVAL_S
+from bench.workload.topic import CONFIG, NAME
 
 
 class WrongCursor(Exception):

@@ -1,4 +1,4 @@
-"""The processes a benchmark runs against: a real ZooKeeper and bookies on fresh directories, synced, removed after."""
+"""The cluster of a benchmark: a real ZooKeeper and bookies with sync on, in new directories that are removed after."""
 
 import asyncio
 import json
@@ -15,21 +15,21 @@ from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.url import open_store
 from mledger.metastore.zookeeper.launcher import ZooKeeperServer
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 30.0
 SWITCH_INTERVAL_S = 0.0005
 
 
 class NotEnoughDisk(Exception):
-    """A run may write more than the disk has room for."""
+    """A run may write more than fits the disk."""
 
 
 def require_disk(needed: int) -> None:
-    """Raise NotEnoughDisk unless `needed` bytes, and a tenth of the disk, are free where temporary files go."""
+    """Raise NotEnoughDisk unless `needed` bytes and a tenth of the disk are free in the temporary directory."""
     usage = shutil.disk_usage(tempfile.gettempdir())
     if usage.free < needed + usage.total // 10:
         raise NotEnoughDisk(
-            f"{needed >> 30} GiB are needed in {tempfile.gettempdir()}, {usage.free >> 30} are free: "
+            f"{needed >> 30} GiB are needed in {tempfile.gettempdir()}, but {usage.free >> 30} are free: "
             "set TMPDIR to a larger disk, or run with fewer --seconds"
         )
 
@@ -47,7 +47,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def run(module: str, *arguments: object) -> dict[str, Any]:
-    """Run `python -m module` to its end; the JSON object that it prints last."""
+    """Run `python -m module` to its end; returns the JSON object that it prints last."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -78,7 +78,7 @@ class Bookie:
         return self._process.pid
 
     def stop(self) -> None:
-        """SIGTERM, and its end."""
+        """Send SIGTERM and wait until it has ended."""
         self._process.terminate()
         self._process.wait(START_TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""The Java originals as a peer: their bookies, in one process, and their clients, each in its own."""
+"""The Java originals as a peer: their bookies in one process, and each of their clients in its own."""
 
 import shutil
 import tempfile

@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 
 import mledger
-from bench.payloads import batches
+from bench.workload.payloads import batches
 
 NAME = "persistent://bench/bench/topic"
 CONFIG = mledger.ManagedLedgerConfig(
     ensemble_size=3,
     write_quorum_size=3,
     ack_quorum_size=2,
-    retention_time_ms=-1,  # what is consumed stays, to be read back; everything else as it is by default
+    retention_time_ms=-1,  # consumed ledgers are retained, to be read back
     retention_size_in_mb=-1,
 )
 MAX_BATCH = 500
@@ -22,7 +22,7 @@ READ_BYTES = 4 << 20
 
 
 class Load:
-    """Appends the pool's payloads, round and round, keeping `window` of them in flight: entry n holds payload n."""
+    """Appends the pool's payloads in turn with `window` of them in flight: entry n holds payload n."""
 
     def __init__(self, ledger: mledger.ManagedLedger, payloads: list[bytes], window: int) -> None:
         self._ledger = ledger
@@ -38,11 +38,11 @@ class Load:
         self.last: mledger.Position | None = None  # the last acknowledged
 
     async def for_seconds(self, seconds: float) -> float:
-        """Append for so long; seconds until the last acknowledgement."""
+        """Append for `seconds`; returns the seconds until the last acknowledgement."""
         return await self._run(time.perf_counter() + seconds, 1 << 62)
 
     async def entries(self, count: int) -> float:
-        """Append at least so many; seconds until the last acknowledgement."""
+        """Append at least `count` entries; returns the seconds until the last acknowledgement."""
         return await self._run(float("inf"), count)
 
     async def _run(self, until: float, limit: int) -> float:
@@ -64,7 +64,7 @@ class Load:
             self._ledger.append(next(self._batches)).add_done_callback(_Completion(self, now))
 
     def completed(self, where: "asyncio.Future[tuple[mledger.AppendedRange, ...]]", sent_at: float) -> None:
-        """A batch is acknowledged, or has failed."""
+        """Note that a batch is acknowledged, or has failed."""
         if self._done.done():
             return
         if error := where.exception():
@@ -89,14 +89,14 @@ class _Completion:
 
 
 class WrongEntry(Exception):
-    """An entry read back is not what was appended there."""
+    """An entry read back differs from what was appended there."""
 
 
 async def verify(ledger: mledger.ManagedLedger, payloads: Sequence[bytes], count: int) -> int:
-    """Read the topic from its first entry to its last; every entry must be the pool's, in turn. How many there were.
+    """Read the topic from its first entry to its last and compare each with the pool; returns the number of entries.
 
     Raises:
-        WrongEntry: an entry differs, or there are not `count`.
+        WrongEntry: an entry differs, or the number is not `count`.
     """
     expected = itertools.cycle(payloads)
     position = mledger.Position(ledger.ledgers[0].ledger_id, 0)
@@ -112,5 +112,5 @@ async def verify(ledger: mledger.ManagedLedger, payloads: Sequence[bytes], count
         last = entries[-1].position
         position = mledger.Position(last.ledger_id, last.entry_id + 1)
     if seen != count or await ledger.read(position, 1):
-        raise WrongEntry(f"{count} entries were acknowledged, {seen} or more than that were read back")
+        raise WrongEntry(f"{count} entries were acknowledged, but {seen} or more were read back")
     return seen

@@ -1,6 +1,6 @@
 """Reads a whole topic from the bookies with a new cursor and compares every entry; prints one JSON object.
 
-A process of its own that has written nothing: it has no cache.
+A separate process that has written nothing, so it has no cache.
 """
 
 import argparse
@@ -13,9 +13,9 @@ import time
 import uvloop
 
 import mledger
-from bench.payloads import pool
-from bench.rig import SWITCH_INTERVAL_S, cpu_seconds, peak_memory_mib
-from bench.topic import CONFIG, NAME, READ_BYTES, READ_ENTRIES, WrongEntry
+from bench.rig.cluster import SWITCH_INTERVAL_S, cpu_seconds, peak_memory_mib
+from bench.workload.payloads import pool
+from bench.workload.topic import CONFIG, NAME, READ_BYTES, READ_ENTRIES, WrongEntry
 
 
 async def catch_up(cursor: mledger.Cursor, payloads: list[bytes]) -> int:
