@@ -1,4 +1,4 @@
-"""One ZooKeeper chroot with four bookies for all of a worker's topic tests; tests tell each other apart by topic."""
+"""One ZooKeeper chroot with four bookies for all topic tests of a worker. Tests use different topics."""
 
 import itertools
 
@@ -11,7 +11,7 @@ _topics = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def topic_bookies(shared_zookeeper, _new_chroot, tmp_path_factory):
-    """Four bookies, not to be killed by who shares them."""
+    """Four bookies, which the tests that share them must not kill."""
     url = shared_zookeeper.url + _new_chroot()
     with shared_cluster(url, tmp_path_factory.mktemp("topic-bookies")) as processes:
         yield processes
@@ -25,5 +25,5 @@ def topic_url(topic_bookies):
 
 @pytest.fixture
 def topic():
-    """The name of a topic that nobody else has."""
+    """The name of a topic that no other test has."""
     return f"persistent://tests/ns/topic-{next(_topics)}"

@@ -1,4 +1,4 @@
-"""Looking at a topic whose owner goes on writing."""
+"""Inspects a topic whose owner keeps writing."""
 
 from mledger import open_cluster
 from mledger.admin.inspect import Inspector
@@ -10,7 +10,7 @@ from tests.support.topics import KEEP, fill
 
 
 class MeanwhileWriting(BookKeeperReader):
-    """Has the topic's owner append and acknowledge after the first ledger was looked at."""
+    """Makes the topic's owner append and acknowledge after the first ledger was read."""
 
     def __init__(self, store, meanwhile):
         super().__init__(store, ClientConfig())

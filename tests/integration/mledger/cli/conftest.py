@@ -1,4 +1,4 @@
-"""A cluster that `mledger up` started, shared by the tests of a file; each test has topics of its own."""
+"""A cluster started by `mledger up`, shared by the tests of a file. Each test has topics of its own."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def url(cluster_directory):
 
 @pytest.fixture
 def topic():
-    """The name of a topic that nobody else uses."""
+    """The name of a topic that no other test uses."""
     return f"persistent://public/default/topic-{next(_numbers)}"
 
 

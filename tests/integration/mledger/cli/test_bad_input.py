@@ -36,7 +36,7 @@ def overwrite(url: str, path: str, data: bytes) -> None:
 
 
 def fails(url: str, code: int, said: str, *arguments: object, stdin: str = "entry\n") -> None:
-    """The command ends with `code` and one line that says `said`, and no node has changed."""
+    """Assert that the command exits with `code` and prints one line with `said`, and that no node has changed."""
     before = tree(url)
     done = mledger(*arguments, url=url, stdin=stdin)
     assert done.code == code, done
@@ -73,13 +73,13 @@ def test_an_unknown_ledger_or_node_is_not_found(url) -> None:
 
 
 @pytest.mark.parametrize("verb", [*WRITING, *LOOKING], ids=" ".join)
-def test_a_topic_record_that_does_not_parse_is_an_error_that_names_it(url, topic, verb) -> None:
+def test_an_unreadable_topic_record_is_an_error_that_names_it(url, topic, verb) -> None:
     ok("topics", "create", topic, url=url)
     overwrite(url, path_of(topic), b"\x0a\xff\xff\xff")
     fails(url, 1, path_of(topic), *verb, topic)
 
 
-def test_a_ledger_record_that_does_not_parse_is_an_error_that_names_it(url, topic) -> None:
+def test_an_unreadable_ledger_record_is_an_error_that_names_it(url, topic) -> None:
     ok("topics", "create", topic, url=url)
     ledger = int(answer("topics", "produce", topic, "--count", 3, url=url)["first"].split(":")[0])
     path = f"/ledgers/{ledger:010}"
@@ -88,7 +88,7 @@ def test_a_ledger_record_that_does_not_parse_is_an_error_that_names_it(url, topi
     fails(url, 1, path, "ledgers", "describe", ledger)
 
 
-def test_a_cursor_record_that_does_not_parse_is_named_and_the_others_are_shown(url, topic) -> None:
+def test_an_unreadable_cursor_record_is_named_and_the_others_are_shown(url, topic) -> None:
     ok("topics", "create", topic, url=url)
     for name in ("good", "wrong"):
         ok("cursors", "create", topic, name, url=url)
@@ -112,7 +112,7 @@ def test_a_truncated_cursor_state_falls_back_to_the_snapshot_with_a_warning(url,
 
 
 def leave_cursor_ledger_ending_with(url: str, topic: str, cursor: str, acked: Position, state: bytes) -> None:
-    """Let an owner die with the cursor's ledger ending with an entry of `state`."""
+    """Let an owner die whose cursor ledger ends with an entry of `state`."""
 
     async def main() -> None:
         async with public.open_cluster(url) as cluster:
@@ -156,7 +156,7 @@ def test_a_wrong_password_is_refused(url, topic, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["create", "produce"])
-def test_a_larger_ensemble_than_there_are_bookies_is_unavailable(url, topic, verb) -> None:
+def test_an_ensemble_larger_than_the_number_of_bookies_is_unavailable(url, topic, verb) -> None:
     if verb == "produce":
         ok("topics", "create", topic, url=url)
     fails(url, 5, "bookies", "topics", verb, topic, "--ensemble-size", 5)

@@ -1,4 +1,4 @@
-"""`cli.md`: each example prints what it says on a real cluster; every command, option and exit code is there."""
+"""`cli.md`: each example prints what the page shows, on a real cluster; it has every command, option and exit code."""
 
 import re
 import shlex
@@ -23,12 +23,12 @@ COMMON = (
 
 @pytest.fixture(scope="module")
 def transcript(tmp_path_factory) -> Path:
-    """The files of the examples, run in order in one shell; what they started is stopped."""
+    """The files with the output of the examples, run in order in one shell. What they started is stopped."""
     return run_transcript(COMMANDS, tmp_path_factory.mktemp("documentation"))
 
 
 @pytest.mark.parametrize("index", range(len(COMMANDS)), ids=[command.name for command in COMMANDS])
-def test_an_example_prints_what_it_says(transcript, index) -> None:
+def test_an_example_prints_what_the_page_shows(transcript, index) -> None:
     check(COMMANDS[index], index, transcript)
 
 
@@ -79,7 +79,7 @@ def test_help_has_an_example_that_can_be_typed(path, found, tmp_path, monkeypatc
     arguments = shlex.split(typed[1])
     monkeypatch.chdir(tmp_path)
     for name in arguments:
-        if name.endswith((".json", ".conf")):  # a file that is to be there
+        if name.endswith((".json", ".conf")):  # a file that must exist
             (tmp_path / name).touch()
     found.make_context(path[-1], arguments)
 

@@ -1,4 +1,4 @@
-"""Shell completion: in a real bash, with names of a real cluster; quick, and silent when the cluster is away."""
+"""Shell completion in a real bash, with names of a real cluster: quick, and silent if the cluster is down."""
 
 import os
 import pty
@@ -47,7 +47,7 @@ def programs(tmp_path_factory):
 
 @pytest.fixture
 def complete(programs, named, tmp_path):
-    """What bash would offer for a line whose end the cursor stands at, by its own words."""
+    """What bash offers for a line with the cursor at its end, by bash's own words."""
 
     def ask(line: str, url: str | None = named, patience: float = HANG_S) -> list[str]:
         script = f"""
@@ -90,7 +90,7 @@ def test_topics_are_completed_by_their_short_names(complete) -> None:
     assert complete("mledger topics describe public/default/or") == ["public/default/orders"]
 
 
-def test_a_name_is_quoted_where_the_shell_needs_it(complete) -> None:
+def test_a_name_is_quoted_if_the_shell_needs_it(complete) -> None:
     assert complete("mledger topics describe op") == ["open\\ air~"]
 
 
@@ -106,13 +106,13 @@ def test_paths_of_nodes_are_completed_level_by_level(complete) -> None:
     assert complete("mledger metadata tree /managed-ledgers/") == ["/managed-ledgers/public"]
 
 
-def test_the_metadata_url_of_the_line_is_the_one_asked(complete, named) -> None:
+def test_the_cluster_of_the_line_s_metadata_url_is_asked(complete, named) -> None:
     assert complete(f"mledger --metadata {named} topics describe ord", url=None) == ["orders"]
     assert complete(f"mledger topics describe --metadata {named} ord", url=NOWHERE) == ["orders"]
 
 
 @pytest.mark.parametrize("url", [None, NOWHERE, "nonsense", "rocksdb:/nowhere"])
-def test_names_are_silently_left_out_when_the_cluster_does_not_answer(complete, url) -> None:
+def test_names_are_silently_left_out_if_the_cluster_does_not_answer(complete, url) -> None:
     assert complete("mledger topics describe ord", url=url, patience=PATIENCE_S) == []
     assert "describe" in complete("mledger topics d", url=url)
 
@@ -165,7 +165,7 @@ def test_a_person_at_a_terminal_presses_tab(programs, named, tmp_path) -> None:
 
 
 def read_until(terminal: int, wanted: bytes) -> bytes:
-    """What the terminal shows, up to what is waited for."""
+    """What the terminal shows, up to the text that is waited for."""
     said, until = b"", time.monotonic() + HANG_S
     while wanted not in said:
         ready, _, _ = select.select([terminal], [], [], max(0, until - time.monotonic()))

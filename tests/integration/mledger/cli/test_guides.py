@@ -1,4 +1,4 @@
-"""The guides in docs/: each example prints what it says, run in order in one shell on a real cluster."""
+"""The guides in docs/: each example prints what the guide shows, run in order in one shell on a real cluster."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ HERE = {
     "file:///backup/zookeeper": "file://$PWD/mledger-data/zookeeper/data",
     "/backup/metadata": "backup",
 }
-"""What is here, in a cluster that `mledger up` has started, for what the reader has."""
+"""Our own names, in a cluster that `mledger up` has started, for those of the reader."""
 
 
 def commands(guide: str) -> list[Command]:
@@ -33,7 +33,7 @@ EXAMPLES = [
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """Runs a guide once; the directory of what its examples printed."""
+    """Runs a guide once. Returns the directory with the output of its examples."""
     done: dict[str, Path] = {}
 
     def run(guide: str) -> Path:
@@ -45,5 +45,5 @@ def printed(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("guide", "index"), EXAMPLES)
-def test_an_example_of_a_guide_prints_what_it_says(printed, guide, index) -> None:
+def test_an_example_of_a_guide_prints_what_the_guide_shows(printed, guide, index) -> None:
     check(commands(guide)[index], index, printed(guide))

@@ -1,4 +1,4 @@
-"""What a command imports: who only looks waits for nothing that looking does not need."""
+"""What a command imports: one that only reads does not load what only others need."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ CLIENTS = {"google.protobuf", "kazoo", "mledger.admin.inspect", "mledger.bookie.
 
 
 def loaded(*arguments: str, url: str = "") -> set[str]:
-    """The modules that a command has imported when it is done."""
+    """The modules that a command has imported by its end."""
     environment = environment_of_commands() | {"PYTHONPATH": str(ROOT), "MLEDGER_METADATA": url}
     command = [sys.executable, "-P", "-c", TELLS_MODULES, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, cwd=os.sep)
@@ -73,7 +73,7 @@ LOOKING = [
 
 
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
-def test_looking_imports_nothing_of_owners_servers_and_snapshots(cluster, arguments) -> None:
+def test_reading_commands_import_nothing_of_owners_servers_and_snapshots(cluster, arguments) -> None:
     found = loaded(*arguments, "--output", "json", url=cluster)
     other_store = {"kazoo"} if cluster.startswith("rocksdb:") else {"mledger.metastore.rocksdb.store"}
     assert not found & (NEVER | FOR_TABLES | FOR_ARRAYS | other_store)

@@ -1,4 +1,4 @@
-"""Commands that look leave every node at its version and no ledger fenced, while an owner writes."""
+"""Commands that only read leave every node at its version and no ledger fenced, while an owner writes."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ def looking(ledger: int, cursor_ledger: int) -> tuple[tuple[object, ...], ...]:
 
 
 async def write_on(topic: public.ManagedLedger, cursor: public.Cursor, stop: asyncio.Event) -> int:
-    """Append and acknowledge until told to stop; how many entries."""
+    """Append and acknowledge until told to stop, and return the number of entries."""
     count = 0
     while not stop.is_set():
         appended = await topic.append([b"entry %d" % number for number in range(count, count + 20)])
@@ -56,7 +56,7 @@ async def write_on(topic: public.ManagedLedger, cursor: public.Cursor, stop: asy
     return count
 
 
-def test_every_version_and_fence_flag_is_as_before_under_live_writes(cluster_directory, url) -> None:
+def test_live_writes_continue_and_every_version_and_fence_flag_stays(cluster_directory, url) -> None:
     ledgers: list[int] = []
 
     async def main() -> None:
@@ -85,7 +85,7 @@ def test_every_version_and_fence_flag_is_as_before_under_live_writes(cluster_dir
 
 
 def fenced(cluster_directory, ledgers: list[int]) -> dict[int, bool]:
-    """Whether any bookie holds the ledger fenced; each ledger is held by one at least."""
+    """Whether any bookie has fenced the ledger. Each ledger is on at least one bookie."""
     found: dict[int, bool] = {}
     for directory in cluster_directory.glob("bookie-*/data/store"):
         index = Index(str(directory))

@@ -1,4 +1,4 @@
-"""`mledger undo` on a real cluster: what a command changed is put back, or nothing is written."""
+"""`mledger undo` on a real cluster: a command's changes are reverted, or nothing is written."""
 
 import asyncio
 import stat
@@ -30,7 +30,7 @@ ONE_BOOKIE = replace(
 
 
 def state_of(url: str, path: str) -> NodeState | None:
-    """The node at `path` as it is."""
+    """The node at `path` as it is now."""
 
     async def main():
         async with await open_store(url) as store:
@@ -41,7 +41,7 @@ def state_of(url: str, path: str) -> NodeState | None:
 
 
 def write(url: str, *operations) -> None:
-    """Change the metadata store as somebody else would."""
+    """Change the metadata store as another program would."""
 
     async def main():
         async with await open_store(url) as store:
@@ -71,7 +71,7 @@ def change_topic(url: str, topic: str, path: str, undo_file) -> NodeState:
     return before
 
 
-def test_a_command_that_was_cut_off_keeps_its_undo_file_as_a_write_may_still_arrive(url, created, undo_file):
+def test_an_interrupted_command_keeps_its_undo_file_because_a_write_may_still_arrive(url, created, undo_file):
     before = state_of(url, created)
     with pytest.raises(asyncio.CancelledError):
         change_records(url, undo_file, [Put(created, b"", before.version)], cut_off=True)
@@ -80,13 +80,13 @@ def test_a_command_that_was_cut_off_keeps_its_undo_file_as_a_write_may_still_arr
     assert [record.before for record in file.records] == [before]
 
 
-def test_a_topic_record_is_put_back_one_version_up(url, topic, created, undo_file) -> None:
+def test_a_topic_record_is_restored_one_version_up(url, topic, created, undo_file) -> None:
     before = change_topic(url, topic, created, undo_file)
     answer("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     assert state_of(url, created) == NodeState(before.data, before.version + 2)
 
 
-def test_undoing_can_be_undone(url, topic, created, undo_file) -> None:
+def test_an_undo_can_be_undone(url, topic, created, undo_file) -> None:
     before = change_topic(url, topic, created, undo_file)
     redo = undo_file.with_name("redo.json")
     ok("undo", undo_file, "--yes", "--undo-file", redo, url=url)
@@ -94,7 +94,7 @@ def test_undoing_can_be_undone(url, topic, created, undo_file) -> None:
     assert state_of(url, created) == NodeState(with_property(before.data), before.version + 3)
 
 
-def test_a_dry_run_shows_what_would_be_put_back_and_changes_nothing(url, topic, created, undo_file) -> None:
+def test_a_dry_run_shows_what_would_be_restored_and_changes_nothing(url, topic, created, undo_file) -> None:
     change_topic(url, topic, created, undo_file)
     left = state_of(url, created)
     plan = answer("undo", undo_file, "--dry-run", url=url)
@@ -137,7 +137,7 @@ def test_a_created_cursor_is_deleted(url, topic, created, undo_file) -> None:
     assert state_of(url, cursor) is None
 
 
-def test_ledger_metadata_is_put_back(url, topic, created, undo_file) -> None:
+def test_ledger_metadata_is_restored(url, topic, created, undo_file) -> None:
     ledger = answer("topics", "describe", topic, url=url)["ledgers"][0]["ledger_id"]
     path = ledger_path(ledger)
     before = state_of(url, path)
@@ -164,7 +164,7 @@ async def _create(url: str, path: str, data: bytes) -> None:
 
 
 async def _crash_with_acks(url: str, topic: str, holes: int) -> tuple[public.Position, str]:
-    """A cursor whose state is in a cursor ledger: every second entry acknowledged, the owner gone as by a crash."""
+    """A cursor with its state in a cursor ledger: every second entry acknowledged, the owner gone as after a crash."""
     async with public.open_cluster(url, config=replace(ONE_BOOKIE, max_entries_per_ledger=100_000)) as cluster:
         opened = await cluster.open_topic(topic)
         cursor = await opened.open_cursor("one", cursor_properties={"kept": "yes"})
@@ -184,7 +184,7 @@ async def _cursor_now(url: str, topic: str) -> tuple[public.Position, str, dict[
 
 
 @pytest.mark.parametrize(("holes", "in_ledger"), [(3, False), (1500, True)])
-def test_a_state_whose_cursor_ledger_was_deleted_is_put_back(url, topic, created, undo_file, holes, in_ledger) -> None:
+def test_a_state_whose_cursor_ledger_was_deleted_is_restored(url, topic, created, undo_file, holes, in_ledger) -> None:
     mark_delete, deleted = run(_crash_with_acks(url, topic, holes))
     name = managed_ledger_of(topic)
     cursor = cursor_path(name, "one")
@@ -196,14 +196,14 @@ def test_a_state_whose_cursor_ledger_was_deleted_is_put_back(url, topic, created
     ok("undo", undo_file, "--yes", "--undo-file", undo_file.with_name("redo.json"), url=url)
     record = decode_managed_cursor_info(state_of(url, cursor).data).value
     assert (record.cursors_ledger_id != -1) == in_ledger
-    if in_ledger:  # the quorums are those of the topic's last ledger, not the default's
+    if in_ledger:  # the quorums are those of the topic's last ledger, not the default
         metadata = decode_ledger_metadata(state_of(url, ledger_path(record.cursors_ledger_id)).data)
         assert (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum) == (1, 1, 1)
     assert run(_cursor_now(url, topic)) == (mark_delete, deleted, {"kept": "yes"})
     run(assert_nothing_orphaned(url, name))
 
 
-def test_the_undo_file_says_what_the_command_left_and_is_private(url, topic, created, undo_file) -> None:
+def test_the_undo_file_records_what_the_command_left_and_is_private(url, topic, created, undo_file) -> None:
     before = change_topic(url, topic, created, undo_file)
     assert stat.S_IMODE(undo_file.stat().st_mode) == 0o600
     file = undo_files.load(undo_file)
@@ -213,7 +213,7 @@ def test_the_undo_file_says_what_the_command_left_and_is_private(url, topic, cre
     assert record.after == state_of(url, created)
 
 
-def test_a_file_that_is_there_is_never_overwritten(url, topic, created, undo_file) -> None:
+def test_an_existing_file_is_never_overwritten(url, topic, created, undo_file) -> None:
     change_topic(url, topic, created, undo_file)
     kept = undo_file.read_bytes()
     refused = mledger("undo", undo_file, "--yes", "--undo-file", undo_file, url=url)
@@ -249,7 +249,7 @@ def test_a_live_owner_is_left_alone(url, topic, created, undo_file, monkeypatch)
     assert state_of(url, created) == left
 
 
-def test_a_file_that_is_none_is_refused(url, undo_file) -> None:
+def test_an_invalid_undo_file_is_refused(url, undo_file) -> None:
     undo_file.write_text('{"format": 7}')
     refused = mledger("undo", undo_file, "--yes", url=url)
     assert refused.code == 1

@@ -1,4 +1,4 @@
-"""A changing command killed by -9 at each step: nothing was changed, or an undo file says what may have been."""
+"""A changing command killed with -9 at each step: nothing was changed, or an undo file lists what may have been."""
 
 import sys
 
@@ -34,7 +34,7 @@ def path(request, metadata_url):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_any_step_it_can_be_undone(metadata_url, tmp_path, step, path) -> None:
+def test_a_command_killed_at_any_step_can_be_undone(metadata_url, tmp_path, step, path) -> None:
     file = tmp_path / "undo.json"
     command = [sys.executable, "-m", "tests.support.undo_steps", metadata_url, str(file), step, path, "after"]
     assert ForkedPython(command, cwd=ROOT).wait(HANG_S) == -9

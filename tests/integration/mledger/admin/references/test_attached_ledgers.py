@@ -1,4 +1,4 @@
-"""Deleting a topic takes along what Pulsar keeps beside its list: compaction, delayed delivery, transactions (M8)."""
+"""Deleting a topic also deletes what Pulsar keeps beside its list: compaction, delayed delivery, transactions (M8)."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def test_a_deleted_topic_leaves_no_ledger_of_compaction_delayed_delivery_or_tran
     run(main())
 
 
-def test_what_goes_with_a_topic_is_told_before(topic_url, topic):
+def test_the_plan_names_everything_that_is_deleted_with_a_topic(topic_url, topic):
     async def main():
         ours, _ = await compacted_topic(topic_url, topic, clean=True)
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
@@ -55,7 +55,7 @@ def test_what_goes_with_a_topic_is_told_before(topic_url, topic):
     run(main())
 
 
-def test_a_topic_of_transactions_that_may_be_anothers_stays_with_that_one(topic_url, topic):
+def test_a_topic_of_transactions_that_may_belong_to_another_is_kept(topic_url, topic):
     async def main():
         other = f"{topic}-b"
         shared = pending_ack_topic(TopicName.parse(other), "c")
@@ -73,7 +73,7 @@ def test_a_topic_of_transactions_that_may_be_anothers_stays_with_that_one(topic_
     run(main())
 
 
-def test_a_topic_is_deleted_whose_cursor_ledger_is_recorded_for_deletion_already(topic_url, topic):
+def test_a_topic_whose_cursor_ledger_is_already_recorded_for_deletion_is_deleted(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=NO_RANGES_IN_RECORDS) as cluster:
             opened = await cluster.create_topic(topic)
@@ -81,7 +81,7 @@ def test_a_topic_is_deleted_whose_cursor_ledger_is_recorded_for_deletion_already
             await cursor.acknowledge((await fill(opened, 5))[::2])
             cursor_ledger = cursor.cursor_ledger
             await opened.abandon()
-            async with await open_store(topic_url) as store:  # as a repair that was cut off left it
+            async with await open_store(topic_url) as store:  # as an interrupted repair leaves it
                 await store.create(deletion_path(cursor_ledger), managed_ledger_of(topic).encode())
             await cluster.delete_topic(topic)
             assert not await exists(topic_url, cursor_ledger)

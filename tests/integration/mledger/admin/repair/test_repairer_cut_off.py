@@ -1,4 +1,4 @@
-"""A repair cut off at each of its steps: what is left is as it was or mended, and nothing is orphaned in the end."""
+"""A repair interrupted at each of its steps leaves each thing as it was or repaired, and in the end no orphan."""
 
 from dataclasses import replace
 
@@ -26,11 +26,11 @@ STEPS = ["write records", "records written", "delete ledger", "ledger deleted, s
 
 
 class CutOff(Exception):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 async def broken(url: str, topic: str) -> None:
-    """A topic whose first ledger is an orphan, the next has wrong counts, and whose cursor's ledger is gone."""
+    """A topic whose first ledger is an orphan, whose next has wrong counts, and whose cursor's ledger is gone."""
     async with public.open_cluster(url, config=CONFIG) as cluster:
         opened = await cluster.create_topic(topic)
         cursor = await opened.open_cursor("one")
@@ -48,7 +48,7 @@ async def broken(url: str, topic: str) -> None:
 
 
 async def plan(store, bookkeeper, name: str):
-    """What there is to mend now."""
+    """What there is to repair now."""
     audit = await LedgerAuditor(store, bookkeeper).audit(NOW)
     orphans = [origin.ledger_id for origin in audit.orphans if origin.managed_ledger == name]
     (facts,) = await FactsReader(store, bookkeeper).read([name], {name: orphans}, await read_records(store))
@@ -66,7 +66,7 @@ def cut_at(step: str):
 
 @pytest.mark.parametrize("finish", ["repaired again", "opened"])
 @pytest.mark.parametrize("step", STEPS)
-def test_cut_off_anywhere_nothing_is_left_wrong(topic_url, topic, step, finish):
+def test_interrupted_anywhere_nothing_is_left_wrong(topic_url, topic, step, finish):
     url, name = topic_url, managed_ledger_of(topic)
 
     async def main():
@@ -90,7 +90,7 @@ def test_cut_off_anywhere_nothing_is_left_wrong(topic_url, topic, step, finish):
     assert run(main()) == [10, 5]
 
 
-def test_a_record_that_was_changed_meanwhile_is_not_written(topic_url, topic):
+def test_a_record_changed_meanwhile_is_not_written(topic_url, topic):
     url, name = topic_url, managed_ledger_of(topic)
 
     async def main():
@@ -111,7 +111,7 @@ def test_a_record_that_was_changed_meanwhile_is_not_written(topic_url, topic):
 
 
 def test_a_cursor_ledger_is_not_recorded_for_deletion_while_its_cursor_names_it(topic_url, topic):
-    """What is recorded ahead of a long repair that is cut off: an owner that lets such a ledger go would be refused."""
+    """Records written ahead of a long, interrupted repair would refuse an owner that drops such a ledger."""
     url, name = topic_url, managed_ledger_of(topic)
 
     async def main():
@@ -122,7 +122,7 @@ def test_a_cursor_ledger_is_not_recorded_for_deletion_while_its_cursor_names_it(
             await cursor.acknowledge(positions[10:20:2])
             cursor_ledger, (first, *_) = cursor.cursor_ledger, opened.ledgers
         async with await open_store(url) as store, client(url) as bookkeeper:
-            await LedgerStore(store).delete(first.ledger_id)  # where the cursor stands
+            await LedgerStore(store).delete(first.ledger_id)  # where the cursor is
             found = await plan(store, bookkeeper, name)
             assert [mend.drops for mend in found.cursors] == [cursor_ledger]
             leftovers = tuple(range(800_000_000, 800_001_000))

@@ -1,4 +1,4 @@
-"""Undoing what no request can hold, on a real ZooKeeper: in pieces, that go on where they were cut off (M11)."""
+"""Undoes what no single request can hold, on a real ZooKeeper: in pieces, continued after an interruption (M11)."""
 
 import itertools
 
@@ -33,7 +33,7 @@ class CutOff(Exception):
 
 
 def cut_off_at(number):
-    """Raises before the piece of that number, from 1 on, is sent."""
+    """Raises before the piece with this number, counted from 1, is sent."""
     pieces = itertools.count(1)
 
     def on_step(step):
@@ -49,7 +49,7 @@ async def write(store, operations):
 
 
 async def deleted_topic(store, topic):
-    """The undo file of a topic's deletion with many cursors, one of its two ledgers there yet; that ledger's id."""
+    """The undo file of the deletion of a topic with many cursors; the id of the one of its two ledgers that exists."""
     name = managed_ledger_of(topic)
     first = next(_firsts)
     await LedgerStore(store).create(first + 1, LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),)))
@@ -64,7 +64,7 @@ async def deleted_topic(store, topic):
     return file, path, cursor, first + 1
 
 
-def test_a_deleted_topic_of_many_cursors_is_put_back_also_when_cut_off(topic_url, topic):
+def test_a_deleted_topic_of_many_cursors_is_restored_even_after_an_interruption(topic_url, topic):
     async def main():
         async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
             file, path, cursor, there = await deleted_topic(store, topic)
@@ -84,7 +84,7 @@ def test_a_deleted_topic_of_many_cursors_is_put_back_also_when_cut_off(topic_url
     run(main())
 
 
-def test_an_owner_in_between_ends_it_and_is_told_of(topic_url, topic):
+def test_an_owner_in_between_ends_it_and_is_reported(topic_url, topic):
     async def main():
         async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
             file, path, *_ = await deleted_topic(store, topic)
@@ -93,14 +93,14 @@ def test_an_owner_in_between_ends_it_and_is_told_of(topic_url, topic):
                 await undo(plan, store, bookkeeper, ManagedLedgerConfig(), cut_off_at(3))
             plan = await plan_undo_of(store, file)
             node = await store.get(path)
-            await store.put(path, node.data, node.version)  # as an owner does that opens it
+            await store.put(path, node.data, node.version)  # like an owner that opens it
             with pytest.raises(UndoConflict, match=f"nothing was written: {path} was changed"):
                 await undo(plan, store, bookkeeper, ManagedLedgerConfig())
 
     run(main())
 
 
-def test_many_moved_cursors_are_put_back(topic_url, topic):
+def test_many_moved_cursors_are_restored(topic_url, topic):
     async def main():
         async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
             name = managed_ledger_of(topic)

@@ -1,4 +1,4 @@
-"""Undoing a deletion that was cut off, while another process finishes it: what is listed again is there (R10)."""
+"""Undoes an interrupted deletion while another process finishes it: every ledger that is listed again exists (R10)."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ SETTINGS = ManagedLedgerConfig()
 
 @pytest.fixture(params=["one store", "two stores"])
 def cluster_url(request, topic_url):
-    """A cluster, also with the ledgers in a metadata store of their own."""
+    """A cluster; also one whose ledgers have a metadata store of their own."""
     if request.param == "one store":
         return topic_url
     return f"{request.getfixturevalue('rocksdb_url')}?ledgers={topic_url}/ledgers"
@@ -45,7 +45,7 @@ class CutOff(Exception):
 
 
 class Held:
-    """A call that is held up before it is made, until `release`."""
+    """A call that waits before it is made, until `release`."""
 
     def __init__(self, holder, name):
         self._call = getattr(holder, name)
@@ -58,7 +58,7 @@ class Held:
         return await self._call(*arguments)
 
     async def wait_for(self, task):
-        """Until the call is about to be made by `task`."""
+        """Wait until `task` is about to make the call."""
         come = asyncio.ensure_future(self._come.wait())
         await asyncio.wait([come, task], return_when=asyncio.FIRST_COMPLETED)
         assert come.done(), "it ended without making the call"
@@ -68,7 +68,7 @@ class Held:
 
 
 async def states(store, name):
-    """The records of a topic and its cursors, as an undo file has them."""
+    """The records of a topic and its cursors, as in an undo file."""
     topic = managed_ledger_path(name)
     paths = [topic, *(f"{topic}/{each}" for each in await store.children(topic))]
     nodes = await store.get_many(paths)
@@ -84,7 +84,7 @@ async def changed(store, name, before):
 
 
 async def cut_off_deletion(url, topic):
-    """Delete a topic of 25 entries in three ledgers up to where its record is gone; the undo file of that."""
+    """Delete a topic of 25 entries in three ledgers up to the removal of its record. Returns the undo file."""
     async with mledger.open_cluster(url, config=KEEP) as cluster:
         await fill(await cluster.create_topic(topic), 25)
     name = managed_ledger_of(topic)
@@ -102,7 +102,7 @@ async def cut_off_deletion(url, topic):
 
 @asynccontextmanager
 async def another_process(url):
-    """Somebody else's session with the metadata store, and client of the bookies."""
+    """Another session with the metadata store, and another client of the bookies."""
     async with await open_store(url) as store, client(url) as bookkeeper:
         yield store, bookkeeper
 
@@ -117,7 +117,7 @@ async def entries_of(url, topic):
         return await everything(await cluster.open_topic(topic))
 
 
-def test_what_undo_lists_before_a_replay_claims_it_stays(cluster_url, topic):
+def test_ledgers_that_undo_lists_before_a_replay_claims_them_stay(cluster_url, topic):
     async def main():
         file = await cut_off_deletion(cluster_url, topic)
         async with (
@@ -136,7 +136,7 @@ def test_what_undo_lists_before_a_replay_claims_it_stays(cluster_url, topic):
     run(main())
 
 
-def test_undo_lists_nothing_that_a_replay_is_deleting_and_names_it(cluster_url, topic):
+def test_undo_lists_no_ledger_that_a_replay_is_deleting_and_names_it(cluster_url, topic):
     async def main():
         name = managed_ledger_of(topic)
         file = await cut_off_deletion(cluster_url, topic)
@@ -160,7 +160,7 @@ def test_undo_lists_nothing_that_a_replay_is_deleting_and_names_it(cluster_url, 
     run(main())
 
 
-def test_a_replay_that_claims_between_plan_and_undo_has_the_undo_look_again(cluster_url, topic):
+def test_after_a_claim_between_plan_and_undo_the_undo_plans_again(cluster_url, topic):
     async def main():
         name = managed_ledger_of(topic)
         file = await cut_off_deletion(cluster_url, topic)
@@ -201,7 +201,7 @@ def test_a_claim_whose_maker_died_is_finished_by_the_next_replay(topic_url, topi
     run(main())
 
 
-def test_what_undo_lists_again_its_former_owner_s_trim_leaves_alone(topic_url, topic):
+def test_the_former_owner_s_trim_leaves_alone_what_undo_lists_again(topic_url, topic):
     async def main():
         name = managed_ledger_of(topic)
         async with mledger.open_cluster(topic_url, config=replace(CONFIG, retention_time_ms=0)) as cluster:
@@ -223,7 +223,7 @@ def test_what_undo_lists_again_its_former_owner_s_trim_leaves_alone(topic_url, t
     run(main())
 
 
-def test_a_ledger_that_is_deleted_while_it_is_listed_again_is_told_of(topic_url, topic):
+def test_a_ledger_deleted_while_it_is_listed_again_is_reported(topic_url, topic):
     async def main():
         file = await cut_off_deletion(topic_url, topic)
         async with another_process(topic_url) as (store, bookkeeper):
@@ -232,7 +232,7 @@ def test_a_ledger_that_is_deleted_while_it_is_listed_again_is_told_of(topic_url,
             held = Held(store, "sync")
             undoing = asyncio.ensure_future(undo(plan, store, bookkeeper, SETTINGS))
             await held.wait_for(undoing)
-            await bookkeeper.delete_ledger(first)  # as somebody does who asks nobody
+            await bookkeeper.delete_ledger(first)  # like a process that asks nobody
             held.release()
             with pytest.raises(UndoConflict, match=f"deleted meanwhile: {first}; `mledger topics repair`"):
                 await undoing

@@ -64,7 +64,7 @@ def test_entries_of_all_sizes_with_every_digest(cluster, digest_type, ensemble, 
     with_client(cluster, main)
 
 
-def test_reads_are_bounded_by_bytes_and_give_one_entry_at_least(cluster):
+def test_reads_are_bounded_by_bytes_and_return_at_least_one_entry(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 3, 2)
         await writer.append(payloads(100, size=1000))
@@ -103,7 +103,7 @@ def test_the_writers_reader_follows_the_last_add_confirmed(cluster):
     with_client(cluster, main)
 
 
-def test_a_reader_of_an_open_ledger_reads_to_the_last_add_confirmed_it_is_told(cluster):
+def test_a_reader_of_an_open_ledger_reads_to_the_last_add_confirmed_it_was_given(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 3, 2)
         await writer.append(payloads(10))
@@ -116,7 +116,7 @@ def test_a_reader_of_an_open_ledger_reads_to_the_last_add_confirmed_it_is_told(c
     with_client(cluster, main)
 
 
-def test_striped_entries_lie_on_their_write_sets_only(cluster):
+def test_striped_entries_are_on_their_write_sets_only(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 2, 2)
         await asyncio.gather(*(writer.append(payloads(10, start)) for start in range(0, 100, 10)))
@@ -143,7 +143,7 @@ def test_entries_carry_the_last_add_confirmed_and_the_length(cluster):
     with_client(cluster, main)
 
 
-def test_a_batch_with_an_entry_past_the_frame_limit_is_refused_whole(cluster):
+def test_a_batch_with_an_entry_over_the_frame_limit_is_refused_whole(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 3, 2)
         limit = ClientConfig().max_frame - 60
@@ -155,7 +155,7 @@ def test_a_batch_with_an_entry_past_the_frame_limit_is_refused_whole(cluster):
     with_client(cluster, main)
 
 
-def test_an_append_of_nothing_is_refused(cluster):
+def test_an_empty_append_is_refused(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 3, 2)
         with pytest.raises(ValueError, match="no entry id"):
@@ -164,7 +164,7 @@ def test_an_append_of_nothing_is_refused(cluster):
     with_client(cluster, main)
 
 
-def test_a_closed_writer_takes_no_entries_and_closes_again_to_the_same_end(cluster):
+def test_a_closed_writer_refuses_entries_and_closes_again_at_the_same_end(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 3, 2)
         pending = writer.append(payloads(10))
@@ -178,7 +178,7 @@ def test_a_closed_writer_takes_no_entries_and_closes_again_to_the_same_end(clust
     with_client(cluster, main)
 
 
-def test_an_abandoned_ledger_is_left_as_it_is(cluster):
+def test_an_abandoned_ledger_stays_unchanged(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 3, 2)
         await writer.append(payloads(10))
@@ -193,7 +193,7 @@ def test_an_abandoned_ledger_is_left_as_it_is(cluster):
     with_client(cluster, main)
 
 
-def test_an_empty_ledger_is_closed_with_no_entry(cluster):
+def test_an_empty_ledger_is_closed_without_entries(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 3, 2)
         metadata = await writer.close()
@@ -203,7 +203,7 @@ def test_an_empty_ledger_is_closed_with_no_entry(cluster):
     with_client(cluster, main)
 
 
-def test_more_bookies_than_there_are_cannot_be_had(cluster):
+def test_more_bookies_than_exist_are_refused(cluster):
     async def main(bookkeeper):
         before = [page async for page in bookkeeper.list_ledgers()]
         with pytest.raises(NotEnoughBookies, match="5 bookies is asked for and 4 are registered"):
@@ -246,7 +246,7 @@ def test_other_operations_join_the_creation(cluster):
     with_client(cluster, main)
 
 
-def test_ids_not_above_the_last_are_passed_over(cluster):
+def test_ids_not_above_the_last_are_skipped(cluster):
     async def main(bookkeeper):
         first = await bookkeeper.create_ledger(3, 3, 2)
         second = await bookkeeper.create_ledger(3, 3, 2, above=first.ledger_id + 5)
@@ -270,7 +270,7 @@ def test_ledgers_are_listed_and_deleted(cluster):
     with_client(cluster, main)
 
 
-def test_closing_a_deleted_ledger_says_so(cluster):
+def test_closing_a_deleted_ledger_is_an_error_that_says_so(cluster):
     async def main(bookkeeper):
         writer = await bookkeeper.create_ledger(3, 3, 2)
         await bookkeeper.delete_ledger(writer.ledger_id)
@@ -280,7 +280,7 @@ def test_closing_a_deleted_ledger_says_so(cluster):
     with_client(cluster, main)
 
 
-def test_the_bookies_are_known(cluster):
+def test_the_registered_bookies_are_listed(cluster):
     async def main(bookkeeper):
         assert {found.bookie_id for found in await bookkeeper.bookies()} == {each.bookie_id for each in cluster}
 

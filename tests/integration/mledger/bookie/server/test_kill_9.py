@@ -1,4 +1,4 @@
-"""kill -9 of a bookie under load: what it acknowledged is there when it is back, byte for byte; the rest is whole."""
+"""kill -9 of a bookie under load: a restart has every acknowledged entry byte for byte, and the rest is whole."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ LEDGERS_EACH = 2
 
 
 class Load:
-    """Adds to ledgers of its own over one connection, as fast as it can, and remembers what was acknowledged."""
+    """Adds to ledgers of its own over one connection as fast as it can, and remembers what was acknowledged."""
 
     def __init__(self, seed, ledgers):
         self.random, self.ledgers = random.Random(seed), ledgers
@@ -29,7 +29,7 @@ class Load:
         self.sent, self.acknowledged = {}, set()
 
     def batch(self):
-        """Requests: runs of one size, of mixed sizes, single ones, and an entry added again with other bytes."""
+        """Requests: runs of one size, of mixed sizes, single ones, and an entry repeated with other bytes."""
         ledger = self.random.choice(self.ledgers)
         sizes = self.random.choice(([100] * 50, [self.random.randrange(2000) for _ in range(20)], [30_000]))
         frames = []
@@ -68,7 +68,7 @@ class Load:
             self.acknowledged.add((response.ledger, response.entry))
 
     async def check(self, bookie):
-        """An acknowledged entry is read back as it was sent, in one of its versions; another is whole or absent."""
+        """Assert that an acknowledged entry is read back in one of its versions, and others are whole or absent."""
         async with RawClient(bookie) as client:
             for keys in batched(self.sent, 100):
                 client.send(b"".join(wire.encode_read(*key) for key in keys))
@@ -88,7 +88,7 @@ def batched(values, size):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nothing_acknowledged_is_lost_by_kill_9(bookies, seed):
+def test_kill_9_loses_no_acknowledged_entry(bookies, seed):
     (bookie,) = bookies.start(1, "--journal-mb", "2")
     rng = random.Random(seed)
 
@@ -115,7 +115,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(bookies, seed):
     assert run(main()) > 600
 
 
-def test_a_repeated_add_that_was_acknowledged_is_what_a_restart_reads(bookies):
+def test_a_restart_reads_a_repeated_add_that_was_acknowledged(bookies):
     (bookie,) = bookies.start(1)
 
     async def add(*entries):
@@ -137,7 +137,7 @@ def test_a_repeated_add_that_was_acknowledged_is_what_a_restart_reads(bookies):
     assert run(read(wire.LAST_ENTRY)) == again
 
 
-def test_a_bookie_starts_again_and_again_without_growing(bookies):
+def test_a_bookie_restarts_again_and_again_without_growing(bookies):
     (bookie,) = bookies.start(1)
 
     async def add(number):
@@ -150,7 +150,7 @@ def test_a_bookie_starts_again_and_again_without_growing(bookies):
     assert len(list((bookie.directory / "journal").glob("[0f]*.journal"))) <= 7
 
 
-def test_a_sync_that_fails_ends_the_process_and_answers_nothing(bookies):
+def test_a_failing_sync_ends_the_process_without_answers(bookies):
     bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-sync"))
     bookie.start()
 
@@ -166,7 +166,7 @@ def test_a_sync_that_fails_ends_the_process_and_answers_nothing(bookies):
     assert "event=journal_failed" in bookie.log()
 
 
-def test_an_error_before_a_record_is_written_ends_the_process_and_answers_nothing(bookies):
+def test_an_error_before_a_record_is_written_ends_the_process_without_answers(bookies):
     bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-record"))
     bookie.start()
 
@@ -182,7 +182,7 @@ def test_an_error_before_a_record_is_written_ends_the_process_and_answers_nothin
     assert "event=turn_failed" in bookie.log()
 
 
-def test_an_error_after_a_sync_ends_the_process_and_the_next_one_goes_on_behind_the_record(bookies):
+def test_an_error_after_a_sync_ends_the_process_and_the_next_continues_after_the_record(bookies):
     bookie = bookies.add(command=(sys.executable, "-m", "tests.support.broken_bookie", "failing-answer"))
     bookie.start()
 
@@ -228,11 +228,11 @@ def test_a_stop_under_load_loses_nothing_acknowledged(bookies):
     run(main())
 
 
-def test_a_stop_does_not_wait_for_clients_that_go_on_adding(tmp_path, monkeypatch):
+def test_a_stop_does_not_wait_for_clients_that_keep_adding(tmp_path, monkeypatch):
     window, most, sync = 100, 5_000, os.fdatasync
 
     def slow(file):
-        time.sleep(0.005)  # so that the next adds are always there when a sync is over
+        time.sleep(0.005)  # so that the next adds are always there when a sync ends
         sync(file)
 
     monkeypatch.setattr(os, "fdatasync", slow)

@@ -3,7 +3,7 @@
 from tests.support.cli import answer, ok
 
 
-def test_what_auto_recovery_is_told_already_is_nothing_to_do(url) -> None:
+def test_settings_that_auto_recovery_has_already_are_nothing_to_do(url) -> None:
     plan = answer("bookies", "autorecovery", "--enable", "--yes", url=url)
     assert (plan["enabled_after"], plan["undo_file"]) == (True, None)
 

@@ -31,7 +31,7 @@ def three(bookies):
     return bookies
 
 
-def test_a_bookie_is_described_with_what_it_holds(three):
+def test_a_bookie_is_described_with_its_contents(three):
     began = time.time()
     found = answer("bookies", "describe", three[0].bookie_id, url=three.metadata_url)
     took = time.time() - began
@@ -49,14 +49,14 @@ def test_a_bookie_is_described_with_what_it_holds(three):
     assert (found["problems"], found["load"]) == ([], 1.5)
 
 
-def test_bookies_that_are_well_pass_with_a_warning_for_one_that_is_read_only(three):
+def test_sound_bookies_pass_with_a_warning_for_a_read_only_one(three):
     done = mledger("bookies", "check", "--output", "json", url=three.metadata_url)
     problems = {each["bookie_id"]: each["problems"] for each in done.json}
     assert (done.code, problems[three[0].bookie_id], problems[three[1].bookie_id]) == (0, [], [])
     assert problems[three[2].bookie_id] == ["warning: it is read-only: see whether its disk is full"]
 
 
-def test_a_bookie_that_is_down_is_away_and_the_others_are_still_checked(three):
+def test_a_down_bookie_is_unreachable_and_the_others_are_still_checked(three):
     three.stop(1)
     done = mledger("bookies", "check", "--output", "json", url=three.metadata_url)
     states = {each["bookie_id"]: each["state"] for each in done.json}
@@ -92,7 +92,7 @@ def test_checking_changes_nothing(three):
     assert run(nodes()) == before
 
 
-def test_a_bookie_answers_how_much_room_its_disk_has(three):
+def test_a_bookie_reports_the_free_space_of_its_disk(three):
     info = run(ask_info(*three[0].address))
     assert info is not None
     assert 0 < info.free_bytes < info.total_bytes

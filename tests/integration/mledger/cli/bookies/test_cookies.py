@@ -1,4 +1,4 @@
-"""`bookies cookie` on a real cluster: refused, warned of, and undone."""
+"""`bookies cookie` on a real cluster: refusals, warnings and undo."""
 
 from tests.support.cli import answer, mledger, ok
 from tests.support.tree import tree
@@ -6,7 +6,7 @@ from tests.support.tree import tree
 ELSEWHERE = "10.0.0.1:3181"
 
 
-def test_a_file_that_is_no_cookie_is_refused_before_anything_is_written(url, tmp_path) -> None:
+def test_an_invalid_cookie_file_is_refused_before_anything_is_written(url, tmp_path) -> None:
     file = tmp_path / "VERSION"
     file.write_text("not a cookie")
     before = tree(url)
@@ -32,7 +32,7 @@ def test_deleting_the_cookie_of_a_bookie_that_ledgers_name_warns(url, topic, wri
     assert planned["warnings"][1].startswith(f"ledgers that name it: {ledgers};")
 
 
-def test_a_cookie_made_here_is_of_this_cluster_and_goes_by_undoing(url, undo_file) -> None:
+def test_a_new_cookie_belongs_to_this_cluster_and_is_removed_by_undo(url, undo_file) -> None:
     made = ("--journal-dir", "/journal", "--ledger-dir", "/a", "--ledger-dir", "/b")
     ok("bookies", "cookie", "write", ELSEWHERE, *made, "--yes", "--undo-file", undo_file, url=url)
     shown = answer("bookies", "cookie", "show", ELSEWHERE, url=url)

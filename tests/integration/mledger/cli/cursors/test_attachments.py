@@ -1,4 +1,4 @@
-"""`mledger cursors delete` takes along what Pulsar keeps beside a cursor; compaction's cursor is not moved on."""
+"""`mledger cursors delete` also deletes what Pulsar keeps beside a cursor; the cursor of compaction is not moved."""
 
 from dataclasses import replace
 
@@ -24,11 +24,11 @@ def there(url, ledgers):
 
 @pytest.fixture
 def one_bookie():
-    """Settings by which ledgers that a command makes need one bookie."""
+    """Settings with which the ledgers of a command need one bookie."""
     return ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
 
 
-def test_with_a_subscription_go_its_bucket_and_its_pending_acknowledgements(url, topic, tmp_path, one_bookie):
+def test_a_subscription_is_deleted_with_its_bucket_and_its_pending_acknowledgements(url, topic, tmp_path, one_bookie):
     ours, others = run(compacted_topic(url, topic, clean=True, config=ONE_BOOKIE))
     acks = str(pending_ack_topic(TopicName.parse(topic), "delayed"))
     plan = answer("cursors", "delete", topic, "delayed", "--dry-run", url=url)
@@ -57,7 +57,9 @@ def test_with_a_subscription_go_its_bucket_and_its_pending_acknowledgements(url,
     assert str(ours["bucket"]) not in described["cursor_properties"].values()
 
 
-def test_with_compactions_cursor_goes_the_compacted_ledger_that_its_last_state_names(url, topic, tmp_path, one_bookie):
+def test_the_cursor_of_compaction_is_deleted_with_the_compacted_ledger_of_its_last_state(
+    url, topic, tmp_path, one_bookie
+):
     ours, _ = run(compacted_topic(url, topic, clean=False, config=ONE_BOOKIE))
     file = tmp_path / "undo.json"
     answer("cursors", "delete", topic, "__compaction", "--yes", "--undo-file", file, *one_bookie, url=url)
@@ -69,8 +71,8 @@ def test_with_compactions_cursor_goes_the_compacted_ledger_that_its_last_state_n
     assert described["properties"] == {}
 
 
-def test_with_a_subscription_go_no_acknowledgements_that_may_be_another_topics(url, topic, tmp_path, one_bookie):
-    """The one topic's name stands for a subscription of two topics: it goes with the last of them."""
+def test_acknowledgements_that_may_belong_to_another_topic_are_kept(url, topic, tmp_path, one_bookie):
+    """One topic name stands for the subscription of two topics. It is deleted with the last of them."""
     other = f"{topic}-b"
     shared = str(pending_ack_topic(TopicName.parse(other), "c"))
     assert shared == str(pending_ack_topic(TopicName.parse(topic), "b-c"))
@@ -92,7 +94,7 @@ def test_with_a_subscription_go_no_acknowledgements_that_may_be_another_topics(u
 
 
 @pytest.mark.parametrize("command", [["skip", "1"], ["clear"]])
-def test_compactions_cursor_is_not_moved_past_what_was_compacted(url, topic, tmp_path, command):
+def test_the_cursor_of_compaction_is_not_moved_past_what_was_compacted(url, topic, tmp_path, command):
     async def main():
         async with public.open_cluster(url, config=ONE_BOOKIE) as cluster:
             opened = await cluster.create_topic(topic)

@@ -1,4 +1,4 @@
-"""`mledger cursors skip|reset|clear|set-properties` on a real cluster: planned, done, undone."""
+"""`mledger cursors skip|reset|clear|set-properties` on a real cluster: plan, change and undo."""
 
 from dataclasses import replace
 
@@ -35,13 +35,13 @@ def positions(url, topic):
 
 
 def state(url: str, topic: str) -> tuple[object, ...]:
-    """What a cursor's users see of it."""
+    """The cursor as its users see it."""
     found = answer("cursors", "describe", topic, "one", url=url)
     return found["backlog"], found["holes"], found["read_position"], found["cursor_properties"]
 
 
 def change(url, undo_file, *arguments):
-    """Carry a changing command out; its answer."""
+    """Carry out a changing command, and return its answer."""
     return answer("cursors", *arguments, "--yes", "--undo-file", undo_file, url=url)
 
 
@@ -75,7 +75,7 @@ EXPECTED = {
     "clear": (0, 0, None, RED),
     "properties": (22, 2, 0, {"team": "blue", "new": "a=b"}),
 }
-"""Backlog, holes, the number of the entry read next, properties."""
+"""Backlog, holes, the number of the next entry to read, properties."""
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -111,7 +111,7 @@ def test_a_dry_run_changes_no_node(url, topic, positions, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("arguments", [["skip", "{}", "one", 0], ["set-properties", "{}", "one", "team=red"]])
-def test_with_nothing_to_do_nothing_is_written(url, topic, positions, undo_file, arguments) -> None:
+def test_if_nothing_changes_nothing_is_written(url, topic, positions, undo_file, arguments) -> None:
     before = answer("metadata", "tree", url=url)
     change(url, undo_file, *[topic if each == "{}" else each for each in arguments])
     assert answer("metadata", "tree", url=url) == before
@@ -119,7 +119,7 @@ def test_with_nothing_to_do_nothing_is_written(url, topic, positions, undo_file,
 
 
 async def _own_with_state_in_ledger(url: str, topic: str) -> None:
-    """The cursor's state is in a cursor ledger, its owner gone as by a crash."""
+    """Puts the cursor's state into a cursor ledger, with its owner gone as after a crash."""
     async with public.open_cluster(url, config=SMALL) as cluster:
         opened = await cluster.open_topic(topic)
         cursor = await opened.open_cursor("one")
@@ -127,7 +127,7 @@ async def _own_with_state_in_ledger(url: str, topic: str) -> None:
         await opened.abandon()
 
 
-def test_a_state_that_was_in_a_cursor_ledger_is_put_back(url, topic, positions, undo_file) -> None:
+def test_a_state_from_a_cursor_ledger_is_restored(url, topic, positions, undo_file) -> None:
     run(_own_with_state_in_ledger(url, topic))
     described = answer("cursors", "describe", topic, "one", url=url)
     assert described["cursor_ledger"] != -1
@@ -141,7 +141,7 @@ def test_a_state_that_was_in_a_cursor_ledger_is_put_back(url, topic, positions, 
     run(assert_nothing_orphaned(url, managed_ledger_of(topic)))
 
 
-def test_what_is_cleared_is_not_trimmed_until_the_next_owner_comes(url, topic, positions, undo_file) -> None:
+def test_cleared_entries_are_not_trimmed_until_the_next_owner_comes(url, topic, positions, undo_file) -> None:
     change(url, undo_file, "clear", topic, "one")
     assert answer("topics", "describe", topic, url=url)["entries"] == ENTRIES
 
@@ -164,7 +164,7 @@ async def _pulsar_entries(url: str, topic: str, times: list[int]) -> list[public
 @pytest.mark.parametrize(
     ("to", "index"), [("2026-01-31T12:00:10Z", 10), ("2026-01-31T13:00:09.500+01:00", 10), (str(1_769_860_803_000), 3)]
 )
-def test_a_reset_to_a_time_finds_the_first_entry_of_then(url, topic, undo_file, to, index) -> None:
+def test_a_reset_to_a_time_finds_the_first_entry_from_then_on(url, topic, undo_file, to, index) -> None:
     start = 1_769_860_800_000  # 2026-01-31T12:00:00Z
     positions = run(_pulsar_entries(url, topic, [start + 1000 * number for number in range(20)]))
     planned = answer("cursors", "reset", topic, "one", "--to", to, "--dry-run", url=url)
@@ -173,7 +173,7 @@ def test_a_reset_to_a_time_finds_the_first_entry_of_then(url, topic, undo_file, 
     assert state(url, topic)[2] == str(positions[index])
 
 
-def test_entries_without_a_time_are_refused_before_anything_is_done(url, topic, positions, undo_file) -> None:
+def test_entries_without_a_time_are_refused_before_any_change(url, topic, positions, undo_file) -> None:
     before = answer("metadata", "tree", url=url)
     arguments = ("cursors", "reset", topic, "one", "--to", "2026-01-31", "--yes", "--undo-file", undo_file)
     refused = mledger(*arguments, url=url)
@@ -195,7 +195,7 @@ def test_entries_without_a_time_are_refused_before_anything_is_done(url, topic, 
         (["set-properties", "{}", "one", "a=b", "--remove", "a"], 2),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_exit_code(url, topic, positions, undo_file, arguments, code) -> None:
+def test_invalid_input_is_refused_with_its_exit_code(url, topic, positions, undo_file, arguments, code) -> None:
     given = [topic if each == "{}" else each for each in arguments]
     refused = mledger("cursors", *given, "--yes", "--undo-file", undo_file, url=url)
     assert refused.code == code

@@ -1,4 +1,4 @@
-"""`cursors delete` on a real cluster: undone, also when kill -9 ended it."""
+"""`cursors delete` on a real cluster, and its undo, after kill -9 too."""
 
 import itertools
 from dataclasses import replace
@@ -16,12 +16,12 @@ STEPS_AT_MOST = 40
 
 
 def state(url, topic):
-    """What the users of the cursor see."""
+    """The cursor as its users see it."""
     found = answer("cursors", "describe", topic, "one", url=url)
     return found["mark_delete"], found["backlog"], found["hole_ranges"], found["cursor_properties"]
 
 
-def test_a_deleted_cursor_comes_back_where_it_stood(url, topic, written, undo_file) -> None:
+def test_a_deleted_cursor_is_restored_at_its_place(url, topic, written, undo_file) -> None:
     before = state(url, topic)
     ok("cursors", "delete", topic, "one", "--yes", "--undo-file", undo_file, url=url)
     assert answer("cursors", "list", topic, url=url) == []

@@ -1,4 +1,4 @@
-"""Commands that move a cursor, and their undoing, killed by -9 at each of their steps on a real cluster."""
+"""Commands that move a cursor, and their undo, killed with -9 at each of their steps on a real cluster."""
 
 import itertools
 from dataclasses import replace
@@ -24,7 +24,7 @@ STEPS_AT_MOST = 40
 
 
 async def _prepare(url: str, topic: str, holes: int) -> None:
-    """A topic whose cursor has so many holes in a cursor ledger, its owner gone."""
+    """A topic whose cursor has many holes in a cursor ledger, and whose owner is gone."""
     async with public.open_cluster(url, config=ONE) as cluster:
         opened = await cluster.create_topic(topic)
         cursor = await opened.open_cursor("one", cursor_properties={"kept": "yes"})
@@ -34,7 +34,7 @@ async def _prepare(url: str, topic: str, holes: int) -> None:
 
 
 async def _open_and_close(url: str, topic: str) -> None:
-    """Be the next owner, who finishes what others left."""
+    """Open the topic as the next owner, which finishes what others left."""
     async with public.open_cluster(url, config=ONE) as cluster:
         opened = await cluster.open_topic(topic, take_over=True)
         await opened.initialized()
@@ -42,14 +42,14 @@ async def _open_and_close(url: str, topic: str) -> None:
 
 
 def state(url: str, topic: str) -> tuple[object, ...]:
-    """What a cursor's users see of it."""
+    """The cursor as its users see it."""
     found = answer("cursors", "describe", topic, "one", url=url)
     return found["mark_delete"], found["backlog"], found["hole_ranges"], found["cursor_properties"]
 
 
 @pytest.fixture(scope="module")
 def commands():
-    """What runs commands that die."""
+    """Runs commands that kill themselves."""
     with killed_commands() as running:
         yield running
 
@@ -80,7 +80,7 @@ def test_a_command_killed_at_any_step_is_undone_or_has_changed_nothing(url, topi
     assert {"act", "list ledger", "complete undo file"} < set(steps)
 
 
-def test_an_undoing_killed_at_any_step_is_done_again(url, topic, tmp_path, commands) -> None:
+def test_an_undo_killed_at_any_step_is_repeated(url, topic, tmp_path, commands) -> None:
     steps = []
     for number in itertools.count(1):
         assert number < STEPS_AT_MOST
@@ -105,7 +105,7 @@ def test_an_undoing_killed_at_any_step_is_done_again(url, topic, tmp_path, comma
     assert {"write undo file", "create ledger", "undo", "undone", "delete ledger", "undo file completed"} < set(steps)
 
 
-def test_a_command_that_fails_before_it_changed_anything_leaves_no_undo_file(url, topic, tmp_path) -> None:
+def test_a_command_that_fails_before_any_change_leaves_no_undo_file(url, topic, tmp_path) -> None:
     run(_prepare(url, topic, FEW))
     before = state(url, topic)
     file = tmp_path / "undo.json"
@@ -117,7 +117,7 @@ def test_a_command_that_fails_before_it_changed_anything_leaves_no_undo_file(url
     assert state(url, topic) == before
 
 
-def test_what_changed_since_the_plan_was_made_is_refused(url, topic, tmp_path, monkeypatch) -> None:
+def test_a_change_since_the_plan_is_refused(url, topic, tmp_path, monkeypatch) -> None:
     run(_prepare(url, topic, FEW))
     skipping = ("cursors", "skip", topic, "one", 1, "--yes", "--undo-file", tmp_path / "other.json", *SETTINGS)
 

@@ -35,7 +35,7 @@ def test_describe_shows_the_record_and_the_state(url, topic, filled) -> None:
     assert described["cursor_ledger"] == -1
 
 
-def test_batches_acknowledged_in_part_are_shown_with_what_they_lack(url, topic) -> None:
+def test_partly_acknowledged_batches_are_shown_with_what_is_left(url, topic) -> None:
     async def main() -> str:
         config = replace(KEEP, deletion_at_batch_index_level_enabled=True)
         async with public.open_cluster(url, config=config) as cluster:
@@ -64,7 +64,7 @@ def test_recover_without_apply_changes_nothing(url, topic, filled) -> None:
     assert answer("cursors", "describe", topic, "one", url=url) == before
 
 
-def test_recover_apply_opens_as_owner_and_tells_what_it_did(url, topic, filled) -> None:
+def test_recover_apply_opens_as_owner_and_reports_what_it_did(url, topic, filled) -> None:
     ok("cursors", "create", topic, "one", url=url)
     done = answer("cursors", "recover", topic, "--apply", url=url)
     assert [each["cursor"] for each in done["plan"]] == ["one"]
@@ -74,7 +74,7 @@ def test_recover_apply_opens_as_owner_and_tells_what_it_did(url, topic, filled) 
     assert names.index("loading cursor") < names.index("recovered to position") < names.index("initialized")
 
 
-def test_recover_shows_one_cursor_when_one_is_named(url, topic, filled) -> None:
+def test_recover_shows_one_cursor_if_one_is_named(url, topic, filled) -> None:
     for name in ("one", "two"):
         ok("cursors", "create", topic, name, url=url)
     assert [each["cursor"] for each in answer("cursors", "recover", topic, "two", url=url)] == ["two"]
@@ -87,6 +87,6 @@ def test_a_deleted_cursor_is_gone(url, topic, filled, tmp_path) -> None:
     assert mledger("cursors", "describe", topic, "one", url=url).code == 3
 
 
-def test_creating_a_cursor_that_is_there_is_a_conflict(url, topic, filled) -> None:
+def test_creating_an_existing_cursor_is_a_conflict(url, topic, filled) -> None:
     ok("cursors", "create", topic, "one", url=url)
     assert mledger("cursors", "create", topic, "one", url=url).code == 4

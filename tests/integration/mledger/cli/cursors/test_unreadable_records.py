@@ -1,4 +1,4 @@
-"""A cursor whose record does not parse: shown, kept in the undo file, then made anew or deleted (M12)."""
+"""A cursor with an unreadable record: shown, kept in the undo file, then created again or deleted (M12)."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ BYTES = b"\xff\xff\xffnot a cursor"
 
 @pytest.fixture
 def positions(url, topic):
-    """The positions of 25 entries of a topic with a cursor `good` and one, `bad`, whose record does not parse."""
+    """The positions of 25 entries of a topic with a cursor `good` and a cursor `bad` whose record is unreadable."""
     return run(_fill(url, topic))
 
 
@@ -53,12 +53,12 @@ def damaged(url, topic, positions):
 
 
 def change(url, undo_file, *arguments):
-    """Carry a changing command out; its answer."""
+    """Carry out a changing command, and return its answer."""
     return answer("cursors", *arguments, "--yes", "--undo-file", undo_file, url=url)
 
 
 def kept(undo_file):
-    """The data that the undo file has of the record."""
+    """The record's data in the undo file."""
     (record,) = [each for each in json.loads(undo_file.read_text())["records"] if each["path"].endswith("/bad")]
     return base64.b64decode(record["before"]["data"])
 
@@ -82,20 +82,20 @@ def test_a_plan_shows_the_bytes_and_the_undo_file_keeps_them(url, topic, damaged
     assert run(_data(url, topic)) == BYTES
 
 
-def test_a_record_that_parses_is_left_alone(url, topic, positions, undo_file) -> None:
+def test_a_readable_record_is_left_alone(url, topic, positions, undo_file) -> None:
     before = answer("metadata", "tree", url=url)
     change(url, undo_file, "repair", topic, "bad")
     assert answer("metadata", "tree", url=url) == before
     assert not undo_file.exists()
 
 
-def test_a_topic_is_deleted_with_a_cursor_whose_record_does_not_parse(url, topic, damaged, undo_file) -> None:
+def test_a_topic_is_deleted_with_a_cursor_whose_record_is_unreadable(url, topic, damaged, undo_file) -> None:
     answer("topics", "delete", topic, "--yes", "--undo-file", undo_file, url=url)
     assert kept(undo_file) == BYTES
     assert topic not in [each["topic"] for each in answer("topics", "list", url=url)]
 
 
-def test_an_owner_opens_the_others_trims_nothing_and_takes_the_repaired_one_up(
+def test_an_owner_opens_the_others_trims_nothing_and_opens_the_repaired_one(
     url, topic, damaged, undo_file, monkeypatch, caplog
 ) -> None:
     monkeypatch.setattr(container, "RETRY_DELAYS_S", (0.05,))

@@ -9,7 +9,7 @@ from tests.support.cli import answer, mledger, ok
 ELSEWHERE, OTHER = "10.0.0.1:3181", "10.0.0.2:3181"
 
 
-def test_a_bookie_that_serves_is_not_replaced_and_ledgers_not_closed_are_left(url, topic, written) -> None:
+def test_a_running_bookie_is_not_replaced_and_open_ledgers_are_left(url, topic, written) -> None:
     bookie = answer("ledgers", "describe", written[2], url=url)["ensembles"][0]["bookies"][0]
     assert mledger("ledgers", "replace-bookie", bookie, OTHER, "--dry-run", url=url).code == 4
     assert mledger("ledgers", "replace-bookie", OTHER, ELSEWHERE, "--dry-run", url=url).code == 3
@@ -19,7 +19,7 @@ def test_a_bookie_that_serves_is_not_replaced_and_ledgers_not_closed_are_left(ur
     assert plan["ledgers_to_change"] == 1
 
 
-def test_a_bookie_is_replaced_in_ledgers_that_fit_no_request_together(url, undo_file) -> None:
+def test_a_bookie_is_replaced_in_more_ledgers_than_fit_one_request(url, undo_file) -> None:
     source = "gone:1"
     closed = LedgerMetadata(
         1,

@@ -1,4 +1,4 @@
-"""`ledgers recover` and `ledgers delete`: planned, refused where they must be, done, undone."""
+"""`ledgers recover` and `ledgers delete`: plan, refusals, change and undo."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.support.tree import tree
 
 
 def act(url, work):
-    """What `work`, given a store and its ledgers, comes to."""
+    """The result of `work` with a store and its ledgers."""
 
     async def main():
         async with await open_store(url) as store:
@@ -32,7 +32,7 @@ def metadata(url, ledger_id: int) -> LedgerMetadata:
 
 
 def unclosed(url, topic) -> int:
-    """A topic of 5 entries whose owner went without closing it: its ledger."""
+    """The ledger of a topic with 5 entries whose owner went without closing it."""
 
     async def main():
         async with public.open_cluster(url, config=CONFIG) as cluster:
@@ -45,7 +45,7 @@ def unclosed(url, topic) -> int:
 
 
 def orphan(url, component: bytes = b"managed-ledger") -> int:
-    """A closed ledger of a topic that is gone."""
+    """A closed ledger of a deleted topic."""
 
     async def make(_, ledgers):
         ledger_id = await ledgers.next_id()
@@ -69,7 +69,7 @@ def test_the_plan_of_a_recovery_shows_the_end_and_changes_nothing(url, topic):
     assert planned["lost"]
 
 
-def test_a_recovered_ledger_is_closed_at_its_true_end_and_undoing_puts_its_record_back(url, topic, undo_file):
+def test_a_recovered_ledger_is_closed_at_its_true_end_and_undo_restores_its_record(url, topic, undo_file):
     ledger = unclosed(url, topic)
     before = metadata(url, ledger)
     done = answer("ledgers", "recover", ledger, "--yes", "--undo-file", undo_file, url=url)
@@ -82,7 +82,7 @@ def test_a_recovered_ledger_is_closed_at_its_true_end_and_undoing_puts_its_recor
 
 
 @pytest.mark.parametrize("verb", ["recover", "delete"])
-def test_under_a_live_owner_it_is_refused(url, topic, verb, undo_file, monkeypatch):
+def test_a_ledger_with_a_live_owner_is_refused(url, topic, verb, undo_file, monkeypatch):
     monkeypatch.setattr("mledger.cli.shared.change_command.SESSION_TIMEOUT_S", 0.0)
 
     async def main():
@@ -100,7 +100,7 @@ def test_under_a_live_owner_it_is_refused(url, topic, verb, undo_file, monkeypat
     assert "has an owner" in done.err
 
 
-def test_a_ledger_that_is_named_is_deleted_only_by_force(url, topic, undo_file):
+def test_a_named_ledger_is_deleted_only_with_force(url, topic, undo_file):
     ledger = unclosed(url, topic)
     refused = mledger("ledgers", "delete", ledger, "--yes", "--undo-file", undo_file, url=url)
     assert (refused.code, undo_file.exists()) == (4, False)
@@ -114,7 +114,7 @@ def test_a_ledger_that_is_named_is_deleted_only_by_force(url, topic, undo_file):
     assert metadata(url, ledger) == before
 
 
-def test_an_orphan_is_deleted_and_its_entries_are_said_to_be_lost(url, undo_file):
+def test_an_orphan_is_deleted_with_a_warning_that_its_entries_are_lost(url, undo_file):
     ledger = orphan(url)
     planned = answer("ledgers", "delete", ledger, "--dry-run", url=url)
     assert planned["lost"] == [
@@ -124,7 +124,7 @@ def test_an_orphan_is_deleted_and_its_entries_are_said_to_be_lost(url, undo_file
     assert mledger("ledgers", "describe", ledger, url=url).code == 3
 
 
-def test_a_ledger_of_another_component_is_deleted_only_by_force(url, undo_file):
+def test_a_ledger_of_another_component_is_deleted_only_with_force(url, undo_file):
     ledger = orphan(url, b"compacted-ledger")
     refused = mledger("ledgers", "delete", ledger, "--yes", "--undo-file", undo_file, url=url)
     assert refused.code == 4
@@ -132,6 +132,6 @@ def test_a_ledger_of_another_component_is_deleted_only_by_force(url, undo_file):
     answer("ledgers", "delete", ledger, "--force", "--yes", "--undo-file", undo_file, url=url)
 
 
-def test_a_ledger_that_is_not_there_is_not_found(url):
+def test_a_missing_ledger_is_not_found(url):
     assert mledger("ledgers", "recover", 999_999, "--dry-run", url=url).code == 3
     assert mledger("ledgers", "delete", 999_999, "--dry-run", url=url).code == 3

@@ -1,4 +1,4 @@
-"""`ledgers check` on real bookies: what is damaged, missing, away, orphaned or dangling is told, nothing is changed."""
+"""`ledgers check` on real bookies reports damaged, missing, unreachable, orphaned and dangling, and changes nothing."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ TOPIC = "persistent://public/default/checked"
 
 @pytest.fixture(scope="module")
 def cluster(shared_zookeeper, _new_chroot, tmp_path_factory):
-    """Three bookies; whoever stops one starts it again."""
+    """Three bookies. A test that stops one starts it again."""
     url = shared_zookeeper.url + _new_chroot()
     initialize_cluster(url)
     processes = BookieProcesses(url, tmp_path_factory.mktemp("cluster"))
@@ -35,7 +35,7 @@ def cluster(shared_zookeeper, _new_chroot, tmp_path_factory):
 
 
 def check(cluster, *arguments) -> Done:
-    """The command's result; every node keeps its version."""
+    """The command's result. Asserts that every node keeps its version."""
     before = tree(cluster.metadata_url)
     done = mledger("ledgers", "check", *arguments, "--output", "json", url=cluster.metadata_url)
     assert tree(cluster.metadata_url) == before
@@ -92,7 +92,7 @@ def delete_ledger(cluster, ledger_id: int) -> None:
     run(with_ledgers(cluster, act))
 
 
-def test_a_sound_cluster_has_nothing_to_tell(cluster):
+def test_a_sound_cluster_has_no_findings(cluster):
     ledgers, _ = write_topic(cluster, TOPIC)
     done = check(cluster, "--topic", TOPIC)
     assert done.code == 0, done
@@ -106,7 +106,7 @@ def test_a_sound_cluster_has_nothing_to_tell(cluster):
     assert "nothing is wrong" in plain.out
 
 
-def test_an_open_ledger_is_read_to_its_last_add_confirmed_and_said_to_be_open(cluster):
+def test_an_open_ledger_is_read_to_its_last_add_confirmed_and_marked_as_open(cluster):
     name = f"{TOPIC}-open"
     ledgers, cursor_ledger = write_topic(cluster, name, close=False)
     done = check(cluster, "--topic", name)
@@ -116,7 +116,7 @@ def test_an_open_ledger_is_read_to_its_last_add_confirmed_and_said_to_be_open(cl
 
 
 def write_noise(cluster, name: str) -> tuple[int, bytes]:
-    """A topic of five entries whose bytes are nowhere else: their ledger, and some bytes of entry 3."""
+    """A topic of five entries whose bytes are nowhere else; its ledger, and some bytes of entry 3."""
     noise = [random.Random(f"{name} {number}").randbytes(2000) for number in range(5)]
 
     async def main():
@@ -186,7 +186,7 @@ def test_a_replica_that_lacks_entries_is_found(cluster):
         cluster.bookies.remove(other)
 
 
-def test_a_bookie_that_is_away_is_told_apart(cluster):
+def test_an_unreachable_bookie_is_distinguished(cluster):
     name = f"{TOPIC}-away"
     ledgers, _ = write_topic(cluster, name)
     cluster.kill(2)
@@ -202,7 +202,7 @@ def test_a_bookie_that_is_away_is_told_apart(cluster):
     assert len(ledgers) == done.json["checked"]
 
 
-def test_an_orphan_and_ledgers_of_others_are_told_apart(cluster):
+def test_an_orphan_is_distinguished_from_ledgers_of_others(cluster):
     custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", b"public/default/persistent/gone"))
     orphan, other = make_ledger(cluster, custom), make_ledger(cluster, (("component", b"compacted-ledger"),))
     pending = make_ledger(cluster, custom)
@@ -221,7 +221,7 @@ def test_an_orphan_and_ledgers_of_others_are_told_apart(cluster):
         delete_ledger(cluster, ledger_id)
 
 
-def test_an_orphan_cannot_be_told_where_a_record_does_not_parse(cluster):
+def test_an_unreadable_record_prevents_the_search_for_orphans(cluster):
     name = "public/default/persistent/unreadable"
     custom = (("component", b"managed-ledger"), ("pulsar/managed-ledger", name.encode()))
     ledger_id = make_ledger(cluster, custom)
@@ -242,7 +242,7 @@ def test_an_orphan_cannot_be_told_where_a_record_does_not_parse(cluster):
     run(with_ledgers(cluster, remove))
 
 
-def test_references_to_ledgers_that_are_not_there_dangle(cluster):
+def test_references_to_missing_ledgers_dangle(cluster):
     name = f"{TOPIC}-dangling"
     ledgers, cursor_ledger = write_topic(
         cluster, name, replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=0)
@@ -257,7 +257,7 @@ def test_references_to_ledgers_that_are_not_there_dangle(cluster):
         assert [(each["ledger_id"], each["named_as"], each["by"]) for each in done.json["dangling"]] == expected
 
 
-def test_the_compacted_topic_s_ledger_is_that_of_the_last_compaction(cluster):
+def test_the_compacted_topic_is_in_the_ledger_of_the_last_compaction(cluster):
     """After a second compaction the cursor's record names the ledger before, which is gone."""
     name = f"{TOPIC}-compacted"
     custom = (("component", b"compacted-ledger"), ("pulsar/compactedTopic", name.encode()))
@@ -303,14 +303,14 @@ def test_a_partitioned_topic_is_checked_with_all_its_partitions(cluster):
     assert (planned.json["topics"], planned.json["mends"]) == (2, [])
 
 
-def test_a_ledger_that_is_not_there_is_an_error_and_so_is_nothing_to_check(cluster):
+def test_a_missing_ledger_is_an_error_and_so_is_nothing_to_check(cluster):
     assert check(cluster, 999_999).code == 3
     assert check(cluster, "--topic", "persistent://public/default/none").code == 3
     assert check(cluster).code == 2
     assert check(cluster, 1, "--all").code == 2
 
 
-def test_an_owner_that_writes_meanwhile_makes_no_findings(cluster):
+def test_an_owner_that_writes_meanwhile_causes_no_findings(cluster):
     name = f"{TOPIC}-live"
 
     async def main():
@@ -345,7 +345,7 @@ def test_an_owner_that_writes_meanwhile_makes_no_findings(cluster):
 
 
 def flip(directory, needle: bytes) -> None:
-    """Flip a bit of every occurrence of `needle` in the files below `directory`; there has to be one."""
+    """Flip a bit of every occurrence of `needle` in the files below `directory`. There must be at least one."""
     found = 0
     for path in directory.rglob("*"):
         if path.is_file() and needle in (data := path.read_bytes()):

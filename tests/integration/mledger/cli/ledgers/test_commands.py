@@ -16,7 +16,7 @@ def ledger(url, topic):
     return int(answer("topics", "produce", topic, "--count", 10, url=url)["first"].split(":")[0])
 
 
-def test_entries_of_a_data_ledger_that_are_no_messages_are_shown_as_they_are(url, topic, written) -> None:
+def test_entries_that_are_no_messages_are_shown_unchanged(url, topic, written) -> None:
     decoded = mledger("ledgers", "read", written[0], "--decode", url=url)
     assert decoded.code == 0
     assert decoded.out == mledger("ledgers", "read", written[0], url=url).out
@@ -42,7 +42,7 @@ def test_entries_of_a_ledger_are_read(url, ledger) -> None:
     assert [entry["position"] for entry in read] == [f"{ledger}:8", f"{ledger}:9"]
 
 
-def test_raw_payloads_have_nothing_between_them(url, topic) -> None:
+def test_raw_payloads_are_printed_without_separators(url, topic) -> None:
     ok("topics", "create", topic, url=url)
     where = answer("topics", "produce", topic, "--raw", url=url, stdin="a\nb\n")["first"]
     assert ok("ledgers", "read", where.split(":")[0], "--raw", url=url).out == "ab"
@@ -55,7 +55,7 @@ def test_decoded_entries_of_a_topic_s_ledger_are_its_messages(url, topic) -> Non
     assert [(each["payload"], each["key"], each["batch_index"]) for each in read] == [("a", "k", 0), ("b", "k", 1)]
 
 
-def test_a_live_ledger_is_read_to_the_end_that_its_bookies_show_and_the_tail_marked(url, topic) -> None:
+def test_a_live_ledger_is_read_to_the_end_on_its_bookies_with_the_tail_marked(url, topic) -> None:
     async def main() -> None:
         async with public.open_cluster(url) as cluster:
             owned = await cluster.create_topic(topic)

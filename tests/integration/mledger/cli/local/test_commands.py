@@ -1,4 +1,4 @@
-"""`mledger up`, `down` and `status`: real processes that outlive the command, and no other is touched."""
+"""`mledger up`, `down` and `status`: real processes that outlive the command, and no other process is touched."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tests.support.cli import answer, mledger, ok
 
 @pytest.fixture
 def directory(tmp_path):
-    """A directory of a cluster, stopped in the end."""
+    """A directory for a cluster, which is stopped at the end."""
     place = tmp_path / "cluster"
     yield place
     if place.exists():
@@ -40,7 +40,7 @@ def test_up_leaves_what_runs_and_adds_what_is_missing(directory) -> None:
     assert "bookie-2" in second
 
 
-def test_a_killed_bookie_comes_back_at_its_address(directory) -> None:
+def test_a_killed_bookie_restarts_at_its_address(directory) -> None:
     before = answer("up", "--dir", directory, "--bookies", 1)
     bookie = psutil.Process(pids(before)["bookie-1"])
     bookie.kill()
@@ -68,7 +68,7 @@ def test_data_is_there_after_down_and_up(directory) -> None:
     assert ok("topics", "read", topic, url=url).out == "one\ntwo\n"
 
 
-def test_a_pid_that_is_another_program_now_is_not_signalled(directory) -> None:
+def test_a_pid_that_now_is_another_program_is_not_signalled(directory) -> None:
     answer("up", "--dir", directory, "--bookies", 1)
     ok("down", "--dir", directory)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
@@ -89,7 +89,7 @@ def test_status_and_down_of_a_directory_without_a_cluster_say_how_to_start_one(t
         assert "mledger up" in done.err
 
 
-def test_a_state_file_that_does_not_parse_is_refused(tmp_path) -> None:
+def test_an_unreadable_state_file_is_refused(tmp_path) -> None:
     (tmp_path / "cluster.json").write_text("{")
     assert mledger("up", "--dir", tmp_path).code == 1
     assert (tmp_path / "cluster.json").read_text() == "{"

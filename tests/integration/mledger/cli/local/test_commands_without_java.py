@@ -1,4 +1,4 @@
-"""`mledger up` with its metadata in RocksDB, in memory, or in an ensemble that runs already."""
+"""`mledger up` with its metadata in RocksDB, in memory, or in an ensemble that already runs."""
 
 import json
 import os
@@ -18,7 +18,7 @@ SINGLE = ("--ensemble-size", "1", "--write-quorum", "1", "--ack-quorum", "1")
 
 @pytest.fixture
 def directory(tmp_path, monkeypatch):
-    """A directory of a cluster, stopped in the end; no Java is to be found."""
+    """A directory for a cluster, which is stopped at the end; Java cannot be found."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
     place = tmp_path / "cluster"
     yield place
@@ -37,7 +37,7 @@ def kill(*processes) -> None:
     psutil.wait_procs(found, HANG_S)
 
 
-def test_a_cluster_in_rocksdb_keeps_everything_through_kill_9_of_all_its_processes(directory) -> None:
+def test_a_cluster_in_rocksdb_survives_kill_9_of_all_its_processes(directory) -> None:
     metadata = f"rocksdb:{directory / 'metadata'}"
     started = answer("up", "--dir", directory, "--metadata", metadata, "--bookies", 1)
     assert started["metadata"] == metadata
@@ -57,13 +57,13 @@ def test_a_cluster_in_rocksdb_keeps_everything_through_kill_9_of_all_its_process
     assert mledger("topics", "list", url=metadata).code == 5
 
 
-def test_a_relative_directory_is_taken_from_where_the_command_runs(directory, monkeypatch, tmp_path) -> None:
+def test_a_relative_directory_is_relative_to_where_the_command_runs(directory, monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
     started = answer("up", "--dir", directory, "--metadata", "rocksdb:below/metadata", "--bookies", 1)
     assert started["metadata"] == f"rocksdb:{tmp_path}/below/metadata"
 
 
-def test_a_cluster_in_memory_serves_and_is_gone_with_its_server(directory) -> None:
+def test_a_cluster_in_memory_serves_and_ends_with_its_server(directory) -> None:
     started = answer("up", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
     url = started["metadata"]
     assert url.startswith("rocksdb:")
@@ -75,7 +75,7 @@ def test_a_cluster_in_memory_serves_and_is_gone_with_its_server(directory) -> No
     assert "in memory, which ended" in done.err
 
 
-def test_a_cluster_uses_an_ensemble_that_runs_already(directory, metadata_url) -> None:
+def test_a_cluster_uses_a_running_ensemble(directory, metadata_url) -> None:
     started = answer("up", "--dir", directory, "--metadata", metadata_url, "--bookies", 1)
     assert started["metadata"] == metadata_url
     assert list(pids(started)) == ["bookie-1"]
@@ -103,7 +103,7 @@ def test_a_cluster_keeps_the_store_it_began_with(directory) -> None:
 
 def test_the_url_in_the_environment_does_not_decide_where_a_new_cluster_keeps_its_metadata(directory) -> None:
     done = mledger("up", "--dir", directory, "--bookies", 1, url=f"rocksdb:{directory}/other")
-    assert done.code == 5  # a ZooKeeper was wanted, and there is no Java
+    assert done.code == 5  # this would be a ZooKeeper, and there is no Java
     assert "JAVA_HOME" in done.err
 
 
@@ -124,7 +124,7 @@ def test_a_metadata_server_that_cannot_start_is_an_error_and_leaves_no_process(d
     assert os.listdir(taken) == ["CURRENT"]
 
 
-def test_the_state_file_says_what_it_always_said(directory) -> None:
+def test_the_state_file_keeps_its_form(directory) -> None:
     answer("up", "--dir", directory, "--metadata", "memory:", "--bookies", 1)
     state = json.loads((directory / "cluster.json").read_text())
     del state["ensemble"]

@@ -1,4 +1,4 @@
-"""`metadata backup` and `metadata restore` on a real cluster: a lost tree comes back, and its topics open."""
+"""`metadata backup` and `metadata restore` on a real cluster: a lost tree is restored, and its topics open."""
 
 import asyncio
 from dataclasses import replace
@@ -20,7 +20,7 @@ ONE = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 
 @pytest.fixture
 def cluster(metadata_url, tmp_path):
-    """One bookie, to be stopped and started."""
+    """One bookie for tests that stop and start it."""
     initialize_cluster(metadata_url)
     processes = BookieProcesses(metadata_url, tmp_path / "cluster")
     try:
@@ -32,7 +32,7 @@ def cluster(metadata_url, tmp_path):
 
 @pytest.fixture
 def entries(cluster):
-    """A topic of 25 entries with a cursor behind the fifth; closed."""
+    """A closed topic of 25 entries with a cursor after the fifth."""
 
     async def main():
         async with public.open_cluster(cluster.metadata_url, config=ONE) as opened:
@@ -57,7 +57,7 @@ def backup(cluster, entries, tmp_path):
 
 
 def delete_everything(url: str) -> None:
-    """Empty the tree but for what ZooKeeper keeps for itself."""
+    """Delete the whole tree except ZooKeeper's own nodes."""
 
     async def main():
         async with await open_store(url) as store:
@@ -72,7 +72,7 @@ def stored(url: str) -> dict[str, bytes]:
     return {path: data for path, (_, data) in tree(url).items() if "/idgen" not in path}
 
 
-def test_a_lost_tree_comes_back_and_its_topics_open(cluster, entries, backup, undo_file):
+def test_a_lost_tree_is_restored_and_its_topics_open(cluster, entries, backup, undo_file):
     url = cluster.metadata_url
     before = stored(url)
     cluster.stop(0)
@@ -98,13 +98,13 @@ def tree_of(planned) -> list[str]:
     return [each["path"] for each in planned["nodes"] if each["action"] == "create"]
 
 
-def test_into_an_empty_chroot_it_goes_while_the_cluster_lives(cluster, backup, undo_file):
+def test_a_restore_into_an_empty_chroot_works_while_the_cluster_lives(cluster, backup, undo_file):
     url = cluster.metadata_url
     answer("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=f"{url}/copy")
     assert stored(f"{url}/copy") == {path: data for path, data in stored(url).items() if not path.startswith("/copy")}
 
 
-def test_under_live_bookies_and_owners_it_is_refused(cluster, backup, undo_file):
+def test_a_restore_under_live_bookies_and_owners_is_refused(cluster, backup, undo_file):
     url = cluster.metadata_url
     path = managed_ledger_path(managed_ledger_of(TOPIC))
 
@@ -125,7 +125,7 @@ def test_under_live_bookies_and_owners_it_is_refused(cluster, backup, undo_file)
     assert planned["change"] == 1
 
 
-def test_what_it_overwrites_comes_back_by_undoing(cluster, backup, undo_file):
+def test_overwritten_nodes_are_restored_by_undo(cluster, backup, undo_file):
     url = cluster.metadata_url
     path = managed_ledger_path(managed_ledger_of(TOPIC))
     ok("topics", "set-properties", TOPIC, "colour=red", "--yes", "--undo-file", undo_file.with_name("p"), url=url)

@@ -1,4 +1,4 @@
-"""Settings of commands under the originals' names, and what they say as JSON."""
+"""Options that all commands share: settings under Pulsar's and BookKeeper's names, and errors and warnings as JSON."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_settings_of_a_topic_come_from_a_file_and_from_set(url, tmp_path):
     assert (found["ensemble_size"], found["write_quorum"], found["ack_quorum"]) == (3, 2, 1)
 
 
-def test_the_metadata_store_is_the_file_s_where_nothing_else_names_one(url, tmp_path):
+def test_the_metadata_store_is_the_file_s_if_nothing_else_names_one(url, tmp_path):
     path = tmp_path / "broker.conf"
     path.write_text(f"metadataStoreUrl={url.replace('zk://', 'zk:')}\n")
     done = ok("topics", "create", "persistent://public/default/from-file", "--config", path)
@@ -34,7 +34,7 @@ def test_a_bad_setting_is_a_usage_error_that_names_its_place(url, tmp_path):
     assert done.err == f"mledger: {path}:2: managedLedgerDefaultAckQuorum is 'two': a number is needed\n"
 
 
-def test_errors_and_warnings_are_json_lines_where_asked(url):
+def test_errors_and_warnings_are_json_lines_if_asked_for(url):
     done = mledger("--log-format", "json", "topics", "describe", "persistent://public/default/none", url=url)
     (line,) = done.err.splitlines()
     said = json.loads(line)
@@ -44,7 +44,7 @@ def test_errors_and_warnings_are_json_lines_where_asked(url):
     assert [json.loads(line)["message"] for line in done.err.splitlines()] == ["unknown settings: noSuch"]
 
 
-def test_the_next_command_says_things_as_text_again(url):
+def test_the_next_command_prints_text_again(url):
     mledger("--log-format", "json", "topics", "describe", TOPIC, url=url)
     assert mledger("topics", "describe", "persistent://a/b/none", url=url).err.startswith("mledger: ")
 
@@ -71,7 +71,7 @@ def test_bookies_of_a_cluster_take_settings_serve_metrics_and_log_json(tmp_path)
         ok("down", *where)
 
 
-def test_up_refuses_settings_that_cannot_be_read_before_it_starts_anything(tmp_path):
+def test_up_refuses_unreadable_settings_before_it_starts_anything(tmp_path):
     done = mledger("up", "--dir", tmp_path / "c", "--set", "nonsense")
     assert (done.code, (tmp_path / "c").exists()) == (2, False)
     assert "KEY=VALUE" in done.err

@@ -1,4 +1,4 @@
-"""Commands that look work under an access control list that lets them only read (M9); those that write are told so."""
+"""Commands that only read work under an access control list that allows only reading (M9); others are refused."""
 
 import pytest
 from kazoo.client import KazooClient
@@ -21,14 +21,14 @@ def read_only(url):
     changed: list[str] = []
     allow(client, "/", make_acl("world", "anyone", read=True, admin=True), changed)
     yield ledger
-    for path in changed:  # so that the bookies can leave in order
+    for path in changed:  # so that the bookies can stop in order
         client.set_acls(path, [make_acl("world", "anyone", all=True)])
     client.stop()
     client.close()
 
 
 def allow(client, path, acl, changed) -> None:
-    """Give `path` and all below it one access control list."""
+    """Give `path` and everything below it one access control list."""
     for name in client.get_children(path):
         if path != "/" or name != "zookeeper":
             allow(client, f"{path.rstrip('/')}/{name}", acl, changed)
@@ -36,7 +36,7 @@ def allow(client, path, acl, changed) -> None:
     changed.append(path)
 
 
-def test_looking_needs_no_more_than_reading(url, read_only) -> None:
+def test_inspection_needs_no_more_than_reading(url, read_only) -> None:
     for arguments in (
         ("topics", "list"),
         ("topics", "describe", TOPIC),

@@ -1,4 +1,4 @@
-"""`mledger topics trim|terminate|truncate|delete|set-properties` on a real cluster: planned, done, undone."""
+"""`mledger topics trim|terminate|truncate|delete|set-properties` on a real cluster: plan, change and undo."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ async def _fill(url: str, topic: str, acknowledged: int, *, crash: bool = False)
 
 
 def change(url: str, undo_file, command: str, topic: str, *arguments: object):
-    """Carry a command out; its answer."""
+    """Carry out a command, and return its answer."""
     settings = () if command == "set-properties" else SINGLE
     return answer("topics", command, topic, *arguments, *settings, "--yes", "--undo-file", undo_file, url=url)
 
@@ -60,7 +60,7 @@ def undo(url: str, undo_file, *arguments: object):
 
 
 def described(url: str, topic: str):
-    """The topic as it is."""
+    """The topic's description."""
     return answer("topics", "describe", topic, url=url)
 
 
@@ -80,7 +80,7 @@ def tree(url: str):
 
 
 def write(url: str, path: str, data: bytes) -> None:
-    """Make a node, as Pulsar would."""
+    """Create a node, as Pulsar would."""
 
     async def main() -> None:
         async with await open_store(url) as store:
@@ -93,14 +93,14 @@ def nothing_orphaned(url: str, topic: str) -> None:
     run(assert_nothing_orphaned(url, managed_ledger_of(topic)))
 
 
-# -- trim
+# trim
 
 
 def test_trim_deletes_the_ledgers_that_its_plan_names_and_no_other(url, topic, undo_file) -> None:
     run(_fill(url, topic, 22))
     before = [each["ledger_id"] for each in described(url, topic)["ledgers"]]
     planned = plan(url, "trim", topic)
-    assert [each["ledger_id"] for each in planned["ledgers"]] == before[:1]  # `holes` stands in the second
+    assert [each["ledger_id"] for each in planned["ledgers"]] == before[:1]  # `holes` is in the second
     assert (planned["ledgers_deleted"], planned["entries_deleted"], planned["bytes_deleted"]) == (1, 10, 120)
     done = change(url, undo_file, "trim", topic)
     assert done["removed"] == before[:1]
@@ -109,7 +109,7 @@ def test_trim_deletes_the_ledgers_that_its_plan_names_and_no_other(url, topic, u
     nothing_orphaned(url, topic)
 
 
-def test_trim_says_what_entries_are_lost(url, topic, undo_file) -> None:
+def test_trim_names_the_entries_that_are_lost(url, topic, undo_file) -> None:
     run(_fill(url, topic, 22))
     (line,) = plan(url, "trim", topic)["lost"]
     assert line.startswith(f"10 entries, 120 bytes of {topic}")
@@ -149,7 +149,7 @@ def test_trim_takes_retention_from_a_broker_conf(url, topic, tmp_path) -> None:
     assert plan(url, "trim", topic, "--config", conf)["ledgers"] == []
 
 
-def test_an_undone_trim_leaves_the_topic_without_the_ledgers_that_are_gone(url, topic, undo_file) -> None:
+def test_an_undone_trim_leaves_the_topic_without_the_deleted_ledgers(url, topic, undo_file) -> None:
     run(_fill(url, topic, 22))
     change(url, undo_file, "trim", topic)
     assert undo(url, undo_file).code == 0
@@ -158,7 +158,7 @@ def test_an_undone_trim_leaves_the_topic_without_the_ledgers_that_are_gone(url, 
     nothing_orphaned(url, topic)
 
 
-# -- truncate
+# truncate
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -188,17 +188,17 @@ def test_an_undone_truncate_leaves_a_topic_that_works(url, topic, undo_file) -> 
     nothing_orphaned(url, topic)
 
 
-def test_a_topic_that_holds_nothing_is_not_truncated(url, topic) -> None:
+def test_an_empty_topic_is_not_truncated(url, topic) -> None:
     ok("topics", "create", topic, url=url)
     left = tree(url)
     assert "nothing to do" in ok("topics", "truncate", topic, "--yes", url=url).out
     assert tree(url) == left
 
 
-# -- terminate
+# terminate
 
 
-def test_a_terminated_topic_takes_no_more_entries_and_keeps_those_it_has(url, topic, undo_file) -> None:
+def test_a_terminated_topic_accepts_no_more_entries_and_keeps_those_it_has(url, topic, undo_file) -> None:
     positions = run(_fill(url, topic, 22))
     (row,) = plan(url, "terminate", topic)["topics"]
     assert (row["last_entry"], row["terminated"]) == (str(positions[-1]), None)
@@ -212,7 +212,7 @@ def test_a_terminated_topic_takes_no_more_entries_and_keeps_those_it_has(url, to
     nothing_orphaned(url, topic)
 
 
-def test_undoing_lets_a_terminated_topic_take_entries_again(url, topic, undo_file) -> None:
+def test_after_an_undo_a_terminated_topic_accepts_entries_again(url, topic, undo_file) -> None:
     run(_fill(url, topic, 22))
     change(url, undo_file, "terminate", topic)
     assert undo(url, undo_file).code == 0
@@ -223,7 +223,7 @@ def test_undoing_lets_a_terminated_topic_take_entries_again(url, topic, undo_fil
     nothing_orphaned(url, topic)
 
 
-# -- delete
+# delete
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -236,7 +236,7 @@ def test_delete_leaves_nothing_of_the_topic(url, topic, undo_file, crash) -> Non
     nothing_orphaned(url, topic)
 
 
-def test_the_topics_of_a_topic_s_transactions_are_planned_and_deleted_with_it(url, topic, undo_file) -> None:
+def test_topics_of_a_topic_s_transactions_are_planned_and_deleted_with_it(url, topic, undo_file) -> None:
     run(_fill(url, topic, 22))
     acks = f"{topic}-ahead__transaction_pending_ack"
     ok("topics", "create", acks, *SINGLE, url=url)
@@ -250,7 +250,7 @@ def test_the_topics_of_a_topic_s_transactions_are_planned_and_deleted_with_it(ur
     assert mledger("topics", "describe", acks, url=url).code == 3
 
 
-def test_undoing_a_deletion_is_refused_and_names_what_is_lost(url, topic, undo_file) -> None:
+def test_undoing_a_deletion_is_refused_and_names_the_losses(url, topic, undo_file) -> None:
     run(_fill(url, topic, 22))
     change(url, undo_file, "delete", topic)
     refused = undo(url, undo_file)
@@ -261,7 +261,7 @@ def test_undoing_a_deletion_is_refused_and_names_what_is_lost(url, topic, undo_f
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_deleted_topic_comes_back_with_its_cursors_where_the_loss_is_accepted(url, topic, undo_file, crash) -> None:
+def test_a_deleted_topic_is_restored_with_its_cursors_if_the_loss_is_accepted(url, topic, undo_file, crash) -> None:
     run(_fill(url, topic, 22, crash=crash))
     change(url, undo_file, "delete", topic)
     undone = undo(url, undo_file, "--accept-loss")
@@ -273,7 +273,7 @@ def test_a_deleted_topic_comes_back_with_its_cursors_where_the_loss_is_accepted(
     nothing_orphaned(url, topic)
 
 
-def test_a_topic_without_entries_is_put_back_without_a_word(url, topic, undo_file) -> None:
+def test_a_topic_without_entries_is_restored_without_a_question(url, topic, undo_file) -> None:
     ok("topics", "create", topic, "--property", "a=b", url=url)
     ok("cursors", "create", topic, "c", url=url)
     change(url, undo_file, "delete", topic)
@@ -297,7 +297,7 @@ def test_a_partitioned_topic_is_deleted_with_its_partitions(url, topic, undo_fil
     assert (back["partition_count"], back["being_deleted"], back["warnings"]) == (3, False, [])
 
 
-def test_a_deletion_that_was_cut_off_says_so_and_is_finished_by_the_next(url, topic, undo_file, monkeypatch) -> None:
+def test_an_interrupted_deletion_is_reported_and_finished_by_the_next(url, topic, undo_file, monkeypatch) -> None:
     ok("topics", "create", topic, "--partitions", 3, url=url)
     steps = []
 
@@ -317,7 +317,7 @@ def test_a_deletion_that_was_cut_off_says_so_and_is_finished_by_the_next(url, to
     assert mledger("topics", "describe", topic, url=url).code == 3
 
 
-# -- properties
+# properties
 
 
 def test_properties_are_set_and_removed_by_one_write_of_the_record(url, topic, undo_file) -> None:
@@ -348,7 +348,7 @@ def test_a_compressed_record_stays_compressed(url, topic, undo_file) -> None:
     assert run(rewrite(None)) == "ZSTD"
 
 
-def test_a_partitioned_topics_properties_are_where_pulsar_keeps_them(url, topic, undo_file) -> None:
+def test_a_partitioned_topic_s_properties_are_where_pulsar_keeps_them(url, topic, undo_file) -> None:
     ok("topics", "create", topic, "--partitions", 2, "--property", "team=red", url=url)
     change(url, undo_file, "set-properties", topic, "owner=alice", "--remove", "team")
     assert described(url, topic)["properties"] == {"owner": "alice"}
@@ -357,14 +357,14 @@ def test_a_partitioned_topics_properties_are_where_pulsar_keeps_them(url, topic,
     assert described(url, topic)["properties"] == {"team": "red"}
 
 
-def test_properties_that_are_so_already_are_nothing_to_do(url, topic, undo_file) -> None:
+def test_properties_that_are_set_already_are_nothing_to_do(url, topic, undo_file) -> None:
     run(_fill(url, topic, 0))
     assert "nothing to do" in ok("topics", "set-properties", topic, "team=red", url=url).out
     assert mledger("topics", "set-properties", topic, url=url).code == 2
     assert mledger("topics", "set-properties", topic, "a=b", "--remove", "a", url=url).code == 2
 
 
-# -- what all share
+# common to all
 
 
 def arguments(command: str) -> tuple[str, ...]:
@@ -402,11 +402,11 @@ def test_without_a_terminal_it_asks_for_yes(url, topic, command) -> None:
 
 
 @pytest.mark.parametrize("command", CHANGES)
-def test_a_topic_that_is_not_there_is_not_found(url, topic, command) -> None:
+def test_a_missing_topic_is_not_found(url, topic, command) -> None:
     assert mledger("topics", command, topic, *arguments(command), "--yes", url=url).code == 3
 
 
-def test_a_live_owner_is_left_alone_and_the_plan_can_be_seen(url, topic, monkeypatch, undo_file) -> None:
+def test_a_live_owner_is_left_alone_and_the_plan_can_be_shown(url, topic, monkeypatch, undo_file) -> None:
     monkeypatch.setattr("mledger.settings.SESSION_TIMEOUT_S", 1.0)
     run(_fill(url, topic, 22))
 

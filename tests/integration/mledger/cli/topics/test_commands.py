@@ -23,7 +23,7 @@ def test_a_created_topic_is_listed_under_its_namespace(url) -> None:
 
 
 @pytest.mark.parametrize("option", [(), ("--partitioned",)])
-def test_a_namespace_that_nobody_knows_is_not_found(url, option) -> None:
+def test_an_unknown_namespace_is_not_found(url, option) -> None:
     for name in ("nobody", "public/nothing"):
         refused = mledger("topics", "list", name, *option, url=url)
         assert refused.code == 3
@@ -55,7 +55,7 @@ def test_a_file_can_be_published_by_lines_or_whole(url, topic, tmp_path) -> None
     assert [entry["size"] for entry in entries] == [3, 4, 9]
 
 
-def test_made_entries_have_the_count_and_size_asked(url, topic) -> None:
+def test_generated_entries_have_the_requested_count_and_size(url, topic) -> None:
     ok("topics", "create", topic, url=url)
     published = answer("topics", "produce", topic, "--count", 700, "--size", 20, "--raw", url=url)
     described = answer("topics", "describe", topic, url=url)
@@ -86,7 +86,7 @@ def test_batches_are_read_as_the_messages_in_them(url, topic, compression) -> No
     assert [int(each["payload"]) for each in read] == list(range(10))
 
 
-def test_messages_are_numbered_on_where_a_broker_numbers_them(url, topic) -> None:
+def test_messages_are_numbered_on_if_a_broker_numbers_them(url, topic) -> None:
     ok("topics", "create", topic, "--property", "index=41", url=url)
     for _ in range(2):
         ok("topics", "produce", topic, "--count", 3, "--batch", 3, url=url)
@@ -96,7 +96,7 @@ def test_messages_are_numbered_on_where_a_broker_numbers_them(url, topic) -> Non
     assert answer("topics", "describe", topic, url=url)["properties"] == {"index": "47"}
 
 
-def test_raw_entries_are_published_and_read_as_they_are(url, topic) -> None:
+def test_raw_entries_are_published_and_read_unchanged(url, topic) -> None:
     ok("topics", "create", topic, url=url)
     ok("topics", "produce", topic, "--raw", url=url, stdin="a\nb\n")
     assert ok("topics", "read", topic, "--raw", url=url).out == "ab"
@@ -139,7 +139,7 @@ def test_settings_are_taken_from_a_broker_conf(url, topic, tmp_path) -> None:
     assert (ledger["ensemble_size"], ledger["write_quorum"], ledger["ack_quorum"]) == (3, 3, 2)
 
 
-def test_creating_a_topic_that_is_there_is_a_conflict(url, topic) -> None:
+def test_creating_an_existing_topic_is_a_conflict(url, topic) -> None:
     ok("topics", "create", topic, url=url)
     done = mledger("topics", "create", topic, url=url)
     assert done.code == 4

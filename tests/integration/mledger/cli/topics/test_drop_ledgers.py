@@ -9,7 +9,7 @@ from tests.support.topics import managed_ledger_of
 from tests.support.tree import tree
 
 
-def test_the_plan_of_dropping_ledgers_shows_who_stands_in_them_and_changes_nothing(url, topic, written) -> None:
+def test_the_plan_of_dropping_ledgers_names_the_cursors_in_them_and_changes_nothing(url, topic, written) -> None:
     before = tree(url)
     plan = answer("topics", "drop-ledgers", topic, written[0], 99999, "--dry-run", url=url)
     assert tree(url) == before
@@ -17,7 +17,7 @@ def test_the_plan_of_dropping_ledgers_shows_who_stands_in_them_and_changes_nothi
     assert [(each["ledger_id"], each["cursors"]) for each in plan["ledgers"]] == [(written[0], ["one"])]
 
 
-def test_dropped_ledgers_are_listed_again_by_undoing(url, topic, written, undo_file) -> None:
+def test_dropped_ledgers_are_listed_again_by_undo(url, topic, written, undo_file) -> None:
     path = f"/managed-ledgers/{managed_ledger_of(topic)}"
     before = tree(url)[path]
     done = answer("topics", "drop-ledgers", topic, *written[:2], "--yes", "--undo-file", undo_file, url=url)

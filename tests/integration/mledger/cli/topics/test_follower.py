@@ -21,7 +21,7 @@ SMALL = replace(KEEP, **ONE, max_entries_per_ledger=10)
 
 @pytest.fixture
 def follower(url, topic):
-    """Starts a follower of the topic; it is stopped in the end."""
+    """Starts a follower of the topic, and stops it at the end."""
     started = []
 
     def start(*arguments: object) -> ForkedPython:
@@ -40,7 +40,7 @@ def follower(url, topic):
 
 
 def lines(process, count: int) -> list[bytes]:
-    """The next so many lines that it prints."""
+    """The next lines that it prints."""
     return [process.stdout.readline().removesuffix(b"\n") for _ in range(count)]
 
 
@@ -65,7 +65,7 @@ def test_a_follower_prints_each_entry_once_in_order_over_rollovers_until_interru
     run(main())
 
 
-def test_a_follower_begins_behind_the_last_entry_and_ends_with_its_limit(url, topic, follower) -> None:
+def test_a_follower_begins_after_the_last_entry_and_ends_at_its_limit(url, topic, follower) -> None:
     async def main() -> None:
         async with public.open_cluster(url, config=SMALL) as cluster:
             opened = await cluster.create_topic(topic)
@@ -87,7 +87,7 @@ def test_a_follower_begins_behind_the_last_entry_and_ends_with_its_limit(url, to
     run(main())
 
 
-def test_decode_prints_a_line_a_message_with_what_it_has(url, topic) -> None:
+def test_decode_prints_one_line_per_message_with_its_fields(url, topic) -> None:
     ok("topics", "create", topic, url=url)
     ok("topics", "produce", topic, "--key", "alice", "--property", "team=red", url=url, stdin="a\tb\n")
     heading, line = ok("topics", "read", topic, "--decode", url=url).out.splitlines()
@@ -98,5 +98,5 @@ def test_decode_prints_a_line_a_message_with_what_it_has(url, topic) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--decode", "--raw"), ("--follow", "--last", "1:2")], ids=" ".join)
-def test_options_that_contradict_each_other_are_refused(url, topic, arguments) -> None:
+def test_contradictory_options_are_refused(url, topic, arguments) -> None:
     assert mledger("topics", "read", topic, *arguments, url=url).code == 2

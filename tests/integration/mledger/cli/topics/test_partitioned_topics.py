@@ -15,7 +15,7 @@ def node(url: str, path: str) -> bytes | None:
 
 
 def paths(topic: str) -> tuple[str, str]:
-    """The partitioned topic's node, and its partitions' without the index."""
+    """The partitioned topic's node, and those of its partitions without the index."""
     local = topic.rpartition("/")[2]
     return (
         f"/admin/partitioned-topics/public/default/persistent/{local}",
@@ -23,7 +23,7 @@ def paths(topic: str) -> tuple[str, str]:
     )
 
 
-def test_a_partitioned_topic_is_made_of_the_nodes_that_pulsar_makes(url, topic) -> None:
+def test_a_partitioned_topic_consists_of_the_nodes_that_pulsar_creates(url, topic) -> None:
     created = answer("topics", "create", topic, "--partitions", 3, url=url)
     assert created == {"topic": topic, "created": [f"{topic}-partition-{index}" for index in range(3)]}
     record, partition = paths(topic)
@@ -65,7 +65,7 @@ def test_cursors_of_a_partitioned_topic_are_those_of_every_partition(url, topic)
     assert mledger("cursors", "describe", topic, "nobody", url=url).code == 3
 
 
-def test_list_says_which_topics_are_partitions_and_which_are_partitioned(url, topic) -> None:
+def test_list_marks_partitions_and_partitioned_topics(url, topic) -> None:
     space = topic.replace("public/default", f"public/{topic.rpartition('/')[2]}")
     namespace = space.removeprefix("persistent://").rpartition("/")[0]
     ok("topics", "create", space, "--partitions", 2, url=url)
@@ -80,7 +80,7 @@ def test_list_says_which_topics_are_partitions_and_which_are_partitioned(url, to
     assert (whole["topic"], whole["partition_count"], whole["existing"]) == (space, 2, 2)
 
 
-def test_missing_partitions_are_told_and_created(url, topic) -> None:
+def test_missing_partitions_are_reported_and_created(url, topic) -> None:
     ok("topics", "create", topic, "--partitions", 3, url=url)
     remove(url, f"{paths(topic)[1]}1")
     described = answer("topics", "describe", topic, url=url)
@@ -98,7 +98,7 @@ def remove(url: str, path: str) -> None:
     run(main())
 
 
-def test_names_that_are_taken_are_a_conflict(url, topic) -> None:
+def test_existing_names_are_a_conflict(url, topic) -> None:
     ok("topics", "create", topic, "--partitions", 2, url=url)
     assert mledger("topics", "create", topic, "--partitions", 3, url=url).code == 4
     assert mledger("topics", "create", topic, url=url).code == 4
@@ -107,7 +107,7 @@ def test_names_that_are_taken_are_a_conflict(url, topic) -> None:
     assert mledger("topics", "create", f"{topic}-plain", "--partitions", 2, url=url).code == 4
 
 
-def test_what_cannot_be_is_refused_before_anything_is_written(url, topic) -> None:
+def test_invalid_input_is_refused_before_anything_is_written(url, topic) -> None:
     assert mledger("topics", "create", topic, "--partitions", 0, url=url).code == 2
     assert mledger("topics", "create", topic, "--missing", "--partitions", 2, url=url).code == 2
     assert mledger("topics", "create", f"{topic}-partition-0", "--partitions", 2, url=url).code == 2
@@ -115,7 +115,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(url, topic) -> Non
     assert mledger("topics", "describe", topic, url=url).code == 3
 
 
-def test_more_partitions_than_one_request_takes_are_created(url, topic) -> None:
+def test_more_partitions_than_fit_one_request_are_created(url, topic) -> None:
     created = answer("topics", "create", topic, "--partitions", 1201, url=url)
     assert len(created["created"]) == 1201
     (whole,) = [

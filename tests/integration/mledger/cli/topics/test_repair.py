@@ -1,4 +1,4 @@
-"""`topics repair` on real bookies: what is broken is found, mended, undone; the topic opens as it should afterwards."""
+"""`topics repair` on real bookies finds what is broken, repairs it, and undoes it; the topic opens afterwards."""
 
 import asyncio
 from dataclasses import replace
@@ -33,7 +33,7 @@ def name(topic):
 
 
 def act(url, work):
-    """What `work`, given a store and its ledgers, comes to."""
+    """The result of `work` with a store and its ledgers."""
 
     async def main():
         async with await open_store(url) as store:
@@ -43,7 +43,7 @@ def act(url, work):
 
 
 def make(url, topic, config=IN_LEDGER, *, close: bool = True) -> tuple[list[int], int]:
-    """25 entries in three ledgers, and a cursor `one` with holes in a cursor ledger: the ledgers' ids."""
+    """The ledger ids of a topic with 25 entries in three ledgers, and a cursor `one` with holes in a cursor ledger."""
 
     async def main():
         async with public.open_cluster(url, config=config) as cluster:
@@ -67,7 +67,7 @@ def delete_ledger(url, ledger_id: int) -> None:
 
 
 def change_topic(url, name, change) -> None:
-    """Write what `change` makes of the topic's record."""
+    """Write the topic's record, changed by `change`."""
     path = managed_ledger_path(name)
 
     async def work(store, _):
@@ -79,7 +79,7 @@ def change_topic(url, name, change) -> None:
 
 
 def change_cursor(url, name, change) -> None:
-    """Write what `change` makes of the cursor's record."""
+    """Write the cursor's record, changed by `change`."""
     path = cursor_path(name, "one")
 
     async def work(store, _):
@@ -91,7 +91,7 @@ def change_cursor(url, name, change) -> None:
 
 
 def repair(url, undo_file, *arguments):
-    """Mend; what was told. A dry run before tells the same and changes nothing."""
+    """Repair, and return the report. A dry run before it must report the same and change nothing."""
     before = tree(url)
     planned = answer("topics", "repair", *arguments, "--min-age", 0, "--dry-run", url=url)
     assert tree(url) == before
@@ -105,7 +105,7 @@ def wrongs(done) -> list[tuple[str, int | None, str]]:
 
 
 def reopened(url, topic):
-    """Mark-delete, backlog and its recount of the cursor, and the topic's ledgers, after opening the topic."""
+    """Mark-delete, backlog and recount of the cursor, and the topic's ledgers, after opening the topic."""
 
     async def main():
         async with public.open_cluster(url, config=KEEP) as cluster:
@@ -122,7 +122,7 @@ def is_sound(url, topic) -> bool:
     return answer("topics", "repair", topic, "--min-age", 0, "--dry-run", url=url)["mends"] == []
 
 
-def test_a_sound_topic_is_left_as_it_is(url, topic, undo_file):
+def test_a_sound_topic_is_not_changed(url, topic, undo_file):
     make(url, topic)
     done = answer("topics", "repair", topic, "--min-age", 0, "--yes", "--undo-file", undo_file, url=url)
     assert (done["mends"], done["left"], done["undo_file"]) == ([], [], None)
@@ -138,11 +138,11 @@ def test_a_cursor_whose_ledger_is_deleted_falls_back_to_its_snapshot(url, topic,
     assert is_sound(url, topic)
     run(assert_nothing_orphaned(url, name))
     mark_delete, backlog, counted, _ = reopened(url, topic)
-    assert mark_delete == Position(ledgers[0], 2)  # the snapshot of when the cursor ledger was made
+    assert mark_delete == Position(ledgers[0], 2)  # the snapshot from the creation of the cursor ledger
     assert backlog == counted == 22
 
 
-def test_a_lost_data_ledger_leaves_the_list_and_the_cursor_goes_on_behind_it(url, topic, name, undo_file):
+def test_a_lost_data_ledger_is_removed_from_the_list_and_the_cursor_moves_past_it(url, topic, name, undo_file):
     ledgers, _ = make(url, topic, KEEP)
     delete_ledger(url, ledgers[0])
     done = repair(url, undo_file, topic)
@@ -154,7 +154,7 @@ def test_a_lost_data_ledger_leaves_the_list_and_the_cursor_goes_on_behind_it(url
     run(assert_nothing_orphaned(url, name))
 
 
-def test_wrong_counts_are_set_right_and_undoing_brings_them_back(url, topic, name, undo_file):
+def test_wrong_counts_are_corrected_and_undo_restores_them(url, topic, name, undo_file):
     make(url, topic)
     path = managed_ledger_path(name)
 
@@ -172,7 +172,7 @@ def test_wrong_counts_are_set_right_and_undoing_brings_them_back(url, topic, nam
     assert tree(url)[path][1] == broken
 
 
-def test_a_position_past_the_end_moves_back_and_undoing_brings_the_state_back(url, topic, name, undo_file):
+def test_a_position_past_the_end_moves_back_and_undo_restores_the_state(url, topic, name, undo_file):
     ledgers, _ = make(url, topic, KEEP)
     path = cursor_path(name, "one")
     change_cursor(url, name, lambda record: replace(record, mark_delete=Position(ledgers[-1], 99), ranges=()))
@@ -184,7 +184,7 @@ def test_a_position_past_the_end_moves_back_and_undoing_brings_the_state_back(ur
     assert tree(url)[path][1] == broken
 
 
-def test_orphans_and_left_over_records_go(url, topic, name, undo_file):
+def test_orphans_and_left_over_records_are_removed(url, topic, name, undo_file):
     ledgers, _ = make(url, topic)
 
     def forget(info):
@@ -236,7 +236,7 @@ def test_a_ledger_before_the_last_that_was_never_closed_is_recovered(url, topic,
     assert is_sound(url, topic)
 
 
-def test_an_unreadable_cursor_is_left_and_told(url, topic, name, undo_file):
+def test_an_unreadable_cursor_is_left_and_reported(url, topic, name, undo_file):
     make(url, topic)
     path = cursor_path(name, "one")
 
@@ -255,7 +255,7 @@ def test_an_unreadable_cursor_is_left_and_told(url, topic, name, undo_file):
     act(url, remove)
 
 
-def test_a_namespace_and_all_are_mended_at_once(url, undo_file):
+def test_a_namespace_or_everything_is_repaired_at_once(url, undo_file):
     topics = [f"persistent://tenant/{each}" for each in ("one/x", "one/y", "two/x")]
     for each in topics:
         _, cursor_ledger = make(url, each)
@@ -288,7 +288,7 @@ def test_a_live_owner_is_not_disturbed(url, topic, undo_file, monkeypatch):
     assert "has an owner" in done.err
 
 
-def test_usage_and_unknown_topics_are_refused(url):
+def test_bad_usage_and_unknown_topics_are_refused(url):
     assert mledger("topics", "repair", url=url).code == 2
     assert mledger("topics", "repair", "x", "--all", url=url).code == 2
     assert mledger("topics", "repair", "persistent://public/default/none", "--dry-run", url=url).code == 3

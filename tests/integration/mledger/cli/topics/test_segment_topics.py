@@ -66,7 +66,7 @@ def test_a_segment_is_changed_and_deleted_like_any_topic(url, tmp_path):
     assert mledger("topics", "describe", name, url=url).code == 3
 
 
-def test_a_scalable_topic_itself_is_refused_with_how_a_segment_is_called(url):
+def test_a_scalable_topic_itself_is_refused_with_how_to_name_a_segment(url):
     refused = mledger("topics", "describe", "topic://public/default/orders", url=url)
     assert refused.code == 2
     assert "segment://public/default/orders" in refused.err

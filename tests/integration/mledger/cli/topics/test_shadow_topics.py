@@ -1,4 +1,4 @@
-"""Shadow topics list their source's ledgers: every command that changes refuses them by name, and looking tells."""
+"""Shadow topics list their source's ledgers: commands that change refuse them by name, and those that read say so."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_commands_that_change_refuse_a_shadow_by_name(url, topic, shadow, comman
     assert answer("topics", "describe", topic, url=url)["entries"] == 5
 
 
-def test_looking_shows_the_ledgers_of_the_source_and_says_so(url, topic, shadow):
+def test_reading_shows_the_ledgers_of_the_source_and_says_so(url, topic, shadow):
     ok("topics", "produce", topic, "--count", 3, *QUORUMS, url=url)
     described = answer("topics", "describe", shadow, url=url)
     assert described["entries"] == 8

@@ -23,7 +23,7 @@ SINGLE = ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
 
 @pytest.fixture
 def namespace(topic):
-    """A namespace that nobody else uses."""
+    """A namespace that no other test uses."""
     return f"shop/{topic.rpartition('/')[2]}"
 
 
@@ -65,7 +65,7 @@ def write(url, path: str, data: bytes) -> None:
     run(main())
 
 
-def test_a_namespaces_topics_are_trimmed_as_one_plan_says_with_one_undo_file(url, namespace, topics, tmp_path) -> None:
+def test_the_topics_of_a_namespace_are_trimmed_by_one_plan_with_one_undo_file(url, namespace, topics, tmp_path) -> None:
     undo_file = tmp_path / "undo.json"
     before = tree(url)
     planned = trim(url, "--namespace", namespace, "--dry-run")
@@ -90,7 +90,7 @@ def test_the_topics_of_other_namespaces_are_trimmed_only_by_all(url, namespace, 
     assert wanted >= set(topics)
 
 
-def test_what_policies_keep_stays_and_what_cannot_be_read_is_named(url, namespace, topics, tmp_path) -> None:
+def test_policies_are_respected_and_unreadable_ones_are_named(url, namespace, topics, tmp_path) -> None:
     kept = {"retention_policies": {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}}
     write(url, f"/admin/policies/{namespace}", json.dumps(kept).encode())
     assert trim(url, "--namespace", namespace, "--dry-run").json["to_trim"] == []
@@ -150,5 +150,5 @@ def test_a_topic_that_gets_an_owner_meanwhile_is_left_out_and_named(
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "--namespace", "a/b"), ("orders", "--all")])
-def test_exactly_one_of_topic_namespace_and_all_is_to_be_said(url, arguments) -> None:
+def test_exactly_one_of_topic_namespace_and_all_must_be_given(url, arguments) -> None:
     assert mledger("topics", "trim", *arguments, url=url).code == 2

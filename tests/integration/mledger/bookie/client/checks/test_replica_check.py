@@ -1,4 +1,4 @@
-"""Every copy of every entry is read and held to its digest; what is missing, damaged or away is told by bookie."""
+"""Verifies the digest of every copy of every entry, and reports missing, damaged and unreachable copies by bookie."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ DAMAGED, MISSING = "it fails its digest", "it is not there"
 
 
 async def check(cluster, ledger):
-    """The check with a client that can only look."""
+    """The check, with a read-only client."""
     async with await open_reader(cluster.metadata_url) as reader:
         bookkeeper = BookKeeperReader(reader)
         try:
@@ -30,7 +30,7 @@ async def check(cluster, ledger):
 
 
 async def written(cluster, ensemble_size, write_quorum, count=COUNT, *, close=True):
-    """A ledger written by the client: its id, and its ensemble."""
+    """Write a ledger with the client; its id and its ensemble."""
     async with client(cluster.metadata_url) as bookkeeper:
         writer = await bookkeeper.create_ledger(ensemble_size, write_quorum, write_quorum)
         await writer.append(payloads(count))
@@ -54,7 +54,7 @@ async def laid_down(cluster, write_quorum, *, damaged=(), missing=(), count=30, 
 
 
 @pytest.mark.parametrize(("ensemble_size", "write_quorum"), [(3, 3), (3, 2), (1, 1)])
-def test_a_ledger_whose_copies_are_all_there_has_nothing_bad(cluster, ensemble_size, write_quorum):
+def test_a_ledger_with_all_its_copies_has_no_bad_ones(cluster, ensemble_size, write_quorum):
     async def main():
         ledger, _ = await written(cluster, ensemble_size, write_quorum)
         found = await check(cluster, ledger)
@@ -65,7 +65,7 @@ def test_a_ledger_whose_copies_are_all_there_has_nothing_bad(cluster, ensemble_s
 
 
 @pytest.mark.parametrize("write_quorum", [3, 2])
-def test_bad_copies_are_told_by_bookie_and_run(cluster, write_quorum):
+def test_bad_copies_are_reported_by_bookie_and_run(cluster, write_quorum):
     async def main():
         missing = {(0, 3), (0, 6), (0, 9)}
         ledger, ids = await laid_down(cluster, write_quorum, damaged={(1, 15), (1, 16)}, missing=missing)
@@ -81,7 +81,7 @@ def test_bad_copies_are_told_by_bookie_and_run(cluster, write_quorum):
     run(main())
 
 
-def test_an_entry_without_a_whole_copy_is_lost(cluster):
+def test_an_entry_without_a_sound_copy_is_lost(cluster):
     async def main():
         ledger, _ = await laid_down(cluster, 3, damaged={(0, 7), (1, 7)}, missing={(2, 7), (2, 8)})
         assert (await check(cluster, ledger)).lost == (ReplicaRun(7, 7),)
@@ -89,7 +89,7 @@ def test_an_entry_without_a_whole_copy_is_lost(cluster):
     run(main())
 
 
-def test_copies_on_a_bookie_that_is_away_are_listed_apart(cluster):
+def test_copies_on_an_unreachable_bookie_are_listed_separately(cluster):
     async def main():
         ledger, ids = await laid_down(cluster, 2)
         async with await open_store(cluster.metadata_url) as store:
@@ -105,7 +105,7 @@ def test_copies_on_a_bookie_that_is_away_are_listed_apart(cluster):
     run(main())
 
 
-def test_a_ledger_that_is_not_closed_is_read_to_its_last_add_confirmed(cluster):
+def test_an_open_ledger_is_read_to_its_last_add_confirmed(cluster):
     async def main():
         ledger, _ = await written(cluster, 3, 3, close=False)
         found = await check(cluster, ledger)
@@ -133,7 +133,7 @@ def test_a_bookie_that_lacks_the_end_of_an_open_ledger_is_behind_and_not_bad(clu
     run(main())
 
 
-def test_a_ledger_whose_old_record_does_not_name_its_digest_is_read_by_the_one_that_fits(cluster):
+def test_a_ledger_whose_old_record_names_no_digest_is_read_with_the_one_that_fits(cluster):
     async def main():
         ensemble = cluster[:2]
         ledger = await lay_down_ledger(cluster.metadata_url, ensemble, 2, 2, last_entry=4, length=100)
@@ -154,6 +154,6 @@ def test_a_ledger_whose_old_record_does_not_name_its_digest_is_read_by_the_one_t
     run(main())
 
 
-def test_a_ledger_that_is_not_there_is_an_error(cluster):
+def test_a_missing_ledger_is_an_error(cluster):
     with pytest.raises(NoSuchLedger):
         run(check(cluster, 999_999))

@@ -1,4 +1,4 @@
-"""Copies that are damaged, missing or out of reach: another replica is read, the bad one reported (Q1)."""
+"""Of damaged, missing and unreachable copies another replica is read, and the bad one is reported (Q1)."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ async def closed_ledger(bookies, write_quorum, damaged=(), missing=()):
 
 
 @pytest.mark.parametrize("write_quorum", [3, 2])
-def test_a_damaged_copy_is_passed_over_and_reported(cluster, write_quorum):
+def test_a_damaged_copy_is_skipped_and_reported(cluster, write_quorum):
     async def main():
         ledger = await closed_ledger(cluster, write_quorum, damaged={(index, 9 + index) for index in range(3)})
         async with client(cluster.metadata_url) as bookkeeper:
@@ -75,7 +75,7 @@ def test_an_entry_damaged_everywhere_is_an_error(cluster):
     run(main())
 
 
-def test_an_entry_that_is_nowhere_is_an_error_of_its_own(cluster):
+def test_an_entry_that_no_bookie_has_is_an_error_of_its_own(cluster):
     async def main():
         ledger = await closed_ledger(cluster, 3, missing={(index, 4) for index in range(3)})
         async with client(cluster.metadata_url) as bookkeeper:
@@ -88,7 +88,7 @@ def test_an_entry_that_is_nowhere_is_an_error_of_its_own(cluster):
 
 
 @pytest.mark.parametrize("write_quorum", [3, 2])
-def test_bookies_that_are_away_are_passed_over_until_none_is_left(bookies, write_quorum):
+def test_unreachable_bookies_are_skipped_until_none_is_left(bookies, write_quorum):
     bookies.start(3)
 
     async def main():
@@ -109,7 +109,7 @@ def test_bookies_that_are_away_are_passed_over_until_none_is_left(bookies, write
 
 
 @pytest.mark.parametrize("write_quorum", [3, 2])
-def test_a_bookie_that_does_not_answer_is_passed_over_and_asked_last_from_then_on(bookies, write_quorum):
+def test_a_bookie_that_does_not_answer_is_skipped_and_asked_last_from_then_on(bookies, write_quorum):
     bookies.start(3)
 
     async def main():
@@ -119,7 +119,7 @@ def test_a_bookie_that_does_not_answer_is_passed_over_and_asked_last_from_then_o
             assert await reader.read(0, COUNT - 1) == payloads(COUNT)
             bookies.freeze(1)
             try:
-                for _ in range(3):  # every bookie has its turn
+                for _ in range(3):  # every bookie is asked first once
                     assert await reader.read(0, COUNT - 1) == payloads(COUNT)
                 assert bookkeeper._pool.quarantine.healthy_first([bookies[1].bookie_id, "other"])[0] == "other"
             finally:

@@ -1,4 +1,4 @@
-"""A client that is closed while it connects: whoever waits is told, and not taken to be cancelled, nor left to wait."""
+"""A client that is closed while it connects tells its callers so: they are neither cancelled nor left waiting."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ STANDSTILL_S = 60.0
 
 @contextlib.contextmanager
 def unconnected():
-    """An address whose system answers no more connections: its queue is full."""
+    """An address that accepts no more connections, because its queue is full."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listening, contextlib.ExitStack() as stack:
         for _ in range(4):
             one = stack.enter_context(socket.socket())
@@ -32,7 +32,7 @@ def unconnected():
 
 @contextlib.asynccontextmanager
 async def cluster():
-    """A metadata store, and an address where nobody can connect."""
+    """A metadata store, and an address to which nobody can connect."""
     with unconnected() as address:
         async with await open_store("memory:") as store:
             await initialize(store)
@@ -40,12 +40,12 @@ async def cluster():
 
 
 async def connecting(pool):
-    """Return when a connection is being opened."""
+    """Return once a connection is being opened."""
     while not pool._opening:
         await asyncio.sleep(0.01)
 
 
-def test_who_waits_for_a_connection_is_told_that_the_client_is_closed():
+def test_a_caller_that_waits_for_a_connection_learns_that_the_client_is_closed():
     async def main():
         async with cluster() as (store, address):
             await register(store, "deaf", *address)
@@ -60,7 +60,7 @@ def test_who_waits_for_a_connection_is_told_that_the_client_is_closed():
     run(main())
 
 
-def test_who_gives_up_waiting_for_a_connection_is_cancelled():
+def test_a_caller_that_stops_waiting_for_a_connection_is_cancelled():
     async def main():
         async with cluster() as (store, address):
             await register(store, "deaf", *address)
@@ -75,7 +75,7 @@ def test_who_gives_up_waiting_for_a_connection_is_cancelled():
     run(main())
 
 
-def test_an_append_under_way_fails_when_the_client_is_closed_while_it_connects_to_a_replacement(tmp_path):
+def test_an_append_fails_if_the_client_is_closed_while_it_connects_to_a_replacement(tmp_path):
     async def main():
         async with cluster() as (store, address), serving(tmp_path / "bookie") as local:
             await register(store, "bookie", *local.address)
@@ -95,7 +95,7 @@ def test_an_append_under_way_fails_when_the_client_is_closed_while_it_connects_t
     run(main())
 
 
-def test_who_waits_for_a_recovery_is_told_that_the_client_is_closed(tmp_path):
+def test_a_caller_that_waits_for_a_recovery_learns_that_the_client_is_closed(tmp_path):
     async def main():
         async with cluster() as (store, address), serving(tmp_path / "bookie") as local:
             await register(store, "bookie", *local.address)

@@ -1,4 +1,4 @@
-"""Ensembles over the racks that Pulsar's `/bookies` names (Q1)."""
+"""Ensembles over the racks in Pulsar's `/bookies` (Q1)."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ ENFORCED = replace(QUICK, placement=PlacementPolicy(enforce_min_racks=True))
 
 
 def mapping(bookies, racks, group="default"):
-    """The mapping that names a rack for each of the bookies."""
+    """A mapping with a rack for each of the bookies."""
     named = {each.bookie_id: {"rack": rack, "hostname": ""} for each, rack in zip(bookies, racks, strict=True)}
     return json.dumps({group: named}).encode()
 
@@ -33,7 +33,7 @@ async def name_racks(url, data):
             await store.put(RACKS_PATH, data, ANY_VERSION)
 
 
-def test_no_ledger_is_on_one_rack_where_there_are_two(cluster):
+def test_no_ledger_is_on_one_rack_if_there_are_two(cluster):
     async def main():
         racks = ["/r1", "/r1", "/r1", "/r2"]
         await name_racks(cluster.metadata_url, mapping(cluster, racks))
@@ -47,7 +47,7 @@ def test_no_ledger_is_on_one_rack_where_there_are_two(cluster):
     run(main())
 
 
-def test_a_replacement_stands_on_the_failed_bookies_rack_if_that_is_the_other_one(bookies):
+def test_a_replacement_is_on_the_failed_bookie_s_rack_if_the_other_copy_is_on_the_other(bookies):
     bookies.start(4)
 
     async def main():
@@ -64,7 +64,7 @@ def test_a_replacement_stands_on_the_failed_bookies_rack_if_that_is_the_other_on
     run(main())
 
 
-def test_enforced_racks_are_missed_by_name_until_the_mapping_has_them(cluster):
+def test_the_error_names_enforced_racks_until_the_mapping_has_them(cluster):
     async def main():
         url = cluster.metadata_url
         await name_racks(url, mapping(cluster, ["/r1", "/r1", "/r1", "/r1"]))
@@ -76,7 +76,7 @@ def test_enforced_racks_are_missed_by_name_until_the_mapping_has_them(cluster):
                 try:
                     writer = await bookkeeper.create_ledger(2, 2, 2)
                 except NotEnoughRacks:
-                    await asyncio.sleep(0.2)  # the mapping in hand may be 5 s old
+                    await asyncio.sleep(0.2)  # the cached mapping may be 5 s old
                 else:
                     break
             assert cluster[3].bookie_id in writer.metadata.ensemble
@@ -84,7 +84,7 @@ def test_enforced_racks_are_missed_by_name_until_the_mapping_has_them(cluster):
     run(main(), timeout=60.0)
 
 
-def test_a_group_of_bookies_is_kept_to(cluster):
+def test_only_bookies_of_the_isolation_group_are_chosen(cluster):
     async def main():
         groups = {
             "gold": {each.bookie_id: {"rack": "/r"} for each in cluster[:2]},
@@ -100,7 +100,7 @@ def test_a_group_of_bookies_is_kept_to(cluster):
     run(main())
 
 
-def test_a_damaged_mapping_stops_only_those_that_cannot_do_without(cluster):
+def test_a_damaged_mapping_stops_only_clients_that_require_it(cluster):
     async def main():
         await name_racks(cluster.metadata_url, b"{")
         async with client(cluster.metadata_url) as bookkeeper:

@@ -1,4 +1,4 @@
-"""Readers that are open while re-replication puts other bookies in the place of lost ones (Q6)."""
+"""Open readers while re-replication replaces lost bookies (Q6)."""
 
 import asyncio
 from dataclasses import replace
@@ -34,7 +34,7 @@ async def lay_down(bookies, write_quorum, placed_on):
 
 
 async def name_others(bookies, ledger, others):
-    """Have the ledger's metadata name other bookies."""
+    """Make the ledger's metadata name other bookies."""
     async with await open_store(bookies.metadata_url) as store:
         records = LedgerStore(store)
         metadata, version = await records.read(ledger)
@@ -43,7 +43,7 @@ async def name_others(bookies, ledger, others):
 
 
 @pytest.mark.parametrize(("ensemble", "write_quorum"), [(2, 2), (3, 2)])
-def test_an_open_reader_follows_a_ledger_whose_bookies_are_all_gone(bookies, ensemble, write_quorum):
+def test_an_open_reader_follows_a_ledger_to_other_bookies(bookies, ensemble, write_quorum):
     bookies.start(2 * ensemble)
 
     async def main():
@@ -62,7 +62,7 @@ def test_an_open_reader_follows_a_ledger_whose_bookies_are_all_gone(bookies, ens
     run(main(), timeout=120.0)
 
 
-def test_a_ledger_that_nobody_replicated_fails_by_its_bookies_error(bookies):
+def test_a_ledger_that_nobody_replicated_fails_with_its_bookies_error(bookies):
     bookies.start(2)
 
     async def main():

@@ -28,7 +28,7 @@ def number_of(bookies, bookie_id):
     return next(number for number, bookie in enumerate(bookies) if bookie.bookie_id == bookie_id)
 
 
-def test_a_second_client_fences_the_writer_and_reads_all_that_was_acknowledged(cluster):
+def test_a_second_client_fences_the_writer_and_reads_every_acknowledged_entry(cluster):
     async def main():
         async with client(cluster.metadata_url) as one, client(cluster.metadata_url) as other:
             writer = await one.create_ledger(3, 3, 2)
@@ -48,7 +48,7 @@ def test_a_second_client_fences_the_writer_and_reads_all_that_was_acknowledged(c
     run(main())
 
 
-def test_a_recovery_in_the_midst_of_appends_keeps_every_acknowledged_entry(cluster):
+def test_a_recovery_during_appends_keeps_every_acknowledged_entry(cluster):
     async def main():
         async with client(cluster.metadata_url) as one, client(cluster.metadata_url) as other:
             writer = await one.create_ledger(3, 3, 2)
@@ -169,7 +169,7 @@ def test_recovery_with_too_few_bookies_is_undecided_until_they_are_back(bookies)
 
 
 async def open_when_reachable(bookkeeper, ledger):
-    """Open the ledger; the client may take a restarted bookie for dead for a moment."""
+    """Open the ledger. The client may briefly take a restarted bookie for dead."""
     while True:
         try:
             return await bookkeeper.open_ledger(ledger)
@@ -186,7 +186,7 @@ def test_an_entry_that_an_unreachable_bookie_may_hold_is_not_taken_for_the_end(b
         first, second = entries_for(ledger, 2, last_add_confirmed=-1)
         for number in (0, 1):
             await store_raw(ensemble[number], first)
-        await store_raw(ensemble[2], second)  # acknowledged, by one bookie as Aq is 1
+        await store_raw(ensemble[2], second)  # acknowledged by one bookie, since Aq is 1
         async with client(bookies.metadata_url) as bookkeeper:
             bookies.kill(2)
             with pytest.raises(RecoveryUndecided):

@@ -1,8 +1,8 @@
-"""Recoveries of Java's client, with bookies down and unacknowledged tails, carried out by ours on our bookies (Q4).
+"""Recoveries by Java's client, with stopped bookies and unacknowledged tails, repeated by ours on our bookies (Q4).
 
-`tests/golden/wire/recovery-*.json`: the entries are laid down as they were before the recovery; its outcome, the
-ensembles and the copies it leaves are compared. A bookie that was stopped is one that was killed. Java's length of a
-closed ledger may count a tail that it did not recover; ours is exact, and that difference is asserted.
+`tests/golden/wire/recovery-*.json`: the entries are stored as they were before the recovery; its outcome, the
+ensembles and the copies are compared afterwards. A stopped bookie there is a killed one here. Java's length of a
+closed ledger may count a tail that it did not recover. Ours is exact, and that difference is asserted.
 """
 
 import re
@@ -34,13 +34,13 @@ class Case:
     write_quorum: int
     ack_quorum: int
     count: int  # acknowledged entries
-    tail: list[int]  # ensemble indexes that have the entry behind them
+    tail: list[int]  # indexes in the ensemble that have the entry after them
     stopped: list[int]
     outcome: dict
     stored: dict[int, bytes]
 
     def placed(self):
-        """Who of the ensemble held what before the recovery: (index, stored entry), stopped bookies left out."""
+        """What each member of the ensemble held before the recovery: (index, stored entry), without stopped bookies."""
         size = len(self.outcome["ensemble"])
         for entry, stored in self.stored.items():
             members = self.tail if entry == self.count else [(entry + i) % size for i in range(self.write_quorum)]
@@ -60,7 +60,7 @@ def case_of(file):
 
 @pytest.fixture(scope="module")
 def dead(cluster):
-    """Two bookies of the cluster that were killed."""
+    """Two killed bookies of the cluster."""
     killed = cluster.start(2)
     for bookie in killed:
         bookie.kill()
@@ -68,7 +68,7 @@ def dead(cluster):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_recovery_ends_as_the_originals_did(cluster, dead, file):
+def test_recovery_ends_as_in_java(cluster, dead, file):
     case = case_of(file)
     names = case.outcome["ensemble"]
     spare = iter(cluster[:4])
@@ -112,7 +112,7 @@ def check_outcome(file, case, reader, ensemble):
 
 
 async def check_copies(case, cluster, ledger, ensemble):
-    """Every live member of the first ensemble holds the entries that the recorded one held, and no others."""
+    """Assert that every live member of the first ensemble holds the entries of the recorded one, and no others."""
     for recorded in case.outcome["entriesOnLiveBookies"]:
         names = {f"bookie-{number}" for number in recorded["bookies"]}
         live = [index for index in range(len(ensemble)) if index not in case.stopped]

@@ -1,4 +1,4 @@
-"""Updates and reads of ledgers' metadata that go together: none is refused for what the others are."""
+"""Updates and reads of ledger metadata that are sent together: none fails because of the others."""
 
 import asyncio
 from dataclasses import replace
@@ -35,7 +35,7 @@ def test_ledgers_of_many_ensembles_are_changed_in_one_turn(metadata_url):
     run(main())
 
 
-def test_a_ledger_that_may_not_be_read_keeps_nobody_from_reading_others(metadata_url):
+def test_an_unreadable_ledger_does_not_stop_reads_of_others(metadata_url):
     async def main():
         async with await open_store(metadata_url) as store:
             await initialize(store)

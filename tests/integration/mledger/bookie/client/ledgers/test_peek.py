@@ -1,4 +1,4 @@
-"""Looking at ledgers changes nothing (Q3, M9)."""
+"""Inspecting ledgers changes nothing (Q3, M9)."""
 
 import asyncio
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.support.ledgers import QUICK, client, lay_down_ledger, payloads, stor
 
 
 async def tree(store, path="/"):
-    """Every node's version."""
+    """The version of every node."""
     found = {}
     for name in await store.children(path):
         child = f"{path.rstrip('/')}/{name}"
@@ -25,7 +25,7 @@ async def tree(store, path="/"):
     return found
 
 
-def test_a_live_ledger_is_seen_with_its_tail_and_its_writer_goes_on(cluster):
+def test_a_live_ledger_is_seen_with_its_tail_and_its_writer_continues(cluster):
     async def main():
         async with client(cluster.metadata_url) as bookkeeper, await open_store(cluster.metadata_url) as store:
             writer = await bookkeeper.create_ledger(3, 3, 2)
@@ -73,7 +73,7 @@ def test_an_empty_ledger_and_a_missing_one(cluster):
     run(main())
 
 
-def test_what_cannot_be_decided_is_a_warning_and_with_no_bookie_left_an_error(bookies):
+def test_an_undecidable_end_is_a_warning_and_without_bookies_an_error(bookies):
     bookies.start(3)
 
     async def main():
@@ -98,7 +98,7 @@ def test_what_cannot_be_decided_is_a_warning_and_with_no_bookie_left_an_error(bo
     run(main())
 
 
-def test_a_writer_that_never_pauses_is_not_followed(cluster):
+def test_a_writer_that_never_pauses_is_not_followed_for_ever(cluster):
     async def main():
         async with client(cluster.metadata_url) as bookkeeper, client(cluster.metadata_url) as looking:
             writer = await bookkeeper.create_ledger(3, 3, 2)
@@ -126,14 +126,14 @@ def proxies():
 
 
 async def held_back(cluster, proxies, store):
-    """A bookie's other id, whose answers go through a proxy, and that proxy."""
+    """A second id of a bookie, whose answers pass through a proxy, and that proxy."""
     proxy = proxies.before(cluster[0].address)
     host, port = proxy.address
     await register(store, f"{host}:{port}", host, port)
     return SimpleNamespace(bookie_id=f"{host}:{port}", address=cluster[0].address), proxy
 
 
-def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_ones(cluster, proxies):
+def test_a_late_answer_is_not_taken_for_the_next_one(cluster, proxies):
     async def main():
         config = replace(QUICK, read_timeout_s=0.5, silence_timeout_s=HANG_S)
         async with client(cluster.metadata_url, config) as looking, await open_store(cluster.metadata_url) as store:

@@ -1,4 +1,4 @@
-"""Reading ranges: what one bookie answers badly is read from another (Q1)."""
+"""Reads of ranges: after a bad answer of one bookie another is asked (Q1)."""
 
 from mledger.bookie import wire
 from mledger.bookie.client import BookKeeper
@@ -11,7 +11,7 @@ from tests.support.local_bookie import serving
 
 
 def cut_batches(local):
-    """Have a bookie's answers to batch reads end inside an entry, in frames of the right length."""
+    """Make a bookie's answers to batch reads end inside an entry, in frames of the right length."""
     answer = local.bookie.turns.reader._batch
 
     def cut(state, request, batch):
@@ -37,7 +37,7 @@ def test_a_bookie_whose_batch_answers_end_inside_an_entry_fails_no_read_that_oth
             await writer.close()
             cut_batches(bad)
             reader = await bookkeeper.open_ledger(writer.ledger_id)
-            for _ in range(2):  # each bookie has its turn
+            for _ in range(2):  # each bookie is asked first once
                 assert await reader.read(0, 99) == payloads(100)
             assert {replica.bookie_id for replica in bookkeeper.bad_replicas} == {"bad"}
             await bookkeeper.close()

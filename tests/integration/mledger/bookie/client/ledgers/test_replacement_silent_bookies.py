@@ -1,6 +1,6 @@
-"""Bookies that take connections and never answer: whoever waits for one stops waiting (Q11).
+"""Bookies that accept connections and never answer: every caller stops waiting for them (Q11).
 
-Each takes its place when nobody is waited for any more, so that no timer runs that an earlier add has started.
+Each joins the ensemble when no other is waited for any more, so that no timer of an earlier add is running.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def until(condition):
 def long_changes(monkeypatch):
     """Changes of ensemble that last until the timer of adds has stopped, as with a busy metadata store.
 
-    Those that were made, as the bookies after each.
+    Returns the changes that were made, as the bookies after each.
     """
     change, made = EnsembleChanges._change, []
 
@@ -104,7 +104,7 @@ def test_a_close_that_waits_for_a_silent_replacement_ends(bookies):
     run(main(), timeout=STANDSTILL_S)
 
 
-def test_two_silent_bookies_are_not_chosen_in_turns(bookies):
+def test_two_silent_bookies_are_not_chosen_alternately(bookies):
     bookies.start(2)
 
     async def main():
@@ -144,7 +144,7 @@ def test_a_recovery_replaces_a_silent_replacement_in_turn(bookies, long_changes)
     run(main(), timeout=STANDSTILL_S)
 
 
-def test_a_recovery_with_none_but_silent_replacements_says_so(bookies):
+def test_a_recovery_with_only_silent_replacements_says_so(bookies):
     bookies.start(3)
 
     async def main():
@@ -184,7 +184,7 @@ def test_a_frozen_replacement_is_replaced_in_turn(bookies):
     run(main(), timeout=STANDSTILL_S)
 
 
-def test_that_its_system_takes_a_connection_is_no_word_from_a_silent_bookie(cluster_url, monkeypatch):
+def test_an_accepted_connection_is_no_sign_of_life_from_a_silent_bookie(cluster_url, monkeypatch):
     monkeypatch.setattr(quarantine, "_ASK_AGAIN_S", 0.0)
 
     async def main():

@@ -1,4 +1,4 @@
-"""Bookies that let others wait: nobody waits long who can ask another, and whoever must is told (Q11)."""
+"""Slow bookies: nobody waits long while another can be asked, and callers learn for whom they wait (Q11)."""
 
 import asyncio
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.support.silent_bookie import silent_bookie
 
 COUNT = 30
 PATIENT = replace(QUICK, speculative_read_s=0.1, read_timeout_s=HANG_S, silence_timeout_s=HANG_S)
-"""Who waits for a silent bookie with it waits for good."""
+"""A client that waits for good for a silent bookie."""
 
 
 async def lay_down(bookies, silent, write_quorum=3, ack_quorum=2, **closed):
@@ -27,7 +27,7 @@ async def lay_down(bookies, silent, write_quorum=3, ack_quorum=2, **closed):
 
 
 @pytest.mark.parametrize("write_quorum", [3, 2])
-def test_a_read_goes_on_with_the_next_bookie(bookies, write_quorum):
+def test_a_read_continues_with_the_next_bookie(bookies, write_quorum):
     bookies.start(2)
 
     async def main():
@@ -69,7 +69,7 @@ def test_a_recovery_needs_no_more_bookies_than_can_prove_the_end(bookies):
     run(main(), timeout=60.0)
 
 
-def test_a_silent_bookie_costs_one_time_out_and_is_not_asked_again_until_it_is_heard(bookies):
+def test_a_silent_bookie_costs_one_time_out_and_is_not_asked_again_until_it_answers(bookies):
     bookies.start(1)
 
     async def main():
@@ -94,7 +94,7 @@ def test_a_silent_bookie_costs_one_time_out_and_is_not_asked_again_until_it_is_h
     run(main(), timeout=60.0)
 
 
-def test_who_waits_is_told_for_whom(bookies):
+def test_a_waiting_caller_learns_for_which_bookie_it_waits(bookies):
     bookies.start(1)
 
     async def main():

@@ -1,4 +1,4 @@
-"""Bookies killed, frozen and missing while a ledger is written (Q2, M5), and the metadata store stalled (Q2, M7)."""
+"""A ledger's writer with bookies killed, frozen and missing (Q2, M5), and with the metadata store stalled (Q2, M7)."""
 
 import asyncio
 from dataclasses import replace
@@ -18,13 +18,13 @@ from tests.support.stores import impatient
 
 
 def member(bookies, writer, index=0):
-    """The number of the bookie at an index of the writer's ensemble."""
+    """The number of the bookie at this index of the writer's ensemble."""
     wanted = writer.metadata.ensemble[index]
     return next(number for number, bookie in enumerate(bookies) if bookie.bookie_id == wanted)
 
 
 async def read_all(bookies, writer, count):
-    """Every entry of the ledger, opened by another client."""
+    """Every entry of the ledger, read by another client."""
     async with client(bookies.metadata_url) as other:
         reader = await other.open_ledger(writer.ledger_id)
         assert reader.last_entry == count - 1
@@ -32,7 +32,7 @@ async def read_all(bookies, writer, count):
 
 
 @pytest.mark.parametrize(("ensemble", "write", "ack"), [(3, 3, 2), (3, 2, 2)])
-def test_a_killed_bookie_is_replaced_and_nothing_acknowledged_is_lost(bookies, ensemble, write, ack):
+def test_a_killed_bookie_is_replaced_and_no_acknowledged_entry_is_lost(bookies, ensemble, write, ack):
     bookies.start(4)
 
     async def main():
@@ -43,7 +43,7 @@ def test_a_killed_bookie_is_replaced_and_nothing_acknowledged_is_lost(bookies, e
             bookies.kill(member(bookies, writer))
             pending += [writer.append(payloads(50, start)) for start in range(2000, 4000, 50)]
             await asyncio.gather(*pending)
-            while len(writer.metadata.segments) == 1:  # the kill may be noticed after the last acknowledgement
+            while len(writer.metadata.segments) == 1:  # the writer may notice the kill after the last acknowledgement
                 await writer.append(payloads(1, writer.last_add_confirmed + 1))
             metadata = await writer.close()
             assert len(metadata.segments) == 2
@@ -71,7 +71,7 @@ def test_entries_are_acknowledged_only_after_the_metadata_names_their_ensemble(b
     run(main())
 
 
-def test_without_a_spare_bookie_writing_goes_on_and_a_new_bookie_is_taken_in(bookies):
+def test_without_a_spare_bookie_writing_continues_and_a_new_bookie_joins(bookies):
     bookies.start(3)
 
     async def main():
@@ -89,7 +89,7 @@ def test_without_a_spare_bookie_writing_goes_on_and_a_new_bookie_is_taken_in(boo
     run(main())
 
 
-def test_a_bookie_that_comes_back_takes_part_again(bookies):
+def test_a_returning_bookie_takes_part_again(bookies):
     bookies.start(3)
 
     async def main():
@@ -187,7 +187,7 @@ def test_a_frozen_bookie_is_noticed_and_replaced(bookies):
     run(main())
 
 
-def test_a_frozen_bookie_that_fills_its_send_buffer_holds_the_writer_up_until_it_is_replaced(bookies):
+def test_a_frozen_bookie_with_a_full_send_buffer_delays_the_writer_until_it_is_replaced(bookies):
     bookies.start(6)
     big = [bytes(1 << 20)] * 16
 
@@ -207,7 +207,7 @@ def test_a_frozen_bookie_that_fills_its_send_buffer_holds_the_writer_up_until_it
     run(main())
 
 
-def test_a_registered_bookie_that_is_dead_is_not_chosen_for_a_new_ledger(bookies):
+def test_a_dead_bookie_that_is_still_registered_is_not_chosen_for_a_new_ledger(bookies):
     bookies.start(4)
 
     async def main():
@@ -223,7 +223,7 @@ def test_a_registered_bookie_that_is_dead_is_not_chosen_for_a_new_ledger(bookies
     run(main())
 
 
-def test_a_ledger_recovered_by_another_meanwhile_is_not_changed(bookies):
+def test_a_ledger_recovered_by_another_client_is_not_changed(bookies):
     bookies.start(4)
 
     async def main():
@@ -260,7 +260,7 @@ def test_a_change_of_the_last_ensemble_by_another_is_a_conflict(bookies):
     run(main())
 
 
-def test_an_earlier_segment_that_another_changed_is_kept(bookies):
+def test_an_earlier_segment_changed_by_another_is_kept(bookies):
     bookies.start(4)
 
     async def main():
@@ -271,7 +271,7 @@ def test_an_earlier_segment_that_another_changed_is_kept(bookies):
             await writer.append(payloads(10, 10))
             records = LedgerStore(store)
             metadata, version = await records.read(writer.ledger_id)
-            replicated = Segment(0, metadata.ensemble)  # re-replication took the dead bookie out (Q6)
+            replicated = Segment(0, metadata.ensemble)  # re-replication removed the dead bookie (Q6)
             await records.put(writer.ledger_id, replace(metadata, segments=(replicated, metadata.segments[1])), version)
             closed = await writer.close()
             assert closed.segments == (replicated, metadata.segments[1])
@@ -282,7 +282,7 @@ def test_an_earlier_segment_that_another_changed_is_kept(bookies):
 
 @pytest.fixture
 def stalled(zookeeper_server, tmp_path):
-    """A metadata store that can be frozen, and bookies registered there for long."""
+    """A metadata store that can be frozen, with bookies that stay registered."""
     initialize_cluster(zookeeper_server.url)
     processes = BookieProcesses(zookeeper_server.url, tmp_path / "bookies")
     yield zookeeper_server, processes
@@ -318,7 +318,7 @@ def test_with_the_metadata_store_stalled_a_change_of_ensemble_acknowledges_nothi
     run(main())
 
 
-def test_a_silent_bookie_that_comes_in_after_a_long_change_of_ensemble_is_timed_out(stalled):
+def test_a_silent_bookie_that_joins_after_a_long_change_of_ensemble_is_timed_out(stalled):
     zookeeper, bookies = stalled
     bookies.start(2)
 
@@ -334,7 +334,7 @@ def test_a_silent_bookie_that_comes_in_after_a_long_change_of_ensemble_is_timed_
                 appended = writer.append(payloads(10, 10))
                 while not writer._replication.quorum.down:
                     await asyncio.sleep(0)
-                while writer._replication._progress._timer is not None:  # nobody owes anything
+                while writer._replication._progress._timer is not None:  # no bookie owes an answer
                     await asyncio.sleep(0.01)
                 zookeeper.thaw()
                 with pytest.raises(NotEnoughBookies, match="acknowledged nothing for 1 s"):
@@ -345,7 +345,7 @@ def test_a_silent_bookie_that_comes_in_after_a_long_change_of_ensemble_is_timed_
     run(main(), timeout=120.0)
 
 
-def test_with_the_metadata_store_stalled_the_ack_quorum_that_is_left_goes_on(stalled):
+def test_with_the_metadata_store_stalled_the_remaining_ack_quorum_continues(stalled):
     zookeeper, bookies = stalled
     bookies.start(3)
 
@@ -365,7 +365,7 @@ def test_with_the_metadata_store_stalled_the_ack_quorum_that_is_left_goes_on(sta
     run(main())
 
 
-def test_what_a_full_send_buffer_held_up_is_acknowledged_when_its_bookie_goes_away(bookies):
+def test_entries_delayed_by_a_full_send_buffer_are_acknowledged_when_its_bookie_goes_away(bookies):
     bookies.start(2)
 
     async def main():
@@ -383,7 +383,7 @@ def test_what_a_full_send_buffer_held_up_is_acknowledged_when_its_bookie_goes_aw
     run(main())
 
 
-def test_with_the_metadata_store_away_a_killed_bookie_stops_neither_reads_nor_appends(stalled):
+def test_with_the_metadata_store_down_a_killed_bookie_stops_neither_reads_nor_appends(stalled):
     zookeeper, bookies = stalled
     bookies.start(3)
 

@@ -1,4 +1,4 @@
-"""A bookie's parts end in their order."""
+"""A bookie's parts end in order."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from tests.support.aio import HANG_S
 from tests.support.collected_bookie import LEDGERS, in_cluster
 
 
-def test_a_stop_waits_for_what_a_collection_that_was_ended_still_does_with_the_index(tmp_path, monkeypatch):
+def test_a_stop_waits_for_what_a_cancelled_collection_still_does_with_the_index(tmp_path, monkeypatch):
     began, go_on, did = threading.Event(), threading.Event(), []
 
     async def test(cluster):
@@ -34,7 +34,7 @@ def test_a_stop_waits_for_what_a_collection_that_was_ended_still_does_with_the_i
             go_on.set()
 
         monkeypatch.setattr(index, "close", closed)
-        loop.call_later(2.0, go_on.set)  # who does not wait has closed it by then
+        loop.call_later(2.0, go_on.set)  # without waiting, the index would be closed by then
 
     in_cluster(tmp_path, test)
     assert did == ["compacted", "closed"]

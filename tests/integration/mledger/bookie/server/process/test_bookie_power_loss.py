@@ -1,4 +1,4 @@
-"""Power is lost: what a bookie served is there afterwards, also what it only had found in the page cache (Q10)."""
+"""After a power loss everything that a bookie served exists, even what it had only found in the page cache (Q10)."""
 
 import os
 
@@ -20,7 +20,7 @@ CONFIG = BookieConfig(journal_file_bytes=1 << 20)
 
 
 def write_unsynced(path, salt, place, sequence, numbers):
-    """Write adds of ledger 1 as a record behind all others, as a process does that is killed before its sync."""
+    """Write adds of ledger 1 as a record after all others, like a process that is killed before its sync."""
     turn = JournalTurn()
     frames = b"".join(wire.encode_add(KEY, entry(1, number, b"x")) for number in numbers)
     turn.keep(ChangeKind.RUN, 1, numbers[0], numbers[-1], frames)
@@ -40,12 +40,12 @@ async def add(local, numbers):
 
 
 async def errors(local, numbers):
-    """What reads of entries of ledger 1 answer."""
+    """The answers to reads of entries of ledger 1."""
     async with RawClient(local) as client:
         return [(await client.ask(wire.encode_read(1, number))).error for number in numbers]
 
 
-def test_what_a_restart_served_is_there_after_a_power_loss(tmp_path, monkeypatch):
+def test_everything_served_after_a_restart_survives_a_power_loss(tmp_path, monkeypatch):
     directory, journal = tmp_path / "bookie", tmp_path / "bookie" / "journal"
 
     async def before():

@@ -1,4 +1,4 @@
-"""A bookie announces itself in the metadata store for as long as it serves, and again after its session has ended."""
+"""A bookie is registered in the metadata store while it serves, and again after its session has ended."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ def test_running_bookies_are_listed_and_a_stopped_one_is_not(bookies, cluster_ur
     assert list(run(listed())) == [first.bookie_id]
 
 
-def test_a_killed_bookie_is_listed_anew_as_soon_as_it_is_back(bookies, cluster_url):
+def test_a_killed_bookie_is_listed_again_as_soon_as_it_is_back(bookies, cluster_url):
     (bookie,) = bookies.start(1, "--session-timeout", "30")
 
     async def owner():
@@ -43,7 +43,7 @@ def test_a_killed_bookie_is_listed_anew_as_soon_as_it_is_back(bookies, cluster_u
     assert run(owner()) not in (None, 0, before)
 
 
-def test_a_read_only_bookie_is_listed_as_such(bookies, cluster_url):
+def test_a_read_only_bookie_is_listed_as_read_only(bookies, cluster_url):
     (bookie,) = bookies.start(1, "--read-only")
 
     async def main():
@@ -66,7 +66,7 @@ def test_a_bookie_whose_disk_is_nearly_full_becomes_read_only(bookies, cluster_u
     assert run(main()) == Code.READ_ONLY
 
 
-def test_a_bookie_whose_session_expired_serves_on_and_registers_again(bookies, cluster_url):
+def test_a_bookie_whose_session_expired_keeps_serving_and_registers_again(bookies, cluster_url):
     (bookie,) = bookies.start(1, "--session-timeout", str(SHORT_SESSION_S))
 
     async def main():
@@ -88,7 +88,7 @@ def test_a_bookie_whose_session_expired_serves_on_and_registers_again(bookies, c
     assert error == 0
 
 
-def test_a_bookie_that_was_decommissioned_while_it_stood_still_ends_and_takes_nothing_anew(bookies, cluster_url):
+def test_a_bookie_decommissioned_while_it_was_stopped_ends_and_accepts_nothing(bookies, cluster_url):
     (bookie,) = bookies.start(1, "--session-timeout", str(SHORT_SESSION_S))
 
     async def main():

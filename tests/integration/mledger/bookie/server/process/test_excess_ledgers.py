@@ -1,4 +1,4 @@
-"""Closed ledgers whose ensembles a bookie has left go from it; what may come back to it, or still changes, stays."""
+"""A bookie deletes closed ledgers whose ensembles it has left, and keeps those that may return or still change."""
 
 import asyncio
 import dataclasses
@@ -28,7 +28,7 @@ MINE = dataclasses.replace(LEFT, segments=(Segment(0, (ME,)), Segment(1, (OTHER,
 
 
 class Holder:
-    """A bookie that holds ledgers, their metadata in memory, and a collector that finds and then deletes."""
+    """A bookie that holds ledgers, their metadata in memory, and a collector that first finds and then deletes."""
 
     def __init__(self, local, store: MetadataStore, instance, client):
         self.local, self.store, self.client = local, store, client
@@ -36,7 +36,7 @@ class Holder:
         self.collector = GarbageCollector(local.bookie, instance, grace_s=0, bookie_id=ME, overreplicated_every_s=1e-9)
 
     async def hold(self, ledger, metadata):
-        """Have a ledger of one entry."""
+        """Create a ledger of one entry."""
         await self.ledgers.create(ledger, metadata)
         await self.add(ledger, 0)
 
@@ -44,13 +44,13 @@ class Holder:
         assert (await self.client.ask(wire.encode_add(KEY, entry(ledger, number, b"x")))).error == 0
 
     async def found(self, reader):
-        """Have the ledgers that the bookie has left found, and not deleted yet."""
+        """Find the ledgers that the bookie has left, without deleting them yet."""
         self.collector.overreplicated._grace_s = 1e9
         assert await self.collector.collect_overreplicated(reader) == []
         self.collector.overreplicated._grace_s = 0
 
     async def errors(self, *ledgers):
-        """What reads of their first entries answer."""
+        """The answers to reads of their first entries."""
         return [(await self.client.ask(wire.encode_read(ledger, 0))).error for ledger in ledgers]
 
 
@@ -66,7 +66,7 @@ def holding(tmp_path, test, url="memory:"):
     run(main())
 
 
-def test_a_closed_ledger_that_the_bookie_has_left_goes_and_others_stay(tmp_path):
+def test_a_closed_ledger_that_the_bookie_has_left_is_deleted_and_others_stay(tmp_path):
     async def test(holder):
         for ledger, metadata in enumerate((LEFT, MINE, OPEN, dataclasses.replace(OPEN, state=LedgerState.IN_RECOVERY))):
             await holder.hold(ledger, metadata)
@@ -78,7 +78,7 @@ def test_a_closed_ledger_that_the_bookie_has_left_goes_and_others_stay(tmp_path)
     holding(tmp_path, test)
 
 
-def test_the_lock_is_given_back_where_topics_have_another_metadata_store(tmp_path, rocksdb_url, metadata_url):
+def test_the_lock_is_released_if_topics_have_another_metadata_store(tmp_path, rocksdb_url, metadata_url):
     async def test(holder):
         await holder.hold(1, LEFT)
         assert await holder.collector.collect_overreplicated(holder.store) == [1]
@@ -87,7 +87,7 @@ def test_the_lock_is_given_back_where_topics_have_another_metadata_store(tmp_pat
     holding(tmp_path, test, f"{rocksdb_url}?ledgers={metadata_url}/ledgers")
 
 
-def test_a_ledger_that_was_left_stays_for_the_grace_period(tmp_path):
+def test_a_ledger_stays_for_the_grace_period(tmp_path):
     async def test(holder):
         await holder.hold(1, LEFT)
         await holder.found(holder.store)
@@ -109,7 +109,7 @@ def test_a_ledger_that_is_being_replicated_stays(tmp_path):
     holding(tmp_path, test)
 
 
-def test_a_ledger_that_is_added_to_after_it_was_found_stays(tmp_path):
+def test_a_ledger_that_receives_adds_after_it_was_found_stays(tmp_path):
     async def test(holder):
         await holder.hold(1, LEFT)
         await holder.found(holder.store)
@@ -122,7 +122,7 @@ def test_a_ledger_that_is_added_to_after_it_was_found_stays(tmp_path):
 
 
 class Behind:
-    """A store of a server that lags: until it is synced it shows other metadata of a ledger."""
+    """A store on a lagging server: before a sync it shows older metadata of a ledger."""
 
     def __init__(self, store, ledger, node):
         self.store, self.node = store, node
@@ -138,7 +138,7 @@ class Behind:
 
 
 @pytest.mark.parametrize("lags", [False, True])
-def test_a_ledger_that_came_back_to_the_bookie_stays(tmp_path, lags):
+def test_a_ledger_that_returned_to_the_bookie_stays(tmp_path, lags):
     async def test(holder):
         await holder.hold(1, LEFT)
         old = await holder.store.get("/ledgers/00/0000/L0001")
@@ -151,7 +151,7 @@ def test_a_ledger_that_came_back_to_the_bookie_stays(tmp_path, lags):
     holding(tmp_path, test)
 
 
-def test_a_running_bookie_deletes_what_it_has_left(bookies, cluster_url):
+def test_a_running_bookie_deletes_ledgers_that_it_has_left(bookies, cluster_url):
     (bookie,) = bookies.start(1, "--gc-interval", "0.1", "--gc-grace", "0", "--set", "gcOverreplicatedLedgerWaitTime=1")
 
     async def main():

@@ -1,4 +1,4 @@
-"""Ledgers without metadata go, and their space with them; nothing goes when the metadata cannot be seen as a whole."""
+"""Ledgers without metadata are deleted with their space; nothing is while the metadata cannot be read as a whole."""
 
 import asyncio
 import errno
@@ -26,7 +26,7 @@ from tests.support.raw_bookie import RawClient, entry
 from tests.support.stores import impatient
 
 
-def test_a_ledger_that_is_known_stays(tmp_path):
+def test_a_known_ledger_stays(tmp_path):
     async def test(cluster):
         assert await cluster.collector.collect(cluster.store) == []
         assert await cluster.errors() == [0, 0, 0]
@@ -34,7 +34,7 @@ def test_a_ledger_that_is_known_stays(tmp_path):
     in_cluster(tmp_path, test)
 
 
-def test_a_deleted_ledgers_entries_go_and_the_others_stay(tmp_path):
+def test_a_deleted_ledgers_entries_are_deleted_and_the_others_stay(tmp_path):
     async def test(cluster):
         await cluster.ledgers.delete(2)
         assert await cluster.collector.collect(cluster.store) == [2]
@@ -43,7 +43,7 @@ def test_a_deleted_ledgers_entries_go_and_the_others_stay(tmp_path):
     in_cluster(tmp_path, test)
 
 
-def test_deleting_ledgers_frees_the_disk_and_keeps_what_lay_between(tmp_path):
+def test_deleting_ledgers_frees_the_disk_and_keeps_the_entries_between_them(tmp_path):
     async def test(cluster):
         before = cluster.disk_bytes()
         async with RawClient(cluster.local) as client:
@@ -58,7 +58,7 @@ def test_deleting_ledgers_frees_the_disk_and_keeps_what_lay_between(tmp_path):
     in_cluster(tmp_path, test)
 
 
-def test_what_was_moved_is_there_after_a_kill(tmp_path):
+def test_moved_entries_survive_a_kill(tmp_path):
     async def test(cluster):
         again = entry(3, 5, b"repeated", last_add_confirmed=4)
         async with RawClient(cluster.local) as client:
@@ -81,7 +81,7 @@ def test_what_was_moved_is_there_after_a_kill(tmp_path):
 
 
 class Partial:
-    """A metadata reader that fails at its `at`th listing of children, or shows some ledgers' directories empty."""
+    """A metadata reader that fails at its `at`th listing of children, or shows some ledgers' directories as empty."""
 
     def __init__(self, store, fails_at=None, hides=()):
         self.store, self.fails_at, self.hides, self.listings = store, fails_at, hides, 0
@@ -106,7 +106,7 @@ class Partial:
 
 
 @pytest.mark.parametrize("fails_at", [1, 2])
-def test_a_listing_that_fails_deletes_nothing(tmp_path, fails_at):
+def test_a_failing_listing_deletes_nothing(tmp_path, fails_at):
     async def test(cluster):
         await cluster.ledgers.delete(2)
         with pytest.raises(StoreUnavailable):
@@ -136,7 +136,7 @@ def test_another_clusters_metadata_deletes_nothing(tmp_path):
     in_cluster(tmp_path, test)
 
 
-def test_a_running_bookie_deletes_what_loses_its_metadata(bookies, cluster_url):
+def test_a_running_bookie_deletes_ledgers_that_lose_their_metadata(bookies, cluster_url):
     (bookie,) = bookies.start(1, "--gc-interval", "0.1", "--gc-grace", "0")
 
     async def main():
@@ -175,7 +175,7 @@ def test_a_move_that_the_index_had_not_flushed_is_replayed(tmp_path):
 
 
 class Behind:
-    """A reader of a server that lags: until it is synced it answers from a tree that has no ledgers yet."""
+    """A reader on a lagging server: before a sync it shows a tree that has no ledgers yet."""
 
     def __init__(self, store, old):
         self.store, self.answering, self.syncs = store, old, 0
@@ -187,7 +187,7 @@ class Behind:
         self.answering, self.syncs = self.store, self.syncs + 1
 
 
-def test_a_ledger_newer_than_what_a_server_knows_that_lags_stays(tmp_path):
+def test_a_ledger_newer_than_the_state_of_a_lagging_server_stays(tmp_path):
     async def test(cluster):
         async with await open_store("memory:") as old:
             await initialize(old)
@@ -198,7 +198,7 @@ def test_a_ledger_newer_than_what_a_server_knows_that_lags_stays(tmp_path):
     in_cluster(tmp_path, test)
 
 
-def test_the_store_is_synced_again_before_a_ledger_goes(tmp_path):
+def test_the_store_is_synced_again_before_a_ledger_is_deleted(tmp_path):
     async def test(cluster):
         await cluster.ledgers.delete(2)
         reader = Behind(cluster.store, cluster.store)
@@ -208,7 +208,7 @@ def test_the_store_is_synced_again_before_a_ledger_goes(tmp_path):
     in_cluster(tmp_path, test)
 
 
-def test_no_follower_of_a_real_ensemble_has_a_new_ledger_deleted(tmp_path, patient_ensemble):
+def test_no_follower_of_a_real_ensemble_causes_the_deletion_of_a_new_ledger(tmp_path, patient_ensemble):
     async def main():
         async with (
             await open_store(patient_ensemble.servers[0].url, session_timeout=60, timeout=HANG_S) as reader,
@@ -260,7 +260,7 @@ def test_local_ledgers_are_compared_a_page_at_a_time_and_only_with_their_own_dir
     in_cluster(tmp_path, test)
 
 
-def test_adds_go_on_while_the_rows_of_a_large_ledger_are_counted(tmp_path, monkeypatch):
+def test_adds_continue_while_the_rows_of_a_large_ledger_are_counted(tmp_path, monkeypatch):
     async def test(cluster):
         await cluster.ledgers.delete(2)
         index, go_on = cluster.local.bookie.index, threading.Event()
@@ -275,7 +275,7 @@ def test_adds_go_on_while_the_rows_of_a_large_ledger_are_counted(tmp_path, monke
     in_cluster(tmp_path, test)
 
 
-def test_a_ledger_that_is_added_to_while_its_rows_are_counted_goes_the_next_time(tmp_path, monkeypatch):
+def test_a_ledger_that_receives_adds_while_its_rows_are_counted_is_deleted_the_next_time(tmp_path, monkeypatch):
     async def test(cluster):
         await cluster.ledgers.delete(2)
         index, counted, go_on = cluster.local.bookie.index, threading.Event(), threading.Event()
@@ -302,7 +302,7 @@ def test_a_ledger_that_is_added_to_while_its_rows_are_counted_goes_the_next_time
 
 
 @pytest.mark.parametrize(("step", "at"), [("read_contents", 2), ("read_frames", 1)])
-def test_a_file_that_cannot_be_read_is_kept_and_said_once_and_the_others_are_emptied(
+def test_an_unreadable_file_is_kept_and_reported_once_and_the_others_are_compacted(
     tmp_path, monkeypatch, caplog, step, at
 ):
     """`step` reads the file whose number is its argument `at`."""
@@ -331,7 +331,7 @@ def test_a_file_that_cannot_be_read_is_kept_and_said_once_and_the_others_are_emp
     in_cluster(tmp_path, test)
 
 
-def test_files_that_the_journals_thread_has_yet_to_take_are_given_back_once(tmp_path, monkeypatch):
+def test_files_that_the_journal_thread_has_yet_to_use_are_returned_once(tmp_path, monkeypatch):
     ends = []
     monkeypatch.setattr(journal_thread, "end_process", lambda event, error: ends.append((event, error)))
 
@@ -362,7 +362,7 @@ def test_files_that_the_journals_thread_has_yet_to_take_are_given_back_once(tmp_
     assert ends == []
 
 
-def test_a_file_that_cannot_be_given_back_does_not_end_the_bookie(tmp_path, monkeypatch, caplog):
+def test_a_file_that_cannot_be_returned_does_not_end_the_bookie(tmp_path, monkeypatch, caplog):
     ends = []
     monkeypatch.setattr(journal_thread, "end_process", lambda event, error: ends.append((event, error)))
 
@@ -383,7 +383,7 @@ def test_a_file_that_cannot_be_given_back_does_not_end_the_bookie(tmp_path, monk
     assert ends == []
 
 
-def test_whatever_a_collection_fails_with_is_counted_and_not_raised(tmp_path):
+def test_any_failure_of_a_collection_is_counted_and_not_raised(tmp_path):
     class Broken(Partial):
         async def sync(self):
             raise RuntimeError("nobody thought of it")
@@ -397,7 +397,7 @@ def test_whatever_a_collection_fails_with_is_counted_and_not_raised(tmp_path):
     in_cluster(tmp_path, test)
 
 
-def test_adds_go_on_while_a_file_s_runs_are_read_and_a_piece_is_moved_at_a_time(tmp_path, monkeypatch):
+def test_adds_continue_while_a_file_s_runs_are_read_and_moved_piece_by_piece(tmp_path, monkeypatch):
     monkeypatch.setattr(garbage, "_MOVE_ROWS", 2)
     asked, go_on, pieces, read = threading.Event(), threading.Event(), [], garbage.read_frames
 

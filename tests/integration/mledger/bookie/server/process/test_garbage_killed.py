@@ -1,4 +1,4 @@
-"""kill -9 while deleted ledgers' space is reclaimed under load: entries that were moved out of the way are not lost."""
+"""kill -9 during the compaction of deleted ledgers' space under load: no moved entry is lost."""
 
 import asyncio
 import random
@@ -21,14 +21,14 @@ DELETED_EACH = 5
 
 
 class Cluster:
-    """A bookie under load whose ledgers come and go; `entries` is what must be there."""
+    """A bookie under load whose ledgers come and go; `entries` is what must exist."""
 
     def __init__(self, bookie, store, seed):
         self.bookie, self.ledgers, self.rng = bookie, LedgerStore(store), random.Random(seed)
         self.entries = {}
 
     async def live(self, life):
-        """Add to ledgers, delete most of them, kill the bookie while it reclaims, start it; which were deleted."""
+        """Add to ledgers, delete most of them, kill the bookie during compaction, start it; the deleted ledgers."""
         doomed = [10 * (life + 1) + number for number in range(DELETED_EACH)]
         new = [100 * (life + 1) + number for number in KEPT]
         for ledger in (*doomed, *new):
@@ -55,14 +55,14 @@ class Cluster:
                     await asyncio.sleep(0.005)
 
     async def check(self):
-        """Every entry of the kept ledgers is there as it was acknowledged."""
+        """Assert that every entry of the kept ledgers is there as it was acknowledged."""
         async with RawClient(self.bookie) as client:
             for key, data in self.entries.items():
                 assert (await client.ask(wire.encode_read(*key))).body == data
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_kept_ledgers_are_whole_and_deleted_ones_go(bookies, cluster_url, seed):
+def test_kept_ledgers_are_whole_and_deleted_ones_disappear(bookies, cluster_url, seed):
     (bookie,) = bookies.start(1, "--journal-mb", "1", "--gc-interval", "0.02", "--gc-grace", "0")
 
     async def main():

@@ -1,4 +1,4 @@
-"""A bookie's process goes on where something around it fails for a while."""
+"""A bookie's process keeps running when something around it fails for a while."""
 
 import asyncio
 import errno

@@ -27,7 +27,7 @@ EVERY_TENTH = ("--set", "diskCheckInterval=100")
 
 
 async def add(bookie, *numbers, ledger=1, size=1):
-    """Add entries, one request each, over one connection; the error codes."""
+    """Add entries over one connection, one request each, and return the error codes."""
     async with RawClient(bookie) as client:
         client.send(b"".join(wire.encode_add(KEY, entry(ledger, number, bytes(size))) for number in numbers))
         return [(await client.response()).error for _ in numbers]
@@ -39,7 +39,7 @@ async def read(bookie, number, ledger=1):
         return (await client.ask(wire.encode_read(ledger, number))).error
 
 
-def test_metrics_have_bookkeeper_s_names_and_count_what_was_done(bookies):
+def test_metrics_have_bookkeeper_s_names_and_count_operations(bookies):
     (bookie,) = bookies.start(1, *METRICS)
 
     async def main():
@@ -62,14 +62,14 @@ def test_metrics_have_bookkeeper_s_names_and_count_what_was_done(bookies):
     assert found["process_resident_memory_bytes"] > 0
 
 
-def test_metrics_come_as_openmetrics_to_who_asks_for_it(bookies):
+def test_metrics_are_in_openmetrics_form_on_request(bookies):
     (bookie,) = bookies.start(1, *METRICS)
     answer = run(get(bookie.metrics_port, "/metrics", Accept="application/openmetrics-text; version=1.0.0"))
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.body.endswith("# EOF\n")
 
 
-def test_health_tells_whether_clients_find_the_bookie(bookies):
+def test_health_reports_whether_clients_find_the_bookie(bookies):
     (bookie,) = bookies.start(1, *METRICS, "--read-only")
 
     async def main():
@@ -81,7 +81,7 @@ def test_health_tells_whether_clients_find_the_bookie(bookies):
     assert state.json["readOnly"] is True
 
 
-def test_a_bookie_whose_session_is_gone_is_not_healthy(bookies, zookeeper_server):
+def test_a_bookie_without_a_session_is_not_healthy(bookies, zookeeper_server):
     initialize_cluster(zookeeper_server.url)
     bookies.metadata_url = zookeeper_server.url
     (bookie,) = bookies.start(1, *METRICS, "--session-timeout", str(SHORT_SESSION_S))
@@ -100,7 +100,7 @@ def test_a_bookie_whose_session_is_gone_is_not_healthy(bookies, zookeeper_server
     run(main())
 
 
-def test_a_settings_file_is_followed_and_its_unknown_keys_are_told_in_one_line(bookies, tmp_path, cluster_url):
+def test_a_settings_file_is_applied_and_its_unknown_keys_are_reported_in_one_line(bookies, tmp_path, cluster_url):
     path = tmp_path / "bookkeeper.conf"
     path.write_text("bookieId=named\nnettyMaxFrameSizeBytes=2000\nnoSuchKey=1\nneitherThis: 2\npageLimit=0\n")
     (bookie,) = bookies.start(1, "--config", str(path), "--log-level", "debug")
@@ -117,7 +117,7 @@ def test_a_settings_file_is_followed_and_its_unknown_keys_are_told_in_one_line(b
     assert any("level=debug" in line and line.endswith("keys=pageLimit") for line in lines)
 
 
-def test_json_logs_are_one_object_a_line(bookies):
+def test_json_logs_are_one_object_per_line(bookies):
     (bookie,) = bookies.start(1, "--log-format", "json")
     bookie.stop()
     lines = [json.loads(line) for line in bookie.log().splitlines()]
@@ -126,7 +126,7 @@ def test_json_logs_are_one_object_a_line(bookies):
     assert lines[-1]["event"] == "stopped"
 
 
-def test_connections_beyond_the_limit_are_closed_and_counted_and_room_is_taken_again(bookies):
+def test_connections_over_the_limit_are_closed_and_counted_until_one_ends(bookies):
     (bookie,) = bookies.start(1, *METRICS, "--max-connections", "2")
 
     async def main():
@@ -149,7 +149,7 @@ def test_connections_beyond_the_limit_are_closed_and_counted_and_room_is_taken_a
     assert "event=connection_refused" in bookie.log()
 
 
-def test_with_a_disk_that_stands_still_a_bookie_stops_reading_and_holds_no_more_than_its_limit(bookies, tmp_path):
+def test_with_a_stalled_disk_a_bookie_stops_reading_and_stays_within_its_memory_limit(bookies, tmp_path):
     held = tmp_path / "held"
     bookie = bookies.add(
         *(*METRICS, "--set", "journalMaxMemorySizeMb=1", "--journal-mb", "64"),
@@ -175,7 +175,7 @@ def test_with_a_disk_that_stands_still_a_bookie_stops_reading_and_holds_no_more_
         await writing
         return most
 
-    assert 0 < run(main()) < (1 << 20) + (1 << 20) + size  # the limit, and what one receive buffer holds
+    assert 0 < run(main()) < (1 << 20) + (1 << 20) + size  # the limit, and the content of one receive buffer
 
 
 def test_a_journal_may_have_a_directory_of_its_own_and_keeps_it(bookies, tmp_path, cluster_url):
@@ -223,7 +223,7 @@ def test_a_directory_of_version_1_is_upgraded_with_its_entries(bookies):
     assert "event=directory_upgraded" in bookie.log()
 
 
-def test_a_bookie_whose_disk_is_used_beyond_its_share_is_read_only(bookies, cluster_url):
+def test_a_bookie_on_a_disk_used_beyond_its_share_is_read_only(bookies, cluster_url):
     bookies.start(1, "--set", "diskUsageThreshold=0.0001", "--set", "diskCheckInterval=100")
 
     async def main():
@@ -234,7 +234,7 @@ def test_a_bookie_whose_disk_is_used_beyond_its_share_is_read_only(bookies, clus
     run(main())
 
 
-def test_a_bookie_that_could_not_tell_that_it_is_read_only_tries_again(bookies, cluster_url):
+def test_a_bookie_that_could_not_register_as_read_only_tries_again(bookies, cluster_url):
     async def main():
         async with await open_store(cluster_url) as store:
             taken = bookie_path("full", read_only=True)
@@ -258,7 +258,7 @@ def test_a_bookie_that_may_not_be_read_only_ends_when_its_disk_is_full(bookies):
 
 
 def timer_of(server, client):
-    """Which timer the system has for a connection between two ports, as it writes it; the server's side."""
+    """The timer that the system has for a connection between two ports, in the system's form, on the server's side."""
     with open("/proc/net/tcp") as connections:
         fields = [line.split() for line in connections][1:]
     ports = [[int(end.rpartition(":")[2], 16) for end in each[1:3]] for each in fields]
@@ -267,7 +267,7 @@ def timer_of(server, client):
     )
 
 
-def test_the_system_looks_whether_a_client_that_says_nothing_is_still_there(bookies):
+def test_the_system_probes_a_silent_client(bookies):
     (bookie,) = bookies.start(1)
 
     async def main():
@@ -284,7 +284,7 @@ def test_the_system_looks_whether_a_client_that_says_nothing_is_still_there(book
     assert run(main()) == KEEPALIVE
 
 
-def test_a_metrics_port_that_is_taken_is_named(bookies):
+def test_the_error_names_a_metrics_port_that_is_in_use(bookies):
     (bookie,) = bookies.start(1, *METRICS)
     with pytest.raises(BookieFailed, match=f"cannot serve metrics on 127.0.0.1 port {bookie.metrics_port}"):
         bookies.add("--metrics-port", str(bookie.metrics_port)).start()

@@ -1,4 +1,4 @@
-"""Reads from the disk do not keep adds waiting, and no client has more answers waiting than a few MiB."""
+"""Reads from the disk do not delay adds, and no client has more than a few MiB of answers waiting."""
 
 import asyncio
 import errno
@@ -33,7 +33,7 @@ def version_3_read(number, transaction=1):
 
 
 class Disk:
-    """A disk that is waited for: reads of it hang until `go_on`, or fail; the page cache is empty."""
+    """A slow disk: reads of it hang until `go_on`, or fail. The page cache is empty."""
 
     def __init__(self, monkeypatch):
         self.asked, self.go_on, self.reads, self.error = threading.Event(), threading.Event(), [], None
@@ -54,7 +54,7 @@ class Disk:
 
 
 def with_entries(tmp_path, count, test):
-    """Run a test on a bookie that holds entries of ledger 1, in a run each, and has none of them in memory."""
+    """Run a test on a bookie that holds entries of ledger 1, each in a run of its own and none in memory."""
 
     async def main():
         async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
@@ -81,7 +81,7 @@ def test_an_add_is_answered_while_a_read_waits_for_the_disk(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("fencing", [False, True])
-def test_many_reads_of_one_run_have_it_read_once(tmp_path, monkeypatch, fencing):
+def test_many_reads_of_one_run_read_it_once(tmp_path, monkeypatch, fencing):
     async def test(local, client):
         disk = Disk(monkeypatch)
         for _ in range(20):
@@ -95,7 +95,7 @@ def test_many_reads_of_one_run_have_it_read_once(tmp_path, monkeypatch, fencing)
     with_entries(tmp_path, 1, test)
 
 
-def test_a_batch_read_is_answered_when_all_its_runs_are_there(tmp_path, monkeypatch):
+def test_a_batch_read_is_answered_once_all_its_runs_are_read(tmp_path, monkeypatch):
     async def test(local, client):
         disk = Disk(monkeypatch)
         client.send(wire.encode_batch_read(1, 0, 7, 10, 5 << 20))
@@ -108,7 +108,7 @@ def test_a_batch_read_is_answered_when_all_its_runs_are_there(tmp_path, monkeypa
     with_entries(tmp_path, 10, test)
 
 
-def test_a_run_that_is_moved_and_its_file_given_back_while_it_is_read_is_found_where_it_is(tmp_path, monkeypatch):
+def test_a_run_that_moves_while_it_is_read_is_found_at_its_new_place(tmp_path, monkeypatch):
     async def test(local, client):
         bookie = local.bookie
         rows = read_contents(bookie.index, bookie.journal_path, 1, bookie.salt).rows
@@ -126,7 +126,7 @@ def test_a_run_that_is_moved_and_its_file_given_back_while_it_is_read_is_found_w
     with_entries(tmp_path, 12, test)
 
 
-def test_a_run_whose_file_is_gone_before_it_is_read_is_found_where_it_was_moved_to(tmp_path, monkeypatch):
+def test_a_run_whose_file_is_deleted_before_it_is_read_is_found_at_its_new_place(tmp_path, monkeypatch):
     async def test(local, client):
         bookie, asked, go_on = local.bookie, threading.Event(), threading.Event()
         rows = read_contents(bookie.index, bookie.journal_path, 1, bookie.salt).rows
@@ -146,7 +146,7 @@ def test_a_run_whose_file_is_gone_before_it_is_read_is_found_where_it_was_moved_
     with_entries(tmp_path, 12, test)
 
 
-def test_a_read_that_the_disk_fails_is_an_io_error_asked_for_once(tmp_path, monkeypatch):
+def test_a_read_that_the_disk_fails_is_an_io_error_after_one_attempt(tmp_path, monkeypatch):
     async def test(local, client):
         disk = Disk(monkeypatch)
         disk.error = OSError(errno.EIO, "Input/output error")
@@ -159,7 +159,7 @@ def test_a_read_that_the_disk_fails_is_an_io_error_asked_for_once(tmp_path, monk
     with_entries(tmp_path, 1, test)
 
 
-def test_a_client_that_reads_without_end_from_a_slow_disk_is_held_back(tmp_path, monkeypatch):
+def test_a_client_that_reads_endlessly_from_a_slow_disk_is_slowed_down(tmp_path, monkeypatch):
     limit, count = 300_000, 12
     monkeypatch.setattr(connection, "_MOST_OWED", limit)
 
@@ -175,7 +175,7 @@ def test_a_client_that_reads_without_end_from_a_slow_disk_is_held_back(tmp_path,
     with_entries(tmp_path, count, test)
 
 
-def test_a_client_that_fences_without_end_is_held_back_until_the_fence_is_durable(tmp_path, monkeypatch):
+def test_a_client_that_fences_endlessly_is_slowed_down_until_the_fence_is_durable(tmp_path, monkeypatch):
     count = 200
 
     async def test(local, client):
@@ -195,7 +195,7 @@ def test_a_client_that_fences_without_end_is_held_back_until_the_fence_is_durabl
     with_entries(tmp_path, 1, test)
 
 
-def test_version_3_reads_of_one_write_wait_for_the_disk_each_for_itself(tmp_path, monkeypatch):
+def test_version_3_reads_of_one_write_wait_for_the_disk_separately(tmp_path, monkeypatch):
     count = 12
 
     async def test(local, _):
@@ -225,7 +225,7 @@ def test_version_3_reads_of_one_write_wait_for_the_disk_each_for_itself(tmp_path
     with_entries(tmp_path, count, test)
 
 
-def test_a_client_that_takes_no_answers_gets_no_more_of_its_version_3_reads(tmp_path):
+def test_a_client_that_accepts_no_answers_receives_no_more_of_its_version_3_reads(tmp_path):
     async def test(local, client):
         transport, count = Untaken(), 200
         one = local.bookie.connection()
@@ -248,7 +248,7 @@ def test_a_client_that_takes_no_answers_gets_no_more_of_its_version_3_reads(tmp_
 
 
 class Untaken:
-    """A transport whose client takes what was written only when it is told to."""
+    """A transport whose client accepts what was written only when the test says so."""
 
     LIMIT = 1 << 20
 
@@ -287,7 +287,7 @@ def _unsent(turns):
     return sum(len(part) for answers in each for parts in answers for part in parts)
 
 
-def test_reads_of_many_ledgers_keep_no_more_of_them_in_memory_than_there_may_be(tmp_path):
+def test_reads_of_many_ledgers_keep_only_a_limited_number_in_memory(tmp_path):
     async def test(local, client):
         ledgers = local.bookie.turns.ledgers
         ledgers._most = 64

@@ -1,4 +1,4 @@
-"""Bytes that are no requests: that connection is closed with a reason in the log, and nobody else notices."""
+"""A connection that sends anything but requests is closed with a reason in the log, without effect on others."""
 
 import asyncio
 import os
@@ -36,12 +36,12 @@ HOSTILE = {
 }
 
 FIRST = tuple(name for name in HOSTILE if name.startswith("version 3"))
-"""What is hostile only while the connection has sent no version 2 frame."""
+"""Bytes that are hostile only before the connection has sent a version 2 frame."""
 
 
 @pytest.fixture(scope="module")
 def hostile_bookies(shared_zookeeper, tmp_path_factory):
-    """One bookie for all the cases of this module: it has to outlive them all."""
+    """One bookie for all cases of this module. It must survive them all."""
     from tests.support.bookies import BookieProcesses, initialize_cluster
 
     initialize_cluster(shared_zookeeper.url)
@@ -53,7 +53,7 @@ def hostile_bookies(shared_zookeeper, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_the_connection_is_closed_with_a_reason_and_others_go_on(hostile_bookies, name):
+def test_the_connection_is_closed_with_a_reason_and_others_continue(hostile_bookies, name):
     data, reason = HOSTILE[name]
     bookie = hostile_bookies[0]
     ledger = list(HOSTILE).index(name) + 1
@@ -73,7 +73,7 @@ def test_the_connection_is_closed_with_a_reason_and_others_go_on(hostile_bookies
     assert reason in line
 
 
-def test_half_a_frame_and_an_end_is_logged(hostile_bookies):
+def test_a_connection_that_ends_within_a_frame_is_logged(hostile_bookies):
     bookie = hostile_bookies[0]
     logged = len(bookie.log())
 
@@ -87,7 +87,7 @@ def test_half_a_frame_and_an_end_is_logged(hostile_bookies):
     assert "event=closed_inside_frame" in bookie.log()[logged:]
 
 
-def test_random_bytes_from_many_hurt_nobody(hostile_bookies):
+def test_random_bytes_from_many_connections_do_no_harm(hostile_bookies):
     bookie = hostile_bookies[0]
 
     async def throw():
@@ -109,7 +109,7 @@ def test_random_bytes_from_many_hurt_nobody(hostile_bookies):
     assert run(main()) == [0] * 200
 
 
-def test_the_largest_frame_that_is_allowed_is_served(hostile_bookies):
+def test_the_largest_allowed_frame_is_served(hostile_bookies):
     bookie = hostile_bookies[0]
     data = entry(70, 0, os.urandom(wire.MAX_FRAME - 4 - wire.MASTER_KEY_SIZE - 36))
 
@@ -124,8 +124,8 @@ def test_the_largest_frame_that_is_allowed_is_served(hostile_bookies):
     assert run(main()) == (0, data)
 
 
-def test_a_client_that_takes_no_answers_is_not_served_on_for_ever(hostile_bookies):
-    """Its requests wait in its connection; the bookie's memory does not grow with them, and others go on."""
+def test_a_client_that_accepts_no_answers_is_not_served_for_ever(hostile_bookies):
+    """Its requests wait in its connection. The bookie's memory does not grow with them, and others are served."""
     import psutil
 
     bookie = hostile_bookies[0]

@@ -34,7 +34,7 @@ async def add_all(bookie):
 
 
 def trace(bookies, tmp_path, command):
-    """The system calls of a bookie that is given the entries."""
+    """The system calls of a bookie that receives the entries."""
     path = tmp_path / "trace"
     bookie = bookies.add(command=(*COMMAND, "-o", str(path), *command))
     bookie.start()
@@ -49,7 +49,7 @@ def test_every_add_is_answered_after_a_sync_of_the_file_that_holds_it(bookies, t
 
 
 @pytest.mark.parametrize("fault", ["early", "wrong-file"])
-def test_a_build_that_breaks_the_order_is_found(bookies, tmp_path, fault):
+def test_a_build_that_breaks_the_order_is_detected(bookies, tmp_path, fault):
     command = (sys.executable, "-m", "tests.support.broken_bookie", fault)
     violations = find_violations(trace(bookies, tmp_path, command), ENTRIES)
     assert len(violations) == len(ENTRIES)

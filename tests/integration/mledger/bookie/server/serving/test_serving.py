@@ -12,7 +12,7 @@ KEY, OTHER = master_key(b""), master_key(b"other")
 
 
 def ask(bookie, *requests):
-    """The responses to requests, one after the other on one connection."""
+    """The responses to requests sent one after the other on one connection."""
 
     async def main():
         async with RawClient(bookie) as client:
@@ -28,7 +28,7 @@ def add(ledger, number, payload=b"payload", flags=0, key=KEY):
 
 @pytest.fixture
 def bookie(bookies):
-    """One bookie that serves."""
+    """One running bookie."""
     return bookies.start(1)[0]
 
 
@@ -44,7 +44,7 @@ def test_another_master_key_is_unauthorized(bookie):
     assert errors == [Code.OK, Code.UNAUTHORIZED, Code.UNAUTHORIZED, Code.OK]
 
 
-def test_a_fenced_ledger_takes_recovery_adds_only(bookie):
+def test_a_fenced_ledger_accepts_recovery_adds_only(bookie):
     fence = wire.encode_read(1, -1, wire.Flag.FENCE | wire.Flag.HIGH_PRIORITY, KEY)
     recovery = wire.Flag.RECOVERY_ADD | wire.Flag.HIGH_PRIORITY
     answers = ask(bookie, add(1, 0), fence, add(1, 1), add(1, 1, flags=recovery), wire.encode_read(1, 1))
@@ -53,7 +53,7 @@ def test_a_fenced_ledger_takes_recovery_adds_only(bookie):
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_a_fence_outlives_the_process(bookie, end):
+def test_a_fence_survives_the_process(bookie, end):
     fences = [wire.encode_read(ledger, -1, wire.Flag.FENCE, KEY) for ledger in (1, 2)]
     assert [answer.error for answer in ask(bookie, add(1, 0), *fences)] == [0, 0, Code.NO_ENTRY]
     getattr(bookie, end)()
@@ -75,7 +75,7 @@ def test_a_fencing_read_sees_the_adds_sent_before_it_on_its_connection(bookie):
     assert answers[wire.Op.ADD, 100].error == Code.FENCED
 
 
-def test_reads_of_what_is_not_there_say_no_ledger_or_no_entry(bookie):
+def test_reads_of_missing_data_answer_no_ledger_or_no_entry(bookie):
     reads = (wire.encode_read(9, 0), wire.encode_read(9, -1), wire.encode_batch_read(9, 0, 7, 1, 1000))
     assert [answer.error for answer in ask(bookie, *reads)] == [Code.NO_LEDGER] * 3
     reads = (wire.encode_read(1, 1), wire.encode_batch_read(1, 1, 7, 1, 1000))
@@ -116,7 +116,7 @@ def test_a_batch_read_ends_at_count_size_and_the_first_gap(bookie, sizes):
     assert sized == [stored[number] for number in fitting]
 
 
-def test_entry_ids_with_gaps_are_found_as_striping_leaves_them(bookie):
+def test_entry_ids_with_the_gaps_of_striping_are_found(bookie):
     numbers = range(0, 300, 3)
 
     async def main():
@@ -136,14 +136,14 @@ def test_negative_ids_are_bad_requests(bookie):
     assert [answer.error for answer in ask(bookie, *requests)] == [Code.BAD_REQUEST] * 4 + [Code.OK]
 
 
-def test_a_read_only_bookie_takes_recoverys_adds_only(bookies):
+def test_a_read_only_bookie_accepts_recovery_adds_only(bookies):
     (bookie,) = bookies.start(1, "--read-only")
     recovery = wire.Flag.RECOVERY_ADD | wire.Flag.HIGH_PRIORITY
     answers = ask(bookie, add(1, 0), add(1, 0, flags=recovery), wire.encode_read(1, 0))
     assert [answer.error for answer in answers] == [Code.READ_ONLY, 0, 0]
 
 
-def test_a_bookie_that_asks_for_auth_says_unauthorized_until_it_has_it(bookies):
+def test_a_bookie_that_requires_auth_answers_unauthorized_until_it_has_it(bookies):
     (bookie,) = bookies.start(1, "--auth-provider", "tests.support.golden_auth:GoldenAuth")
     from mledger.bookie.pb import BookkeeperProtocol_pb2 as pb
 

@@ -1,4 +1,4 @@
-"""Connections that go on encrypted when their client asks for it, as BookKeeper's do."""
+"""Connections become encrypted when their client asks for it, as BookKeeper's do."""
 
 import asyncio
 import contextlib
@@ -19,12 +19,12 @@ START = request(pb.START_TLS, 7)
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory):
-    """The bookie's certificate; clients use it too."""
+    """The bookie's certificate, which clients also use."""
     return certify(tmp_path_factory.mktemp("certificates"))
 
 
 def settings(certified, *more):
-    """What makes a bookie encrypt."""
+    """The options that make a bookie encrypt."""
     given = (
         PROVIDER,
         "tlsKeyStoreType=PEM",
@@ -37,7 +37,7 @@ def settings(certified, *more):
 
 @pytest.fixture
 def start(bookies, certified):
-    """Starts one bookie that encrypts."""
+    """Starts one bookie with encryption."""
     return lambda *more: bookies.start(1, *settings(certified, *more))[0]
 
 
@@ -60,7 +60,7 @@ async def encrypted(bookie, client_context):
 
 
 async def add_and_read(client):
-    """What was added, read back, with what it took to send more than one buffer of the connection."""
+    """Read back what was added, with requests large enough to need more than one buffer of the connection."""
     payloads = [bytes([number]) * 100_000 for number in range(20)]
     client.send(b"".join(add(1, number, payload, transaction=number) for number, payload in enumerate(payloads)))
     for _ in payloads:
@@ -70,7 +70,7 @@ async def add_and_read(client):
         assert response(await client.frame()).readResponse.body == entry(1, number, payload)
 
 
-def test_a_connection_goes_on_encrypted(start, certified):
+def test_a_connection_becomes_encrypted(start, certified):
     bookie = start()
 
     async def main():
@@ -84,7 +84,7 @@ def test_a_connection_goes_on_encrypted(start, certified):
     assert run(main()) == (pb.EBADREQ, entry(1, 0, b"")[:16])
 
 
-def test_a_client_without_a_certificate_is_refused_where_one_is_needed(start, certified):
+def test_a_client_without_a_required_certificate_is_refused(start, certified):
     bookie = start("tlsClientAuthentication=true", f"tlsTrustStore={certified.authority}", "tlsTrustStoreType=PEM")
 
     async def main():
@@ -98,7 +98,7 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_needed(start, ce
     assert "event=tls_handshake_failed" in bookie.log()
 
 
-def test_bytes_behind_the_request_are_not_taken_for_encrypted_ones(start):
+def test_bytes_after_the_request_are_not_taken_for_encrypted_ones(start):
     bookie = start()
 
     async def main():
@@ -110,7 +110,7 @@ def test_bytes_behind_the_request_are_not_taken_for_encrypted_ones(start):
     assert "bytes behind the request to start TLS" in bookie.log()
 
 
-def test_others_may_speak_in_clear(start):
+def test_other_connections_may_stay_unencrypted(start):
     bookie = start()
 
     async def main():
@@ -120,7 +120,7 @@ def test_others_may_speak_in_clear(start):
     run(main())
 
 
-def test_a_handshake_that_is_none_ends_the_connection_alone(start, certified):
+def test_an_invalid_handshake_ends_only_its_connection(start, certified):
     bookie = start()
 
     async def main():
@@ -135,7 +135,7 @@ def test_a_handshake_that_is_none_ends_the_connection_alone(start, certified):
     run(main())
 
 
-def test_a_key_that_is_not_there_is_said_at_the_start(bookies, tmp_path, certified):
+def test_a_missing_key_is_an_error_at_the_start(bookies, tmp_path, certified):
     from tests.support.bookies import BookieFailed
 
     arguments = settings(certified)

@@ -1,4 +1,4 @@
-"""A bookie process asked in version 3: what Java's clients ask by default."""
+"""A bookie process asked in version 3, which Java's clients use by default."""
 
 import time
 
@@ -20,7 +20,7 @@ FENCE, PIGGYBACK = pb.ReadRequest.FENCE_LEDGER, pb.ReadRequest.ENTRY_PIGGYBACK
 
 @pytest.fixture
 def bookie(bookies):
-    """One bookie that serves."""
+    """One running bookie."""
     return bookies.start(1)[0]
 
 
@@ -75,7 +75,7 @@ def test_entries_added_in_either_version_are_read_in_both(bookie):
     assert asked(bookie, read(1, 1))[0].readResponse.body == entry(1, 1, b"in version 2")
 
 
-def test_adds_of_one_write_are_answered_in_order_and_outlive_the_process(bookie):
+def test_adds_of_one_write_are_answered_in_order_and_survive_the_process(bookie):
     sizes = [10, 500, 500, 500, 90] * 200
 
     async def main():
@@ -95,7 +95,7 @@ def test_adds_of_one_write_are_answered_in_order_and_outlive_the_process(bookie)
         assert answer.readResponse.maxLAC == 998
 
 
-def test_reads_of_one_write_are_answered_in_order_each_as_if_it_were_alone(bookie):
+def test_reads_of_one_write_are_answered_in_order_each_as_if_alone(bookie):
     sizes = {number: number * 37 % 900 for number in range(600) if number % 5 != 3}
     asked = [
         *(read(1, number) for number in range(0, 620, 3)),
@@ -129,7 +129,7 @@ def test_reads_of_one_write_are_answered_in_order_each_as_if_it_were_alone(booki
     assert [answer.readResponse.body[-5:] for answer in alone[-10:-8]] == [b"again", b"yload"]
 
 
-def test_a_fenced_ledger_takes_recovery_adds_only(bookie):
+def test_a_fenced_ledger_accepts_recovery_adds_only(bookie):
     fences = read(1, -1, masterKey=OTHER, flag=FENCE), read(1, -1, flag=FENCE), read(1, -1, masterKey=KEY, flag=FENCE)
     recovery = add(1, 1, recovery=True, priority=100)
     answers = asked(bookie, add(1, 0), *fences, add(1, 1), recovery, write_lac(1, 1), read(1, 1))
@@ -140,7 +140,7 @@ def test_a_fenced_ledger_takes_recovery_adds_only(bookie):
     assert [answer.status for answer in asked(bookie, add(1, 2))] == [pb.EFENCED]
 
 
-def test_what_cannot_be_stored_is_refused_so_that_its_writer_stops(bookie):
+def test_an_add_that_cannot_be_stored_is_refused_so_that_its_writer_stops(bookie):
     short_key, short_body, other_ids = (
         add(1, 0, key=b"short"),
         add(1, 0, body=b"short"),
@@ -155,7 +155,7 @@ def test_operations_without_messages_are_bad_requests(bookie):
     assert {answer.status for answer in asked(bookie, *map(request, operations))} == {pb.EBADREQ}
 
 
-def test_the_explicit_lac_is_read_back_and_outlives_the_process(bookie):
+def test_the_explicit_lac_is_read_back_and_survives_the_process(bookie):
     before, written, refused, found = asked(
         bookie,
         request(pb.READ_LAC, ledgerId=1),
@@ -217,10 +217,10 @@ def test_a_long_poll_is_answered_although_its_ledger_has_left_the_bookies_memory
 
     polled = run(main())
     assert (polled.entryId, polled.maxLAC) == (1, 1)
-    assert polled.HasField("lacUpdateTimestamp")  # the writer's add answered it, and not the end of its time
+    assert polled.HasField("lacUpdateTimestamp")  # the writer's add answered it, not the end of its time
 
 
-def test_a_long_poll_ends_with_its_time(bookie):
+def test_a_long_poll_ends_when_its_time_is_up(bookie):
     answers = asked(bookie, long_poll(1, 0, 60), add(1, 0), long_poll(1, 0, 0.05), long_poll(1, -2, 60))
     assert [answer.status for answer in answers] == [pb.ENOLEDGER, 0, 0, 0]
     timed_out, at_once = answers[2].readResponse, answers[3].readResponse
@@ -228,7 +228,7 @@ def test_a_long_poll_ends_with_its_time(bookie):
     assert (at_once.entryId, at_once.maxLAC) == (-1, -1)
 
 
-def test_a_list_of_entries_has_them_all(bookie):
+def test_a_list_of_entries_is_complete(bookie):
     numbers = [number for number in range(3000) if number % 3 != 2]
 
     async def main():
@@ -248,13 +248,13 @@ def test_a_list_of_entries_has_them_all(bookie):
     assert missing.status == pb.ENOLEDGER
 
 
-def test_a_read_only_bookie_takes_recoverys_adds_only(bookies):
+def test_a_read_only_bookie_accepts_recovery_adds_only(bookies):
     (bookie,) = bookies.start(1, "--read-only")
     answers = asked(bookie, add(1, 0), add(1, 0, recovery=True, priority=100), write_lac(1, 0), read(1, 0))
     assert [answer.status for answer in answers] == [pb.EREADONLY, 0, pb.EREADONLY, 0]
 
 
-def test_a_ledger_whose_last_entry_cannot_be_read_costs_its_other_readers_nothing_but_the_lac(tmp_path):
+def test_a_ledger_with_an_unreadable_last_entry_costs_its_other_readers_only_the_lac(tmp_path):
     async def main():
         async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
             await ask(client, add(1, 0), add(1, 1), add(2, 0))

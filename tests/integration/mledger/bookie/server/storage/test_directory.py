@@ -1,4 +1,4 @@
-"""Whose a directory is: a bookie refuses one that is not its own, and touches nothing of it."""
+"""To whom a directory belongs: a bookie refuses another's directory and changes nothing in it."""
 
 import hashlib
 
@@ -16,7 +16,7 @@ KEY = master_key(b"")
 
 
 def contents(directory):
-    """Every file below a directory with what is in it."""
+    """Every file below a directory, with its contents."""
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(directory.rglob("*"))
@@ -25,7 +25,7 @@ def contents(directory):
 
 
 def refused(bookie):
-    """Start a bookie that must not start: what it says. Its directory stays as it was."""
+    """Start a bookie that must not start, and return its error. Its directory does not change."""
     before = contents(bookie.directory)
     with pytest.raises(BookieFailed) as failure:
         bookie.start()
@@ -48,7 +48,7 @@ def stopped(bookies):
     return bookie
 
 
-def test_a_bookie_comes_back_under_its_id_and_port(stopped):
+def test_a_bookie_restarts_under_its_id_and_port(stopped):
     before = stopped.bookie_id, stopped.port
     stopped.start()
     assert (stopped.bookie_id, stopped.port) == before
@@ -81,14 +81,14 @@ def test_an_unknown_format_version_is_refused(stopped):
     assert "format version 7, this program knows 1 to 3" in refused(stopped)
 
 
-def test_a_directory_of_something_else_is_refused(stopped, bookies):
+def test_a_directory_of_another_program_is_refused(stopped, bookies):
     other = bookies.add()
     other.directory.mkdir(parents=True)
     (other.directory / "letters.txt").write_text("dear")
     assert "not a bookie's directory" in refused(other)
 
 
-def test_an_emptied_directory_does_not_take_its_bookies_place(stopped, bookies):
+def test_an_emptied_directory_does_not_stand_in_for_its_bookie(stopped, bookies):
     other = bookies.add("--bookie-id", stopped.bookie_id)
     other.directory.mkdir(parents=True)
     assert f"bookie {stopped.bookie_id} is registered with" in refused(other)
@@ -109,18 +109,18 @@ def test_a_directory_in_use_is_refused(bookies):
     assert bookie.running
 
 
-def test_a_cluster_that_was_not_initialised_is_said_so(metadata_url, tmp_path):
+def test_an_uninitialised_cluster_is_an_error_that_says_so(metadata_url, tmp_path):
     bookies = BookieProcesses(metadata_url, tmp_path)
     assert "initialise the cluster first" in refused_new(bookies.add())
 
 
-def test_no_metadata_store_is_said_so(tmp_path):
+def test_a_missing_metadata_store_is_an_error_that_says_so(tmp_path):
     bookies = BookieProcesses("zk://127.0.0.1:1", tmp_path)
     assert "127.0.0.1:1" in refused_new(bookies.add("--session-timeout", "1"))
 
 
 def refused_new(bookie):
-    """Start a bookie without a directory that must not start: what it says."""
+    """Start a bookie without a directory, which must not start, and return its error."""
     with pytest.raises(BookieFailed) as failure:
         bookie.start()
     assert list(bookie.directory.iterdir()) == []
@@ -147,7 +147,7 @@ def test_a_damaged_record_before_valid_ones_is_refused(stopped):
     assert contents(stopped.directory / "journal") == before
 
 
-def test_a_torn_last_record_is_not_an_entry_and_not_an_obstacle(stopped):
+def test_a_torn_last_record_is_neither_an_entry_nor_an_obstacle(stopped):
     stopped.start()
 
     async def main(first, last):

@@ -1,4 +1,4 @@
-"""A bookie whose journal, index or one of their files is not there does not start, and forgets nothing."""
+"""A bookie that lacks its journal, its index or one of their files does not start, and forgets nothing."""
 
 import shutil
 
@@ -16,7 +16,7 @@ KEY = master_key(b"")
 
 @pytest.fixture
 def killed(bookies, tmp_path):
-    """A bookie with a journal of its own that holds an entry and a fence, killed."""
+    """A killed bookie with a journal of its own that holds an entry and a fence."""
     bookie = bookies.add("--journal-dir", str(tmp_path / "journal")).start()
 
     async def main():
@@ -30,7 +30,7 @@ def killed(bookies, tmp_path):
 
 
 def refused(bookie):
-    """Start a bookie that must not start: what it says."""
+    """Start a bookie that must not start, and return its error."""
     with pytest.raises(BookieFailed) as failure:
         bookie.start()
     assert failure.value.returncode == 1
@@ -49,7 +49,7 @@ def still_there(bookie):
 
 
 @pytest.mark.parametrize("missing", ["empty", "not there"])
-def test_a_journal_that_is_not_mounted_is_said_so_and_what_it_holds_is_there_once_it_is(killed, tmp_path, missing):
+def test_an_unmounted_journal_is_reported_and_its_contents_are_there_once_it_is_mounted(killed, tmp_path, missing):
     (tmp_path / "journal").rename(tmp_path / "unmounted")
     if missing == "empty":
         (tmp_path / "journal").mkdir()
@@ -65,7 +65,7 @@ def test_a_journal_that_is_not_mounted_is_said_so_and_what_it_holds_is_there_onc
 
 
 @pytest.mark.parametrize("missing", ["empty", "not there"])
-def test_an_index_that_is_missing_is_said_so_and_no_other_is_made(killed, missing):
+def test_a_missing_index_is_reported_and_no_other_is_created(killed, missing):
     store = killed.directory / "store"
     store.rename(killed.directory.with_suffix(".store"))
     if missing == "empty":
@@ -82,7 +82,7 @@ def test_another_bookies_journal_is_refused(killed, bookies, tmp_path):
     assert f"but of bookie {other.bookie_id}: mount the right disk" in refused(killed)
 
 
-def test_a_journal_file_that_the_index_needs_is_named(killed, tmp_path):
+def test_the_error_names_a_journal_file_that_the_index_needs(killed, tmp_path):
     killed.start()
     killed.stop()
     first = min((tmp_path / "journal").glob("0*.journal"))
@@ -94,7 +94,7 @@ def test_a_journal_file_that_the_index_needs_is_named(killed, tmp_path):
     assert still_there(killed) == (Code.OK, Code.FENCED)
 
 
-def test_a_directory_of_version_2_with_an_empty_journal_is_refused_as_well(killed, tmp_path):
+def test_a_directory_of_version_2_with_an_empty_journal_is_refused_too(killed, tmp_path):
     path = killed.directory / "FORMAT"
     lines = path.read_text().splitlines(keepends=True)
     kept = "".join(line for line in lines if not line.startswith("complete"))

@@ -1,4 +1,4 @@
-"""A bookie whose disk is full, on a file system that is: it serves reads, fences and garbage collection, also anew."""
+"""A bookie on a really full file system serves reads, fences and garbage collection, after a restart too."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def bookie(bookies, disk):
-    """A bookie on the small file system that looks at it ten times a second, serving."""
+    """A running bookie on the small file system, which it checks ten times a second."""
     bookie = bookies.add("--set", "diskCheckInterval=100")
     bookie.directory = disk / "bookie"
     yield bookie.start()
@@ -48,7 +48,7 @@ def bookie(bookies, disk):
 
 
 def free(disk):
-    """Bytes that are free."""
+    """The number of free bytes."""
     found = os.statvfs(disk)
     return found.f_bavail * found.f_frsize
 
@@ -64,7 +64,7 @@ def fence(ledger):
 
 
 def ask(bookie, *requests):
-    """The error codes of requests, one after the other."""
+    """The error codes of requests sent one after the other."""
 
     async def main():
         async with RawClient(bookie) as client:
@@ -74,12 +74,12 @@ def ask(bookie, *requests):
 
 
 async def registered(store, read_only):
-    """Wait until the one bookie is registered as this."""
+    """Wait until the one bookie is registered in this state."""
     while [each.read_only for each in await list_bookies(store)] != [read_only]:
         await asyncio.sleep(0.02)
 
 
-def test_a_bookie_starts_on_a_full_disk_again_and_again_and_serves_what_it_can(bookie, disk, cluster_url):
+def test_a_bookie_restarts_on_a_full_disk_repeatedly_and_serves_what_it_can(bookie, disk, cluster_url):
     assert ask(bookie, *(add(1, number) for number in range(60)), add(2, 0)) == [0] * 61
     bookie.kill()
     fill_disk(disk)
@@ -102,7 +102,7 @@ def test_a_bookie_starts_on_a_full_disk_again_and_again_and_serves_what_it_can(b
     assert ask(bookie, *(add(10 + life, 0) for life in range(4)), add(1, 60)) == [Code.FENCED] * 4 + [Code.OK]
 
 
-def test_deleting_ledgers_on_a_full_disk_makes_room_and_the_bookie_takes_entries_again(bookie, disk, cluster_url):
+def test_deleting_ledgers_on_a_full_disk_frees_space_and_the_bookie_accepts_entries_again(bookie, disk, cluster_url):
     async def main():
         async with await open_store(cluster_url) as store, RawClient(bookie) as client:
             ledgers = LedgerStore(store)
@@ -124,7 +124,7 @@ def test_deleting_ledgers_on_a_full_disk_makes_room_and_the_bookie_takes_entries
     assert run(main()) == [Code.NO_LEDGER, Code.OK]
 
 
-def test_a_disk_that_fills_up_under_a_bookie_makes_it_read_only_and_loses_nothing(bookie, disk, cluster_url):
+def test_a_disk_that_fills_up_makes_its_bookie_read_only_and_loses_nothing(bookie, disk, cluster_url):
     fill_disk(disk)
 
     async def main():
@@ -148,18 +148,18 @@ def test_a_disk_that_fills_up_under_a_bookie_makes_it_read_only_and_loses_nothin
     assert "event=journal_reserve_used" in bookie.log()
 
 
-def test_a_start_without_room_writes_over_the_old_records_of_a_file_that_was_used_before(tmp_path, monkeypatch):
+def test_a_start_without_room_overwrites_the_old_records_of_a_used_file(tmp_path, monkeypatch):
     directory, killed = tmp_path / "bookie", tmp_path / "killed"
 
     async def use_a_file_again():
         async with serving(directory) as local, RawClient(local) as client:
-            for number in range(7):  # three are a file's, with room left behind them
+            for number in range(7):  # three fit one file, with room after them
                 frame = wire.encode_add(KEY, entry(1 if number < 6 else 2, number, bytes(3 * SIZE)))
                 assert (await client.ask(frame)).error == 0
             collector = GarbageCollector(local.bookie, "instance")
             assert await collector.delete(1)
             await collector.reclaim()
-        async with serving(directory) as local:  # its file has the old records only
+        async with serving(directory) as local:  # its file has only the old records
             return local.bookie.turns.file
 
     async def fence_without_room():
@@ -182,7 +182,7 @@ def test_a_start_without_room_writes_over_the_old_records_of_a_file_that_was_use
     assert run(after_kill()) == [Code.OK, Code.READ_ONLY]
 
 
-def test_an_exhausted_disk_without_a_reserve_is_said_so(bookie, disk):
+def test_an_exhausted_disk_without_a_reserve_is_reported(bookie, disk):
     assert ask(bookie, add(1, 0)) == [0]
     bookie.kill()
     (bookie.directory / "reserve").unlink()
@@ -192,7 +192,7 @@ def test_an_exhausted_disk_without_a_reserve_is_said_so(bookie, disk):
     assert f"{bookie.directory}: disk full, the bookie cannot start" in bookie.log().splitlines()[-1]
 
 
-def test_an_index_that_cannot_be_written_out_is_an_error(disk):
+def test_an_index_that_cannot_be_flushed_is_an_error(disk):
     index = Index(str(disk / "store"))
     index.put_run(Row(1, 0, 9, 1, 16, 100))
     index.commit(2, 1)

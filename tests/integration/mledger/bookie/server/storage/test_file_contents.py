@@ -1,4 +1,4 @@
-"""Files are emptied where that saves room."""
+"""Files are compacted if that saves space."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.support.collected_bookie import KEY, LEDGERS, in_cluster
 from tests.support.raw_bookie import RawClient, entry
 
 
-def test_what_stands_around_small_entries_is_not_written_again_and_again(tmp_path):
+def test_overhead_around_small_entries_is_not_rewritten_again_and_again(tmp_path):
     async def test(cluster):
         garbage, small = cluster.local.bookie.counters.garbage, range(10, 20_010)
         await asyncio.gather(*(cluster.create(number) for number in small))

@@ -1,4 +1,4 @@
-"""What garbage collection asks the index: pages of ledgers, what a ledger needs, and whether a row is still there."""
+"""What garbage collection asks the index: pages of ledgers, what a ledger needs, and whether a row still exists."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def put(index, *rows, repeats=()):
     index.commit(index.sequence + 1, 1)
 
 
-def test_ledgers_come_in_pages(index):
+def test_ledgers_are_listed_in_pages(index):
     for ledger in (0, 3, 5, 1 << 40, (1 << 63) - 1):
         index.put_ledger(ledger, RECORD)
     index.commit(1, 1)
@@ -33,7 +33,7 @@ def test_ledgers_come_in_pages(index):
     assert index.ledger_ids(6) == [1 << 40, (1 << 63) - 1]
 
 
-def test_what_a_ledger_needs_is_told_by_file_and_deleting_it_frees_just_that(index):
+def test_a_ledger_s_needs_are_counted_by_file_and_deleting_it_frees_just_those(index):
     put(index, Row(1, 0, 9, 1, 0, 100), Row(1, 10, 19, 2, 0, 50), Row(2, 0, 9, 2, 50, 7))
     put(index, repeats=[Row(1, 3, 3, 2, 100, 5)])
     assert index.needed_bytes(1) == {1: 100, 2: 55}

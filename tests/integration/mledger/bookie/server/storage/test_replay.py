@@ -1,4 +1,4 @@
-"""A restart after a kill: the index is what the bookie that ran had, row by row, whatever it had been doing."""
+"""After a kill and a restart the index is what the running bookie had, row by row, whatever it was doing."""
 
 import asyncio
 import random
@@ -19,17 +19,17 @@ CONFIG = BookieConfig(journal_file_bytes=1 << 20)
 
 
 class Nobody:
-    """A client that is not there any more."""
+    """A client that is gone."""
 
     def send(self, parts):
-        """Nothing happens."""
+        """Does nothing."""
 
     def take(self):
-        """Nothing happens."""
+        """Does nothing."""
 
 
 def add(bookie, ledger, numbers, payload=b"payload"):
-    """Give a bookie adds as one receive buffer would, without waiting; more in the same turn follow."""
+    """Give a bookie adds as one receive buffer would, without waiting; more of the same turn follow."""
     buffer = bytearray(b"".join(wire.encode_add(KEY, entry(ledger, number, payload)) for number in numbers))
     for adds in request_frames.scan(buffer, 0, len(buffer)).requests:
         bookie.turns.add(Nobody(), buffer, adds)
@@ -42,24 +42,24 @@ def fence(bookie, ledger):
 
 
 def move(bookie, rows):
-    """Have rows written anew, without waiting."""
+    """Move rows, without waiting."""
     return bookie.turns.move([(repeated, row, bookie.files.frames(row)) for repeated, row in rows])
 
 
 def delete(bookie, ledger):
-    """Delete a ledger of which nothing is under way; whether it was deleted."""
+    """Delete a ledger that has nothing under way. Returns whether it was deleted."""
     state = bookie.turns.ledgers.get(ledger)
     return bookie.turns.delete(ledger, state, state.commit, bookie.index.needed_bytes(ledger))
 
 
 async def read_all(local, ledger, numbers):
-    """The entries of a ledger, None for one that is not there."""
+    """The entries of a ledger, or None for a missing one."""
     async with RawClient(local) as client:
         answers = [await client.ask(wire.encode_read(ledger, number)) for number in numbers]
     return [answer.body if answer.error == 0 else None for answer in answers]
 
 
-def test_neighbouring_runs_of_one_record_stay_two_rows_and_a_move_of_one_leaves_the_other(tmp_path):
+def test_neighbouring_runs_of_one_record_stay_two_rows_when_one_is_moved(tmp_path):
     async def before():
         async with serving(tmp_path / "bookie", config=CONFIG) as local:
             bookie = local.bookie
@@ -82,7 +82,7 @@ def test_neighbouring_runs_of_one_record_stay_two_rows_and_a_move_of_one_leaves_
     assert entries == [entry(1, number, b"payload") for number in range(250)]
 
 
-def test_a_repeat_that_came_while_its_row_was_moved_is_what_a_restart_reads(tmp_path):
+def test_a_restart_reads_a_repeat_that_arrived_while_its_row_was_moved(tmp_path):
     async def before():
         async with serving(tmp_path / "bookie", config=CONFIG) as local:
             bookie = local.bookie
@@ -101,7 +101,7 @@ def test_a_repeat_that_came_while_its_row_was_moved_is_what_a_restart_reads(tmp_
     assert run(after()) == [entry(1, 2, b"later")]
 
 
-def test_bytes_of_superseded_repeats_are_not_counted_by_a_restart_either(tmp_path):
+def test_a_restart_does_not_count_bytes_of_superseded_repeats(tmp_path):
     async def before():
         async with serving(tmp_path / "bookie", config=CONFIG) as local:
             add(local.bookie, 1, [9])
@@ -121,7 +121,7 @@ def test_bytes_of_superseded_repeats_are_not_counted_by_a_restart_either(tmp_pat
 
 
 async def anything(bookie, rng):
-    """Adds, adds again, fences, moves and deletions in any order, several in one turn."""
+    """Adds, repeated adds, fences, moves and deletions in any order, several in one turn."""
     for _ in range(120):
         ledger = rng.randrange(1, 5)
         match rng.randrange(10):
@@ -151,14 +151,14 @@ async def anything(bookie, rng):
 
 
 async def deletion(bookie, ledger, rng):
-    """Delete a ledger and begin it anew, at times without anything of that on disk but the journal."""
+    """Delete a ledger and begin it again, at times when only the journal has any of that on disk."""
     delete(bookie, ledger)
     add(bookie, ledger, range(rng.randrange(1, 40)), bytes(700))  # refused if it was fenced
     if bookie.turns.ledgers.get(ledger).was_fenced or rng.randrange(2):
         await asyncio.get_running_loop().run_in_executor(None, bookie.index.flush)
 
 
-def test_the_index_after_a_kill_is_the_one_before_it_whatever_was_done(tmp_path):
+def test_the_index_after_a_kill_equals_the_one_before_it_whatever_was_done(tmp_path):
     async def before(place, seed):
         async with serving(place, config=CONFIG) as local:
             await anything(local.bookie, random.Random(seed))
@@ -176,7 +176,7 @@ def test_the_index_after_a_kill_is_the_one_before_it_whatever_was_done(tmp_path)
         assert run(after(place)) == ran, f"seed {seed}"
 
 
-def test_a_file_begun_during_a_flush_is_flushed_for_when_that_is_done(tmp_path):
+def test_a_file_begun_during_a_flush_is_flushed_after_it(tmp_path):
     async def main():
         async with serving(tmp_path / "bookie", config=CONFIG) as local:
             bookie, go_on, flush = local.bookie, threading.Event(), local.bookie.index.flush
@@ -208,7 +208,7 @@ def test_a_file_begun_during_a_flush_is_flushed_for_when_that_is_done(tmp_path):
     index.close()
 
 
-def test_a_row_that_was_deleted_while_it_was_moved_does_not_come_back(tmp_path):
+def test_a_row_deleted_while_it_was_moved_does_not_come_back(tmp_path):
     async def main():
         async with serving(tmp_path / "bookie", config=CONFIG) as local:
             bookie = local.bookie
@@ -224,8 +224,8 @@ def test_a_row_that_was_deleted_while_it_was_moved_does_not_come_back(tmp_path):
     assert (found.ledgers, found.runs, found.live) == ({}, [], {})
 
 
-def test_a_ledger_begun_anew_after_a_delete_that_a_kill_undoes_is_not_counted_twice(tmp_path):
-    """Row for row of the same entries: the rows from before the delete are replaced, and their bytes not needed."""
+def test_a_ledger_begun_again_after_a_delete_that_a_kill_undoes_is_not_counted_twice(tmp_path):
+    """The new rows of the same entries replace those from before the delete, whose bytes are not needed."""
 
     async def main():
         async with serving(tmp_path / "bookie", config=CONFIG) as local:
@@ -247,8 +247,8 @@ def test_a_ledger_begun_anew_after_a_delete_that_a_kill_undoes_is_not_counted_tw
     run(main())
 
 
-def test_a_ledger_begun_anew_with_other_runs_is_read_whole_after_a_kill_that_undoes_its_delete(tmp_path):
-    """Re-replication brings back what was deleted, other entries in other runs; rows from before hide none of them."""
+def test_a_ledger_begun_again_with_other_runs_is_read_whole_after_a_kill_that_undoes_its_delete(tmp_path):
+    """Re-replication brings deleted entries back in other runs. No row from before hides any of them."""
 
     async def main():
         async with serving(tmp_path / "bookie", config=CONFIG) as local:
@@ -274,7 +274,7 @@ def test_a_ledger_begun_anew_with_other_runs_is_read_whole_after_a_kill_that_und
     assert replayed == ran
 
 
-def test_a_fence_set_before_the_first_add_to_a_ledger_begun_anew_outlives_a_kill_that_undoes_its_delete(tmp_path):
+def test_a_fence_set_before_the_first_add_to_a_ledger_begun_again_survives_a_kill_that_undoes_its_delete(tmp_path):
     async def main():
         async with serving(tmp_path / "bookie", config=CONFIG) as local:
             bookie = local.bookie
