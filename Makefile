@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak docs proto fuzz clean
+.PHONY: help setup demo test lint bench soak docs proto sim fuzz clean
 PY := .venv/bin/python
 WORKERS ?= $(shell tools/workers)
 # Tests start hundreds of servers and commands: none of them compiles its modules anew.
@@ -29,6 +29,9 @@ bench: setup ## run every benchmark and write docs/reference/benchmarks.md
 
 soak: setup ## long and hostile runs, about 40 minutes; figures go to docs/reference/reliability.md (SOAK_ARGS=... for one: SOAK_ARGS=--help)
 	@$(PY) -m tests.faults.soak $(SOAK_ARGS)
+
+sim: setup ## search simulated schedules for violations (SCHEDULES=10000 FIRST=0), or replay one (SEED=...)
+	@$(PY) -m tests.sim $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),0) --schedules $(or $(SCHEDULES),10000))
 
 fuzz: setup ## read damaged frames, records and files (INPUTS=10000000 SEED=1 NICE=0)
 	@$(PY) -m tests.fuzz --inputs $(or $(INPUTS),10000000) --seed $(or $(SEED),1) --nice $(or $(NICE),0)

@@ -59,10 +59,14 @@ class JournalThread(threading.Thread):
     def run(self) -> None:
         """Do the submitted work until stopped."""
         while (work := self._work.get()) is not None:
-            try:
-                work()
-            except BaseException as error:
-                end_process("journal_failed", error)
+            self.carry_out(work)
+
+    def carry_out(self, work: Callable[[], None]) -> None:
+        """Do one piece of work; whatever it raises ends the process."""
+        try:
+            work()
+        except BaseException as error:
+            end_process("journal_failed", error)
 
 
 def end_process(event: str, error: BaseException) -> NoReturn:

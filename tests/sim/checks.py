@@ -1,0 +1,84 @@
+"""What must hold in every simulation, whatever went wrong in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange
+
+
+class Violated(AssertionError):
+    """Something happened that must not."""
+
+
+@dataclass
+class LedgerKnowledge:
+    """What clients know of one ledger."""
+
+    ledger: int
+    ack_quorum: int
+    asked: dict[int, bytes] = field(default_factory=dict)
+    acknowledged: set[int] = field(default_factory=set)
+    closed_at: int | None = None
+    """The last entry, once anybody saw it closed; -1 if it is empty."""
+    deleted: bool = False
+
+
+class Knowledge:
+    """What clients were told, and what bookies made durable. Checks raise Violated."""
+
+    def __init__(self) -> None:
+        self.ledgers: dict[int, LedgerKnowledge] = {}
+        self.durable: dict[tuple[int, int], set[str]] = {}
+        self.rotten: set[str] = set()
+        """Bookies that may have lost something: their disk went bad."""
+
+    def ledger(self, ledger: int, ack_quorum: int) -> LedgerKnowledge:
+        """What is known of a new ledger."""
+        return self.ledgers.setdefault(ledger, LedgerKnowledge(ledger, ack_quorum))
+
+    def stored(self, bookie: str, changes: Iterable[JournalChange]) -> None:
+        """A bookie has synced changes."""
+        for change in changes:
+            if change.kind in (ChangeKind.RUN, ChangeKind.REPEAT):
+                for entry in range(change.first, change.last + 1):
+                    self.durable.setdefault((change.ledger, entry), set()).add(bookie)
+
+    def acknowledge(self, ledger: LedgerKnowledge, first: int, count: int) -> None:
+        """A writer was told that entries are durable (Q5)."""
+        for entry in range(first, first + count):
+            holders = self.durable.get((ledger.ledger, entry), set())
+            if len(holders) < ledger.ack_quorum:
+                raise Violated(
+                    f"ledger {ledger.ledger}: entry {entry} was acknowledged, and durable on {sorted(holders)} only"
+                )
+            if ledger.closed_at is not None and entry > ledger.closed_at:
+                raise Violated(
+                    f"ledger {ledger.ledger}: entry {entry} was acknowledged by a fenced writer: the ledger is closed "
+                    f"at {ledger.closed_at}"
+                )
+            ledger.acknowledged.add(entry)
+
+    def closed(self, ledger: LedgerKnowledge, last: int) -> None:
+        """Somebody sees the ledger closed at `last`."""
+        if ledger.closed_at is not None and ledger.closed_at != last:
+            raise Violated(f"ledger {ledger.ledger} was closed at {ledger.closed_at} and at {last}")
+        ledger.closed_at = last
+        beyond = [entry for entry in ledger.acknowledged if entry > last]
+        if beyond:
+            raise Violated(f"ledger {ledger.ledger}: closed at {last}, entry {min(beyond)} was acknowledged")
+
+    def confirmed(self, ledger: LedgerKnowledge, last: int) -> None:
+        """A reader was told that entries up to `last` are confirmed."""
+        for entry in range(last + 1):
+            holders = self.durable.get((ledger.ledger, entry), set())
+            if len(holders) < ledger.ack_quorum:
+                raise Violated(
+                    f"ledger {ledger.ledger}: a reader was told that entry {entry} is confirmed, it is durable on "
+                    f"{sorted(holders)}"
+                )
+
+    def read(self, ledger: LedgerKnowledge, first: int, entries: Iterable[bytes]) -> None:
+        """A reader got entries."""
+        for entry, data in enumerate(entries, first):
+            if ledger.asked.get(entry) != data:
+                raise Violated(f"ledger {ledger.ledger}: entry {entry} reads as {data[:20]!r}, nobody wrote that")

@@ -1,0 +1,169 @@
+"""What goes wrong in a simulation, and how it ends."""
+
+from collections.abc import Callable
+
+from tests.sim.cluster import CAPACITY, Cluster, Machine
+from tests.sim.metadata import SimStore
+from tests.sim.schedule import Step
+
+_SLOW_S = 0.05
+_KIB = 1 << 10
+
+
+class Faults:
+    """Brings about the faults of a schedule; `stop` ends all of them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._world = cluster, cluster.world
+        self._undo: list[Callable[[], None]] = []
+        self._stopped = False
+        self._of_bookies: dict[str, Callable[[Machine, Step], None]] = {
+            "kill": self._kill,
+            "power loss": self._kill,
+            "kill at disk change": self._kill_at_change,
+            "power loss at disk change": self._kill_at_change,
+            "freeze": self._freeze,
+            "isolate": self._isolate,
+            "cut": self._cut,
+            "slow": self._slow,
+            "sync fails": self._fail_syncs,
+            "disk full": self._fill,
+            "bad file": self._spoil,
+            "journal unmounted": self._unmount,
+            "session expires": lambda machine, _: self._expire(machine.host),
+            "metadata away": lambda machine, step: self._away(machine.host, step.seconds),
+        }
+        self._of_metadata: dict[str, Callable[[Step], None]] = {
+            "lag": self._lag,
+            "lose before": self._lose,
+            "lose after": self._lose,
+            "client session expires": lambda step: self._expire(step.who),
+            "client away": lambda step: self._away(step.who, step.seconds),
+        }
+
+    def begin(self, step: Step) -> None:
+        """Bring about one fault."""
+        if self._stopped:
+            return
+        self._cluster.note(step.who, f"fault: {step.what} {step.number} {step.seconds:.3f}")
+        machine = self._cluster.machines.get(step.who)
+        if machine is not None:
+            self._of_bookies[step.what](machine, step)
+        else:
+            self._of_metadata[step.what](step)
+
+    def stop(self) -> None:
+        """End all faults: everything works again, soon."""
+        self._stopped = True
+        for undo in self._undo:
+            undo()
+        self._world.network.heal_all()
+        self._world.metadata.blocked.clear()
+        self._world.metadata.catch_up()
+        for machine in self._cluster.machines.values():
+            machine.disk.fuse, machine.disk.failing_syncs = None, 0
+            machine.start_at = 0.0
+            machine.start()
+        self._cluster.note("world", "faults stop")
+
+    def _later(self, seconds: float, undo: Callable[[], object]) -> None:
+        """Undo something after a time, or when faults stop."""
+        done = False
+
+        def once() -> None:
+            nonlocal done
+            if not done:
+                done = True
+                undo()
+
+        self._undo.append(once)
+        self._world.loop.later_as(self._world.loop.world, seconds, once)
+
+    # Of bookies
+
+    @staticmethod
+    def _kill(machine: Machine, step: Step) -> None:
+        machine.end(power=step.what == "power loss", away_s=step.seconds)
+
+    def _kill_at_change(self, machine: Machine, step: Step) -> None:
+        machine.disk.fuse = step.number
+        machine.disk.on_fuse = lambda: machine.end(power=step.what.startswith("power"), away_s=step.seconds)
+
+    def _freeze(self, machine: Machine, step: Step) -> None:
+        process = machine.process
+        if process is not None:
+            self._world.loop.freeze(process)
+            self._later(step.seconds, lambda: self._world.loop.thaw(process))
+
+    def _isolate(self, machine: Machine, step: Step) -> None:
+        others = [*self._cluster.machines, *self._clients()]
+        for other in others:
+            self._world.network.block(machine.host, other)
+        self._later(step.seconds, lambda: [self._world.network.heal(machine.host, other) for other in others])
+
+    def _cut(self, machine: Machine, _: Step) -> None:
+        for other in self._clients():
+            self._world.network.cut(machine.host, other)
+
+    def _slow(self, machine: Machine, step: Step) -> None:
+        self._world.network.latency_s[machine.host] = _SLOW_S
+        self._later(step.seconds, lambda: self._world.network.latency_s.pop(machine.host, None))
+
+    @staticmethod
+    def _fail_syncs(machine: Machine, step: Step) -> None:
+        machine.disk.failing_syncs = 1 + step.number % 2
+
+    def _fill(self, machine: Machine, step: Step) -> None:
+        machine.disk.capacity = machine.disk.used + step.number * _KIB
+        self._later(step.seconds, lambda: setattr(machine.disk, "capacity", CAPACITY))
+
+    def _spoil(self, machine: Machine, step: Step) -> None:
+        files = sorted(path for path in machine.disk.names if path.endswith(".journal") and "/0" in path)
+        if files:
+            bad = machine.disk.names[files[step.number % len(files)]]
+            bad.bad = True
+            self._later(step.seconds, lambda: setattr(bad, "bad", False))
+
+    def _unmount(self, machine: Machine, step: Step) -> None:
+        machine.end(power=False, away_s=0.05)
+        hidden = machine.disk.unmount(f"/{machine.host}/data/journal")
+
+        def mount() -> None:
+            machine.end(power=False, away_s=0.0)
+            machine.disk.mount(hidden)
+
+        self._later(max(step.seconds, 0.1), mount)
+
+    # Of metadata servers, and of sessions with them
+
+    def _lag(self, step: Step) -> None:
+        metadata = self._world.metadata
+        server = metadata.servers[step.number % len(metadata.servers)]
+        server.stopped = True
+
+        def follow() -> None:
+            server.stopped = False
+            server.catch_up(len(metadata.log))
+
+        self._later(step.seconds, follow)
+
+    def _lose(self, step: Step) -> None:
+        for store in self._stores(step.who):
+            store.lose = step.what.removeprefix("lose ")
+
+    def _expire(self, name: str) -> None:
+        for store in self._stores(name):
+            store.expire()
+
+    def _away(self, name: str, seconds: float) -> None:
+        metadata = self._world.metadata
+        metadata.blocked.add(name)
+        for store in self._stores(name):
+            store.disconnect(seconds)
+        self._later(seconds, lambda: metadata.blocked.discard(name))
+
+    def _stores(self, name: str) -> list[SimStore]:
+        return [store for store in self._world.metadata.sessions.values() if store.process.name == name]
+
+    def _clients(self) -> list[str]:
+        return sorted({each.process.name for each in self._world.metadata.sessions.values()} - {"world"})

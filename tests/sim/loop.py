@@ -1,0 +1,313 @@
+"""An event loop on simulated time, shared by all simulated processes.
+
+A handle belongs to the process that scheduled it. Handles of a dead process never run; those of a frozen one wait. Work
+for threads runs as a whole at one moment. The order of handles depends on nothing but the schedule: futures and tasks
+hash by the order of their creation, so that sets of them iterate alike everywhere.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+EPOCH_S = 1_700_000_000.0
+"""The wall clock when a simulation begins, in seconds since 1970."""
+
+
+class Killed(BaseException):
+    """The simulated process ended while it ran."""
+
+
+class Process:
+    """A simulated process. Made by `SimLoop.process`."""
+
+    def __init__(self, name: str, seed: str) -> None:
+        self.name = name
+        self.alive = True
+        self.frozen = False
+        self.wall_offset_s = 0.0
+        self.rng = Random(f"{seed}/{name}")
+        self.backlog: deque[SimHandle] = deque()
+        self.on_death: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class SimHandle:
+    """A callback that is scheduled."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context", "_when", "process")
+
+    def __init__(
+        self,
+        process: Process,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        context: contextvars.Context | None,
+        when: float = 0.0,
+    ) -> None:
+        self.process = process
+        self._callback, self._args, self._when = callback, args, when
+        self._context = context or contextvars.copy_context()
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Never run it."""
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        """Whether it will never run."""
+        return self._cancelled
+
+    def when(self) -> float:
+        """The simulated time at which it runs."""
+        return self._when
+
+    def run(self) -> None:
+        """Run it, unless it was cancelled."""
+        if not self._cancelled:
+            self._context.run(self._callback, *self._args)
+
+
+_numbers = itertools.count()
+
+
+class SimFuture(asyncio.Future[T]):
+    """A future that hashes by the order of creation."""
+
+    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.number = next(_numbers)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimTask(asyncio.Task[T]):
+    """A task that hashes by the order of creation."""
+
+    def __init__(self, coro: Coroutine[Any, Any, T], *, loop: "SimLoop", name: str | None = None) -> None:
+        self.number = next(_numbers)
+        super().__init__(coro, loop=loop, name=name)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """Runs handles in the order of simulated time."""
+
+    def __init__(self, seed: str) -> None:
+        self.seed = seed
+        self.now = 0.0
+        self.steps = 0
+        self.world = Process("world", seed)
+        self.current = self.world
+        self.errors: list[tuple[Process, BaseException]] = []
+        self._ready: deque[SimHandle] = deque()
+        self._timers: list[tuple[float, int, SimHandle]] = []
+        self._order = itertools.count()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.ended = False
+        self._listen: Callable[..., Any] | None = None
+        self._connect: Callable[..., Any] | None = None
+        global _numbers
+        _numbers = itertools.count()
+
+    # Processes
+
+    def process(self, name: str) -> Process:
+        """A new process called `name`."""
+        return Process(name, self.seed)
+
+    def kill(self, process: Process) -> None:
+        """End a process at once; it runs nothing any more."""
+        if not process.alive:
+            return
+        process.alive = False
+        process.backlog.clear()
+        for tell in process.on_death:
+            tell()
+
+    def freeze(self, process: Process) -> None:
+        """Stop a process until `thaw`: SIGSTOP."""
+        process.frozen = True
+
+    def thaw(self, process: Process) -> None:
+        """Let a frozen process run on."""
+        process.frozen = False
+        while process.backlog:
+            self._ready.append(process.backlog.popleft())
+
+    def run_as(self, process: Process, callback: Callable[..., object], *args: object) -> None:
+        """Call something soon, as `process`."""
+        self._ready.append(SimHandle(process, callback, args, None))
+
+    def later_as(self, process: Process, delay_s: float, callback: Callable[..., object], *args: object) -> SimHandle:
+        """Call something after a delay, as `process`."""
+        handle = SimHandle(process, callback, args, None, self.now + max(0.0, delay_s))
+        heapq.heappush(self._timers, (handle.when(), next(self._order), handle))
+        return handle
+
+    def start(self, process: Process, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Begin a task of `process`."""
+        self.run_as(process, lambda: self.create_task(work()))
+
+    # Running
+
+    def run_until(self, done: Callable[[], bool], deadline: float = float("inf")) -> bool:
+        """Run until `done`, or until simulated time passes `deadline`; whether it is done."""
+        asyncio._set_running_loop(self)
+        try:
+            while not done():
+                if not self._step(deadline):
+                    return done()
+            return True
+        finally:
+            asyncio._set_running_loop(None)
+
+    def _step(self, deadline: float) -> bool:
+        ready = self._ready
+        if ready:
+            handle = ready.popleft()
+        elif self._timers and self._timers[0][0] <= deadline:
+            when, _, handle = heapq.heappop(self._timers)
+            if when > self.now:
+                self.now = when
+        else:
+            return False
+        process = handle.process
+        if not process.alive:
+            return True
+        if process.frozen:
+            process.backlog.append(handle)
+            return True
+        self.steps += 1
+        self.current = process
+        try:
+            handle.run()
+        except Killed:
+            self.kill(process)
+        except BaseException as error:
+            self.errors.append((process, error))
+        return True
+
+    def abandon(self) -> None:
+        """End every process, and what their tasks would still do; nothing runs after this."""
+        self.ended = True
+        self._ready.clear()
+        self._timers.clear()
+        self.current = Process("nobody", self.seed)
+        self.current.alive = False
+        for task in self._tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if not task.done():
+                with contextlib.suppress(BaseException):
+                    task.get_coro().close()  # type: ignore[union-attr]
+        self._tasks.clear()
+
+    # What asyncio asks for
+
+    def time(self) -> float:
+        """Simulated seconds."""
+        return self.now
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> SimHandle:  # type: ignore[override]
+        """As an event loop."""
+        handle = SimHandle(self.current, callback, args, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> SimHandle:  # type: ignore[override]
+        """As an event loop."""
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> SimHandle:  # type: ignore[override]
+        """As an event loop."""
+        handle = SimHandle(self.current, callback, args, context, when)
+        heapq.heappush(self._timers, (when, next(self._order), handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """As an event loop."""
+        return SimFuture(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None, **_: Any) -> asyncio.Task[Any]:
+        """As an event loop."""
+        task: asyncio.Task[Any] = SimTask(coro, loop=self, name=name)
+        self._tasks.append(task)  # kept: a dead process's tasks must not run their finally blocks
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Run a function at one later moment."""
+        future, process = self.create_future(), self.current
+        self.later_as(process, process.rng.expovariate(2000.0), self._carry_out, future, func, args)
+        return future
+
+    @staticmethod
+    def _carry_out(future: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        if future.cancelled():
+            return
+        try:
+            result = func(*args)
+        except Killed:
+            raise
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def get_debug(self) -> bool:
+        """As an event loop."""
+        return False
+
+    def is_running(self) -> bool:
+        """As an event loop."""
+        return True
+
+    def is_closed(self) -> bool:
+        """As an event loop."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Note what nobody caught."""
+        error = context.get("exception")
+        if error is not None and not self.ended and self.current.alive:
+            self.errors.append((self.current, error))
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+        """Simulated processes get no signals."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Simulated processes get no signals."""
+        return False
+
+    def use_network(self, listen: Callable[..., Any], connect: Callable[..., Any]) -> None:
+        """Have a network open servers and connections."""
+        self._listen, self._connect = listen, connect
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        """Listen in the simulated network."""
+        assert self._listen is not None
+        return self._listen(protocol_factory, host, port, options.get("sock"))
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+        """Connect through the simulated network."""
+        assert self._connect is not None
+        return await self._connect(protocol_factory, host, port)

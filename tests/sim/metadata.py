@@ -1,0 +1,440 @@
+"""A simulated ensemble of metadata servers with ZooKeeper's promises, and no more than those.
+
+Writes are carried out by the leader, one after another. A client talks to one server, which follows the leader with a
+lag of its own: reads are answered from what that server knows, a client never sees an earlier state than it has seen,
+and the answer to its own write comes after its server has it. An answer may be lost, before or after the write. A
+session without contact for its time-out ends at the leader, and the client learns of it when it reaches a server again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Any, TypeVar
+
+from mledger.metastore.errors import MetadataError, NodeExists, NodeNotFound, StoreUnavailable
+from mledger.metastore.memory.tree import MemoryTree
+from mledger.metastore.records.node_path import ancestors_of, check_path
+from mledger.metastore.session import ENDED, Session, SessionReader
+from mledger.metastore.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    NodeChange,
+    Operation,
+    Put,
+    Result,
+    SessionState,
+    Stat,
+)
+from tests.sim.loop import Process, SimLoop
+
+T = TypeVar("T")
+
+LATENCY_S = 0.0005
+Entry = tuple[Sequence[Operation] | None, int]
+"""Operations of a session, or None where the session ended."""
+
+
+class SimServer:
+    """One follower: its tree, and how far it has followed."""
+
+    def __init__(self, ensemble: "SimEnsemble", number: int) -> None:
+        self.ensemble, self.number = ensemble, number
+        self.tree = MemoryTree()
+        self.applied = 0
+        self.lag_s = 0.0
+        self.stopped = False
+        """Whether it follows no more for now: a long lag."""
+        self._waiters: list[tuple[int, Callable[[], None]]] = []
+        self._rng = Random(f"{ensemble.loop.seed}/metadata server {number}")
+        self._last = 0.0
+
+    def follow(self) -> None:
+        """Hear of the leader's newest entry, in order."""
+        loop = self.ensemble.loop
+        at = max(self._last, loop.now + LATENCY_S * self._rng.random() + self.lag_s * self._rng.random())
+        self._last = at
+        loop.later_as(loop.world, at - loop.now, self.catch_up, len(self.ensemble.log))
+
+    def catch_up(self, to: int) -> None:
+        """Apply the leader's log up to its entry `to`."""
+        if self.stopped:
+            return
+        while self.applied < to:
+            self.ensemble.replay(self.tree, self.ensemble.log[self.applied])
+            self.applied += 1
+        ready = [call for zxid, call in self._waiters if zxid <= self.applied]
+        self._waiters = [each for each in self._waiters if each[0] > self.applied]
+        for call in ready:
+            call()
+
+    def when_at(self, zxid: int, call: Callable[[], None]) -> None:
+        """Call once it has applied so many entries."""
+        if self.applied >= zxid:
+            call()
+        else:
+            self._waiters.append((zxid, call))
+
+
+class SimEnsemble:
+    """The leader, its log and its followers."""
+
+    def __init__(self, loop: SimLoop, servers: int = 2) -> None:
+        self.loop = loop
+        self.leader = MemoryTree()
+        self.log: list[Entry] = []
+        self.times: list[int] = []
+        self.servers = [SimServer(self, number) for number in range(servers)]
+        self.sessions: dict[int, SimStore] = {}
+        self.ended: set[int] = set()
+        self.blocked: set[str] = set()
+        """Names of processes that reach no server."""
+        self.on_write: Callable[[Sequence[Operation], int], None] | None = None
+        self.writes = 0
+        self.clock_ms = lambda: int(loop.now * 1000)
+        self._opened = 0
+
+    def apply(self, operations: Sequence[Operation], session: int) -> list[Result]:
+        """Carry out a write at the leader; MetadataError as it says."""
+        results = self.leader.apply(operations, session)
+        self.log.append((operations, session))
+        self.writes += 1
+        if self.on_write is not None:
+            self.on_write(operations, session)
+        for server in self.servers:
+            server.follow()
+        return results
+
+    def end_session(self, session: int) -> None:
+        """End a session: its ephemeral nodes go."""
+        if session in self.ended:
+            return
+        self.ended.add(session)
+        self.leader.end_session(session)
+        self.log.append((None, session))
+        for server in self.servers:
+            server.follow()
+
+    @staticmethod
+    def replay(tree: MemoryTree, entry: Entry) -> None:
+        """Apply an entry of the log to a follower's tree."""
+        operations, session = entry
+        if operations is None:
+            tree.end_session(session)
+        else:
+            tree.apply(operations, session)
+
+    def catch_up(self) -> None:
+        """Let every server follow again, at once."""
+        for server in self.servers:
+            server.stopped, server.lag_s = False, 0.0
+            server.catch_up(len(self.log))
+
+    async def open(self, process: Process, session_timeout: float) -> "SimStore":
+        """A session of a process. StoreUnavailable when no server can be reached."""
+        self._opened += 1
+        store = SimStore(self, process, session_timeout, self._opened)
+        await store.begin()
+        return store
+
+
+class SimStore(SessionReader, MetadataStore):
+    """One process's session with the ensemble."""
+
+    def __init__(self, ensemble: SimEnsemble, process: Process, timeout_s: float, number: int) -> None:
+        self._ensemble, self.process, self._timeout_s = ensemble, process, timeout_s
+        self._session = Session("sim://metadata", SessionState.SUSPENDED)
+        self._id = 0
+        self._number = number
+        self._rng = Random(f"{ensemble.loop.seed}/session {number} of {process.name}")
+        self._server = self._rng.choice(ensemble.servers)
+        self._seen = 0
+        self._last_arrival = 0.0
+        self.reachable = True
+        self.lose: str = ""
+        """What happens to the next write: "before" it is carried out the connection breaks, or "after"."""
+        self._ending: Any = None
+        self._pending: dict[asyncio.Future[Any], None] = {}
+        self._watches: dict[Callable[[NodeChange], None], tuple[SimServer, str, bool]] = {}
+
+    async def begin(self) -> None:
+        """Open the session."""
+        await asyncio.sleep(self._delay())
+        if not self._ensemble_reachable():
+            await asyncio.sleep(0.1)
+            raise StoreUnavailable("sim://metadata: no server answers")
+        self._id = self._ensemble.leader.new_session()
+        self._ensemble.sessions[self._id] = self
+        self._session.change(SessionState.CONNECTED)
+        self.process.on_death.append(self._process_died)
+
+    def _ensemble_reachable(self) -> bool:
+        return self.process.name not in self._ensemble.blocked
+
+    @property
+    def session_id(self) -> int:
+        """This session's id."""
+        return self._id
+
+    # Requests
+
+    def _delay(self) -> float:
+        return LATENCY_S * (0.3 + self._rng.expovariate(1.0))
+
+    def _unavailable(self) -> StoreUnavailable:
+        return StoreUnavailable("sim://metadata: the connection was lost; whether a write was carried out is not known")
+
+    def _check(self) -> None:
+        self._session.check()
+        if self._session.state is not SessionState.CONNECTED:
+            raise self._unavailable()
+
+    async def _ask(self, arrive: Callable[[asyncio.Future[Any]], None]) -> Any:
+        """Send a request to the server, after the ones before it."""
+        self._check()
+        loop = self._ensemble.loop
+        future = loop.create_future()
+        self._pending[future] = None
+        at = max(self._last_arrival, loop.now + self._delay())
+        self._last_arrival = at
+        loop.later_as(loop.world, at - loop.now, self._arrived, arrive, future)
+        try:
+            return await future
+        finally:
+            self._pending.pop(future, None)
+
+    def _arrived(self, arrive: Callable[[asyncio.Future[Any]], None], future: asyncio.Future[Any]) -> None:
+        if not self.reachable or self._id in self._ensemble.ended:
+            return
+        arrive(future)
+
+    def _answer(self, future: asyncio.Future[Any], result: Any, error: Exception | None = None) -> None:
+        """Send an answer back to the process."""
+        loop = self._ensemble.loop
+        self._seen = max(self._seen, self._server.applied)
+        loop.later_as(self.process, self._delay(), self._answered, future, result, error)
+
+    def _answered(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+        if future.done() or not self.reachable:
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    async def _read(self, look: Callable[[MemoryTree], T]) -> T:
+        def arrive(future: asyncio.Future[Any]) -> None:
+            server = self._server
+            server.when_at(self._seen, lambda: self._answer(future, look(server.tree)))
+
+        return await self._ask(arrive)  # type: ignore[no-any-return]
+
+    async def _write(self, operations: Sequence[Operation]) -> list[Result]:
+        self._check()
+        lose, self.lose = self.lose, ""
+
+        def arrive(future: asyncio.Future[Any]) -> None:
+            if lose == "before":
+                self.disconnect()
+                return
+            try:
+                results = self._ensemble.apply(operations, self._id)
+            except MetadataError as error:
+                self._answer(future, None, error)
+                return
+            if lose == "after":
+                self.disconnect()
+                return
+            zxid = len(self._ensemble.log)
+            self._server.when_at(zxid, lambda: self._answer(future, results))
+
+        return await self._ask(arrive)  # type: ignore[no-any-return]
+
+    # The connection
+
+    def disconnect(self, for_s: float | None = None) -> None:
+        """Lose the connection; requests that wait fail, and the client reconnects after a time."""
+        loop = self._ensemble.loop
+        if not self.reachable or self._session.state in ENDED:
+            return
+        self.reachable = False
+        loop.run_as(self.process, self._suspended)
+        self._ending = loop.later_as(loop.world, self._timeout_s, self._ensemble.end_session, self._id)
+        loop.later_as(loop.world, self._delay() * 20 if for_s is None else for_s, self.reconnect)
+
+    def _suspended(self) -> None:
+        if self.reachable:
+            return
+        self._session.change(SessionState.SUSPENDED)
+        pending, self._pending = self._pending, {}
+        for future in pending:
+            if not future.done():
+                future.set_exception(self._unavailable())
+        self._tell_watches(NodeChange.UNKNOWN)
+
+    def reconnect(self) -> None:
+        """Reach a server again, perhaps another one."""
+        if self.reachable or self._session.state in ENDED:
+            return
+        if not self._ensemble_reachable():
+            self._ensemble.loop.later_as(self._ensemble.loop.world, 0.05, self.reconnect)
+            return
+        self.reachable = True
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        candidates = [each for each in self._ensemble.servers if each.applied >= self._seen] or [self._server]
+        self._move_watches(self._rng.choice(candidates))
+        state = SessionState.EXPIRED if self._id in self._ensemble.ended else SessionState.CONNECTED
+        self._ensemble.loop.run_as(self.process, self._change, state)
+
+    def _change(self, state: SessionState) -> None:
+        self._session.change(state)
+
+    def expire(self) -> None:
+        """The session ends at the servers."""
+        self._ensemble.end_session(self._id)
+        if self._session.state in ENDED:
+            return
+        self.reachable = False
+        self._ensemble.loop.run_as(self.process, self._expired)
+
+    def _expired(self) -> None:
+        pending, self._pending = self._pending, {}
+        self._session.change(SessionState.EXPIRED)
+        for future in pending:
+            if not future.done():
+                error = self._session.ended()
+                assert error is not None
+                future.set_exception(error)
+
+    def _process_died(self) -> None:
+        if self._session.state not in ENDED and self._id not in self._ensemble.ended:
+            loop = self._ensemble.loop
+            loop.later_as(loop.world, self._timeout_s, self._ensemble.end_session, self._id)
+
+    async def close(self) -> None:
+        """End the session."""
+        if self._session.state in ENDED:
+            return
+        if self.reachable:
+            self._ensemble.end_session(self._id)
+        self._session.change(SessionState.CLOSED)
+        pending, self._pending = self._pending, {}
+        for future in pending:
+            if not future.done():
+                error = self._session.ended()
+                assert error is not None
+                future.set_exception(error)
+        if self.process.alive and self._process_died in self.process.on_death:
+            self.process.on_death.remove(self._process_died)
+
+    # Reading
+
+    async def sync(self) -> None:
+        """The server follows up to what the leader has now."""
+
+        def arrive(future: asyncio.Future[Any]) -> None:
+            self._server.when_at(len(self._ensemble.log), lambda: self._answer(future, None))
+
+        await self._ask(arrive)
+
+    async def get(self, path: str) -> Node:
+        """As MetadataReader."""
+        return _found(await self._read(lambda tree: tree.node(path)), path)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """As MetadataReader."""
+        asked = list(paths)
+        return await self._read(lambda tree: [tree.node(path) for path in asked])
+
+    async def exists(self, path: str) -> Stat | None:
+        """As MetadataReader."""
+        node = await self._read(lambda tree: tree.node(path))
+        return None if node is None else node.stat
+
+    async def children(self, path: str) -> list[str]:
+        """As MetadataReader."""
+        return _found(await self._read(lambda tree: tree.children(path)), path)
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """As MetadataReader."""
+        asked = list(paths)
+        return await self._read(lambda tree: [tree.children(path) for path in asked])
+
+    @asynccontextmanager
+    async def watch(self, path: str, *, children: bool = False) -> AsyncIterator[AsyncIterator[NodeChange]]:
+        """As MetadataReader: changes as the client's server learns of them."""
+        self._check()
+        changes: asyncio.Queue[NodeChange | None] = asyncio.Queue()
+        loop = self._ensemble.loop
+
+        def put(change: NodeChange) -> None:
+            loop.later_as(self.process, self._delay(), changes.put_nowait, change)
+
+        def session_changed(state: SessionState) -> None:
+            if state in ENDED:
+                changes.put_nowait(None)
+
+        await self._read(lambda tree: None)
+        self._session.listen(session_changed)
+        server = self._server
+        server.tree.watch(path, children, put)
+        self._watches[put] = server, path, children
+        try:
+            yield self._changes(changes)
+        finally:
+            server, path, children = self._watches.pop(put)
+            server.tree.unwatch(path, children, put)
+            self._session.unlisten(session_changed)
+
+    async def _changes(self, changes: asyncio.Queue[NodeChange | None]) -> AsyncIterator[NodeChange]:
+        while (change := await changes.get()) is not None:
+            yield change
+        self._session.check()
+
+    def _tell_watches(self, change: NodeChange) -> None:
+        for put in list(self._watches):
+            put(change)
+
+    def _move_watches(self, server: SimServer) -> None:
+        for put, (before, path, children) in list(self._watches.items()):
+            before.tree.unwatch(path, children, put)
+            server.tree.watch(path, children, put)
+            self._watches[put] = server, path, children
+        self._server = server
+
+    # Writing
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        """As MetadataStore."""
+        if parents:
+            for ancestor in ancestors_of(check_path(path)):
+                with suppress(NodeExists):
+                    await self._write([Create(ancestor)])
+        return str((await self._write([Create(path, data, ephemeral, sequential)]))[0])
+
+    async def put(self, path: str, data: bytes, version: int) -> int:
+        """As MetadataStore."""
+        (result,) = await self._write([Put(path, data, version)])
+        assert isinstance(result, int)
+        return result
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """As MetadataStore."""
+        await self._write([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """As MetadataStore."""
+        return await self._write(list(operations))
+
+
+def _found(found: T | None, path: str) -> T:
+    if found is None:
+        raise NodeNotFound(f"{path} does not exist", path)
+    return found

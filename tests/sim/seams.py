@@ -1,0 +1,228 @@
+"""Where the product meets the system, replaced for the time of one simulation.
+
+Every module of a bookie that names `os` gets the simulated system in its place; so do threads, RocksDB, clocks and
+chance. The product's code itself runs as it is.
+"""
+
+import contextlib
+import random
+import secrets
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from random import Random
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import mledger.bookie.client.client as client
+import mledger.bookie.server.process.bookie as bookie
+import mledger.bookie.server.process.main as main
+import mledger.bookie.server.serving.cold_reads as cold_reads
+import mledger.bookie.server.serving.group_commit as group_commit
+import mledger.bookie.server.storage.directory as directory
+import mledger.bookie.server.storage.directory_parts as directory_parts
+import mledger.bookie.server.storage.index as index
+import mledger.bookie.server.storage.journal_files as journal_files
+import mledger.cluster as cluster
+import mledger.ledgers.ownership as ownership
+import mledger.metastore.memory.tree as tree
+import mledger.metastore.runtime.durable_files as durable_files
+from mledger.bookie.server.process.options import BookieOptions
+from mledger.bookie.server.storage.journal_thread import JournalThread
+from tests.sim import rows
+from tests.sim.disk import SimSystem
+from tests.sim.loop import EPOCH_S, Process, SimLoop
+from tests.sim.metadata import SimEnsemble
+from tests.sim.network import Network
+
+_FILL_BYTES = 1 << 16
+_SYNC_S = 0.0004
+real_time = time.perf_counter
+"""The machine's own clock."""
+cpu_time = time.process_time
+
+
+class SimPool:
+    """A thread pool: what is submitted is done when its result is asked for, or at once."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self._closed = False
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> "Future[Any]":
+        """Do the work now."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing is left to do."""
+
+
+class _Work:
+    """The journal thread's queue: each piece of work is carried out at a moment of its own, one after another."""
+
+    def __init__(self, thread: "SimJournalThread") -> None:
+        self._thread = thread
+
+    def put(self, work: Callable[[], None] | None) -> None:
+        """Carry it out after what was put before."""
+        if work is not None:
+            self._thread.schedule(work)
+
+
+def journal_thread_of(loop: SimLoop) -> type[JournalThread]:
+    """The journal's thread on simulated time."""
+
+    class Thread(SimJournalThread):
+        sim = loop
+
+    return Thread
+
+
+class SimJournalThread(JournalThread):
+    """Carries out the work of the journal's thread on the simulated loop."""
+
+    sim: SimLoop
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._process = self.sim.current
+        self._work = _Work(self)  # type: ignore[assignment]
+        self._free_at = 0.0
+
+    def start(self) -> None:
+        """There is no thread."""
+
+    def stop(self) -> None:
+        """Nothing is left to do once the turns are drained."""
+
+    def schedule(self, work: Callable[[], None]) -> None:
+        """Carry out `work` after what was scheduled before."""
+        took = _SYNC_S * (0.3 + self._process.rng.expovariate(1.0))
+        self._free_at = max(self._free_at, self.sim.now) + took
+        self.sim.later_as(self._process, self._free_at - self.sim.now, self.carry_out, work)
+
+
+class World:
+    """One simulation: its loop, network, disks and metadata servers."""
+
+    def __init__(self, seed: str) -> None:
+        self.seed = seed
+        self.loop = SimLoop(seed)
+        self.network = Network(self.loop)
+        self.system = SimSystem(self.loop)
+        self.metadata = SimEnsemble(self.loop)
+        self._chance = Random(f"{seed}/chance")
+
+    # Clocks
+
+    def wall_s(self) -> float:
+        """The wall clock of the current process, in seconds since 1970."""
+        return EPOCH_S + self.loop.now + self.loop.current.wall_offset_s
+
+    # Chance
+
+    def random(self, *_: object) -> Random:
+        """A generator for a process."""
+        return Random(self._chance.getrandbits(64))
+
+
+@contextlib.contextmanager
+def simulated(world: World) -> Iterator[None]:
+    """Replace the system by a simulated one."""
+    with contextlib.ExitStack() as stack:
+
+        def put(where: Any, name: str, value: Any) -> None:
+            if isinstance(where, ModuleType) and name not in vars(where) and name != "open":
+                raise AttributeError(f"{where.__name__} has no {name}")
+            before = vars(where).get(name, _ABSENT) if isinstance(where, ModuleType) else getattr(where, name, _ABSENT)
+            stack.callback(_restore, where, name, before)
+            setattr(where, name, value)
+
+        system = world.system
+        for module in _modules_with_os():
+            put(module, "os", system)
+        for text_module in (directory, directory_parts):
+            put(text_module, "open", system.open_text)
+        put(directory, "fcntl", SimpleNamespace(flock=lambda file, _: system.lock(file), LOCK_EX=2, LOCK_NB=4))
+        put(journal_files, "_FILL_BYTES", _FILL_BYTES)
+        for pooled in (bookie, cold_reads, journal_files):
+            put(pooled, "ThreadPoolExecutor", SimPool)
+        put(group_commit, "JournalThread", journal_thread_of(world.loop))
+        put(index, "Rdict", rows.Rdict)
+        put(index, "WriteBatch", rows.WriteBatch)
+        put(index, "WriteOptions", rows.SimOptions)
+        put(index, "_options", rows.SimOptions)
+        put(rows.Rdict, "system", system)
+        put(main, "_bind", lambda host, port: world.network.bind(host, port))
+        put(main, "_allow_connections", lambda wanted: wanted)
+        put(main.BookieProcess, "_announce", lambda self: None)
+        put(main, "open_store", lambda url, session_timeout, timeout: _open(world, session_timeout))
+        put(cluster, "open_store", lambda url, session_timeout: _open(world, session_timeout))
+        put(client, "random", SimpleNamespace(Random=world.random))
+        put(ownership, "os", SimpleNamespace(getpid=lambda: 1))
+        put(ownership, "socket", SimpleNamespace(gethostname=lambda: world.loop.current.name))
+        put(time, "time", world.wall_s)
+        put(time, "time_ns", lambda: int(world.wall_s() * 1e9))
+        put(time, "monotonic", world.loop.time)
+        put(time, "perf_counter", world.loop.time)
+        put(tree, "_now_ms", world.metadata.clock_ms)
+        put(secrets, "token_bytes", lambda n=32: world._chance.randbytes(n))
+        put(secrets, "randbits", world._chance.getrandbits)
+        put(uuid, "uuid4", lambda: uuid.UUID(int=world._chance.getrandbits(128), version=4))
+        put(sys, "unraisablehook", lambda _: None)
+        stack.callback(sys.set_asyncgen_hooks, *sys.get_asyncgen_hooks())
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=lambda _: None)  # those of dead processes stay as they are
+        state = random.getstate()
+        stack.callback(random.setstate, state)
+        random.seed(world._chance.getrandbits(64))
+        try:
+            yield
+        finally:
+            world.loop.abandon()
+
+
+_ABSENT = object()
+
+
+def _restore(where: Any, name: str, before: Any) -> None:
+    if before is _ABSENT:
+        delattr(where, name)
+    else:
+        setattr(where, name, before)
+
+
+def _modules_with_os() -> list[ModuleType]:
+    import os
+
+    found = [
+        module
+        for name, module in sorted(sys.modules.items())
+        if name.startswith("mledger.bookie.server.") and vars(module).get("os") is os
+    ]
+    return [*found, durable_files]
+
+
+async def _open(world: World, session_timeout: float) -> Any:
+    return await world.metadata.open(world.loop.current, session_timeout)
+
+
+def bookie_process(world: World, host: str, options: BookieOptions) -> Process:
+    """Start a bookie of a host; it runs until it is killed."""
+    process = world.loop.process(host)
+
+    async def serve() -> None:
+        try:
+            await main.BookieProcess(options).run()
+        except Exception as error:
+            if process.alive and not world.loop.ended:
+                world.loop.errors.append((process, error))
+                world.loop.kill(process)
+
+    world.loop.start(process, serve)
+    return process

@@ -1,0 +1,261 @@
+"""Owners of one topic: they open it, append, acknowledge on cursors and trim as a schedule says, one after another."""
+
+import asyncio
+from collections.abc import Sequence
+
+import mledger
+from mledger.metastore.cluster.ledgers import LedgerStoreReader
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.paths import DELETIONS, PENDING
+from mledger.metastore.records.values import NO_CURSOR_LEDGER
+from tests.faults.checker import (
+    Acknowledged,
+    FoundCursor,
+    FoundEntries,
+    Given,
+    Topic,
+    check_cursor,
+    check_delivery,
+    check_ledgers,
+    check_topic,
+)
+from tests.faults.history import acknowledged_of
+from tests.sim.checks import Violated
+from tests.sim.cluster import CLIENT, SESSION_S, Cluster
+from tests.sim.loop import Process
+from tests.sim.schedule import Step
+from tests.sim.topic_knowledge import KnownCursor, KnownTopic
+
+TOPIC = "persistent://public/default/t"
+CURSORS = ("one", "two", "three")
+_LEAVES_S = 2.0
+
+
+class TopicOwner:
+    """A process that owns the topic for a while."""
+
+    def __init__(self, cluster: Cluster, name: str, steps: Sequence[Step], sizes: tuple[int, int, int]) -> None:
+        self._cluster, self.name, self._steps = cluster, name, steps
+        self._known: KnownTopic = cluster.topic
+        self.process: Process = cluster.world.loop.process(name)
+        self.process.on_death.append(self._died)
+        self.config = mledger.ManagedLedgerConfig(
+            ensemble_size=sizes[0],
+            write_quorum_size=sizes[1],
+            ack_quorum_size=sizes[2],
+            max_entries_per_ledger=6,
+            minimum_rollover_time_ms=0,
+            metadata_max_entries_per_ledger=3,
+            throttle_mark_delete=0.0,
+            metadata_operations_timeout_s=5,
+        )
+        self._epoch = len(self._known.given)
+        self._sent = 0
+        self._acked: list[tuple[int, int, int, int]] = []
+        self._topic: mledger.ManagedLedger | None = None
+        self._waiting: set[asyncio.Future[object]] = set()
+        self.ended = False
+        self._known.given.append(Given(self._epoch, 0, self._acked))
+
+    def start(self) -> None:
+        """Begin."""
+        self._cluster.world.loop.start(self.process, self._run)
+
+    @property
+    def done(self) -> bool:
+        """Whether all its requests have ended."""
+        return self.ended and not self._waiting
+
+    def _died(self) -> None:
+        self._cluster.world.network.process_died(self.process, power=False)
+        self.ended = True
+        self._waiting.clear()
+
+    async def _run(self) -> None:
+        loop = self._cluster.world.loop
+        await asyncio.sleep(self._steps[0].at - loop.now)
+        while True:
+            try:
+                async with mledger.open_cluster(
+                    "sim://", config=self.config, client=CLIENT, session_timeout=SESSION_S
+                ) as cluster:
+                    for step in self._steps:
+                        await asyncio.sleep(step.at - loop.now)
+                        await self._take(cluster, step)
+                    if self._waiting:
+                        await asyncio.wait(list(self._waiting))
+                break
+            except (MledgerError, OSError) as error:
+                self._note(f"closed with {type(error).__name__}: {error}")
+                if self._topic is not None or loop.now > self._steps[-1].at:
+                    break
+        self.ended = True
+
+    def _note(self, what: str) -> None:
+        self._cluster.note(self.name, what)
+
+    async def _take(self, cluster: mledger.Cluster, step: Step) -> None:
+        try:
+            if step.what == "open":
+                self._topic = await cluster.open_topic(TOPIC, create=True, take_over=True, trim=True)
+                self._note("opened the topic")
+            elif step.what == "die":
+                self._note("dies")
+                self._cluster.world.loop.kill(self.process)
+                await asyncio.sleep(1000)
+            elif step.what == "leave":
+                await asyncio.sleep(_LEAVES_S)
+            elif step.what == "close" and self._topic is not None:
+                await self._topic.close()
+                self._note("closed the topic")
+            elif self._topic is not None:
+                self._begin(self._topic, step)
+        except (MledgerError, OSError) as error:
+            self._note(f"{step.what} failed: {type(error).__name__}: {error}")
+
+    def _begin(self, topic: mledger.ManagedLedger, step: Step) -> None:
+        """Begin a request; those before it may still be under way."""
+
+        async def use() -> None:
+            try:
+                await self._use(topic, step)
+            except (MledgerError, OSError) as error:
+                self._note(f"{step.what} failed: {type(error).__name__}: {error}")
+
+        task = asyncio.get_running_loop().create_task(use())
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _use(self, topic: mledger.ManagedLedger, step: Step) -> None:
+        name = CURSORS[int(step.seconds * len(CURSORS)) % len(CURSORS)]
+        match step.what:
+            case "append":
+                self._append(topic, 1 + step.number % 5)
+            case "subscribe":
+                await self._subscribe(topic, name, "latest" if step.number % 4 == 0 else "earliest")
+            case "acknowledge" | "acknowledge up to":
+                self._acknowledge(topic, name, step)
+            case "flush" if name in topic.open_cursors:
+                await topic.open_cursors[name].flush()
+            case "trim":
+                plan = await topic.trim()
+                self._note(f"trimmed {[ledger.ledger_id for ledger in plan.deletions]}")
+            case "unsubscribe" if name in topic.cursors:
+                self._known.dropped.add(name)
+                await topic.delete_cursor(name)
+                self._note(f"unsubscribed {name}")
+            case "roll over":
+                await topic.roll_over()
+
+    # Appends
+
+    def _append(self, topic: mledger.ManagedLedger, count: int) -> None:
+        first = self._sent
+        batch = [b"%d %d" % (self._epoch, number) for number in range(first, first + count)]
+        future = topic.append(batch)
+        self._sent += count
+        self._known.given[self._epoch] = Given(self._epoch, self._sent, self._acked)
+        self._waiting.add(future)  # type: ignore[arg-type]
+        future.add_done_callback(lambda done: self._appended(first, done))
+
+    def _appended(self, first: int, done: "asyncio.Future[mledger.Appended]") -> None:
+        self._waiting.discard(done)  # type: ignore[arg-type]
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._note(f"append of {first} failed: {type(error).__name__}: {error}")
+            return
+        number = first
+        for where in done.result():
+            self._acked.append((number, where.ledger_id, where.first_entry, where.last_entry))
+            number += where.last_entry - where.first_entry + 1
+            self._known.positions += where.positions()
+        self._note(f"append of {first} to {number - 1} is at {[str(each.first_entry) for each in done.result()]}")
+
+    # Cursors
+
+    async def _subscribe(self, topic: mledger.ManagedLedger, name: str, initial: str) -> None:
+        cursor = await topic.open_cursor(name, initial=initial)  # type: ignore[arg-type]
+        state = _state(cursor)
+        if self._known.cursors.get(name) is None:
+            self._known.cursors[name] = KnownCursor(state.copy(), state.copy())
+        self._note(f"cursor {name} at {cursor.mark_delete}, {len(cursor.holes)} holes, backlog {cursor.backlog}")
+
+    def _acknowledge(self, topic: mledger.ManagedLedger, name: str, step: Step) -> None:
+        cursor, known, there = topic.open_cursors.get(name), self._known.cursors.get(name), self._known.positions
+        if cursor is None or known is None or not there:
+            return
+        if step.what == "acknowledge":
+            chosen = [there[(step.number * 7 + each * 3) % len(there)] for each in range(1 + step.number % 3)]
+            chosen = [position for position in chosen if position <= topic.last_confirmed]
+            future = cursor.acknowledge(chosen)
+            marks = [(known.issued, chosen)]
+        else:
+            (last,) = (there[(step.number * 5) % len(there)],)
+            if not cursor.mark_delete < last <= topic.last_confirmed:
+                return
+            future = cursor.acknowledge_cumulative(last)
+            chosen, marks = [last], []
+            known.issued.add_up_to(*last)
+        for acknowledged, positions in marks:
+            for position in positions:
+                acknowledged.add_run(position.ledger_id, position.entry_id, position.entry_id)
+        self._waiting.add(future)  # type: ignore[arg-type]
+
+        def durable(done: "asyncio.Future[None]") -> None:
+            self._waiting.discard(done)  # type: ignore[arg-type]
+            if done.cancelled() or done.exception() is not None:
+                return
+            for position in chosen:
+                if step.what == "acknowledge":
+                    known.durable.add_run(position.ledger_id, position.entry_id, position.entry_id)
+                else:
+                    known.durable.add_up_to(*position)
+            self._note(f"cursor {name}: {step.what} {', '.join(map(str, chosen))} is durable")
+
+        future.add_done_callback(durable)
+
+
+def _state(cursor: mledger.Cursor) -> Acknowledged:
+    return acknowledged_of(cursor.mark_delete, [(hole.lower, hole.upper) for hole in cursor.holes])
+
+
+async def judge_topic(cluster: Cluster, config: mledger.ManagedLedgerConfig) -> None:
+    """Open the topic once more, and compare it with what its owners know. Violated, MledgerError."""
+    known = cluster.topic
+    async with mledger.open_cluster("sim://", config=config, client=CLIENT, session_timeout=SESSION_S) as opened:
+        topic = await opened.open_topic(TOPIC, create=True, take_over=True)
+        await topic.initialized()
+        ledgers = [(ledger.ledger_id, ledger.entries) for ledger in topic.ledgers if ledger.entries]
+        cluster.note("judge", f"ledgers {ledgers}, cursors {topic.cursors}")
+        violations = []
+        for name, expected in known.cursors.items():
+            if name in known.dropped:
+                continue
+            cursor = await topic.open_cursor(name, create=False)
+            found = FoundCursor(_state(cursor), cursor.backlog)
+            violations += check_cursor(name, expected.issued, expected.durable, found, ledgers)
+            read: list[tuple[int, int]] = []
+            while page := await cursor.read(100):
+                read += [(entry.position.ledger_id, entry.position.entry_id) for entry in page]
+            violations += check_delivery(name, found, read, ledgers)
+        rows = []
+        for ledger_id, count in ledgers:
+            last = mledger.Position(ledger_id, count - 1)
+            for entry in await topic.read(mledger.Position(ledger_id, 0), count, None, last):
+                epoch, number = entry.payload.split()
+                rows.append((*entry.position, int(epoch), int(number)))
+        issued = [cursor.issued for name, cursor in known.cursors.items() if name not in known.dropped]
+        violations += check_topic(known.given, Topic(ledgers, FoundEntries.of(rows), issued))
+        listed = [ledger.ledger_id for ledger in topic.ledgers]
+        await topic.close()
+        cursors = await opened.inspector.cursors(TOPIC)
+        named = {*listed, *(cursor.record.cursors_ledger_id for cursor in cursors)} - {NO_CURSOR_LEDGER}
+        existing = {ledger async for page in LedgerStoreReader(opened.metadata).list() for ledger in page}
+        left = [
+            f"{folder}/{name}" for folder in (PENDING, DELETIONS) for name in await opened.metadata.children(folder)
+        ]
+        violations += check_ledgers(named, existing)
+    if violations or left:
+        raise Violated("; ".join([*map(str, violations), *(f"record {path} is left" for path in left)]))
