@@ -22,14 +22,14 @@ class LocalBookie:
 
 @contextlib.asynccontextmanager
 async def serving(
-    path: Path, *, config: BookieConfig = SMALL, auth: AuthFactory | None = None
+    path: Path, *, config: BookieConfig = SMALL, auth: AuthFactory | None = None, port: int = 0
 ) -> AsyncIterator[LocalBookie]:
-    """A bookie on the directory `path`. It closes with the context; the directory can be served again."""
+    """A bookie on the directory `path`. It closes with the context; the directory can be served again. Port 0: any."""
     directory = BookieDirectory(str(path))
     if directory.format is None:
         directory.begin(new_format("bookie", "instance"))
     bookie = Bookie(directory, config, auth)
-    server = await bookie.serve("127.0.0.1", 0)
+    server = await bookie.serve("127.0.0.1", port)
     try:
         yield LocalBookie(bookie, server.sockets[0].getsockname()[:2])
     finally:

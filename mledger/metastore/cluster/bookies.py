@@ -116,15 +116,24 @@ async def list_bookies(reader: MetadataReader, root: str = LEDGERS) -> list[Book
 
 
 def resolve(registrations: Iterable[BookieRegistration], bookie_id: str) -> tuple[str, int]:
-    """Host and port of a bookie; if it is not registered, its id is tried as host:port. InvalidName."""
-    for registration in registrations:
-        if registration.bookie_id == bookie_id:
-            return registration.host, registration.port
-    try:
-        guess = decode_registration(bookie_id, b"")
-    except RecordError:
-        raise InvalidName(f"the bookie {bookie_id} is not registered: its address is not known") from None
-    return guess.host, guess.port
+    """Host and port of a bookie; if it is not registered, its id is tried as host:port.
+
+    InvalidName when neither is an address, or another bookie is registered there too: which one serves is not known.
+    """
+    known: dict[str, tuple[str, int]] = {}
+    for each in registrations:
+        known.setdefault(each.bookie_id, (each.host, each.port))
+    place = known.get(bookie_id)
+    if place is None:
+        try:
+            guess = decode_registration(bookie_id, b"")
+        except RecordError:
+            raise InvalidName(f"the bookie {bookie_id} is not registered: its address is not known") from None
+        place = guess.host, guess.port
+    other = next((name for name, there in known.items() if there == place and name != bookie_id), None)
+    if other is not None:
+        raise InvalidName(f"the bookie {other} is registered at {place[0]}:{place[1]} too: one of them is gone")
+    return place
 
 
 async def register(

@@ -148,6 +148,18 @@ def test_an_id_resolves_by_its_registration_or_by_itself():
         resolve(found, "other")
 
 
+@pytest.mark.parametrize("bookie_id", ["former", "present", "10.0.0.3:3181"])
+def test_an_address_at_which_another_bookie_is_registered_resolves_to_none(bookie_id):
+    found = [BookieRegistration(name, "10.0.0.3", 3181) for name in ("former", "present")]
+    with pytest.raises(InvalidName, match=r"registered at 10\.0\.0\.3:3181 too"):
+        resolve(found, bookie_id)
+
+
+def test_a_bookie_in_both_lists_resolves_to_where_it_is_writable():
+    found = [BookieRegistration("named", "10.0.0.3", 3181), BookieRegistration("named", "10.0.0.3", 3182, True)]
+    assert resolve(found, "named") == ("10.0.0.3", 3181)
+
+
 @with_store
 async def test_a_cookie_is_written_read_replaced_and_deleted(store):
     assert await write_cookie(store, COOKIE) == 0

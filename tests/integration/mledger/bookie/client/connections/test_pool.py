@@ -1,4 +1,4 @@
-"""A client that is closed while it connects tells its callers so: they are neither cancelled nor left waiting."""
+"""A client that is closed while it connects tells its callers so; bookies are connected to where they are now."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies
 from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.local_bookie import serving
@@ -37,6 +38,20 @@ async def cluster():
         async with await open_store("memory:") as store:
             await initialize(store)
             yield store, address
+
+
+@contextlib.asynccontextmanager
+async def registered(store, name, directory, port=0):
+    """A bookie that serves and is registered under `name`; it keeps what it has in `directory`."""
+    async with serving(directory / name, port=port) as local:
+        await register(store, name, *local.address)
+        yield local.address[1]
+        await unregister(store, name)
+
+
+def cut(writer):
+    """Have a writer of one bookie lose its connection."""
+    next(iter(writer._replication._connections.indexes)).fail("the test cut it")
 
 
 async def connecting(pool):
@@ -83,7 +98,7 @@ def test_an_append_fails_if_the_client_is_closed_while_it_connects_to_a_replacem
             writer = await bookkeeper.create_ledger(1, 1, 1)
             await register(store, "deaf", *address)
             pending = writer.append([b"lost"])
-            next(iter(writer._replication._connections.indexes)).fail("the test cut it")
+            cut(writer)
             closing = asyncio.create_task(writer.close())
             await connecting(bookkeeper._pool)
             await bookkeeper.close()
@@ -112,5 +127,62 @@ def test_a_caller_that_waits_for_a_recovery_learns_that_the_client_is_closed(tmp
                 with pytest.raises(BookieUnavailable, match="closed while it recovered"):
                     await opening
             await bookkeeper.close()
+
+    run(main())
+
+
+def test_a_bookie_is_not_written_to_where_another_one_serves_at_its_former_address(tmp_path):
+    async def main():
+        async with await open_store("memory:") as store:
+            await initialize(store)
+            bookkeeper, other = BookKeeper(store), BookKeeper(store)
+            async with registered(store, "first", tmp_path) as former:
+                writer = await bookkeeper.create_ledger(1, 1, 1)
+                await writer.append([b"0"])
+            cut(writer)
+            async with registered(store, "second", tmp_path, former), registered(store, "first", tmp_path):
+                assert await writer.append([b"1"]) == 1
+                reader = await other.open_ledger(writer.ledger_id)
+                assert await reader.read(0, reader.last_entry) == [b"0", b"1"]
+                await bookkeeper.close()
+                await other.close()
+
+    run(main())
+
+
+def test_a_bookie_whose_address_may_have_changed_is_not_connected_to_while_that_cannot_be_looked_up(tmp_path):
+    async def unavailable(*_):
+        raise StoreUnavailable("the test stopped it")
+
+    async def main():
+        async with await open_store("memory:") as store:
+            await initialize(store)
+            pool = BookiePool(store, ClientConfig())
+            async with registered(store, "named", tmp_path):
+                (await pool.connection("named")).fail("the test cut it")
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(store, "children_many", unavailable)
+                    with pytest.raises(BookieUnavailable, match="address has changed"):
+                        await pool.connection("named")
+            await pool.close()
+
+    run(main())
+
+
+def test_a_bookie_whose_id_is_its_address_is_connected_to_while_nothing_can_be_looked_up(tmp_path):
+    async def unavailable(*_):
+        raise StoreUnavailable("the test stopped it")
+
+    async def main():
+        async with await open_store("memory:") as store, serving(tmp_path / "bookie") as local:
+            await initialize(store)
+            name = "{}:{}".format(*local.address)
+            await register(store, name, *local.address)
+            pool = BookiePool(store, ClientConfig())
+            (await pool.connection(name)).fail("the test cut it")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(store, "children_many", unavailable)
+                assert not (await pool.connection(name)).closed
+            await pool.close()
 
     run(main())
