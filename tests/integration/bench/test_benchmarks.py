@@ -1,4 +1,4 @@
-"""The benchmarks run, verify what they wrote and print what `benchmarks.md` is made of. No figure is judged."""
+"""The benchmarks run, verify what they wrote, and print the tables of `benchmarks.md`. No figure is judged."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def test_the_ceiling_measures_a_replicated_append():
 
 
 @pytest.mark.parametrize("case", ["flights rows", "1 KiB, window 1"])
-def test_append_reads_back_every_entry_and_holds_itself_against_the_ceiling(case):
+def test_append_reads_back_every_entry_and_compares_itself_with_the_ceiling(case):
     results = run_bench("append.py", "--seconds", 0.3, "--case", case)
     assert all(result.keys() >= KEYS for result in results)
     assert {result["peer"] for result in results} == {"ceiling", "limit", None}
@@ -62,7 +62,7 @@ def test_topics_are_opened_after_a_clean_close_and_after_a_kill_and_written_at_o
     assert tasks < 10, "a session and each of two namespaces are watched; topics and cursors have no task"
 
 
-def test_start_holds_commands_against_bare_python_and_against_click():
+def test_start_compares_commands_with_bare_python_and_with_click():
     results = run_bench("start.py")
     assert all(result.keys() >= KEYS for result in results)
     assert [result["case"] for result in results if result["peer"] == "import click"] == [
@@ -75,7 +75,7 @@ def test_start_holds_commands_against_bare_python_and_against_click():
 
 
 @pytest.mark.timeout(300)
-def test_snapshots_of_a_made_up_cluster_are_exported_from_files_and_from_a_server():
+def test_snapshots_of_a_synthetic_cluster_are_exported_from_files_and_from_a_server():
     sizes = ("--topics", 60, "--cursors", 180, "--ledgers", 300)
     results = run_bench("snapshot.py", *sizes, "--no-spark", "--seconds", 0.3, timeout=280)
     assert all(result.keys() >= KEYS for result in results)

@@ -9,17 +9,17 @@ from tests.support.installed import Installed, build_wheel, install, install_alo
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory) -> Path:
-    """The distribution, built."""
+    """The built distribution."""
     return build_wheel(tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="session")
 def installed(wheel, tmp_path_factory) -> Installed:
-    """The distribution as users have it who have everything else, too."""
+    """The distribution together with everything else that users may have."""
     return install(wheel, tmp_path_factory.mktemp("installed") / "venv")
 
 
 @pytest.fixture(scope="session")
 def installed_alone(wheel, tmp_path_factory) -> Installed:
-    """The distribution as `pip install mledger` leaves it, without an extra."""
+    """The distribution as `pip install mledger` leaves it, without extras."""
     return install_alone(wheel, tmp_path_factory.mktemp("alone") / "venv")

@@ -1,4 +1,4 @@
-"""What users call their own files is their business: none is imported in place of a module of ours."""
+"""Files of users may have any name: none is imported in place of a module of ours."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ print([row.topic for row in rows])
 
 @pytest.fixture
 def place(tmp_path):
-    """A directory with files that nobody may import."""
+    """A directory with files that must not be imported."""
     for name in NAMES:
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name}.py of the user was imported')\n")
     return tmp_path
@@ -36,7 +36,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def mledger(installed, place):
-    """`mledger` run there, with that directory also on PYTHONPATH; it has to succeed."""
+    """Run `mledger` there, with that directory also on PYTHONPATH; it must succeed."""
 
     def run(*arguments: object, python_path: str = str(place)) -> str:
         done = installed.run(installed.command, *arguments, at=place, PYTHONPATH=python_path)
@@ -50,7 +50,7 @@ def mledger(installed, place):
 
 @pytest.fixture
 def cluster(mledger):
-    """The URL of a cluster of `mledger up` there, with one topic."""
+    """The URL of a cluster that `mledger up` started there, with one topic."""
     mledger("--metadata", "rocksdb:metadata", "up", "--bookies", "1")
     url = mledger("status", "--url").strip()
     one_bookie = ("--ensemble-size", "1", "--write-quorum", "1", "--ack-quorum", "1")

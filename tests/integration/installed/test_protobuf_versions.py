@@ -1,4 +1,4 @@
-"""Records and frames with the oldest protobuf that the distribution names, and one of each later line."""
+"""Records and frames with the oldest protobuf that the distribution allows, and with one of each later line."""
 
 import os
 import subprocess

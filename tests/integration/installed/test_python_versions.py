@@ -1,4 +1,4 @@
-"""The wheel and what it requires from PyPI, with each Python that pyproject.toml names, and the one after."""
+"""The wheel and its requirements from PyPI, with each Python that pyproject.toml names, and the next one."""
 
 import re
 import tomllib
@@ -32,7 +32,7 @@ def on_version(request, wheel, tmp_path_factory) -> Installed:
     try:
         return install_from_index(f"{wheel}[local]", "pytest", python=python, directory=directory)
     except Unreachable as error:
-        if request.param == OURS:  # what it requires is also where the tests run
+        if request.param == OURS:  # its requirements are also installed where the tests run
             return request.getfixturevalue("installed")
         pytest.skip(f"packages for Python {request.param} are not to be had here: {error}")
 
@@ -50,6 +50,6 @@ def test_everything_is_imported_and_the_command_runs(on_version, tmp_path) -> No
     assert "topics" in help_text.stdout
 
 
-def test_no_python_is_named_that_is_not_tried() -> None:
+def test_every_named_python_is_tried() -> None:
     named = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", each) for each in PROJECT["classifiers"]]
     assert {found[1] for found in named if found} <= set(PYTHONS)

@@ -1,4 +1,4 @@
-"""What `pip install mledger` alone can do, and what it says where an extra is missing."""
+"""What `pip install mledger` alone can do, and its error if an extra is missing."""
 
 import pytest
 
@@ -37,13 +37,13 @@ def url(tmp_path_factory):
     ok("down", "--dir", directory)
 
 
-def test_rocksdb_is_not_there(installed_alone, tmp_path) -> None:
+def test_rocksdb_is_missing(installed_alone, tmp_path) -> None:
     done = installed_alone.run(installed_alone.python, "-c", "import rocksdict", at=tmp_path)
     assert "No module named 'rocksdict'" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
-def test_a_cluster_is_looked_at(installed_alone, url, tmp_path, arguments) -> None:
+def test_a_cluster_can_be_inspected(installed_alone, url, tmp_path, arguments) -> None:
     done = installed_alone.run(installed_alone.command, *arguments, at=tmp_path, MLEDGER_METADATA=url)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -58,7 +58,9 @@ def test_an_owner_publishes_and_moves_a_cursor(installed_alone, url, tmp_path) -
 
 
 @pytest.mark.parametrize("arguments", NEEDS_ROCKSDB, ids=" ".join)
-def test_what_needs_rocksdb_says_how_to_install_it_and_makes_nothing(installed_alone, tmp_path, arguments) -> None:
+def test_commands_that_need_rocksdb_say_how_to_install_it_and_create_nothing(
+    installed_alone, tmp_path, arguments
+) -> None:
     done = installed_alone.run(installed_alone.command, *arguments, at=tmp_path)
     assert done.returncode == 1
     assert "pip install 'mledger[local]'" in done.stderr

@@ -1,4 +1,4 @@
-"""A caller gives up while a write of its is on the way, and the write is carried out all the same (M7)."""
+"""Calls cancelled during a write that is carried out all the same (M7)."""
 
 import asyncio
 
@@ -19,12 +19,12 @@ from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, everythi
 
 @pytest.fixture
 def held(topic_url):
-    """A link to the cluster's ZooKeeper whose answers can be held back."""
+    """A link to the cluster's ZooKeeper that can hold answers back."""
     with held_answers(topic_url) as held:
         yield held
 
 
-def test_a_cursor_whose_close_was_given_up_keeps_the_ledger_that_its_record_names(held, topic):
+def test_a_cursor_whose_close_was_cancelled_keeps_the_ledger_that_its_record_names(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic, on_step=held.on_step)
@@ -50,7 +50,7 @@ def test_a_cursor_whose_close_was_given_up_keeps_the_ledger_that_its_record_name
     run(main())
 
 
-def test_an_update_of_the_topic_that_nobody_waited_for_does_not_fence_its_cursors(held, topic):
+def test_a_cancelled_update_of_the_topic_does_not_fence_its_cursors(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic, on_step=held.on_step)
@@ -68,7 +68,7 @@ def test_an_update_of_the_topic_that_nobody_waited_for_does_not_fence_its_cursor
     run(main())
 
 
-def test_a_trim_that_was_given_up_is_finished_by_the_next(held, topic):
+def test_a_cancelled_trim_is_finished_by_the_next(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=CONFIG) as cluster:
             opened = await cluster.create_topic(topic, on_step=held.on_step)
@@ -79,7 +79,7 @@ def test_a_trim_that_was_given_up_is_finished_by_the_next(held, topic):
             async def consume_and_trim():
                 async with opened.trim_lock:
                     trimmed = asyncio.ensure_future(opened.trim())
-                    await asyncio.sleep(0)  # it is in line before the trim that consuming asks for
+                    await asyncio.sleep(0)  # it is queued before the trim that consumption starts
                     await cursor.acknowledge(positions[:25])
                 await trimmed
 
@@ -93,7 +93,7 @@ def test_a_trim_that_was_given_up_is_finished_by_the_next(held, topic):
     run(main())
 
 
-def test_a_topic_whose_termination_was_given_up_takes_no_entries_once_it_is_terminated(held, topic):
+def test_a_topic_whose_termination_was_cancelled_accepts_no_entries_once_it_is_terminated(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic, on_step=held.on_step)
@@ -110,7 +110,7 @@ def test_a_topic_whose_termination_was_given_up_takes_no_entries_once_it_is_term
     run(main())
 
 
-def test_a_cursor_whose_deletion_was_given_up_can_be_deleted_again(held, topic):
+def test_a_cursor_whose_deletion_was_cancelled_can_be_deleted_again(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic, on_step=held.on_step)
@@ -130,7 +130,7 @@ def test_a_cursor_whose_deletion_was_given_up_can_be_deleted_again(held, topic):
     run(main())
 
 
-def test_an_undoing_cut_off_keeps_the_cursor_ledger_that_a_record_names_again(held, topic):
+def test_an_interrupted_undo_keeps_the_cursor_ledger_that_a_record_names_again(held, topic):
     async def main():
         async with mledger.open_cluster(held.direct_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -164,9 +164,9 @@ def test_a_session_lost_while_a_cursor_ledger_is_named_deletes_nothing_in_the_le
             async with held.direct() as store, store.watch(cursor.path) as changes:
                 held.hold("write cursor record")
                 acknowledged = cursor.acknowledge_batch(positions[4], (0b10,))
-                await anext(changes)  # carried out, and nobody was told
+                await anext(changes)  # carried out, but nobody learned of it
             await held.lose_session(owner_path(opened.name))
-            await acknowledged  # found out in the next session
+            await acknowledged  # discovered in the next session
             assert opened.state is mledger.TopicState.OPEN
             assert cursor.batch_deleted(positions[4]) == (0b10,)
             await opened.abandon()
@@ -177,8 +177,8 @@ def test_a_session_lost_while_a_cursor_ledger_is_named_deletes_nothing_in_the_le
     run(main())
 
 
-def test_a_fenced_owner_leaves_the_cursor_ledger_that_its_unheard_write_named_to_the_next(held, topic):
-    """The next owner went on from that ledger and changed the cursor's record otherwise."""
+def test_a_fenced_owner_leaves_the_cursor_ledger_of_its_unanswered_write_to_the_next(held, topic):
+    """The next owner continued from that ledger and then changed the cursor's record."""
 
     async def main():
         async with (

@@ -38,7 +38,7 @@ def test_a_bad_name_is_refused(topic_url, name):
     run(main())
 
 
-def test_an_unknown_topic_is_not_found_and_not_made(topic_url):
+def test_an_unknown_topic_is_not_found_and_not_created(topic_url):
     async def main():
         async with mledger.open_cluster(topic_url) as cluster:
             for work in (cluster.open_topic, cluster.delete_topic, cluster.inspector.topic, cluster.inspector.cursors):
@@ -49,7 +49,7 @@ def test_an_unknown_topic_is_not_found_and_not_made(topic_url):
     run(main())
 
 
-def test_topics_are_listed_by_tenant_and_namespace_old_names_too(metadata_url):
+def test_topics_are_listed_by_tenant_and_namespace_with_old_names(metadata_url):
     async def main():
         names = [
             "persistent://one/ns/a",

@@ -1,4 +1,4 @@
-"""An owner killed with -9 at each step that changes the cluster: nothing acknowledged lost, nothing orphaned (R10)."""
+"""An owner killed with -9 at any step that changes the cluster loses no acknowledged entry, leaves no orphan (R10)."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ POINTS = [
 
 
 async def owner_until_death(url, topic, step, nth):
-    """What the owner said before it died by SIGKILL."""
+    """What the owner printed before it died by SIGKILL."""
     command = [sys.executable, "-m", "tests.support.owner", url, topic, step, str(nth)]
     process = ForkedPython(command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
     out, err = await asyncio.to_thread(process.communicate)

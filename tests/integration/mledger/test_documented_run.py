@@ -1,8 +1,9 @@
 """A documented broker restart, with real parts: the same ledgers, the same events in the same order, the same sizes.
 
 It is the log in "A study of Pulsar's consumption progress (1)" by iMine (2021): ledger 56 holds entries 0 to 9, all
-consumed; after a restart ledger 603 is made, the cursor at 56:9 moves to 603:-1 and ledger 56 of 673 bytes goes. Two
-differences (semantics.md, R11): the move is durable here, so opening the cursor rewinds 603:0 to 603:0, not 56:10.
+consumed. After a restart ledger 603 is created, the cursor at 56:9 moves to 603:-1 and ledger 56 of 673 bytes is
+deleted. Two differences (semantics.md, R11): the move is durable here, so opening the cursor rewinds 603:0 to 603:0,
+not 56:10.
 """
 
 import mledger
@@ -50,7 +51,7 @@ def test_the_documented_restart(bookies):
                 assert ranges == (mledger.AppendedRange(OLD, 0, 9),)
                 await cursor.acknowledge_cumulative(Position(OLD, 9))
                 cursor_ledger = cursor.cursor_ledger
-                await topic.abandon()  # the broker is gone, nothing was closed
+                await topic.abandon()  # the broker is gone, and nothing was closed
             drawn = cursor_ledger + 1
             await draw_ids(store, NEW - drawn)
 

@@ -1,7 +1,7 @@
-"""Each thing an owner does, killed with -9 at every step it has, one after the other: finished on restart (R9, R10).
+"""Each operation of an owner, killed with -9 at every step, one after the other, is finished on restart (R9, R10).
 
-The steps are not listed here: the operation is begun again and again, killed one step later each time, until it comes
-to its end. A step that is added to the code is killed at as well.
+The steps are not listed here: the operation is repeated, killed one step later each time, until it completes. A step
+that is added to the code is killed too.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Operator:
         self._process = process
 
     async def run(self, operation, topic, nth):
-        """The steps taken: killed at the last, or "done"."""
+        """The steps taken: killed at the last one, or "done"."""
         self._process.stdin.write(f"{operation} {topic} {nth}\n".encode())
         steps = json.loads(await self._process.stdout.readline())
         assert not any(step.startswith("failed") for step in steps), steps
@@ -70,7 +70,7 @@ async def with_operator(url, test):
 
 
 async def set_up(cluster, topic):
-    """A topic as a killed owner left it: three ledgers, one open; cursors' ledgers; some half made or deleted."""
+    """A topic as a killed owner left it: three ledgers, one of them open; cursor ledgers; some half made or deleted."""
     opened = await cluster.create_topic(topic)
     positions = await fill(opened, ENTRIES)
     one, two = await opened.open_cursor("one"), await opened.open_cursor("two")
@@ -86,7 +86,7 @@ async def set_up(cluster, topic):
 
 
 async def check(cluster, operation, topic, positions):
-    """What the next owner finds: nothing acknowledged lost, every backlog exact, nothing orphaned."""
+    """Assert that the next owner finds every acknowledged entry, an exact backlog, and no orphan."""
     all_payloads = payloads(ENTRIES + MORE)
     try:
         opened = await cluster.open_topic(topic, take_over=True)
@@ -112,7 +112,7 @@ async def check(cluster, operation, topic, positions):
 
 
 async def finish(cluster, topic):
-    """Delete the topic; what a deletion that was cut off left is finished by whoever opens any topic."""
+    """Delete the topic. Whoever opens any topic next finishes an interrupted deletion."""
     try:
         await cluster.delete_topic(topic, take_over=True)
     except mledger.TopicNotFound:

@@ -1,4 +1,4 @@
-"""Topics of many thousand ledgers are dropped from, deleted and repaired on a real ZooKeeper (M11)."""
+"""Topics of many thousand ledgers: drops from their lists, deletion and repair, on a real ZooKeeper (M11)."""
 
 import itertools
 from dataclasses import replace
@@ -35,7 +35,7 @@ from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_le
 MANY = 12_000  # with the records of their deletion more than fits one request
 VERY_MANY = 20_000
 _firsts = itertools.count(900_000_000, 100_000)
-"""No ledger of these ids exists: what is judged here are the records."""
+"""No ledger with these ids exists: the tests are about the records."""
 
 
 def long_list(count: int = MANY) -> ManagedLedgerInfo:
@@ -46,7 +46,7 @@ def long_list(count: int = MANY) -> ManagedLedgerInfo:
 
 
 async def put_topic(store, topic, info, compression="NONE"):
-    """Lay down the topic's record; its managed ledger's name and its path."""
+    """Write the topic's record. Returns its managed ledger's name and its path."""
     name = managed_ledger_of(topic)
     await ensure_folders(store)
     path = f"/managed-ledgers/{name}"
@@ -55,7 +55,7 @@ async def put_topic(store, topic, info, compression="NONE"):
 
 
 def drop(name, info, count):
-    """The change that takes the first `count` ledgers off the list."""
+    """The change that removes the first `count` ledgers from the list."""
     gone, kept = info.ledgers[:count], info.ledgers[count:]
     return RecordChange(
         ManagedLedgerInfo(kept), deletions=tuple(deletion_record(each.ledger_id, name) for each in gone)
@@ -83,7 +83,7 @@ def test_almost_all_of_a_long_list_is_dropped_and_recorded_for_deletion(topic_ur
     run(main())
 
 
-def test_a_record_near_the_limit_is_still_dropped_from(topic_url, topic):
+def test_ledgers_can_still_be_dropped_from_a_record_near_the_limit(topic_url, topic):
     async def main():
         async with await open_store(topic_url) as store:
             info = long_list(10)
@@ -104,7 +104,7 @@ def test_a_record_near_the_limit_is_still_dropped_from(topic_url, topic):
     run(main())
 
 
-def test_records_that_were_written_ahead_of_a_drop_that_never_came_do_no_harm(topic_url, topic):
+def test_records_written_ahead_of_a_drop_that_never_came_do_no_harm(topic_url, topic):
     async def main():
         async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
             info = long_list(1_000)
@@ -123,7 +123,7 @@ def test_records_that_were_written_ahead_of_a_drop_that_never_came_do_no_harm(to
     run(main())
 
 
-def test_a_long_topic_is_deleted_also_when_cut_off(topic_url, topic):
+def test_a_long_topic_is_deleted_even_after_an_interruption(topic_url, topic):
     class CutOff(Exception):
         pass
 
@@ -192,7 +192,7 @@ def test_left_over_records_of_a_long_list_are_removed_by_a_repair(topic_url, top
 
 
 def test_cursors_whose_records_do_not_fit_one_request_are_repaired(topic_url, topic):
-    """Ninety cursors with many ranges stand in a ledger that is lost."""
+    """Ninety cursors with many ranges are in a lost ledger."""
 
     async def main():
         async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:

@@ -1,4 +1,4 @@
-"""What an owner tells Prometheus of its topics, and of itself."""
+"""What an owner reports to Prometheus about its topics and itself."""
 
 import asyncio
 from dataclasses import replace
@@ -81,7 +81,7 @@ def test_recoveries_are_counted(topic_url, topic):
     run(main())
 
 
-def test_a_cursor_whose_state_cannot_be_written_is_seen(topic_url, topic, monkeypatch):
+def test_a_cursor_whose_state_cannot_be_written_is_visible(topic_url, topic, monkeypatch):
     for module in (topic_record, ledger_factory):
         monkeypatch.setattr(module, "RETRY_DELAYS_S", ())
 
@@ -117,7 +117,7 @@ def own_cluster(zookeeper_server, tmp_path):
     processes.close()
 
 
-def test_an_owner_is_not_healthy_while_its_metadata_store_is_away(own_cluster):
+def test_an_owner_is_not_healthy_while_its_metadata_store_is_down(own_cluster):
     zookeeper, bookies = own_cluster
 
     async def main():
@@ -138,7 +138,7 @@ def test_an_owner_is_not_healthy_while_its_metadata_store_is_away(own_cluster):
     run(main())
 
 
-def test_a_port_that_is_taken_is_an_error_and_leaves_nothing_open(topic_url):
+def test_a_port_in_use_is_an_error_and_leaves_nothing_open(topic_url):
     async def main():
         async with mledger.open_cluster(topic_url, metrics=METRICS) as cluster:
             taken = mledger.MetricsOptions(port=cluster.metrics_port)

@@ -21,7 +21,7 @@ def test_the_first_program_reads_two_of_three_and_leaves_one(topic_url):
     assert re.fullmatch(r"\d+:0 b'first'\n\d+:1 b'second'\nleft: 1\n", done.stdout)
 
 
-def test_the_second_program_says_where_its_cursor_stands(topic_url):
+def test_the_second_program_reports_where_its_cursor_is(topic_url):
     async def main():
         source = SECOND.replace("zk://127.0.0.1:2181", topic_url)
         assert topic_url in source

@@ -1,4 +1,4 @@
-"""The plugin's async fixtures and its marker, as users have them: with pytest-asyncio, with anyio, with neither."""
+"""The plugin's async fixtures and its marker in users' projects: with pytest-asyncio, with anyio, with neither."""
 
 import contextlib
 import re
@@ -149,7 +149,7 @@ REFUSED = "@pytest.mark.mledger of test_user.py::test_it: unknown argument booki
 
 @pytest.fixture
 def project(tmp_path):
-    """A user's project; no process of it outlives the test."""
+    """A user's project. No process of it outlives the test."""
     yield UserProject(tmp_path)
     for process in processes_in(tmp_path):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -157,22 +157,22 @@ def project(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [ONLY_ASYNCIO, BOTH], ids=["alone", "with anyio"])
-def test_pytest_asyncio_has_them_in_the_loop_of_each_scope(project, arguments):
+def test_pytest_asyncio_runs_them_in_the_loop_of_each_scope(project, arguments):
     done = project.run(ASYNCIO_TESTS, *arguments, settings=ASYNCIO_SETTINGS)
     assert done.outcomes == {"passed": 4}, done.out
 
 
-def test_pytest_asyncio_has_them_in_auto_mode(project):
+def test_pytest_asyncio_runs_them_in_auto_mode(project):
     done = project.run(AUTO_TESTS, "--asyncio-mode=auto", *BOTH, settings=ASYNCIO_SETTINGS)
     assert done.outcomes == {"passed": 1}, done.out
 
 
-def test_anyio_has_them_without_pytest_asyncio(project):
+def test_anyio_runs_them_without_pytest_asyncio(project):
     done = project.run(ANYIO_TESTS, *ONLY_ANYIO, settings=ONE_BOOKIE)
     assert done.outcomes == {"passed": 1}, done.out
 
 
-def test_anyio_has_them_beside_pytest_asyncio(project):
+def test_anyio_runs_them_beside_pytest_asyncio(project):
     done = project.run(ANYIO_TESTS, *BOTH, settings=ASYNCIO_SETTINGS)
     assert done.outcomes == {"passed": 1}, done.out
 
@@ -184,7 +184,7 @@ def test_another_backend_of_anyio_is_refused_by_name(project):
     assert "mledger runs on asyncio, not on trio" in done.out
 
 
-def test_without_either_plugin_the_way_out_is_told(project):
+def test_without_either_plugin_the_error_says_what_to_do(project):
     done = project.run("def test_it(mledger_client): pass", "-p", "no:anyio", "-p", "no:asyncio", settings=ONE_BOOKIE)
     assert done.outcomes == {"error": 1}
     assert "use `async with mledger_cluster.open()`" in done.out
@@ -200,7 +200,7 @@ def test_a_test_may_leave_its_bookies_dead(project):
     assert done.outcomes == {"passed": 1}, done.out
 
 
-def test_clusters_of_equal_options_are_one(project):
+def test_clusters_with_equal_options_are_shared(project):
     done = project.run(SHARED, *ONLY_ASYNCIO, settings=ASYNCIO_SETTINGS)
     assert done.outcomes == {"passed": 4}, done.out
     assert sorted(path.name for path in project.base.glob("mledger-cluster?")) == [
@@ -210,14 +210,14 @@ def test_clusters_of_equal_options_are_one(project):
     assert processes_in(project.directory) == []
 
 
-def test_a_marker_that_cannot_be_ends_the_run_before_any_test(project):
+def test_an_invalid_marker_ends_the_run_before_any_test(project):
     done = project.run(WRONG_MARKER, "--strict-markers")
     assert done.code == pytest.ExitCode.USAGE_ERROR
     assert done.outcomes == {}
     assert REFUSED in done.out
 
 
-def test_a_worker_of_xdist_fails_the_test_whose_marker_cannot_be(project):
+def test_a_worker_of_xdist_fails_the_test_with_an_invalid_marker(project):
     done = project.run(WRONG_MARKER, "--strict-markers", "-n", "1")
     assert done.outcomes == {"passed": 1, "error": 1}
     assert REFUSED in done.out
@@ -228,7 +228,7 @@ def test_a_worker_of_xdist_fails_the_test_whose_marker_cannot_be(project):
     [(("--mledger-metadata=zookeeper",), ASYNCIO_SETTINGS), ((), f"{ASYNCIO_SETTINGS}\nmledger_metadata = zookeeper")],
     ids=["option", "setting"],
 )
-def test_a_real_zookeeper_that_a_test_kills_serves_the_next(project, arguments, settings):
+def test_a_real_zookeeper_that_a_test_kills_serves_the_next_test(project, arguments, settings):
     done = project.run(ZOOKEEPER, *ONLY_ASYNCIO, *arguments, settings=settings)
     assert done.outcomes == {"passed": 2}, done.out
     assert processes_in(project.directory) == []
@@ -236,7 +236,7 @@ def test_a_real_zookeeper_that_a_test_kills_serves_the_next(project, arguments, 
 
 
 @pytest.mark.parametrize(("in_ci", "outcome"), [("", "skipped"), ("true", "error")])
-def test_without_zookeeper_the_test_is_named_and_in_ci_fails(project, monkeypatch, in_ci, outcome):
+def test_without_zookeeper_the_test_is_skipped_by_name_and_fails_in_ci(project, monkeypatch, in_ci, outcome):
     monkeypatch.setenv("JAVA_HOME", str(project.directory))
     monkeypatch.setenv("CI", in_ci)
     monkeypatch.delenv("BUILD_NUMBER", raising=False)

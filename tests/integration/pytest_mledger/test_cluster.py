@@ -60,7 +60,7 @@ def test_a_restarted_owner_had_closed_nothing(cluster, topic_name):
     assert run(main()) == [False]
 
 
-def test_entries_outlive_the_kill_of_every_bookie(cluster, topic_name):
+def test_entries_survive_the_kill_of_every_bookie(cluster, topic_name):
     async def main():
         async with cluster.owner() as owner:
             topic = await owner.open_topic(topic_name)
@@ -75,7 +75,7 @@ def test_entries_outlive_the_kill_of_every_bookie(cluster, topic_name):
     assert run(main()) == b"kept"
 
 
-def test_a_program_is_told_the_cluster_and_ends_with_its_context(cluster):
+def test_a_program_gets_the_cluster_and_ends_with_its_context(cluster):
     code = "import os, signal; print(os.getcwd(), os.environ['MLEDGER_METADATA'], flush=True); signal.pause()"
     with cluster.program(sys.executable, "-c", code) as program:
         program.wait_for(f"{os.getcwd()} {cluster.url}")
@@ -85,7 +85,7 @@ def test_a_program_is_told_the_cluster_and_ends_with_its_context(cluster):
     assert not program.running
 
 
-def test_what_a_killed_program_printed_is_not_taken_for_its_successors(cluster, tmp_path):
+def test_the_output_of_a_killed_program_is_not_taken_for_its_successors(cluster, tmp_path):
     code = f"import pathlib; p = pathlib.Path({str(tmp_path / 'been')!r})\nprint(p.exists(), flush=True); p.touch()"
     with cluster.program(sys.executable, "-c", code) as program:
         program.wait_for("False")
@@ -95,14 +95,14 @@ def test_what_a_killed_program_printed_is_not_taken_for_its_successors(cluster, 
         assert program.output == "True\n"
 
 
-def test_a_program_that_ends_too_early_is_told_with_what_it_said(cluster):
+def test_a_program_that_ends_too_early_is_an_error_with_its_output(cluster):
     with cluster.program(sys.executable, "-c", "raise SystemExit('no orders')") as program:
         with pytest.raises(ClusterFailed, match=r"ended with 1 and did not print 'ready'"):
             program.wait_for("ready")
         assert program.log.read_text() == "no orders\n"
 
 
-def test_a_command_that_is_not_there_is_told(cluster):
+def test_a_missing_command_is_an_error_that_names_it(cluster):
     with (
         cluster.program("no-such-command") as program,
         pytest.raises(ClusterFailed, match=r"No such file or directory"),
@@ -110,14 +110,14 @@ def test_a_command_that_is_not_there_is_told(cluster):
         program.wait_for("ready")
 
 
-def test_a_bookie_is_found_by_the_name_that_the_metadata_has_for_it(cluster):
+def test_a_bookie_is_found_by_its_name_in_the_metadata(cluster):
     for bookie in cluster.bookies:
         assert cluster.bookie(bookie.bookie_id) is bookie
     with pytest.raises(KeyError, match=r"127\.0\.0\.1:1"):
         cluster.bookie("127.0.0.1:1")
 
 
-def test_a_server_that_does_not_start_is_told_with_its_log(servers, tmp_path):
+def test_a_server_that_does_not_start_is_an_error_with_its_log(servers, tmp_path):
     bookie = servers.start("bookie", BOOKIE_MODULE, "--metadata", "etcd:x", "--dir", str(tmp_path / "bookie"))
     with pytest.raises(ClusterFailed, match="bookie ended with 1 instead of serving"):
         servers.wait_serving(bookie)
@@ -125,7 +125,7 @@ def test_a_server_that_does_not_start_is_told_with_its_log(servers, tmp_path):
         servers.wait_serving(bookie)
 
 
-def test_a_module_that_cannot_be_imported_is_told_with_the_log(servers):
+def test_a_module_that_cannot_be_imported_is_an_error_with_the_log(servers):
     server = servers.start("server", "mledger.no_such_module")
     with pytest.raises(ClusterFailed, match=r"No module named 'mledger\.no_such_module'"):
         servers.wait_serving(server)

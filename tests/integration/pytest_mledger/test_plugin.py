@@ -1,4 +1,4 @@
-"""The pytest plugin, as its users have it: in a pytest of their own."""
+"""The pytest plugin, in a pytest of its users' own."""
 
 import contextlib
 import os
@@ -65,14 +65,14 @@ def test_names(mledger_namespace, what):
 
 @pytest.fixture
 def project(tmp_path):
-    """A user's project; no process of it outlives the test."""
+    """A user's project. No process of it outlives the test."""
     yield UserProject(tmp_path)
     for process in processes_in(tmp_path):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
 
 
-def test_the_tests_that_the_document_shows_pass(project):
+def test_the_tests_in_the_document_pass(project):
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to/testing.md").read_text(), re.DOTALL)
     done = project.run("\n\n".join(shown), settings="asyncio_default_fixture_loop_scope = function")
     assert done.outcomes == {"passed": 8}, done.out
@@ -86,7 +86,7 @@ def test_each_worker_of_xdist_has_a_cluster_of_its_own(project):
     assert processes_in(project.directory) == []
 
 
-def test_processes_and_data_go_with_the_session_and_the_logs_stay(project):
+def test_processes_and_data_end_with_the_session_and_the_logs_stay(project):
     done = project.run("def test_it(mledger_url): print(mledger_url)", "-s", settings="mledger_bookies = 2")
     directory = project.base / "mledger-cluster0"
     assert f"rocksdb:{directory}" in done.out
@@ -94,7 +94,7 @@ def test_processes_and_data_go_with_the_session_and_the_logs_stay(project):
     assert {path.suffix for path in directory.iterdir()} == {".log"}
 
 
-def test_no_process_outlives_a_pytest_that_is_killed(project):
+def test_no_process_outlives_a_killed_pytest(project):
     run = project.start(STAND_STILL)
     read_until_ready(run)
     servers = processes_in(project.base)
@@ -145,7 +145,7 @@ def test_a_setting_that_is_no_count_is_refused_by_name(project, said):
     assert "write a number from 1 to 16" in done.out
 
 
-def test_loading_the_plugin_imports_nothing_that_a_start_of_pytest_would_feel():
+def test_loading_the_plugin_imports_nothing_that_slows_a_start_of_pytest():
     lines = (
         "import sys, pytest",
         "old = set(sys.modules)",
@@ -157,7 +157,7 @@ def test_loading_the_plugin_imports_nothing_that_a_start_of_pytest_would_feel():
     assert set(loaded.stdout.split()) == {"pytest_mledger", "pytest_mledger.plugin"}
 
 
-def test_a_session_that_does_not_ask_for_it_starts_nothing(project):
+def test_a_session_that_does_not_use_the_plugin_starts_nothing(project):
     source = "import sys\n\ndef test_it(): assert not {'mledger', 'pytest_mledger.cluster', 'numpy'} & set(sys.modules)"
     assert project.run(source).outcomes == {"passed": 1}
     assert not list(project.base.glob("mledger-cluster*"))

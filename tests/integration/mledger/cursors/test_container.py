@@ -1,4 +1,4 @@
-"""A cursor that was closed, opened again or deleted while its topic stays open (C3, R2, R3)."""
+"""Cursors closed, opened again or deleted while their topic stays open (C3, R2, R3)."""
 
 import asyncio
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_a_cursor_whose_state_stayed_in_its_ledger_is_opened_again(topic_url, to
     run(main())
 
 
-def test_opening_waits_for_a_close_under_way(topic_url, topic):
+def test_opening_waits_for_a_close_in_progress(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -65,7 +65,7 @@ def test_opening_waits_for_a_close_under_way(topic_url, topic):
     run(main())
 
 
-def test_a_close_that_failed_is_no_success_for_who_closes_again(topic_url, topic, monkeypatch):
+def test_a_failed_close_is_an_error_for_the_next_caller_too(topic_url, topic, monkeypatch):
     async def main():
         config = replace(KEEP, metadata_operations_timeout_s=1)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -94,7 +94,7 @@ def test_a_close_that_failed_is_no_success_for_who_closes_again(topic_url, topic
     run(main())
 
 
-def test_a_topics_close_that_failed_is_no_success_for_who_closes_again_and_is_told_once(topic_url, topic, monkeypatch):
+def test_a_failed_close_of_a_topic_is_an_error_for_the_next_caller_too_and_reported_once(topic_url, topic, monkeypatch):
     async def main():
         config = replace(KEEP, metadata_operations_timeout_s=1)
         async with mledger.open_cluster(topic_url, config=config) as cluster:  # its own close repeats no error
@@ -120,7 +120,7 @@ def test_a_topics_close_that_failed_is_no_success_for_who_closes_again_and_is_to
     run(main())
 
 
-def test_the_clusters_close_tells_what_became_of_a_close_that_its_caller_gave_up(topic_url, topic, monkeypatch):
+def test_closing_the_cluster_reports_the_outcome_of_a_close_whose_caller_was_cancelled(topic_url, topic, monkeypatch):
     async def main():
         config = replace(KEEP, metadata_operations_timeout_s=1)
         async with mledger.open_cluster(topic_url, config=config) as cluster:

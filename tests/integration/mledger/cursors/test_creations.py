@@ -1,4 +1,4 @@
-"""A cursor that is being made holds its ledgers, whatever becomes of the answer to its creation (R1, R10, M7)."""
+"""A cursor under creation holds its ledgers, whatever happens to the answer to its creation (R1, R10, M7)."""
 
 import asyncio
 from dataclasses import replace
@@ -16,13 +16,13 @@ from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill, re
 
 @pytest.fixture
 def held(topic_url):
-    """A link to the cluster's ZooKeeper whose answers can be held back."""
+    """A link to the cluster's ZooKeeper that can hold answers back."""
     with held_answers(topic_url) as held:
         yield held
 
 
 class Gate:
-    """Stops writes of one kind on their way to the metadata store until they may go on, or its context ends."""
+    """Delays writes of one kind to the metadata store until they may continue, or its context ends."""
 
     def __init__(self, store, monkeypatch, kind, path):
         self.reached, self.go_on = asyncio.Event(), asyncio.Event()
@@ -44,7 +44,7 @@ class Gate:
 
 
 async def consumed_but_kept(cluster, topic, **options):
-    """A topic of 35 entries in four ledgers that its one cursor has consumed, with the trim that is due held up."""
+    """A topic of 35 entries in four ledgers, all consumed by its one cursor, with the due trim delayed."""
     opened = await cluster.create_topic(topic, **options)
     cursor = await opened.open_cursor("consumer")
     await opened.initialized()
@@ -72,7 +72,7 @@ def test_ledgers_stay_under_a_cursor_that_is_being_created(topic_url, topic, mon
     run(main())
 
 
-def test_a_cursor_begins_behind_the_ledgers_that_are_being_trimmed(topic_url, topic, monkeypatch):
+def test_a_cursor_begins_after_the_ledgers_that_are_being_trimmed(topic_url, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
             opened, positions = await consumed_but_kept(cluster, topic)
@@ -80,7 +80,7 @@ def test_a_cursor_begins_behind_the_ledgers_that_are_being_trimmed(topic_url, to
                 opened.trim_lock.release()
                 trimming = asyncio.ensure_future(opened.trim())
                 await gate.reached.wait()
-                created = await opened.open_cursor("new", initial="earliest")  # not held up by the trim
+                created = await opened.open_cursor("new", initial="earliest")  # not delayed by the trim
                 assert created.mark_delete == (positions[30].ledger_id, -1)
             await trimming
             assert created.backlog == await recount(opened, created) == 5
@@ -89,7 +89,7 @@ def test_a_cursor_begins_behind_the_ledgers_that_are_being_trimmed(topic_url, to
     run(main())
 
 
-def test_a_cursor_begins_behind_the_ledgers_of_a_trim_that_looks_for_another_owner_first(topic_url, topic, monkeypatch):
+def test_a_cursor_begins_after_the_ledgers_of_a_trim_that_first_looks_for_another_owner(topic_url, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
             opened, positions = await consumed_but_kept(cluster, topic)
@@ -119,7 +119,7 @@ def test_a_cursor_begins_behind_the_ledgers_of_a_trim_that_looks_for_another_own
 
 
 @pytest.mark.parametrize("wanted_again", [True, False])
-def test_a_cursor_whose_creation_was_not_answered_is_taken_up(held, topic, wanted_again):
+def test_a_cursor_whose_creation_was_not_answered_is_opened(held, topic, wanted_again):
     async def main():
         config = replace(CONFIG, metadata_operations_timeout_s=1)
         async with mledger.open_cluster(held.url, config=config, session_timeout=60) as cluster:
@@ -178,7 +178,7 @@ def test_a_creation_that_was_never_carried_out_holds_nothing_once_that_is_known(
     run(main())
 
 
-def test_a_record_of_another_owner_fences_who_asks_what_came_of_a_creation(topic_url, topic, monkeypatch):
+def test_another_owner_s_record_fences_a_caller_that_asks_for_the_outcome_of_a_creation(topic_url, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)

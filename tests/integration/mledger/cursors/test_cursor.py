@@ -1,4 +1,4 @@
-"""A cursor on real bookies: reading, moving, all at once, and what is kept (C6 to C8, C10)."""
+"""A cursor on real bookies: reads, moves, concurrent changes, and what is kept (C6 to C8, C10)."""
 
 import asyncio
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill, recount
 
 
-def test_reading_passes_what_is_acknowledged(topic_url, topic):
+def test_reading_skips_acknowledged_entries(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -30,7 +30,7 @@ def test_reading_passes_what_is_acknowledged(topic_url, topic):
     run(main())
 
 
-def test_a_read_keeps_to_its_limits(topic_url, topic):
+def test_a_read_respects_its_limits(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -154,7 +154,7 @@ def test_positions_that_do_not_exist_are_refused(topic_url, topic):
     run(main())
 
 
-def test_a_cursor_is_acknowledged_moved_and_given_properties_all_at_once(topic_url, topic):
+def test_acknowledgements_moves_and_properties_of_a_cursor_work_at_the_same_time(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=replace(KEEP, metadata_max_entries_per_ledger=2)) as cluster:
             opened = await cluster.create_topic(topic)
@@ -187,7 +187,7 @@ def test_a_cursor_changes_while_it_leaves_a_consumed_ledger(topic_url, topic):
         changes = []
 
         def change_too(event):
-            if isinstance(event, ResetSinceConsumed):  # told just before the move is written
+            if isinstance(event, ResetSinceConsumed):  # emitted just before the move is written
                 cursor = opened.open_cursors[event.cursor]
                 asyncio.get_running_loop().call_soon(
                     lambda: changes.append(cursor.set_cursor_properties({"at": str(event.new)}))
@@ -292,7 +292,7 @@ PROPERTIES = {"sub": {"pulsar.replicated.subscription": 1}, "__compaction": {"Co
 
 
 @pytest.mark.parametrize("how", PASSING)
-def test_properties_of_the_position_stay_when_nobody_consumed_up_to_it(topic_url, topic, how):
+def test_properties_of_the_position_stay_if_nothing_was_consumed_up_to_it(topic_url, topic, how):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)

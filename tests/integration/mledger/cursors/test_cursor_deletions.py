@@ -1,4 +1,4 @@
-"""Cursors deleted while others open or delete them, and while somebody reads (C7, C10, Q11)."""
+"""Cursors deleted while others open or delete them, and during reads (C7, C10, Q11)."""
 
 import asyncio
 from dataclasses import replace
@@ -12,7 +12,7 @@ from tests.support.aio import run
 from tests.support.topics import KEEP, assert_nothing_orphaned, fill
 
 
-def test_a_cursor_opened_while_it_is_deleted_is_made_anew(topic_url, topic):
+def test_a_cursor_opened_while_it_is_deleted_is_created_again(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -31,7 +31,7 @@ def test_a_cursor_opened_while_it_is_deleted_is_made_anew(topic_url, topic):
     run(main())
 
 
-def test_of_two_deletions_at_once_one_finds_no_cursor(topic_url, topic):
+def test_of_two_concurrent_deletions_one_finds_no_cursor(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -46,7 +46,7 @@ def test_of_two_deletions_at_once_one_finds_no_cursor(topic_url, topic):
     run(main())
 
 
-def test_a_read_that_waits_ends_where_the_deletion_of_its_cursor_fails(topic_url, topic, monkeypatch):
+def test_a_parked_read_ends_if_the_deletion_of_its_cursor_fails(topic_url, topic, monkeypatch):
     async def main():
         config = replace(KEEP, metadata_operations_timeout_s=1)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -59,7 +59,7 @@ def test_a_read_that_waits_ends_where_the_deletion_of_its_cursor_fails(topic_url
                 return await multi(operations)
 
             parked = asyncio.ensure_future(cursor.read_or_wait(1))
-            await asyncio.wait([parked], timeout=0.1)  # past its second look
+            await asyncio.wait([parked], timeout=0.1)  # past its second check
             monkeypatch.setattr(cluster.metadata, "multi", unsent)
             with pytest.raises(StoreUnavailable):
                 await opened.delete_cursor("sub")
@@ -70,7 +70,7 @@ def test_a_read_that_waits_ends_where_the_deletion_of_its_cursor_fails(topic_url
     run(main())
 
 
-def test_a_cursor_that_is_recovered_after_its_topic_was_fenced_is_not_given_out(topic_url, topic, monkeypatch):
+def test_a_cursor_recovered_after_its_topic_was_fenced_is_not_returned(topic_url, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)

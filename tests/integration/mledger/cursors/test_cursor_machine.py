@@ -1,4 +1,4 @@
-"""A cursor on real storage against a plain model, its owner closing, dying and coming back (C1 to C8, R1 to R9)."""
+"""A cursor on real storage against a simple model, while its owner closes, dies and returns (C1 to C8, R1 to R9)."""
 
 import asyncio
 import itertools
@@ -139,7 +139,7 @@ class CursorMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
-def test_a_cursor_is_what_the_model_says_through_closes_and_deaths(topic_url):
+def test_a_cursor_equals_the_model_through_closes_and_deaths(topic_url):
     CursorMachine.url = topic_url
     run_state_machine_as_test(
         CursorMachine,

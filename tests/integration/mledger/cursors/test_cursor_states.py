@@ -1,4 +1,4 @@
-"""A cursor on real bookies: what is acknowledged, and where its state goes (C1 to C5)."""
+"""A cursor on real bookies: acknowledgements, and where the state goes (C1 to C5)."""
 
 import asyncio
 from dataclasses import replace
@@ -41,7 +41,7 @@ def test_a_new_cursor_has_its_place_in_its_record_and_no_ledger(topic_url, topic
     run(main())
 
 
-def test_the_first_acknowledgement_makes_a_cursor_ledger(topic_url, topic):
+def test_the_first_acknowledgement_creates_a_cursor_ledger(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -161,7 +161,7 @@ def test_a_clean_close_keeps_few_holes_in_the_record(topic_url, topic):
 
 
 @pytest.mark.parametrize("what", ["holes", "batch indexes"])
-def test_a_clean_close_keeps_what_does_not_fit_the_record_in_a_closed_cursor_ledger(topic_url, topic, what):
+def test_a_clean_close_keeps_a_state_too_large_for_the_record_in_a_closed_cursor_ledger(topic_url, topic, what):
     async def main():
         config = replace(KEEP, max_unacked_ranges_to_persist_in_metadata_store=2)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -185,7 +185,7 @@ def test_a_clean_close_keeps_what_does_not_fit_the_record_in_a_closed_cursor_led
     run(main())
 
 
-def test_a_close_keeps_properties_of_the_cursor_whose_write_was_still_to_come(topic_url, topic):
+def test_a_close_keeps_cursor_properties_that_were_still_to_be_written(topic_url, topic):
     async def main():
         config = replace(KEEP, throttle_mark_delete=0.001, max_unacked_ranges_to_persist_in_metadata_store=2)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -225,7 +225,7 @@ def test_a_state_too_large_for_an_entry_is_an_error_and_stays_in_memory(topic_ur
     run(main())
 
 
-def test_of_a_state_too_large_mark_delete_is_durable_and_no_hole_that_was(topic_url, topic):
+def test_of_a_state_too_large_mark_delete_becomes_durable_and_no_durable_hole_is_lost(topic_url, topic):
     async def main():
         config = replace(KEEP, max_entries_per_ledger=10_000, max_message_size=300)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -247,7 +247,7 @@ def test_of_a_state_too_large_mark_delete_is_durable_and_no_hole_that_was(topic_
     run(main())
 
 
-def test_a_close_with_a_state_too_large_keeps_its_mark_delete_and_tells(topic_url, topic):
+def test_a_close_with_a_state_too_large_keeps_its_mark_delete_and_reports_it(topic_url, topic):
     async def main():
         config = replace(KEEP, max_entries_per_ledger=10_000, max_message_size=300)
         config = replace(config, max_unacked_ranges_to_persist_in_metadata_store=5)
@@ -268,7 +268,7 @@ def test_a_close_with_a_state_too_large_keeps_its_mark_delete_and_tells(topic_ur
     run(main())
 
 
-def test_a_write_that_fails_is_tried_again_for_as_long_as_the_cursor_is_open(topic_url, topic, monkeypatch):
+def test_a_failing_write_is_retried_for_as_long_as_the_cursor_is_open(topic_url, topic, monkeypatch):
     monkeypatch.setattr(persistence, "RETRY_FIRST_S", 0.001)
     monkeypatch.setattr(persistence, "RETRY_LAST_S", 0.002)
 
@@ -323,7 +323,7 @@ def test_without_bookies_the_state_goes_to_the_record(bookies, topic):
             assert (found.mark_delete, found.holes, found.backlog) == (positions[1], cursor.holes, 2)
 
     async def opened_in_the_end(cluster):
-        while True:  # the client may take a restarted bookie for dead for a moment
+        while True:  # the client may briefly take a restarted bookie for dead
             try:
                 return await cluster.open_topic(topic)
             except RecoveryUndecided:
@@ -333,7 +333,7 @@ def test_without_bookies_the_state_goes_to_the_record(bookies, topic):
 
 
 def not_answered(store, monkeypatch, path, *, carried_out):
-    """Have no write of `path` answered, the first one carried out if so told; call the result to end it."""
+    """Leave every write of `path` unanswered, the first one carried out if so told. Call the result to end it."""
     multi, left = store.multi, [carried_out]
 
     async def unheard(operations):
@@ -348,7 +348,9 @@ def not_answered(store, monkeypatch, path, *, carried_out):
     return lambda: monkeypatch.setattr(store, "multi", multi)
 
 
-def test_a_reset_to_what_was_durable_is_written_over_acknowledgements_that_may_be(topic_url, topic, monkeypatch):
+def test_a_reset_to_the_durable_state_is_written_over_acknowledgements_that_may_be_durable(
+    topic_url, topic, monkeypatch
+):
     async def main():
         config = replace(KEEP, metadata_operations_timeout_s=1)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -368,7 +370,9 @@ def test_a_reset_to_what_was_durable_is_written_over_acknowledgements_that_may_b
 
 
 @pytest.mark.parametrize("how", ["clear", "skip"])
-def test_passing_entries_that_are_passed_in_memory_only_waits_until_that_is_durable(topic_url, topic, monkeypatch, how):
+def test_a_read_past_entries_acknowledged_only_in_memory_waits_until_that_is_durable(
+    topic_url, topic, monkeypatch, how
+):
     async def main():
         config = replace(KEEP, metadata_operations_timeout_s=1)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -388,7 +392,7 @@ def test_passing_entries_that_are_passed_in_memory_only_waits_until_that_is_dura
     run(main())
 
 
-def test_a_move_off_a_consumed_ledger_that_failed_is_tried_again(topic_url, topic, monkeypatch):
+def test_a_failed_move_off_a_consumed_ledger_is_retried(topic_url, topic, monkeypatch):
     async def main():
         monkeypatch.setattr(persistence, "RETRY_FIRST_S", 0.1)
         config = replace(KEEP, metadata_operations_timeout_s=1)
@@ -409,7 +413,7 @@ def test_a_move_off_a_consumed_ledger_that_failed_is_tried_again(topic_url, topi
     run(main())
 
 
-def test_properties_that_no_record_holds_are_refused_and_keep_no_acknowledgement_from_being_durable(topic_url, topic):
+def test_properties_that_fit_no_record_are_refused_and_do_not_stop_acknowledgements(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)

@@ -46,7 +46,7 @@ def test_a_lost_ledger_is_named_or_skipped(topic_url, topic, auto_skip):
 
 
 async def lose_entries(url, ledger_id, first, behind):
-    """Have the metadata look for entries of a ledger on bookies that never had them."""
+    """Make the metadata name bookies for some entries of a ledger that never had them."""
     async with await open_store(url) as store:
         node = await store.get(ledger_path(ledger_id))
         metadata = decode_ledger_metadata(node.data, "")
@@ -88,7 +88,7 @@ def test_lost_entries_are_named_or_skipped(topic_url, topic, auto_skip):
 
 
 @pytest.mark.parametrize("auto_skip", [False, True])
-def test_an_entry_that_was_moved_to_other_bookies_is_not_lost(topic_url, topic, auto_skip):
+def test_an_entry_moved_to_other_bookies_is_not_lost(topic_url, topic, auto_skip):
     async def main():
         config = replace(KEEP, ensemble_size=2, write_quorum_size=2, auto_skip_non_recoverable_data=auto_skip)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -98,7 +98,7 @@ def test_an_entry_that_was_moved_to_other_bookies_is_not_lost(topic_url, topic, 
             path = ledger_path(positions[10].ledger_id)
             whole = (await cluster.metadata.get(path)).data
             await lose_entries(topic_url, positions[10].ledger_id, 4, 7)
-            await opened.reader.read(positions[10].ledger_id, 0, 0, None)  # its handle stays as it is
+            await opened.reader.read(positions[10].ledger_id, 0, 0, None)  # its handle does not change
             async with await open_store(topic_url) as store:
                 await store.put(path, whole, (await store.get(path)).version)
             read = [entry.payload for _ in range(4) for entry in await cursor.read(100)]
@@ -108,7 +108,7 @@ def test_an_entry_that_was_moved_to_other_bookies_is_not_lost(topic_url, topic, 
 
 
 async def offload(store, managed_ledger, ledger_id, *, deleted):
-    """Record a copy of the ledger in tiered storage, delete it from the bookies; `deleted`: that too is recorded."""
+    """Record a copy of the ledger in tiered storage and delete it from the bookies; with `deleted`, record that too."""
     path = managed_ledger_path(managed_ledger)
     node = await store.get(path)
     info = decode_managed_ledger_info(node.data, path).value
@@ -131,7 +131,7 @@ def test_an_offloaded_ledger_at_the_end_of_a_terminated_topic_stays_listed(topic
             await opened.terminate()
             await opened.close()
             await offload(store, opened.name, positions[0].ledger_id, deleted=deleted)
-            for _ in range(2):  # the first drops the empty ledger behind it
+            for _ in range(2):  # the first drops the empty ledger after it
                 opened = await cluster.open_topic(topic)
                 await opened.close()
             assert [(each.ledger_id, each.entries) for each in opened.info.ledgers] == [(positions[0].ledger_id, 10)]

@@ -1,4 +1,4 @@
-"""Cursors after their owner died: where the state is found, what is lost, and looking before leaping (R1 to R9)."""
+"""Cursors after the death of their owner: where the state is found, what is lost, and the dry run (R1 to R9)."""
 
 import asyncio
 from dataclasses import replace
@@ -99,7 +99,7 @@ def test_a_lost_cursor_ledger_falls_back_to_the_snapshot_and_keeps_properties(to
 
 
 @pytest.mark.parametrize("mended_by", ["opening", "repair"])
-def test_a_last_state_of_a_newer_format_falls_back_to_the_one_before_and_deletes_nothing(topic_url, topic, mended_by):
+def test_an_unknown_last_state_falls_back_to_the_one_before_and_deletes_nothing(topic_url, topic, mended_by):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as store:
             bookkeeper = BookKeeper(store)
@@ -132,7 +132,7 @@ def test_a_last_state_of_a_newer_format_falls_back_to_the_one_before_and_deletes
         await assert_nothing_orphaned(topic_url, name)
 
     async def with_a_state_more(store, bookkeeper, ledger_id, path, name):
-        """The cursor's record names a copy of the cursor ledger with an entry more, which no reader of ours knows."""
+        """Make the cursor's record name a copy of the cursor ledger with one more entry, in an unknown format."""
         reader = await bookkeeper.open_ledger(ledger_id)
         writer = await bookkeeper.create_ledger(3, 3, 2, custom_metadata=reader.metadata.custom_metadata)
         await writer.append([*await reader.read(0, reader.last_entry), b"\x0b" * 20])
@@ -146,7 +146,7 @@ def test_a_last_state_of_a_newer_format_falls_back_to_the_one_before_and_deletes
     run(main())
 
 
-def test_bookies_away_delay_a_cursor_and_lose_nothing(bookies, topic):
+def test_bookies_that_are_down_delay_a_cursor_and_lose_nothing(bookies, topic):
     bookies.start(4)
 
     async def main():
@@ -156,7 +156,7 @@ def test_bookies_away_delay_a_cursor_and_lose_nothing(bookies, topic):
         async with mledger.open_cluster(url, config=config) as cluster:
             opened = await cluster.create_topic(topic)
             positions = await fill(opened, 5)
-            cursors = [await opened.open_cursor(f"sub-{number}") for number in range(16)]  # in some other bookie, too
+            cursors = [await opened.open_cursor(f"sub-{number}") for number in range(16)]  # also on some other bookie
             for cursor in cursors:
                 await cursor.acknowledge([positions[0], positions[2]])
             homes = {
@@ -241,7 +241,7 @@ def test_a_damaged_topic_record_is_refused_and_left_alone(topic_url, topic):
         (Position(1 << 40, 7), "R7", "end"),
     ],
 )
-def test_a_position_without_ledger_is_moved_durably(topic_url, topic, place, rule, expected):
+def test_a_position_without_its_ledger_is_moved_durably(topic_url, topic, place, rule, expected):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -283,7 +283,7 @@ def test_the_dry_run_says_what_opening_then_does_and_changes_nothing(topic_url, 
             assert described.ledgers[-1].unconfirmed
             confirmed = [entry.payload async for batch in cluster.inspector.read(topic) for entry in batch]
             assert confirmed == payloads(len(confirmed))
-            assert 20 <= len(confirmed) <= 25  # of the open ledger what is proven
+            assert 20 <= len(confirmed) <= 25  # of the open ledger only what is proven
             assert await snapshot(cluster) == before
             with pytest.raises(mledger.CursorNotFound):
                 await cluster.inspector.cursors(topic, "nobody")

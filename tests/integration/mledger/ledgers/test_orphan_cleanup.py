@@ -1,4 +1,4 @@
-"""Records of deletion that a cut-off left, while an owner replays: who counts on them leaves no orphans (R10, M11)."""
+"""Records of deletion from an interrupted operation, while an owner replays: no orphan is left (R10, M11)."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -23,11 +23,11 @@ from tests.support.ledgers import client
 from tests.support.topics import CONFIG, KEEP, assert_nothing_orphaned, fill, managed_ledger_of
 
 MANY = range(800_100_000, 800_100_000 + 201)
-"""More ledgers than one write records; none of them exists."""
+"""More ledgers than one write records. None of them exists."""
 
 
 def after(call, act):
-    """`call`, and `act` behind it."""
+    """`call`, followed by `act`."""
 
     async def both(*args, **named):
         result = await call(*args, **named)
@@ -45,12 +45,12 @@ async def open_both(url):
 
 
 async def leave_records(store, name, ledger_ids):
-    """What a deletion, a repair or a trim leaves that was cut off before it wrote the topic's record."""
+    """What a deletion, a repair or a trim leaves if it is interrupted before it wrote the topic's record."""
     await store.multi([deletion_record(ledger_id, name) for ledger_id in ledger_ids])
 
 
 def owner_at(store, bookkeeper, record):
-    """A replay of the owner that wrote the topic's record last, as it is in `record`."""
+    """A replay by the owner that wrote the topic's record last, with the record as in `record`."""
     version = record.version
 
     async def replayed():
@@ -60,7 +60,7 @@ def owner_at(store, bookkeeper, record):
     return replayed
 
 
-def test_a_deletion_tried_again_while_an_owner_replays_leaves_no_orphans(topic_url, topic, monkeypatch):
+def test_a_deletion_retried_while_an_owner_replays_leaves_no_orphans(topic_url, topic, monkeypatch):
     name = managed_ledger_of(topic)
 
     async def main():
@@ -81,7 +81,7 @@ def test_a_deletion_tried_again_while_an_owner_replays_leaves_no_orphans(topic_u
 
 @pytest.mark.parametrize("orphans", [(), MANY], ids=["recorded before", "recorded ahead"])
 def test_a_repair_while_an_owner_replays_leaves_no_orphans(topic_url, topic, monkeypatch, orphans):
-    """The owner goes on with its list until the repair writes it: what leaves the list was recorded before."""
+    """The owner keeps its list until the repair writes it. What leaves the list was recorded before."""
     name = managed_ledger_of(topic)
 
     async def main():

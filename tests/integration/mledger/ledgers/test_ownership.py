@@ -1,4 +1,4 @@
-"""Two owners of one topic: the later one has it, the earlier one stops and touches nothing further (M7, M9)."""
+"""Two owners of one topic: the later one has it, and the earlier one stops and changes nothing more (M7, M9)."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ def test_an_earlier_owner_is_fenced_and_its_cursors_with_it(topic_url, topic):
     run(main())
 
 
-def test_a_cursor_of_an_earlier_owner_does_not_move_though_nothing_else_told_it(topic_url, topic):
+def test_a_cursor_of_an_earlier_owner_does_not_move_even_if_nothing_else_told_it(topic_url, topic):
     async def main():
         async with (
             mledger.open_cluster(topic_url, config=KEEP) as one,
@@ -84,7 +84,7 @@ def test_a_cursor_of_an_earlier_owner_does_not_move_though_nothing_else_told_it(
     run(main())
 
 
-def test_taking_over_under_writes_loses_and_doubles_nothing(topic_url, topic):
+def test_a_takeover_during_writes_neither_loses_nor_repeats_an_entry(topic_url, topic):
     async def main():
         acknowledged = []
         async with mledger.open_cluster(topic_url, config=KEEP) as one:
@@ -127,7 +127,7 @@ def test_taking_over_under_writes_loses_and_doubles_nothing(topic_url, topic):
     run(main())
 
 
-def test_one_of_two_that_open_at_once_has_the_topic(topic_url, topic):
+def test_of_two_that_open_at_once_one_owns_the_topic(topic_url, topic):
     async def main():
         async with (
             mledger.open_cluster(topic_url, config=KEEP) as one,
@@ -147,7 +147,7 @@ def test_one_of_two_that_open_at_once_has_the_topic(topic_url, topic):
     run(main())
 
 
-def test_a_live_owner_is_seen_and_one_that_closed_is_not(topic_url, topic):
+def test_a_live_owner_is_seen_and_a_closed_one_is_not(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as one:
             opened = await one.create_topic(topic)
@@ -187,7 +187,7 @@ def test_a_pulsar_broker_counts_as_owner_seen_or_not(metadata_url):
 
 @pytest.fixture
 def looks(monkeypatch):
-    """The looks for an owner, one each hundredth of a second."""
+    """The checks for an owner, one per hundredth of a second."""
     looks, find = [], ownership.find_owner
 
     async def counted(*arguments, **options):
@@ -200,14 +200,14 @@ def looks(monkeypatch):
 
 
 async def serve_namespace(store, namespace, port):
-    """Have a broker that takes clients at `port` serve the namespace; its node."""
+    """Make a broker that accepts clients at `port` serve the namespace. Returns its node."""
     path = f"/namespace/{namespace}/0x00000000_0xffffffff"
     data = json.dumps({"nativeUrl": f"pulsar://127.0.0.1:{port}"}).encode()
     await store.create(path, data, ephemeral=True, parents=True)
     return path
 
 
-def test_a_broker_that_takes_no_clients_is_waited_for_as_long_as_its_session_may_last(metadata_url, looks):
+def test_a_broker_that_accepts_no_clients_is_waited_for_as_long_as_its_session_may_last(metadata_url, looks):
     async def main():
         async with await open_store(metadata_url) as store:
             with socket.create_server(("127.0.0.1", 0)) as server:
@@ -223,7 +223,7 @@ def test_a_broker_that_takes_no_clients_is_waited_for_as_long_as_its_session_may
     run(main())
 
 
-def test_a_broker_that_takes_clients_is_refused_at_once_by_its_address(metadata_url, looks):
+def test_a_broker_that_accepts_clients_causes_an_immediate_refusal_with_its_address(metadata_url, looks):
     async def main():
         async with await open_store(metadata_url) as store:
             with socket.create_server(("127.0.0.1", 0)) as server:

@@ -14,11 +14,11 @@ from tests.support.aio import run
 from tests.support.topics import CONFIG, fill, ledgers_naming, managed_ledger_of
 
 PROPERTIES = (("filler", "x" * (MAX_REQUEST_BYTES + 1_000)),)
-"""More than fits a request, and next to nothing when it is compressed."""
+"""More than fits a request, but very little when compressed."""
 
 
 async def put_largest(store, path):
-    """Lay down a record that just fits a request."""
+    """Write a record that just fits a request."""
     for spare in range(50, 500, 5):
         info = ManagedLedgerInfo(properties=(("filler", "x" * (MAX_REQUEST_BYTES - spare)),))
         try:

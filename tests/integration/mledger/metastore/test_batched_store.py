@@ -1,4 +1,4 @@
-"""A store that gathers requests, over a real ZooKeeper: nothing that a store knows is lost on the way."""
+"""A batched store over a real ZooKeeper keeps everything that the store behind it knows."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.support.aio import run
 CLOSED = ("ip:127.0.0.1:crwda",)
 
 
-def test_access_control_lists_are_given_and_read(metadata_url):
+def test_access_control_lists_are_passed_on_and_read(metadata_url):
     async def main():
         async with batched(await open_store(metadata_url)) as store:
             await store.multi([Create("/alone", acl=CLOSED)])

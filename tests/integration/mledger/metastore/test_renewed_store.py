@@ -1,4 +1,4 @@
-"""A store that outlives its session: reads go on, writes of unknown outcome say so, watches begin again (M7)."""
+"""A store that outlives its session: reads continue, writes of unknown outcome are errors, watches begin again (M7)."""
 
 import asyncio
 import contextlib
@@ -17,13 +17,13 @@ from tests.support.zookeeper import SHORT_SESSION_S
 
 @pytest.fixture
 def held(metadata_url):
-    """A link to a ZooKeeper that can be cut."""
+    """A link to a ZooKeeper that tests can cut."""
     with held_answers(metadata_url) as held:
         yield held
 
 
 async def renewed(held):
-    """A store whose sessions are short."""
+    """A store with short sessions."""
 
     async def reopen():
         return await open_store(held.url, session_timeout=SHORT_SESSION_S)
@@ -31,7 +31,7 @@ async def renewed(held):
     return RenewedStore(await reopen(), reopen, 60.0)
 
 
-def test_reads_wait_for_the_next_session_and_who_has_ephemerals_is_told(held):
+def test_reads_wait_for_the_next_session_and_holders_of_ephemeral_nodes_are_notified(held):
     async def main():
         async with await renewed(held) as store:
             told = asyncio.Event()
@@ -54,7 +54,7 @@ def test_reads_wait_for_the_next_session_and_who_has_ephemerals_is_told(held):
 
 @contextlib.contextmanager
 def no_more_files():
-    """Have this process open nothing more."""
+    """Let this process open no more files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
     try:
@@ -63,7 +63,7 @@ def no_more_files():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_session_that_the_system_has_no_room_for_is_opened_later(held):
+def test_a_session_for_which_the_system_has_no_room_is_opened_later(held):
     async def main():
         opened = []
 
@@ -81,7 +81,7 @@ def test_a_session_that_the_system_has_no_room_for_is_opened_later(held):
     run(main())
 
 
-def test_a_write_under_way_when_the_session_ended_is_of_unknown_outcome(held):
+def test_a_write_in_progress_when_the_session_ends_has_an_unknown_outcome(held):
     async def main():
         async with await renewed(held) as store:
             await store.create("/mine", ephemeral=True)
@@ -95,7 +95,7 @@ def test_a_write_under_way_when_the_session_ended_is_of_unknown_outcome(held):
     run(main())
 
 
-def test_a_watch_goes_on_in_the_next_session(held):
+def test_a_watch_continues_in_the_next_session(held):
     async def main():
         async with await renewed(held) as store, held.direct() as direct:
             await store.create("/mine", ephemeral=True)
@@ -113,7 +113,7 @@ def test_a_watch_goes_on_in_the_next_session(held):
     run(main())
 
 
-def test_once_it_is_closed_no_session_is_opened_any_more(held):
+def test_after_a_close_no_session_is_opened(held):
     async def main():
         store = await renewed(held)
         await store.close()

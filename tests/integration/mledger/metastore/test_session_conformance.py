@@ -1,4 +1,4 @@
-"""What becomes of a session, on every server, when its client, its server or the connection goes away."""
+"""What happens to a session, on every server, when its client, its server or the connection goes away."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ def test_a_session_outlives_kill_and_restart_of_the_server(own_server):
     run(main())
 
 
-def test_a_read_issued_while_the_server_is_away_succeeds_when_it_is_back(own_server):
+def test_a_read_issued_while_the_server_is_down_succeeds_when_it_is_back(own_server):
     async def main():
         async with await open_store(own_server.url, timeout=HANG_S) as store:
             await store.create("/data", b"kept")
@@ -73,7 +73,7 @@ def test_a_read_issued_while_the_server_is_away_succeeds_when_it_is_back(own_ser
     run(main())
 
 
-def test_operations_without_a_server_end_in_time_and_say_where_it_was(own_server):
+def test_operations_without_a_server_time_out_and_name_it(own_server):
     async def main():
         async with await open_store(own_server.url) as store:
             await store.create("/data")
@@ -122,7 +122,7 @@ def test_a_write_to_a_frozen_server_is_reported_unknown_and_can_be_read_back(own
     run(main())
 
 
-def test_closing_ends_also_when_the_server_does_not_answer(own_server):
+def test_closing_ends_even_if_the_server_does_not_answer(own_server):
     async def main():
         store = await open_store(own_server.url)
         own_server.freeze()
@@ -136,7 +136,7 @@ def test_closing_ends_also_when_the_server_does_not_answer(own_server):
     run(main())
 
 
-def test_a_frozen_server_is_as_good_as_nobody(own_server):
+def test_a_frozen_server_counts_as_missing(own_server):
     own_server.freeze()
 
     async def main():

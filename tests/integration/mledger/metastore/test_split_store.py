@@ -1,4 +1,4 @@
-"""Topics in one metadata store, BookKeeper's ledgers in another, below a root of their own."""
+"""Topics in one metadata store and BookKeeper's ledgers in another, below a root of their own."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ ROOT = "/bk/own-ledgers"
 
 @pytest.fixture
 def urls(rocksdb_url, metadata_url):
-    """Of both together, of the topics' store, of BookKeeper's."""
+    """The URLs of both together, of the topics' store, and of BookKeeper's."""
 
     async def main():
         async with await open_store(metadata_url) as bookkeeper:
@@ -30,7 +30,7 @@ def urls(rocksdb_url, metadata_url):
 
 
 def with_stores(test):
-    """A test of a coroutine function that is given the joined store, the topics' and BookKeeper's."""
+    """Turn a coroutine function into a test with the joined store, the topics' and BookKeeper's."""
 
     def call(urls):
         async def main():
@@ -71,14 +71,14 @@ async def test_ledgers_are_in_bookkeepers_store_and_the_rest_in_the_topics(store
 
 
 @with_stores
-async def test_ephemerals_in_either_store_are_known_as_the_sessions_own(store, one, other):
+async def test_ephemeral_nodes_in_either_store_belong_to_the_session(store, one, other):
     for path in ("/mine", "/ledgers/dir/mine"):
         await store.create(path, ephemeral=True)
         assert (await store.exists(path)).ephemeral_owner == store.owner_at(path)
 
 
 @with_stores
-async def test_errors_name_the_paths_that_were_asked_for(store, one, other):
+async def test_errors_name_the_requested_paths(store, one, other):
     for attempt in (store.get, store.children, store.delete):
         with pytest.raises(NodeNotFound) as caught:
             await attempt("/ledgers/none")
@@ -89,7 +89,7 @@ async def test_errors_name_the_paths_that_were_asked_for(store, one, other):
 
 
 @with_stores
-async def test_watches_follow_either(store, one, other):
+async def test_watches_work_in_either_store(store, one, other):
     async with store.watch("/ledgers/dir", children=True) as ledgers, store.watch("/topic") as topic:
         await other.create(f"{ROOT}/dir/L1")
         assert await anext(ledgers) is NodeChange.CHILDREN
@@ -98,7 +98,7 @@ async def test_watches_follow_either(store, one, other):
 
 
 @with_stores
-async def test_a_multi_in_one_store_is_whole(store, one, other):
+async def test_a_multi_in_one_store_is_atomic(store, one, other):
     assert await store.multi([Create("/ledgers/dir/a"), Put("/ledgers/dir/a", b"1", 0)]) == ["/ledgers/dir/a", 1]
     with pytest.raises(BadVersion):
         await store.multi([Create("/x"), Check("/", 99)])
@@ -107,13 +107,13 @@ async def test_a_multi_in_one_store_is_whole(store, one, other):
 
 
 @with_stores
-async def test_a_ledger_and_its_record_are_made_together(store, one, other):
+async def test_a_ledger_and_its_record_are_created_together(store, one, other):
     assert await store.multi([Create("/ledgers/dir/L1"), Create("/p1", b"mine")]) == ["/ledgers/dir/L1", "/p1"]
     assert await nodes_of(one, other) == (["p1"], ["L1"])
 
 
 @with_stores
-async def test_a_refused_ledger_takes_its_record_back(store, one, other):
+async def test_a_refused_ledger_withdraws_its_record(store, one, other):
     for operation, error in ((Create("/ledgers/dir"), NodeExists), (Create("/ledgers/none/L1"), NodeNotFound)):
         with pytest.raises(error) as caught:
             await store.multi([operation, Create("/p1", b"mine")])
@@ -130,7 +130,7 @@ async def test_a_refused_record_leaves_no_ledger(store, one, other):
 
 
 @with_stores
-async def test_a_record_that_an_attempt_before_left_is_taken_for_ours_and_stays(store, one, other):
+async def test_a_record_from_an_earlier_attempt_is_taken_for_ours_and_stays(store, one, other):
     await one.create("/p1", b"mine")
     with pytest.raises(NodeExists):
         await store.multi([Create("/ledgers/dir"), Create("/p1", b"mine")])
@@ -140,7 +140,7 @@ async def test_a_record_that_an_attempt_before_left_is_taken_for_ours_and_stays(
 
 
 @pytest.mark.parametrize("operation", [Put("/", b"", 0), Delete("/a"), Check("/", 0), Create("/n", sequential=True)])
-def test_what_two_stores_cannot_make_whole_is_refused_before_anything_is_written(urls, operation):
+def test_what_two_stores_cannot_make_atomic_is_refused_before_anything_is_written(urls, operation):
     async def main():
         joined, topics, ledgers = urls
         async with (
@@ -189,7 +189,7 @@ def test_a_reader_of_both_cannot_write(urls):
     run(main())
 
 
-def test_one_store_that_is_away_leaves_no_session_with_the_other(rocksdb_url, tmp_path):
+def test_if_one_store_is_down_no_session_with_the_other_is_left(rocksdb_url, tmp_path):
     async def main():
         for url in (f"{rocksdb_url}?ledgers=rocksdb:{tmp_path}/none", f"rocksdb:{tmp_path}/none?ledgers={rocksdb_url}"):
             for attempt in (open_store, open_reader):
@@ -199,7 +199,7 @@ def test_one_store_that_is_away_leaves_no_session_with_the_other(rocksdb_url, tm
     run(main())
 
 
-def test_another_s_node_is_not_taken_for_one_s_own_while_a_ledger_is_made(urls):
+def test_another_s_node_is_not_taken_for_ours_during_the_creation_of_a_ledger(urls):
     async def main():
         async with open_cluster(urls[0]) as cluster:
             store = cluster.metadata
@@ -236,7 +236,7 @@ def test_a_topic_lives_in_both_from_its_first_ledger_to_its_last(urls, tmp_path)
                 await topic.add(b"%d" % number)
             await cursor.acknowledge([entry.position for entry in await cursor.read(3)])
             await topic.trim()
-        async with await open_store(topics) as one:  # an owner that died before it made the ledger
+        async with await open_store(topics) as one:  # an owner that died before it created the ledger
             await one.create("/mledger/pending/999", b"t/ns/persistent/topic")
         async with open_cluster(joined, config=config) as cluster:
             topic = await cluster.open_topic(name)

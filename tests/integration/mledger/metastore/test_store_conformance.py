@@ -1,4 +1,4 @@
-"""What every metadata store does, memory and ZooKeeper alike."""
+"""What every metadata store does: memory, RocksDB and ZooKeeper alike."""
 
 import asyncio
 import time
@@ -70,7 +70,7 @@ async def test_missing_ancestors_are_created_when_asked_for(store):
 
 
 @with_store
-async def test_what_is_not_there_is_told_apart(store):
+async def test_a_missing_node_is_distinguished(store):
     assert await store.exists("/none") is None
     for attempt in (store.get, store.children, store.delete):
         with pytest.raises(NodeNotFound) as caught:
@@ -107,7 +107,7 @@ async def test_delete_honours_version_and_children(store):
 
 
 @with_store
-async def test_a_node_that_is_created_again_starts_at_version_0(store):
+async def test_a_node_created_again_starts_at_version_0(store):
     await store.create("/node")
     await store.put("/node", b"1", 0)
     await store.delete("/node")
@@ -126,7 +126,7 @@ async def test_children_are_names_in_order(store):
 
 
 @with_store
-async def test_the_root_is_there_and_stays(store):
+async def test_the_root_exists_and_stays(store):
     assert await store.children("/") == []
     await store.put("/", b"data", (await store.get("/")).version)
     assert (await store.get("/")).data == b"data"
@@ -136,7 +136,7 @@ async def test_the_root_is_there_and_stays(store):
 
 
 @with_store
-async def test_sequential_nodes_are_numbered_by_what_their_parent_ever_had(store):
+async def test_sequential_nodes_are_numbered_by_all_children_their_parent_ever_had(store):
     await store.create("/ids")
     assert await store.create("/ids/ID-", sequential=True) == "/ids/ID-0000000000"
     await store.delete("/ids/ID-0000000000")
@@ -156,7 +156,7 @@ async def test_concurrent_sequential_creations_each_get_a_number_of_their_own(on
 
 
 @with_two_stores
-async def test_ephemeral_nodes_go_with_their_session(one, other):
+async def test_ephemeral_nodes_vanish_with_their_session(one, other):
     await one.create("/parent")
     await one.create("/parent/mine", b"data", ephemeral=True)
     await other.create("/parent/theirs", ephemeral=True)
@@ -170,7 +170,7 @@ async def test_ephemeral_nodes_go_with_their_session(one, other):
 
 
 @with_store
-async def test_get_many_keeps_order_and_says_none(store):
+async def test_get_many_keeps_order_and_returns_none_for_missing_nodes(store):
     await store.create("/a", b"1")
     await store.create("/b", b"2")
     found = await store.get_many(["/b", "/none", "/a", "/b"])
@@ -180,7 +180,7 @@ async def test_get_many_keeps_order_and_says_none(store):
 
 
 @with_store
-async def test_children_many_keeps_order_and_says_none(store):
+async def test_children_many_keeps_order_and_returns_none_for_missing_nodes(store):
     for path in ("/a/2", "/a/1", "/b"):
         await store.create(path, parents=True)
     assert await store.children_many(["/b", "/none", "/a", "/"]) == [[], None, ["1", "2"], ["a", "b"]]
@@ -188,7 +188,7 @@ async def test_children_many_keeps_order_and_says_none(store):
 
 
 @with_store
-async def test_thousands_of_nodes_come_in_order(store):
+async def test_thousands_of_nodes_are_read_in_order(store):
     count = 3000
     await store.multi([Create(f"/n{number}", b"%d" % number) for number in range(count)])
     paths = [f"/n{number}" for number in range(count - 1, -1, -1)]
@@ -196,7 +196,7 @@ async def test_thousands_of_nodes_come_in_order(store):
 
 
 @with_store
-async def test_multi_gives_the_result_of_each_operation(store):
+async def test_multi_returns_the_result_of_each_operation(store):
     await store.create("/there", b"0")
     results = await store.multi(
         [
@@ -267,7 +267,7 @@ async def test_compare_and_set_loses_no_update(one, other):
 
 
 @with_store
-async def test_many_operations_at_once_all_get_their_answers(store):
+async def test_many_concurrent_operations_all_get_their_answers(store):
     await store.create("/n")
     await asyncio.gather(*(store.create(f"/n/{number}", b"%d" % number) for number in range(1500)))
     assert len(await store.children("/n")) == 1500
@@ -278,7 +278,7 @@ async def test_many_operations_at_once_all_get_their_answers(store):
 @pytest.mark.parametrize(
     "path", ["", "node", "/node/", "//node", "/a//b", "/./a", "/a/..", "/a\x00b", "/a\nb", "/\ud800"]
 )
-def test_a_path_that_no_node_can_have_is_refused(any_metadata_url, path):
+def test_an_impossible_path_is_refused(any_metadata_url, path):
     async def main():
         async with await open_store(any_metadata_url) as store:
             for attempt in (store.get, store.exists, store.children, store.create, store.delete):
@@ -344,7 +344,7 @@ async def test_a_closed_store_refuses_everything(store):
 
 
 @with_store
-async def test_waiting_for_a_state_that_does_not_come_ends_in_time(store):
+async def test_waiting_for_a_state_that_never_comes_times_out(store):
     await store.wait_for_session(SessionState.CONNECTED, timeout=1)
     with pytest.raises(TimeoutError):
         await store.wait_for_session(SessionState.EXPIRED, timeout=0.01)
@@ -364,7 +364,7 @@ def test_a_reader_sees_everything_and_has_no_method_that_writes(any_metadata_url
 
 
 @with_two_stores
-async def test_after_a_sync_what_another_wrote_is_read(one, other):
+async def test_after_a_sync_another_s_write_is_read(one, other):
     await one.create("/node", b"0")
     before = await other.exists("/")
     await other.sync()
@@ -373,7 +373,7 @@ async def test_after_a_sync_what_another_wrote_is_read(one, other):
 
 
 @with_store
-async def test_a_closed_store_is_not_synced(store):
+async def test_syncing_a_closed_store_is_an_error(store):
     await store.close()
     with pytest.raises(StoreClosed):
         await store.sync()

@@ -23,7 +23,7 @@ OPERATIONS = st.one_of(
 STEPS = st.lists(st.one_of(OPERATIONS, st.lists(OPERATIONS, max_size=5), PATHS), max_size=25)
 numbers = itertools.count(1)
 FIXTURES = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-"""Health checks that are no concern: examples share the server, and the machine may be busy."""
+"""Health checks that do not apply: examples share the server, and the machine may be busy."""
 
 
 async def carry_out(store, step):
@@ -44,7 +44,7 @@ async def carry_out(store, step):
 
 
 async def story(store, steps):
-    """The outcome of each step, then the tree, session ids as yes or no."""
+    """The outcome of each step, then the tree, with session ids as yes or no."""
     outcomes = []
     for step in steps:
         try:
@@ -66,7 +66,7 @@ async def tree_of(store):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
 @given(STEPS)
-def test_memory_and_zookeeper_tell_the_same_story(metadata_url, steps):
+def test_memory_and_zookeeper_give_the_same_results(metadata_url, steps):
     async def main():
         url = f"{metadata_url}/run-{next(numbers)}"
         async with await open_store(url, create_chroot=True) as zookeeper, await open_store("memory:") as memory:
@@ -77,7 +77,7 @@ def test_memory_and_zookeeper_tell_the_same_story(metadata_url, steps):
 
 @settings(max_examples=15, deadline=None, suppress_health_check=FIXTURES)
 @given(STEPS)
-def test_rocksdb_and_memory_tell_the_same_story_and_a_restart_changes_nothing(rocksdb_thread, tmp_path, steps):
+def test_rocksdb_and_memory_give_the_same_results_and_a_restart_changes_nothing(rocksdb_thread, tmp_path, steps):
     directory = tmp_path / f"run-{next(numbers)}"
     server = rocksdb_thread.serve(directory)
 

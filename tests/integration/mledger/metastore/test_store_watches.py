@@ -1,4 +1,4 @@
-"""What watches of every metadata store tell, memory and ZooKeeper alike."""
+"""What watches of every metadata store report, alike in all of them."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from tests.support.stores import with_store, with_two_stores
 
 
 @with_two_stores
-async def test_a_watch_tells_of_creation_change_and_deletion(one, other):
+async def test_a_watch_reports_creation_change_and_deletion(one, other):
     async with one.watch("/node") as changes:
         await other.create("/node")
         assert await anext(changes) is NodeChange.CREATED
@@ -29,7 +29,7 @@ async def test_a_watch_tells_of_creation_change_and_deletion(one, other):
 
 
 @with_two_stores
-async def test_a_watch_of_children_tells_of_them_only(one, other):
+async def test_a_watch_of_children_reports_only_them(one, other):
     await one.create("/parent")
     async with one.watch("/parent", children=True) as changes:
         await other.put("/parent", b"1", 0)
@@ -49,7 +49,7 @@ async def test_a_watch_of_children_tells_of_them_only(one, other):
 
 
 @with_two_stores
-async def test_a_watch_tells_when_an_ephemeral_node_goes_with_its_session(one, other):
+async def test_a_watch_reports_an_ephemeral_node_that_vanishes_with_its_session(one, other):
     await other.create("/owner", ephemeral=True)
     async with one.watch("/owner") as changes:
         await other.close()
@@ -57,7 +57,7 @@ async def test_a_watch_tells_when_an_ephemeral_node_goes_with_its_session(one, o
 
 
 @with_two_stores
-async def test_a_watcher_that_looks_after_each_change_ends_with_the_last_state(one, other):
+async def test_a_watcher_that_reads_after_each_change_ends_with_the_last_state(one, other):
     async def follow():
         async with one.watch("/node") as changes:
             watching.set()
@@ -75,7 +75,7 @@ async def test_a_watcher_that_looks_after_each_change_ends_with_the_last_state(o
 
 
 @with_store
-async def test_several_watches_of_one_node_hear_of_the_same_change(store):
+async def test_several_watches_of_one_node_report_the_same_change(store):
     async with store.watch("/node") as one, store.watch("/node") as other:
         await store.create("/node")
         assert await anext(one) is await anext(other) is NodeChange.CREATED

@@ -1,4 +1,4 @@
-"""Whether a write of unknown outcome was carried out is asked by a check, which no server answers from an old state."""
+"""A check decides whether a write of unknown outcome was carried out; no server answers a check from an old state."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Appending through a topic: order, rollover, going on after its ledger was fenced or its bookies failed (M4, M5)."""
+"""Appending through a topic: order, rollover, and continuing after a fence or failed bookies (M4, M5)."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.support.policies import put_namespace_policies
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads
 
 
-def test_entries_come_back_as_appended(topic_url, topic):
+def test_entries_are_read_back_as_appended(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -42,7 +42,7 @@ def test_a_batch_is_split_where_the_ledger_is_full(topic_url, topic):
     run(main())
 
 
-def test_batches_given_without_waiting_keep_their_order_over_rollovers(topic_url, topic):
+def test_batches_appended_without_waiting_keep_their_order_over_rollovers(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -113,7 +113,7 @@ def test_no_ledger_is_rolled_over_before_its_minimum_time(topic_url, topic):
     run(main())
 
 
-def test_a_full_ledger_goes_on_while_no_other_can_be_made(bookies, topic):
+def test_a_full_ledger_is_written_on_while_no_other_can_be_created(bookies, topic):
     bookies.start(3)
 
     async def main():
@@ -129,7 +129,7 @@ def test_a_full_ledger_goes_on_while_no_other_can_be_made(bookies, topic):
     run(main())
 
 
-def test_writing_goes_on_in_the_next_ledger_when_the_current_one_is_fenced(topic_url, topic):
+def test_writing_continues_in_the_next_ledger_when_the_current_one_is_fenced(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=replace(KEEP, max_entries_per_ledger=1000)) as cluster:
             opened = await cluster.create_topic(topic)
@@ -149,7 +149,7 @@ def test_writing_goes_on_in_the_next_ledger_when_the_current_one_is_fenced(topic
     run(main())
 
 
-def test_a_fence_under_pipelined_writes_loses_and_doubles_nothing(topic_url, topic):
+def test_a_fence_during_pipelined_writes_neither_loses_nor_repeats_an_entry(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=replace(KEEP, max_entries_per_ledger=100_000)) as cluster:
             opened = await cluster.create_topic(topic)
@@ -173,7 +173,7 @@ def test_a_fence_under_pipelined_writes_loses_and_doubles_nothing(topic_url, top
     run(main())
 
 
-def test_a_ledger_deleted_behind_its_owner_is_followed_by_another(topic_url, topic):
+def test_a_ledger_deleted_by_another_is_followed_by_a_new_one(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -202,7 +202,7 @@ def test_an_entry_over_the_limit_is_refused_and_nothing_is_written(topic_url, to
     run(main())
 
 
-def test_a_topic_without_bookies_fails_with_what_is_missing_and_goes_on_when_they_are_back(bookies, topic):
+def test_a_topic_without_bookies_fails_with_what_is_missing_and_continues_when_they_are_back(bookies, topic):
     bookies.start(3)
 
     async def main():
@@ -230,8 +230,8 @@ def test_a_topic_without_bookies_fails_with_what_is_missing_and_goes_on_when_the
     run(main())
 
 
-def test_an_entry_that_no_bookie_takes_fails_in_the_end_and_the_topic_goes_on(bookies, topic, monkeypatch):
-    """Bookies that take smaller frames than clients may send close the connection: no ledger ever gets the entry."""
+def test_an_entry_that_no_bookie_accepts_fails_in_the_end_and_the_topic_continues(bookies, topic, monkeypatch):
+    """Bookies whose frame limit is below the client's close the connection, so no ledger ever gets the entry."""
     bookies.start(3, "--max-frame", "65536")
     monkeypatch.setattr(appender, "EMPTY_LEDGER_DELAYS_S", (0.0,) * 7)
 
@@ -251,7 +251,7 @@ def test_an_entry_that_no_bookie_takes_fails_in_the_end_and_the_topic_goes_on(bo
     run(main())
 
 
-def test_a_terminated_topic_takes_no_more_and_stays_terminated(topic_url, topic):
+def test_a_terminated_topic_accepts_no_more_and_stays_terminated(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -276,7 +276,7 @@ def test_a_terminated_topic_takes_no_more_and_stays_terminated(topic_url, topic)
 
 
 @pytest.mark.parametrize("step", ["close ledger", "list ledger"])
-def test_a_store_that_answers_nothing_once_delays_and_loses_nothing(topic_url, topic, step):
+def test_a_store_that_once_answers_nothing_delays_and_loses_nothing(topic_url, topic, step):
     failures = 0
 
     def fail(reached):
@@ -343,7 +343,7 @@ def test_empty_ledgers_of_earlier_owners_are_deleted_at_open(topic_url, topic):
     run(main())
 
 
-def test_new_ledgers_have_the_quorums_of_those_before_unless_settings_say_others(topic_url, topic):
+def test_new_ledgers_have_the_quorums_of_earlier_ones_unless_settings_say_otherwise(topic_url, topic):
     async def quorums(opened):
         metadata = await opened._factory._bookkeeper.metadata(opened.ledgers[-1].ledger_id)
         return metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
@@ -363,7 +363,7 @@ def test_new_ledgers_have_the_quorums_of_those_before_unless_settings_say_others
     run(main())
 
 
-def test_new_ledgers_have_the_quorums_that_the_namespace_s_policies_say(topic_url):
+def test_new_ledgers_have_the_quorums_of_the_namespace_s_policies(topic_url):
     async def main():
         policies = b'{"persistence":{"bookkeeperEnsemble":4,"bookkeeperWriteQuorum":3,"bookkeeperAckQuorum":2}}'
         async with await open_store(topic_url) as store:

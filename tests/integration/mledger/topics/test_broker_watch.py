@@ -1,4 +1,4 @@
-"""An owner of ours yields when a Pulsar broker comes to serve its topic's bundle (M9), told by the broker's node."""
+"""An owner of ours yields when a Pulsar broker begins to serve its topic's bundle (M9), as the broker's node shows."""
 
 import asyncio
 import json
@@ -52,14 +52,14 @@ def held(topic_url):
         yield held
 
 
-def test_an_owner_that_has_outlived_its_session_yields_to_the_broker_that_comes_then(held, topic):
+def test_an_owner_that_has_outlived_its_session_yields_to_a_broker_that_comes_later(held, topic):
     async def main():
         events = []
         async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
             opened = await cluster.create_topic(topic, events=events.append)
             await held.lose_session(owner_path(opened.name))
             async with held.direct() as broker:
-                while not await broker.exists(owner_path(opened.name)):  # the next session is there
+                while not await broker.exists(owner_path(opened.name)):  # the next session exists
                     await asyncio.sleep(0.01)
                 await opened.append([b"one"])
                 await broker.create(bundle_of(topic), OWNED, ephemeral=True, parents=True)
@@ -86,7 +86,7 @@ def test_an_owner_yields_to_the_broker_that_came_while_it_had_no_session(held, t
     run(main())
 
 
-def test_a_broker_that_takes_another_bundle_is_let_be(topic_url, topic):
+def test_a_broker_that_takes_another_bundle_is_ignored(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as broker:
             opened = await cluster.create_topic(topic)
@@ -98,7 +98,7 @@ def test_a_broker_that_takes_another_bundle_is_let_be(topic_url, topic):
     run(main())
 
 
-def test_a_topic_taken_from_the_broker_that_serves_it_is_given_back_when_that_one_fences_its_ledger(topic_url, topic):
+def test_a_topic_taken_from_its_serving_broker_is_given_back_when_that_one_fences_its_ledger(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as broker:
             await broker.create(bundle_of(topic), OWNED, ephemeral=True, parents=True)

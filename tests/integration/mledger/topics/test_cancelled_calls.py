@@ -1,4 +1,4 @@
-"""Callers that give up, topics that are abandoned, two calls at once: nobody is left waiting, nothing piles up."""
+"""Cancelled callers, abandoned topics and two calls at once: no caller is left waiting, and nothing piles up."""
 
 import asyncio
 from dataclasses import replace
@@ -34,7 +34,7 @@ def test_two_terminations_and_a_close_at_once_give_one_end(topic_url, topic):
     run(main())
 
 
-def test_a_termination_given_up_goes_on(topic_url, topic):
+def test_a_cancelled_termination_continues(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -49,7 +49,7 @@ def test_a_termination_given_up_goes_on(topic_url, topic):
     run(main())
 
 
-def test_a_close_given_up_goes_on_and_the_next_call_waits_for_it(topic_url, topic):
+def test_a_cancelled_close_continues_and_the_next_call_waits_for_it(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -69,7 +69,7 @@ def test_a_close_given_up_goes_on_and_the_next_call_waits_for_it(topic_url, topi
     run(main())
 
 
-def test_nobody_waits_for_ever_on_an_abandoned_topic_and_nothing_more_is_written(topic_url, topic):
+def test_no_call_waits_for_ever_on_an_abandoned_topic_and_nothing_more_is_written(topic_url, topic):
     async def main():
         config = replace(KEEP, throttle_mark_delete=0.01)
         async with mledger.open_cluster(topic_url, config=config) as cluster:
@@ -94,7 +94,7 @@ def test_nobody_waits_for_ever_on_an_abandoned_topic_and_nothing_more_is_written
     run(main())
 
 
-def test_reads_that_are_given_up_leave_nothing_behind(topic_url, topic):
+def test_cancelled_reads_leave_nothing_behind(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -111,7 +111,7 @@ def test_reads_that_are_given_up_leave_nothing_behind(topic_url, topic):
     run(main())
 
 
-def test_entries_on_their_way_when_a_topic_is_fenced_fail_and_their_answers_trouble_nobody(topic_url, topic):
+def test_entries_in_flight_when_a_topic_is_fenced_fail_and_their_answers_do_no_harm(topic_url, topic):
     async def main():
         troubles = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
@@ -158,7 +158,7 @@ def test_an_earlier_owner_of_a_terminated_topic_is_fenced_too(topic_url, topic):
     run(main())
 
 
-def test_an_entry_that_no_frame_takes_is_refused_before_anything_waits(topic_url, topic):
+def test_an_entry_that_fits_no_frame_is_refused_before_anything_waits(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP, client=ClientConfig(max_frame=10_000)) as cluster:
             opened = await cluster.create_topic(topic)
@@ -173,7 +173,7 @@ def test_an_entry_that_no_frame_takes_is_refused_before_anything_waits(topic_url
     run(main())
 
 
-def test_an_opening_given_up_at_whatever_point_leaves_no_owner_behind(topic_url, topic):
+def test_an_opening_cancelled_at_any_point_leaves_no_owner_behind(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)
@@ -201,7 +201,7 @@ def test_an_opening_given_up_at_whatever_point_leaves_no_owner_behind(topic_url,
     run(main())
 
 
-def test_a_topic_that_is_opened_twice_at_once_is_opened_once(topic_url, topic):
+def test_a_topic_opened_twice_at_once_is_opened_once(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             await (await cluster.create_topic(topic)).close()

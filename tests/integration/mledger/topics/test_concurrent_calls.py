@@ -83,7 +83,7 @@ class Load:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_is_lost_doubled_or_miscounted(topic_url, topic, seed):
+def test_nothing_is_lost_repeated_or_miscounted(topic_url, topic, seed):
     async def main():
         async with (
             mledger.open_cluster(topic_url, config=SMALL_LEDGERS) as cluster,

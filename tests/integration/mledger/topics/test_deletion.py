@@ -1,4 +1,4 @@
-"""Deleting a topic removes everything of it and orphans nothing (M8)."""
+"""Deleting a topic removes everything of it and leaves no orphan (M8)."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_a_deleted_topic_leaves_nothing(topic_url, topic, state):
     run(main())
 
 
-def test_a_deletion_that_is_given_up_leaves_cursor_ledgers_that_are_kept(topic_url, topic):
+def test_an_interrupted_deletion_leaves_cursor_ledgers_that_are_kept(topic_url, topic):
     def stop(step):
         if step == "delete topic":
             raise StopHere

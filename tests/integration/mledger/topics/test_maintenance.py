@@ -1,4 +1,4 @@
-"""What a topic does by the clock alone: rollover by age and idleness, retention (M4, R10). The clock is the test's."""
+"""What a topic does by the clock alone: rollover by age and idleness, retention (M4, R10). The test sets the clock."""
 
 import asyncio
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.support.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Clock
 from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads
 
 LATE = 1.06
-"""A ledger without traffic is rolled over up to a twentieth of its age limit later."""
+"""A ledger without traffic is rolled over up to a twentieth of its age limit late."""
 
 
 def test_age_rolls_over_a_ledger_without_traffic(topic_url, topic):
@@ -33,7 +33,7 @@ def test_age_rolls_over_a_ledger_without_traffic(topic_url, topic):
     run(main())
 
 
-def test_an_empty_ledger_is_never_too_old_but_its_first_entry_fills_it(topic_url, topic):
+def test_an_empty_ledger_never_expires_but_its_first_entry_fills_it(topic_url, topic):
     async def main():
         clock, events = Clock(), Events()
         config = replace(KEEP, maximum_rollover_time_ms=HOUR_MS)
@@ -52,7 +52,7 @@ def test_an_empty_ledger_is_never_too_old_but_its_first_entry_fills_it(topic_url
     run(main())
 
 
-def test_a_consumed_topic_without_traffic_is_left_with_nothing_but_its_current_ledger(topic_url, topic):
+def test_a_consumed_topic_without_traffic_keeps_only_its_current_ledger(topic_url, topic):
     async def main():
         clock, events = Clock(), Events()
         config = replace(CONFIG, maximum_rollover_time_ms=HOUR_MS)
@@ -73,7 +73,7 @@ def test_a_consumed_topic_without_traffic_is_left_with_nothing_but_its_current_l
     run(main())
 
 
-def test_an_idle_ledger_is_rolled_over_once_nothing_was_appended_for_long(topic_url, topic):
+def test_an_idle_ledger_is_rolled_over_after_a_long_time_without_appends(topic_url, topic):
     async def main():
         clock, events = Clock(), Events()
         config = replace(KEEP, inactive_ledger_roll_over_time_ms=10 * MINUTE_MS)
@@ -115,7 +115,7 @@ def test_retention_by_time_ends_without_traffic(topic_url, topic):
                 if opened.number_of_entries != entries_left:
                     assert rang == 1
                     await gone
-                while opened._trimmer._running:  # until it has looked when to trim next
+                while opened._trimmer._running:  # until it has decided when to trim next
                     await asyncio.sleep(0)
                 gone.cancel()
                 assert opened.number_of_entries == entries_left
@@ -141,7 +141,7 @@ def test_retention_by_size_keeps_the_newest_consumed_ledgers(topic_url, topic):
     run(main())
 
 
-def test_what_is_due_in_many_topics_is_done_in_all(topic_url, topic):
+def test_what_is_due_is_done_in_all_of_many_topics(topic_url, topic):
     async def main():
         clock, events = Clock(), Events()
         config = replace(KEEP, maximum_rollover_time_ms=HOUR_MS)
@@ -184,7 +184,7 @@ def test_a_clock_that_steps_back_delays_and_loses_nothing(topic_url, topic):
     run(main())
 
 
-def test_a_trim_that_failed_is_tried_again_by_the_clock(topic_url, topic, monkeypatch):
+def test_a_failed_trim_is_retried_by_the_clock(topic_url, topic, monkeypatch):
     async def main():
         clock, events = Clock(), Events()
         async with mledger.open_cluster(topic_url, config=CONFIG, now_ms=clock) as cluster:

@@ -1,4 +1,4 @@
-"""One process owns many topics: opened together, and nothing of the process is there once for each of them."""
+"""One process owns many topics: they open together, and no resource of the process exists once per topic."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ def names_of(topic: str, count: int) -> list[str]:
 
 
 def server_watches(url: str) -> int:
-    """How many watches the ZooKeeper server holds, of all its clients."""
+    """How many watches the ZooKeeper server holds for all its clients."""
     host, _, port = urlsplit(url).netloc.split(",")[0].partition(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(b"wchs")
@@ -41,7 +41,7 @@ async def make(url: str, names: list[str], cursors: int) -> None:
             await asyncio.gather(*(opened.open_cursor(f"c{n}", initial=positions[1]) for n in range(cursors)))
 
 
-def test_no_task_timer_watch_or_thread_is_there_for_a_topic(topic_url, topic):
+def test_there_is_no_task_timer_watch_or_thread_per_topic(topic_url, topic):
     async def main():
         loop = asyncio.get_running_loop()
         names = names_of(topic, TOPICS)
@@ -59,16 +59,16 @@ def test_no_task_timer_watch_or_thread_is_there_for_a_topic(topic_url, topic):
             found = await cluster.open_topics(names)
             assert found.failed == {}
             assert [len(opened.open_cursors) for opened in found.topics.values()] == [CURSORS] * TOPICS
-            while len(asyncio.all_tasks()) > tasks:  # what opening them began has to end
+            while len(asyncio.all_tasks()) > tasks:  # what opening them began must end
                 await asyncio.sleep(0.01)
-            assert timers() <= scheduled + 3  # connections' own: reads that may time out, ends of time-outs
+            assert timers() <= scheduled + 3  # those of connections: reads that may time out, ends of time-outs
             assert server_watches(topic_url) <= watches
             assert threading.active_count() <= threads
 
-    asyncio.run(main())  # not on uvloop: it does not tell its timers
+    asyncio.run(main())  # not on uvloop, which does not show its timers
 
 
-def test_topics_are_as_they_were_and_can_be_written_once_opened_together(topic_url, topic):
+def test_topics_opened_together_are_unchanged_and_can_be_written(topic_url, topic):
     async def main():
         names = names_of(topic, 60)
         await make(topic_url, names, 1)
@@ -108,7 +108,7 @@ def test_topics_of_a_killed_owner_are_opened_together(topic_url, topic):
     run(main())
 
 
-def test_a_topic_that_cannot_be_opened_does_not_keep_others_from_it(topic_url, topic):
+def test_a_topic_that_cannot_be_opened_does_not_stop_the_others(topic_url, topic):
     async def main():
         names = names_of(topic, 20)
         await make(topic_url, names[1:], 0)
@@ -125,7 +125,7 @@ def test_a_topic_that_cannot_be_opened_does_not_keep_others_from_it(topic_url, t
     run(main())
 
 
-def test_of_two_owners_that_open_the_same_topics_at_once_each_topic_has_one(topic_url, topic):
+def test_if_two_owners_open_the_same_topics_at_once_each_topic_has_one(topic_url, topic):
     async def main():
         names = names_of(topic, 25)
         await make(topic_url, names, 1)

@@ -45,7 +45,7 @@ def own_cluster(zookeeper_server, tmp_path):
     processes.close()
 
 
-def test_a_stalled_store_holds_rollover_and_cursor_switch_up_and_loses_nothing(own_cluster):
+def test_a_stalled_store_delays_rollover_and_cursor_switch_and_loses_nothing(own_cluster):
     zookeeper, bookies = own_cluster
 
     async def main():
@@ -69,7 +69,7 @@ def test_a_stalled_store_holds_rollover_and_cursor_switch_up_and_loses_nothing(o
     run(main())
 
 
-def test_a_restarted_store_finds_the_owner_still_owner(own_cluster):
+def test_after_a_restart_of_the_store_the_owner_is_still_the_owner(own_cluster):
     zookeeper, bookies = own_cluster
 
     async def main():
@@ -91,7 +91,7 @@ def test_a_restarted_store_finds_the_owner_still_owner(own_cluster):
 
 
 @pytest.mark.parametrize("taken", [False, True])
-def test_an_owner_whose_session_has_ended_goes_on_unless_another_took_the_topic(topic_url, topic, taken):
+def test_an_owner_whose_session_has_ended_continues_unless_another_took_the_topic(topic_url, topic, taken):
     async def main():
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.support.frozen_owner", topic_url, topic),
@@ -128,7 +128,7 @@ def test_an_owner_whose_session_has_ended_goes_on_unless_another_took_the_topic(
     run(main())
 
 
-def test_the_owner_node_is_made_again_in_the_next_session(held, topic):
+def test_the_owner_node_is_created_again_in_the_next_session(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
             opened = await cluster.create_topic(topic)
@@ -142,10 +142,10 @@ def test_the_owner_node_is_made_again_in_the_next_session(held, topic):
                     await asyncio.sleep(0.05)
                 assert (await store.get(path)).data == claim
                 assert (await store.get(path)).stat.ephemeral_owner == cluster.metadata.session_id
-            await opened.append(payloads(12, 9))  # to another ledger, too
+            await opened.append(payloads(12, 9))  # also to another ledger
             await cursor.acknowledge(positions[:3])
             assert (opened.state, cursor.durable_mark_delete) == (mledger.TopicState.OPEN, positions[2])
-            assert [each.entries for each in opened.ledgers[:2]] == [10, 10]  # the ledger of before went on
+            assert [each.entries for each in opened.ledgers[:2]] == [10, 10]  # the ledger from before was used on
             assert await everything(opened) == payloads(21)
             name = opened.name
         await assert_nothing_orphaned(held.direct_url, name)
@@ -153,7 +153,7 @@ def test_the_owner_node_is_made_again_in_the_next_session(held, topic):
     run(main())
 
 
-def test_the_owner_node_is_made_again_where_the_session_ended_while_the_topic_was_opened(held, topic, monkeypatch):
+def test_the_owner_node_is_created_again_if_the_session_ended_during_the_opening(held, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
             listing, go_on = asyncio.Event(), asyncio.Event()
@@ -183,7 +183,7 @@ def test_the_owner_node_is_made_again_where_the_session_ended_while_the_topic_wa
     run(main())
 
 
-def test_an_owner_whose_node_another_made_meanwhile_stops(held, topic):
+def test_an_owner_stops_if_another_created_its_node_meanwhile(held, topic):
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:
             events = Events()
@@ -203,8 +203,8 @@ def test_an_owner_whose_node_another_made_meanwhile_stops(held, topic):
     run(main())
 
 
-def test_a_topic_is_closed_while_its_owner_node_cannot_be_made_again(held, topic):
-    """The session was renewed, and the store is away again."""
+def test_a_topic_can_be_closed_while_its_owner_node_cannot_be_created_again(held, topic):
+    """The session was renewed, and the store is down again."""
 
     async def main():
         async with mledger.open_cluster(held.url, config=KEEP, session_timeout=SHORT_SESSION_S) as cluster:

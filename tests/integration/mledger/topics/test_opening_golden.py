@@ -1,6 +1,6 @@
-"""Topics of the Java original, loaded from each dump into real stores and opened: what it had then is what we have.
+"""Topics of Java, loaded from each dump into real stores and opened: we find what Java had then.
 
-Where we differ on purpose (docs/reference/semantics.md, last section) the difference is asserted as one.
+Intended differences (docs/reference/semantics.md, last section) are asserted as differences.
 """
 
 import pytest
@@ -20,7 +20,7 @@ REOPENINGS = [each for path in scenario_paths() for each in reopenings(path)]
 WORLDS = worlds(REOPENINGS)
 ABOVE_ALL_IDS = 1000
 
-# (scenario, stage): what the original lost, which we keep
+# (scenario, stage): what Java lost and we keep
 BATCHES_KEPT = {("cursor-batch", "cumulative"), ("cursor-batch", "closed")}
 RANGES_KEPT = {("cursor-too-many-holes-longarray", "reopened after crash")}
 PROPERTIES_KEPT = {("cursor-ledger-deleted", "before reopen")}
@@ -29,7 +29,7 @@ LEDGER_PROPERTIES_KEPT = {("properties", "closed")}
 
 @pytest.fixture(scope="session")
 def world(shared_zookeeper, _new_chroot, tmp_path_factory):
-    """Clusters whose ledgers do not meet, started as they are asked for."""
+    """Clusters with different ledger ids, started on demand."""
     started: dict[int, BookieProcesses] = {}
 
     def get(number: int) -> BookieProcesses:
@@ -63,7 +63,7 @@ def config_of(case: Reopening) -> mledger.ManagedLedgerConfig:
 
 
 class Ids:
-    """Ledger ids of the recording as they are here: only the ledger made by the opening has another."""
+    """Ledger ids of the recording as they are here: only the ledger created by the opening has another."""
 
     def __init__(self, case: Reopening, opened: mledger.ManagedLedger) -> None:
         made = next((ledger["ledgerId"] for ledger in case.state["ledgers"] if not ledger["closed"]), None)
@@ -111,14 +111,14 @@ def check_cursor(case: Reopening, cursor: mledger.Cursor, recorded: dict, ids: I
 
 
 def orphaned_by_the_original(case: Reopening) -> set[int]:
-    """Ledgers in the dump that nothing refers to: the original leaves cursor ledgers behind."""
+    """Ledgers in the dump that nothing refers to: Java leaves cursor ledgers behind."""
     listed = {ledger.ledger_id for ledger in case.stores.topic(case.topic).ledgers}
     named = {record.cursors_ledger_id for record in case.stores.cursors(case.topic).values()}
     return set(case.stores.ledgers) - listed - named
 
 
 @pytest.mark.parametrize("case", REOPENINGS, ids=lambda case: case.id)
-def test_a_topic_of_the_original_opens_to_the_recorded_state(world, case):
+def test_a_topic_of_java_opens_to_the_recorded_state(world, case):
     bookies = world(WORLDS[case.scenario])
 
     async def main():

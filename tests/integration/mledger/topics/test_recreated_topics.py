@@ -1,4 +1,4 @@
-"""A topic is deleted and made again behind the back of an owner that was told nothing, or had lost its session (M7)."""
+"""A topic is deleted and created again while its owner was not notified, or had lost its session (M7)."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def held(topic_url):
 
 
 @pytest.mark.parametrize("writes", ["entries", "a cursor's state", "properties"])
-def test_an_owner_whose_session_was_lost_leaves_the_topic_made_again_at_its_version_alone(
+def test_an_owner_whose_session_was_lost_does_not_change_a_topic_recreated_at_its_version(
     held, topic_url, topic, writes
 ):
     async def write(opened, cursor, positions):
@@ -56,7 +56,7 @@ def test_an_owner_whose_session_was_lost_leaves_the_topic_made_again_at_its_vers
 
 
 @pytest.mark.parametrize("writes", ["a cursor's state", "a new cursor", "properties"])
-def test_an_owner_that_was_told_nothing_leaves_the_topic_made_again_at_its_version_alone(topic_url, topic, writes):
+def test_an_owner_that_was_not_notified_does_not_change_a_topic_recreated_at_its_version(topic_url, topic, writes):
     async def write(opened, cursor, positions):
         if writes == "properties":
             await opened.set_properties({"of": "the first"})
@@ -88,7 +88,7 @@ def test_an_owner_that_was_told_nothing_leaves_the_topic_made_again_at_its_versi
     run(main())
 
 
-def test_a_trim_looks_whether_the_topic_is_still_the_same(topic_url, topic):
+def test_a_trim_checks_that_the_topic_is_still_the_same(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
             opened = await cluster.create_topic(topic)
@@ -107,7 +107,7 @@ def test_a_trim_looks_whether_the_topic_is_still_the_same(topic_url, topic):
     run(main())
 
 
-def test_a_close_does_not_wait_for_the_owner_to_be_shown_again(topic_url, topic, monkeypatch):
+def test_a_close_does_not_wait_until_the_owner_node_is_created_again(topic_url, topic, monkeypatch):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)

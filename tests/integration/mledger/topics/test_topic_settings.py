@@ -1,4 +1,4 @@
-"""Settings of a topic that nothing else shows: what each changes (M6)."""
+"""Settings of a topic that no other test shows: the effect of each (M6)."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def own_cluster(zookeeper_server, tmp_path):
     processes.close()
 
 
-def test_without_batch_indexes_a_part_of_a_batch_changes_nothing(topic_url, topic):
+def test_without_batch_indexes_a_partial_acknowledgement_changes_nothing(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=WHOLE) as cluster:
             opened = await cluster.create_topic(topic)
@@ -43,7 +43,7 @@ def test_without_batch_indexes_a_part_of_a_batch_changes_nothing(topic_url, topi
     run(main())
 
 
-def test_a_write_of_metadata_takes_no_longer_than_its_setting_and_is_settled_by_the_next(own_cluster):
+def test_a_metadata_write_takes_no_longer_than_its_setting_and_the_next_one_settles_it(own_cluster):
     zookeeper, bookies = own_cluster
     config = replace(KEEP, metadata_operations_timeout_s=5)
 
@@ -60,7 +60,7 @@ def test_a_write_of_metadata_takes_no_longer_than_its_setting_and_is_settled_by_
     run(main())
 
 
-def test_making_a_ledger_takes_no_longer_than_its_setting(own_cluster):
+def test_creating_a_ledger_takes_no_longer_than_its_setting(own_cluster):
     zookeeper, bookies = own_cluster
     config = replace(KEEP, metadata_operations_timeout_s=5)
 
@@ -77,7 +77,7 @@ def test_making_a_ledger_takes_no_longer_than_its_setting(own_cluster):
     run(main())
 
 
-def test_after_an_add_that_is_not_acknowledged_in_time_its_ledger_is_settled_and_another_written(cluster_url, bookies):
+def test_after_an_add_times_out_its_ledger_is_settled_and_another_written(cluster_url, bookies):
     bookies.start(5)
     config = replace(KEEP, ack_quorum_size=3, add_entry_timeout_s=5, max_entries_per_ledger=1000)
     client = ClientConfig(add_timeout_s=15.0)

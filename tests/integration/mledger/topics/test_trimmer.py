@@ -1,4 +1,4 @@
-"""Trims consumed ledgers in order, durably, and with what they left on the bookies; truncates topics (R9, R10, M8)."""
+"""The trimmer deletes consumed ledgers in order, durably and from the bookies, and truncates topics (R9, R10, M8)."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ from tests.support.topics import (
 )
 
 
-def test_ledgers_below_the_slowest_cursor_go(topic_url, topic):
+def test_ledgers_below_the_slowest_cursor_are_deleted(topic_url, topic):
     async def main():
         events = Events()
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
@@ -51,7 +51,7 @@ def test_ledgers_below_the_slowest_cursor_go(topic_url, topic):
     run(main())
 
 
-def test_acknowledging_alone_makes_ledgers_go(topic_url, topic):
+def test_acknowledging_alone_causes_ledgers_to_be_deleted(topic_url, topic):
     async def main():
         events = Events()
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
@@ -66,7 +66,7 @@ def test_acknowledging_alone_makes_ledgers_go(topic_url, topic):
     run(main())
 
 
-def test_ledgers_stay_that_a_cursor_goes_back_to_by_a_reset_that_is_not_durable_yet(topic_url, topic, monkeypatch):
+def test_ledgers_stay_if_a_reset_that_is_not_durable_yet_returns_to_them(topic_url, topic, monkeypatch):
     monkeypatch.setattr(persistence, "RETRY_FIRST_S", 0.01)
     for module in (topic_record, ledger_factory):
         monkeypatch.setattr(module, "RETRY_DELAYS_S", ())
@@ -196,7 +196,7 @@ def test_truncate_leaves_the_current_ledger_and_no_backlog(topic_url, topic):
 
 
 class AskedForLock(asyncio.Lock):
-    """A lock that tells when somebody wants it."""
+    """A lock that signals when somebody wants it."""
 
     def __init__(self):
         super().__init__()
@@ -207,7 +207,7 @@ class AskedForLock(asyncio.Lock):
         return await super().acquire()
 
 
-def test_truncate_keeps_what_is_appended_after_the_backlogs_were_cleared(topic_url, topic):
+def test_truncate_keeps_entries_appended_after_the_backlogs_were_cleared(topic_url, topic):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)

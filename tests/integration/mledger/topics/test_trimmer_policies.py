@@ -1,4 +1,4 @@
-"""Nothing goes that the policies of a topic or of its namespace keep, wherever it is opened (M10)."""
+"""Nothing is deleted that the policies of a topic or of its namespace keep, wherever it is opened (M10)."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ async def store_at(url):
 
 
 async def consumed(url, topic, count=25, **options):
-    """A topic of some ledgers that was consumed and closed, nothing trimmed; its payloads."""
+    """A consumed and closed topic of several ledgers, with nothing trimmed; its payloads."""
     async with mledger.open_cluster(url, config=CONFIG) as cluster:
         opened = await cluster.create_topic(topic, trim=False, **options)
         cursor = await opened.open_cursor("sub")
@@ -78,7 +78,7 @@ def test_opening_and_trimming_delete_nothing_that_the_namespace_keeps(topic_url,
     run(main())
 
 
-def test_what_policies_keep_goes_once_its_time_has_passed(topic_url, namespace):
+def test_ledgers_are_deleted_once_the_time_of_the_policy_has_passed(topic_url, namespace):
     async def main():
         topic, clock, events = f"persistent://{namespace}/t", Clock(), Events()
         async with store_at(topic_url) as store:
@@ -114,7 +114,7 @@ def test_a_policy_that_keeps_more_is_followed_while_the_topic_is_open(topic_url,
 
 
 @pytest.mark.parametrize("policies", [b"{", None], ids=["damaged", "in another store"])
-def test_where_policies_cannot_be_read_nothing_goes(topic_url, namespace, policies):
+def test_if_policies_cannot_be_read_nothing_is_deleted(topic_url, namespace, policies):
     async def main():
         topic = f"persistent://{namespace}/t"
         wanted = await consumed(topic_url, topic)
@@ -134,7 +134,7 @@ def test_where_policies_cannot_be_read_nothing_goes(topic_url, namespace, polici
 
 
 @pytest.mark.parametrize("asked", [None, True, False])
-def test_beside_a_live_broker_nothing_goes_unless_asked_to(topic_url, namespace, asked):
+def test_beside_a_live_broker_nothing_is_deleted_unless_requested(topic_url, namespace, asked):
     async def main():
         topic = f"persistent://{namespace}/t"
         wanted = await consumed(topic_url, topic)
@@ -172,7 +172,7 @@ def test_a_topic_is_opened_again_by_the_program_that_has_it(topic_url, namespace
         topic = f"persistent://{namespace}/t"
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
             opened = await cluster.create_topic(topic)
-            opened._record.fence("a test says so")  # its owner node stands
+            opened._record.fence("a test says so")  # its owner node exists
             again = await cluster.open_topic(topic)
             assert again.state is mledger.TopicState.OPEN
 
@@ -181,7 +181,7 @@ def test_a_topic_is_opened_again_by_the_program_that_has_it(topic_url, namespace
 
 @pytest.fixture(scope="session")
 def policies_url(topic_bookies):
-    """A cluster whose namespace public/kept has the recorded events: half of them before what was compacted."""
+    """A cluster whose namespace public/kept has the recorded events, half of them before the compacted ledger."""
     url = topic_bookies.metadata_url
 
     async def prepare():
@@ -210,7 +210,7 @@ def test_a_topic_s_own_policy_is_read_from_the_events_of_its_namespace(policies_
     run(main())
 
 
-def test_looking_at_policies_changes_nothing(policies_url):
+def test_reading_policies_changes_nothing(policies_url):
     async def main():
         path = "/managed-ledgers/public/kept/persistent/__change_events"
         async with await open_reader(policies_url) as reader, client(policies_url) as bookkeeper:
@@ -221,7 +221,7 @@ def test_looking_at_policies_changes_nothing(policies_url):
     run(main())
 
 
-def test_nothing_goes_that_a_topic_s_own_policy_keeps(policies_url):
+def test_nothing_is_deleted_that_a_topic_s_own_policy_keeps(policies_url):
     async def main():
         wanted = await consumed(policies_url, "persistent://public/kept/parts-partition-0")
         await consumed(policies_url, "persistent://public/kept/shorter")
@@ -236,7 +236,7 @@ def test_nothing_goes_that_a_topic_s_own_policy_keeps(policies_url):
     run(main())
 
 
-def test_events_that_came_since_are_read_on_from_and_those_before_from_the_compacted_ledger(topic_url, namespace):
+def test_newer_events_are_read_from_the_topic_and_older_ones_from_the_compacted_ledger(topic_url, namespace):
     async def main():
         async with store_at(topic_url) as store, client(topic_url) as bookkeeper:
             await put_schema(store, bookkeeper, namespace)
@@ -265,7 +265,7 @@ def test_events_that_came_since_are_read_on_from_and_those_before_from_the_compa
     run(main())
 
 
-def test_events_that_cannot_be_read_keep_everything(topic_url, namespace):
+def test_unreadable_events_keep_everything(topic_url, namespace):
     async def main():
         topic = f"persistent://{namespace}/t"
         wanted = await consumed(topic_url, topic)

@@ -1,4 +1,4 @@
-"""A tree copied and put back, over every kind of store; ledger ids only go on."""
+"""A metadata tree copied and restored, over every kind of store; ledger ids only rise."""
 
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.restore import RestoreAction, find_live, plan_restore, raise_ledger_ids, restore
@@ -47,7 +47,7 @@ async def test_a_copy_has_every_node_once_parents_first(store):
 
 
 @with_store
-async def test_a_restore_brings_back_what_was_changed_and_removed_and_only_that(store):
+async def test_a_restore_reverts_changes_and_removals_and_nothing_else(store):
     await fill(store)
     nodes = await copied(store)
     before = await read_tree(store)
@@ -75,7 +75,7 @@ async def test_ephemeral_nodes_and_counters_are_left_alone(store):
     nodes = [BackupNode("/managed-ledgers/dead", b"", 0, ephemeral=True)]
     plan = await plan_restore(store, nodes, remove=True)
     assert plan.skipped == 1
-    assert "/managed-ledgers" in plan.paths(RestoreAction.KEEP)  # a live node lies in it
+    assert "/managed-ledgers" in plan.paths(RestoreAction.KEEP)  # a live node is in it
     assert "/ledgers/idgen" in plan.paths(RestoreAction.KEEP)
     assert "/admin" in plan.paths(RestoreAction.REMOVE)
 
@@ -96,7 +96,7 @@ async def test_part_of_a_tree_is_restored_into_an_empty_one(store):
 
 
 @with_store
-async def test_ledger_ids_go_on_above_those_of_the_backup(store):
+async def test_ledger_ids_continue_above_those_of_the_backup(store):
     ledgers = LedgerStore(store)
     nodes: list[BackupNode] = []
     await initialize(store)
@@ -111,7 +111,7 @@ async def test_ledger_ids_go_on_above_those_of_the_backup(store):
 
 
 @with_store
-async def test_a_counter_is_never_moved_back_and_far_off_the_longer_ids_begin(store):
+async def test_a_counter_is_never_moved_back_and_with_a_large_gap_the_long_ids_begin(store):
     ledgers = LedgerStore(store)
     await initialize(store)
     await raise_ledger_ids(store, 500)
@@ -126,7 +126,7 @@ async def test_a_counter_is_never_moved_back_and_far_off_the_longer_ids_begin(st
 
 
 @with_store
-async def test_who_is_live_is_found_by_what_is_touched(store):
+async def test_live_owners_are_found_by_the_paths_that_a_restore_touches(store):
     await initialize(store)
     await store.create("/ledgers/available/b:1", b"", ephemeral=True, parents=True)
     await store.create("/mledger/owners/x", b"", ephemeral=True, parents=True)
@@ -137,7 +137,7 @@ async def test_who_is_live_is_found_by_what_is_touched(store):
     assert await find_live(store, []) == []
 
 
-def test_ledgers_in_a_store_of_their_own_are_copied_and_put_back_there():
+def test_ledgers_in_a_store_of_their_own_are_copied_and_restored_there():
     async def main():
         async with await open_store("memory:backup-topics?ledgers=memory:backup-ledgers") as store:
             await fill(store)
@@ -153,7 +153,7 @@ def test_ledgers_in_a_store_of_their_own_are_copied_and_put_back_there():
     assert before == after
 
 
-def test_access_control_lists_are_copied_and_put_back(metadata_url):
+def test_access_control_lists_are_copied_and_restored(metadata_url):
     acl = ("world:anyone:r", "digest:me:ZGlnZXN0:crwda")
 
     async def main():

@@ -37,14 +37,14 @@ async def test_a_cluster_is_initialised_below_any_root(store):
 
 
 @with_store
-async def test_what_is_missing_is_made_and_the_rest_kept(store):
+async def test_missing_nodes_are_created_and_existing_ones_kept(store):
     await store.create("/ledgers/available/readonly", parents=True)
     await initialize(store)
     assert await store.children("/ledgers") == ["INSTANCEID", "LAYOUT", "available"]
 
 
 @with_store
-async def test_a_cluster_with_another_layout_is_refused_and_left_alone(store):
+async def test_a_cluster_with_another_layout_is_refused_and_not_changed(store):
     await store.create("/ledgers/LAYOUT", b"1\nflat:1", parents=True)
     with pytest.raises(RecordError, match="flat:1"):
         await initialize(store)
@@ -52,7 +52,7 @@ async def test_a_cluster_with_another_layout_is_refused_and_left_alone(store):
 
 
 @with_store
-async def test_a_place_without_a_cluster_says_so(store):
+async def test_a_place_without_a_cluster_is_an_error_that_says_so(store):
     with pytest.raises(NodeNotFound, match="initialise the cluster"):
         await instance_id(store)
     with pytest.raises(NodeNotFound, match="initialise the cluster, or correct its root"):
@@ -60,7 +60,7 @@ async def test_a_place_without_a_cluster_says_so(store):
 
 
 @with_two_stores
-async def test_a_bookie_is_listed_as_long_as_its_session_lives(bookie, client):
+async def test_a_bookie_is_listed_while_its_session_lives(bookie, client):
     await initialize(client)
     await register(bookie, "127.0.0.1:3181", "127.0.0.1", 3181)
     await register(bookie, "127.0.0.1:3181", "127.0.0.1", 3181)
@@ -88,7 +88,7 @@ async def test_an_empty_registration_means_that_the_id_is_the_address(store):
         ("10.0.0.3:99999", b""),
     ],
 )
-def test_a_bookie_that_nobody_can_reach_is_left_out_with_a_warning(any_metadata_url, caplog, bookie_id, data):
+def test_an_unreachable_bookie_is_left_out_with_a_warning(any_metadata_url, caplog, bookie_id, data):
     @with_store
     async def check(store):
         await register(store, "127.0.0.1:3181", "127.0.0.1", 3181)
@@ -101,7 +101,7 @@ def test_a_bookie_that_nobody_can_reach_is_left_out_with_a_warning(any_metadata_
 
 
 @with_two_stores
-async def test_an_id_that_another_session_announces_is_refused(one, other):
+async def test_an_id_registered_by_another_session_is_refused(one, other):
     await register(one, "named", "127.0.0.1", 3181)
     with pytest.raises(NodeExists, match="registered by another session"):
         await register(other, "named", "127.0.0.1", 3181)
@@ -110,7 +110,7 @@ async def test_an_id_that_another_session_announces_is_refused(one, other):
 
 
 @with_two_stores
-async def test_who_holds_the_port_replaces_its_former_process(former, present):
+async def test_a_process_that_holds_the_port_replaces_its_predecessor(former, present):
     await register(former, "named", "127.0.0.1", 3181)
     await register(present, "named", "127.0.0.1", 3181, replace_own=True)
     await former.close()
@@ -118,7 +118,7 @@ async def test_who_holds_the_port_replaces_its_former_process(former, present):
 
 
 @with_two_stores
-async def test_a_former_process_whose_session_ends_just_then_is_replaced_as_well(former, present):
+async def test_a_predecessor_whose_session_ends_just_then_is_replaced_too(former, present):
     await register(former, "named", "127.0.0.1", 3181)
     multi = present.multi
 
@@ -133,7 +133,7 @@ async def test_a_former_process_whose_session_ends_just_then_is_replaced_as_well
 
 
 @with_store
-async def test_an_announcement_is_taken_back_once_or_twice(store):
+async def test_a_registration_can_be_withdrawn_once_or_twice(store):
     await register(store, "named", "127.0.0.1", 3181)
     await unregister(store, "named")
     await unregister(store, "named")

@@ -34,7 +34,7 @@ async def test_two_clients_never_draw_the_same_id(one, other):
 
 
 @with_store
-async def test_once_long_ids_were_begun_nothing_else_is_drawn(store):
+async def test_after_the_first_long_id_only_long_ids_are_drawn(store):
     await store.create("/ledgers/idgen-long", parents=True)
     ledgers = LedgerStore(store)
     assert [await ledgers.next_id() for _ in range(2)] == [(1 << 32), (1 << 32) + 1]
@@ -42,7 +42,7 @@ async def test_once_long_ids_were_begun_nothing_else_is_drawn(store):
 
 
 @with_store
-async def test_long_ids_count_on_in_the_highest_directory(store):
+async def test_long_ids_continue_in_the_highest_directory(store):
     for high in ("HOB-0000000001", "HOB-0000000007", "other"):
         await store.create(f"/ledgers/idgen-long/{high}", parents=True)
     assert await LedgerStore(store).next_id() == 7 << 32
@@ -64,7 +64,7 @@ async def test_metadata_is_created_read_replaced_and_deleted(store):
 
 
 @with_store
-async def test_a_ledger_that_is_there_is_not_created_again(store):
+async def test_an_existing_ledger_is_not_created_again(store):
     ledgers = LedgerStore(store)
     await ledgers.create(7, OPEN)
     with pytest.raises(NodeExists):
@@ -72,7 +72,7 @@ async def test_a_ledger_that_is_there_is_not_created_again(store):
 
 
 @with_store
-async def test_a_version_that_has_passed_is_a_conflict(store):
+async def test_an_outdated_version_is_a_conflict(store):
     ledgers = LedgerStore(store)
     await ledgers.create(7, OPEN)
     await ledgers.put(7, dataclasses.replace(OPEN, ctime=5), 0)
@@ -84,7 +84,7 @@ async def test_a_version_that_has_passed_is_a_conflict(store):
 
 
 @with_store
-async def test_a_ledger_and_what_records_it_are_created_both_or_neither(store):
+async def test_a_ledger_and_its_record_are_created_together_or_not_at_all(store):
     ledgers = LedgerStore(store)
     await ledgers.create(7, OPEN, [Create(pending_path(7), b"t/ns/persistent/x")])
     assert (await store.get(pending_path(7))).data == b"t/ns/persistent/x"
@@ -94,7 +94,7 @@ async def test_a_ledger_and_what_records_it_are_created_both_or_neither(store):
 
 
 @with_store
-async def test_metadata_that_contradicts_itself_is_refused_before_anything_is_written(store):
+async def test_contradictory_metadata_is_refused_before_anything_is_written(store):
     ledgers = LedgerStore(store)
     await store.create("/ledgers")
     with pytest.raises(RecordError):
@@ -134,7 +134,7 @@ async def test_a_cluster_without_ledgers_lists_none(store):
 
 
 @with_store
-async def test_a_listing_of_what_is_no_cluster_fails(store):
+async def test_a_listing_without_a_cluster_fails(store):
     with pytest.raises(NodeNotFound):
         await listed(LedgerStoreReader(store))
 
@@ -142,7 +142,7 @@ async def test_a_listing_of_what_is_no_cluster_fails(store):
 @pytest.mark.parametrize(
     "stranger", ["/ledgers/00/0000/what", "/ledgers/L0000000001", "/ledgers/000/0000/0000/0000/L0001"]
 )
-def test_a_listing_that_meets_what_no_ledger_can_be_fails(any_metadata_url, stranger):
+def test_a_listing_that_finds_an_impossible_ledger_fails(any_metadata_url, stranger):
     @with_store
     async def check(store):
         await LedgerStore(store).create(3, OPEN)
@@ -168,7 +168,7 @@ async def test_deleting_removes_the_directories_it_leaves_empty(store):
 
 
 @with_store
-async def test_ledgers_that_the_listing_does_not_have_are_found_by_their_directories(store):
+async def test_ledgers_missing_from_a_listing_are_found_by_their_directories(store):
     ledgers = LedgerStore(store)
     there = [1, 9_999, 10_000, FIRST_LONG_ID - 1, FIRST_LONG_ID, MAX_LEDGER_ID]
     for ledger in there:
@@ -179,7 +179,7 @@ async def test_ledgers_that_the_listing_does_not_have_are_found_by_their_directo
 
 
 @with_store
-async def test_what_is_absent_from_no_cluster_or_a_flat_one_is_not_said(store):
+async def test_nothing_is_reported_absent_without_a_cluster_or_from_a_flat_one(store):
     with pytest.raises(NodeNotFound):
         await LedgerStoreReader(store).absent([1])
     await store.create("/ledgers/L0000000001", parents=True)

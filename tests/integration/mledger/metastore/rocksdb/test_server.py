@@ -1,4 +1,4 @@
-"""A RocksDB metadata server's directory, its disk, and what hostile or careless clients send it."""
+"""A RocksDB metadata server's directory and disk, and how it treats hostile or careless clients."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.support.aio import HANG_S, run
 from tests.support.rocksdb import MetadataProcess, MetadataServerFailed
 
 
-def test_what_was_acknowledged_survives_kill_9_and_multis_are_whole(metadata_process):
+def test_acknowledged_writes_survive_kill_9_and_multis_are_whole(metadata_process):
     acknowledged = {}
 
     async def write(number):
@@ -51,7 +51,7 @@ def test_what_was_acknowledged_survives_kill_9_and_multis_are_whole(metadata_pro
     run(main())
 
 
-def test_a_long_path_serves_as_well(tmp_path):
+def test_a_long_path_works_too(tmp_path):
     directory = tmp_path / ("deep" * 30) / ("deeper" * 30)
     process = MetadataProcess(directory)
     directory.parent.mkdir(parents=True)
@@ -70,14 +70,14 @@ def test_a_long_path_serves_as_well(tmp_path):
     assert not (directory / SOCKET).exists()
 
 
-def test_one_process_has_a_directory(metadata_process):
+def test_one_process_owns_a_directory(metadata_process):
     with pytest.raises(MetadataServerFailed, match="another process serves this directory"):
         MetadataProcess(metadata_process.directory).start()
     with pytest.raises(InvalidMetadataDirectory):
         MetadataDirectory(str(metadata_process.directory))
 
 
-def test_another_programs_rocksdb_is_refused_and_left_alone(tmp_path):
+def test_another_program_s_rocksdb_is_refused_and_not_changed(tmp_path):
     Rows(str(tmp_path / "theirs")).close()
     before = sorted(os.listdir(tmp_path / "theirs"))
     with pytest.raises(MetadataServerFailed, match="another program's RocksDB"):
@@ -85,7 +85,7 @@ def test_another_programs_rocksdb_is_refused_and_left_alone(tmp_path):
     assert sorted(os.listdir(tmp_path / "theirs")) == before
 
 
-def test_a_format_unknown_here_is_refused_and_left_alone(tmp_path):
+def test_an_unknown_format_is_refused_and_not_changed(tmp_path):
     directory = tmp_path / "metadata"
     directory.mkdir()
     (directory / "FORMAT").write_text("mledger metadata directory\nversion 2\n")
@@ -101,7 +101,7 @@ def test_a_store_without_its_format_is_refused(metadata_process):
         metadata_process.start()
 
 
-def test_a_file_in_the_directorys_place_is_refused(tmp_path):
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
     (tmp_path / "metadata").write_text("")
     with pytest.raises(MetadataServerFailed, match="cannot be opened"):
         MetadataProcess(tmp_path / "metadata").start()
@@ -112,7 +112,7 @@ def log_of(directory):
 
 
 def fill(process):
-    """Twenty nodes; the last that is written is the end of the session that made them."""
+    """Twenty nodes. The last write is the end of the session that created them."""
 
     async def main():
         async with await open_store(process.url) as store:
@@ -130,7 +130,7 @@ def fill(process):
 def test_a_torn_last_write_was_not_acknowledged_and_is_dropped(metadata_process):
     fill(metadata_process)
     log = log_of(metadata_process.directory)
-    os.truncate(log, log.stat().st_size - 5)  # of the session's end, which comes last
+    os.truncate(log, log.stat().st_size - 5)  # of the end of the session, which comes last
     metadata_process.start()
 
     async def main():
@@ -140,7 +140,7 @@ def test_a_torn_last_write_was_not_acknowledged_and_is_dropped(metadata_process)
     run(main())
 
 
-def test_a_flipped_byte_in_the_log_is_refused_loudly(metadata_process):
+def test_a_flipped_byte_in_the_log_is_refused_with_an_error(metadata_process):
     fill(metadata_process)
     log = log_of(metadata_process.directory)
     with open(log, "r+b") as file:
@@ -152,7 +152,7 @@ def test_a_flipped_byte_in_the_log_is_refused_loudly(metadata_process):
         metadata_process.start()
 
 
-def test_a_tree_in_memory_is_served_alike_and_keeps_nothing(tmp_path):
+def test_a_tree_in_memory_behaves_the_same_and_keeps_nothing(tmp_path):
     process = MetadataProcess(tmp_path / "metadata", ("--in-memory",)).start()
 
     async def main():
@@ -169,7 +169,7 @@ def test_a_tree_in_memory_is_served_alike_and_keeps_nothing(tmp_path):
         process.start()
 
 
-def test_a_full_disk_ends_the_process_and_loses_nothing_acknowledged(tmp_path):
+def test_a_full_disk_ends_the_process_and_loses_no_acknowledged_write(tmp_path):
     process = MetadataProcess(tmp_path / "metadata")
     limited = (
         "import resource,sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
@@ -225,7 +225,7 @@ def answers(connection, count):
 
 
 def is_cut_off(connection):
-    """Whether the server ends the connection, after what it still says."""
+    """Whether the server ends the connection, after what it still sends."""
     try:
         while connection.recv(65536):
             pass
@@ -251,7 +251,7 @@ def hello(**fields):
         hello() + 2 * wire.frame(pb.Request(id=2, watch=pb.Watch(watch_id=1, path="/a"))),
     ],
 )
-def test_who_does_not_keep_to_the_protocol_is_cut_off_and_others_go_on(rocksdb_url, sent):
+def test_a_client_that_violates_the_protocol_is_disconnected_and_others_continue(rocksdb_url, sent):
     async def main():
         async with await open_store(rocksdb_url) as store:
             with conversation(rocksdb_url.removeprefix("rocksdb:")) as connection:
@@ -262,7 +262,7 @@ def test_who_does_not_keep_to_the_protocol_is_cut_off_and_others_go_on(rocksdb_u
     run(main())
 
 
-def test_a_client_of_another_protocol_is_told_so(rocksdb_url):
+def test_a_client_of_another_protocol_gets_an_error_that_says_so(rocksdb_url):
     with conversation(rocksdb_url.removeprefix("rocksdb:")) as connection:
         connection.sendall(wire.frame(pb.Request(id=1, hello=pb.Hello(protocol=99))))
         (answer,) = answers(connection, 1)
@@ -270,7 +270,7 @@ def test_a_client_of_another_protocol_is_told_so(rocksdb_url):
             raise wire.error_of(answer.refused)
 
 
-def test_a_connection_for_looking_cannot_write(rocksdb_url):
+def test_a_read_only_connection_cannot_write(rocksdb_url):
     with conversation(rocksdb_url.removeprefix("rocksdb:")) as connection:
         connection.sendall(hello(only_reads=True) + wire.frame(wire.write_of([Create("/node")])))
         answer = answers(connection, 2)[1]
@@ -290,7 +290,7 @@ def test_a_session_taken_over_by_a_new_connection_leaves_the_old_one(rocksdb_url
         assert answers(other, 1)[0].found.nodes[0].stat.ephemeral_owner == session
 
 
-def test_a_client_that_does_not_read_is_cut_off(rocksdb_url, monkeypatch):
+def test_a_client_that_does_not_read_is_disconnected(rocksdb_url, monkeypatch):
     monkeypatch.setattr(server_connection, "MAX_UNREAD", 1 << 20)
     watches = [pb.Request(id=number, watch=pb.Watch(watch_id=number, path="/node")) for number in range(1, 2001)]
 
@@ -299,14 +299,14 @@ def test_a_client_that_does_not_read_is_cut_off(rocksdb_url, monkeypatch):
             await store.create("/node")
             with conversation(rocksdb_url.removeprefix("rocksdb:")) as connection:
                 connection.sendall(hello() + b"".join(map(wire.frame, watches)))
-                for version in range(100):  # each tells all watches
+                for version in range(100):  # each notifies all watches
                     await store.put("/node", b"", version)
                 assert await asyncio.to_thread(is_cut_off, connection)
 
     run(main())
 
 
-def test_large_answers_come_in_parts_and_whole(rocksdb_url):
+def test_large_answers_arrive_in_parts_and_whole(rocksdb_url):
     async def main():
         async with await open_store(rocksdb_url, timeout=HANG_S) as store:
             for number in range(12):
@@ -322,7 +322,7 @@ def test_large_answers_come_in_parts_and_whole(rocksdb_url):
     run(main())
 
 
-def test_answers_larger_in_all_than_may_stay_unread_come(rocksdb_url, monkeypatch):
+def test_answers_larger_in_total_than_the_unread_limit_arrive(rocksdb_url, monkeypatch):
     monkeypatch.setattr(store, "PATHS_A_REQUEST", 5)
 
     async def main():
@@ -335,7 +335,7 @@ def test_answers_larger_in_all_than_may_stay_unread_come(rocksdb_url, monkeypatc
 
 
 async def make_children(store, count, size, at_once):
-    """Children of /wide, with names of so many bytes, so many at once."""
+    """Create children of /wide with names of this many bytes, several at once."""
     await store.create("/wide")
     names = [f"{number:0{size}d}" for number in range(count)]
     for start in range(0, count, at_once):
@@ -343,7 +343,7 @@ async def make_children(store, count, size, at_once):
     return names
 
 
-def test_a_node_with_more_children_than_a_request_has_room_for_is_listed(rocksdb_url):
+def test_a_node_with_more_children_than_fit_one_request_is_listed(rocksdb_url):
     async def main():
         async with await open_store(rocksdb_url) as store:
             names = await make_children(store, wire.MAX_FRAME // 4000 + 1, 4000, at_once=200)
@@ -352,7 +352,7 @@ def test_a_node_with_more_children_than_a_request_has_room_for_is_listed(rocksdb
     assert run(main())
 
 
-def test_a_node_that_has_too_many_children_is_named_and_others_are_answered(rocksdb_url, monkeypatch):
+def test_a_node_with_too_many_children_is_named_and_others_are_answered(rocksdb_url, monkeypatch):
     monkeypatch.setattr(wire, "MAX_ANSWER", 1 << 16)
 
     async def main():

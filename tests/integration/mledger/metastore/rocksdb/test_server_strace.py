@@ -1,4 +1,4 @@
-"""By the system calls of a running metadata server: a write is synced before it is answered, and before it is seen."""
+"""A write is synced before it is answered and before it is seen: proven by a running server's system calls."""
 
 import asyncio
 import sys
@@ -76,5 +76,5 @@ def test_nothing_is_answered_or_seen_before_it_is_synced(tmp_path):
     assert violations(tmp_path, HONEST) == set()
 
 
-def test_a_build_that_does_not_sync_is_found(tmp_path):
+def test_a_build_that_does_not_sync_is_detected(tmp_path):
     assert violations(tmp_path, (sys.executable, "-c", WITHOUT_SYNC)) == {*NODES, *NODES.values()}

@@ -22,7 +22,7 @@ async def until_gone(store, path, changes):
         await anext(changes)
 
 
-def test_the_ephemeral_nodes_of_a_killed_process_go_at_once_whatever_its_session_time_out(rocksdb_url):
+def test_ephemeral_nodes_of_a_killed_process_vanish_at_once_whatever_its_session_time_out(rocksdb_url):
     async def main():
         async with (
             await open_store(rocksdb_url) as store,
@@ -35,7 +35,7 @@ def test_the_ephemeral_nodes_of_a_killed_process_go_at_once_whatever_its_session
     run(main())
 
 
-def test_the_ephemeral_nodes_of_a_process_killed_while_the_server_is_down_go_when_it_is_back(metadata_process):
+def test_ephemeral_nodes_of_a_process_killed_while_the_server_is_down_vanish_when_it_is_back(metadata_process):
     async def main():
         async with client_process(metadata_process.url, LONG_S) as client:
             metadata_process.kill()
@@ -48,7 +48,7 @@ def test_the_ephemeral_nodes_of_a_process_killed_while_the_server_is_down_go_whe
     run(main())
 
 
-def test_a_session_that_does_not_come_back_after_a_restart_ends_with_its_time_out(metadata_process):
+def test_a_session_that_does_not_return_after_a_restart_ends_after_its_time_out(metadata_process):
     async def main():
         async with client_process(metadata_process.url, SHORT_SESSION_S) as client:
             os.kill(client.pid, signal.SIGSTOP)
@@ -60,7 +60,7 @@ def test_a_session_that_does_not_come_back_after_a_restart_ends_with_its_time_ou
     run(main())
 
 
-def test_sessions_that_ended_stay_ended_after_a_restart(metadata_process):
+def test_ended_sessions_stay_ended_after_a_restart(metadata_process):
     async def main():
         async with await open_store(metadata_process.url) as store:
             await store.create("/mine", ephemeral=True)
@@ -80,7 +80,7 @@ def test_a_server_frozen_for_longer_than_a_session_lasts_does_not_end_it(metadat
             await store.create("/mine", ephemeral=True)
             metadata_process.signal(signal.SIGSTOP)
             await store.wait_for_session(SessionState.SUSPENDED, timeout=HANG_S)
-            await asyncio.sleep(SHORT_SESSION_S)  # past the time-out: what is shown is that nothing happens in it
+            await asyncio.sleep(SHORT_SESSION_S)  # past the time-out, to show that nothing happens in it
             metadata_process.signal(signal.SIGCONT)
             await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
             assert (await store.get("/mine")).stat.ephemeral_owner == store.session_id
@@ -88,7 +88,7 @@ def test_a_server_frozen_for_longer_than_a_session_lasts_does_not_end_it(metadat
     run(main())
 
 
-def test_a_watch_set_while_the_server_is_away_is_set_when_it_is_back(metadata_process):
+def test_a_watch_set_while_the_server_is_down_is_set_when_it_is_back(metadata_process):
     async def main():
         async with await open_store(metadata_process.url, timeout=HANG_S) as store:
             metadata_process.kill()
@@ -118,7 +118,7 @@ def test_a_write_lost_with_the_connection_is_reported_at_once(metadata_process):
     run(main())
 
 
-def test_nobody_there_is_said_with_the_directory(tmp_path):
+def test_the_error_without_a_server_names_the_directory(tmp_path):
     stopped = MetadataProcess(tmp_path / "stopped").start()
     assert stopped.stop() == 0
     killed = MetadataProcess(tmp_path / "killed").start()
@@ -133,7 +133,7 @@ def test_nobody_there_is_said_with_the_directory(tmp_path):
     run(main())
 
 
-def test_an_opening_that_is_given_up_leaves_nothing_behind_that_goes_on_connecting(tmp_path):
+def test_a_cancelled_opening_leaves_no_task_that_keeps_connecting(tmp_path):
     async def main():
         before = asyncio.all_tasks()
         opening = asyncio.create_task(open_store(f"rocksdb:{tmp_path}"))

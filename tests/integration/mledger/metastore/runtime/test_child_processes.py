@@ -1,4 +1,4 @@
-"""Servers that a process has started end with it, also when it is killed with -9."""
+"""Servers started by a process end with it, even if it is killed with -9."""
 
 import signal
 import subprocess
@@ -35,7 +35,7 @@ sys.stdin.readline()
 
 
 def ends(process):
-    """Wait until the process has ended, whether anybody has taken note of that or not."""
+    """Wait until the process has ended, whether or not anything has waited for it."""
     deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         try:
@@ -49,7 +49,7 @@ def ends(process):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system kills no children")
 @pytest.mark.parametrize("program", [FROM_A_THREAD, A_ZOOKEEPER], ids=["from-a-thread", "zookeeper"])
-def test_a_child_ends_with_its_killed_parent_and_not_with_the_thread_that_asked_for_it(program, tmp_path):
+def test_a_child_ends_with_its_killed_parent_and_not_with_the_thread_that_started_it(program, tmp_path):
     command = [sys.executable, "-c", program, str(tmp_path / "zookeeper")]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         child = psutil.Process(int(parent.stdout.readline()))
@@ -63,7 +63,7 @@ def test_a_child_ends_with_its_killed_parent_and_not_with_the_thread_that_asked_
                 child.kill()
 
 
-def test_what_cannot_be_run_says_so(tmp_path):
+def test_a_command_that_cannot_run_is_an_error_that_says_so(tmp_path):
     child = start_child([str(tmp_path / "nothing")], stderr=subprocess.PIPE, text=True)
     _, said = child.communicate()
     assert child.returncode != 0

@@ -47,7 +47,7 @@ def test_a_path_is_answered_with_its_length_and_the_connection_ends():
     run(main())
 
 
-def test_what_is_not_there_not_allowed_not_http_or_broken_is_said_so():
+def test_missing_forbidden_invalid_and_failing_requests_get_their_status():
     async def main():
         async with served() as port:
             for request, wanted in (

@@ -52,7 +52,7 @@ def test_stop_frees_the_port_and_a_second_stop_does_nothing(zookeeper_server):
         zookeeper_server.freeze()
 
 
-def test_a_taken_port_is_named(tmp_path):
+def test_the_error_names_a_port_that_is_in_use(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -61,7 +61,7 @@ def test_a_taken_port_is_named(tmp_path):
             ZooKeeperServer.start(tmp_path, port=port)
 
 
-def test_a_server_that_cannot_start_names_its_log(tmp_path):
+def test_the_error_of_a_server_that_cannot_start_names_its_log(tmp_path):
     runtime = launcher.ZooKeeperRuntime(launcher.find_java(), (tmp_path / "none.jar",), "an empty class path")
     with pytest.raises(ZooKeeperFailed, match=r"exit code 1 .*zookeeper\.log"):
         ZooKeeperServer.start(tmp_path / "data", runtime=runtime)
@@ -82,7 +82,7 @@ def test_zookeeper_home_comes_first(tmp_path, monkeypatch):
         assert "Mode:" in server.command("srvr")
 
 
-def test_a_zookeeper_home_without_zookeeper_is_named(tmp_path, monkeypatch):
+def test_the_error_names_a_zookeeper_home_without_zookeeper(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
     with pytest.raises(ZooKeeperNotFound, match=r"ZOOKEEPER_HOME is .* zookeeper-3"):
         find_zookeeper()

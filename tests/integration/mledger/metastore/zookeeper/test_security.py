@@ -1,4 +1,4 @@
-"""Logging in to a real ZooKeeper by digest, by SASL and over TLS; access control lists of nodes, rewritten ones too."""
+"""Logging in to a real ZooKeeper by digest, by SASL and over TLS; access control lists of new and rewritten nodes."""
 
 import asyncio
 import dataclasses
@@ -47,7 +47,7 @@ def acl_of(url, path, *digests):
 OWN = [("digest", "me", ["ALL"])]
 
 
-def test_nodes_of_a_digest_user_are_theirs_and_stay_so_when_rewritten(metadata_url, tmp_path):
+def test_nodes_of_a_digest_user_are_private_and_stay_so_when_rewritten(metadata_url, tmp_path):
     mine = with_config(metadata_url, tmp_path, "digest=me:secret", "acl=creator")
     theirs = with_config(metadata_url, tmp_path, "digest=other:secret", "acl=creator")
 
@@ -71,7 +71,7 @@ def test_nodes_of_a_digest_user_are_theirs_and_stay_so_when_rewritten(metadata_u
         assert acl_of(metadata_url, path, "me:secret") == OWN
 
 
-def test_a_store_that_rewrites_anothers_node_leaves_its_list(metadata_url, tmp_path):
+def test_a_store_that_rewrites_another_s_node_keeps_its_list(metadata_url, tmp_path):
     shared = "acl=world:anyone:rw,digest:me:4JFGo+VjyFGBdJ8lhGyF3bJeVcM=:cdrwa"
     first = with_config(metadata_url, tmp_path, shared)
 
@@ -87,8 +87,8 @@ def test_a_store_that_rewrites_anothers_node_leaves_its_list(metadata_url, tmp_p
     run(main())
 
 
-def test_a_cluster_of_one_user_can_be_looked_at_by_all(metadata_url, tmp_path):
-    """The list lets everybody read: looking works without a login, and with nothing but that."""
+def test_a_cluster_of_one_user_can_be_read_by_all(metadata_url, tmp_path):
+    """The list lets everybody read: inspection works without a login, and nothing else does."""
     auth = with_config(metadata_url, tmp_path, "digest=me:secret", "acl=auth::cdrwa,world:anyone:r")
 
     async def main():
@@ -103,7 +103,7 @@ def test_a_cluster_of_one_user_can_be_looked_at_by_all(metadata_url, tmp_path):
     run(main())
 
 
-def test_a_missing_chroot_is_made_with_the_list(metadata_url, tmp_path):
+def test_a_missing_chroot_is_created_with_the_list(metadata_url, tmp_path):
     url = with_config(f"{metadata_url}/deep/cluster", tmp_path, "digest=me:secret", "acl=creator")
 
     async def main():
@@ -117,7 +117,7 @@ def test_a_missing_chroot_is_made_with_the_list(metadata_url, tmp_path):
 
 @pytest.fixture(scope="module")
 def sasl_server(tmp_path_factory):
-    """A server that knows the SASL user `me`, and lets nobody else in."""
+    """A server that knows the SASL user `me` and admits nobody else."""
     directory = tmp_path_factory.mktemp("sasl")
     (directory / "jaas.conf").write_text(JAAS)
     settings = {
@@ -159,7 +159,7 @@ def test_a_wrong_sasl_password_is_refused_by_name(sasl_server, tmp_path):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """An authority (ca.pem), a server's and a client's certificate with key, and one that nobody trusts."""
+    """An authority (ca.pem), certificates with keys for a server and a client, and one that nobody trusts."""
     directory = tmp_path_factory.mktemp("certificates")
 
     def openssl(*arguments):
@@ -187,7 +187,7 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tls_url(tmp_path_factory, certificates):
-    """The URL of a server that takes clients of the authority only, over TLS."""
+    """The URL of a server that accepts only clients of the authority, over TLS."""
     found = find_zookeeper()
     jars = Path(found.classpath[0]).parent
     netty = [*jars.glob("netty-*.jar")]
@@ -211,11 +211,11 @@ SECURE = "zookeeper.client.secure=true"
 
 
 def client_of(certificates):
-    """Settings of a client that the server trusts, and that trusts the server."""
+    """Settings of a client that trusts the server and is trusted by it."""
     return f"trustStore.location={certificates / 'ca.pem'}", f"keyStore.location={certificates / 'client.pem'}"
 
 
-def test_everything_works_over_tls_also_when_answers_pile_up(tls_url, certificates, tmp_path):
+def test_everything_works_over_tls_even_with_many_answers_at_once(tls_url, certificates, tmp_path):
     url = with_config(
         tls_url,
         tmp_path,
@@ -240,7 +240,7 @@ def test_everything_works_over_tls_also_when_answers_pile_up(tls_url, certificat
     run(main())
 
 
-def test_a_server_of_another_authority_is_not_talked_to(tls_url, certificates, tmp_path):
+def test_a_server_of_another_authority_is_refused(tls_url, certificates, tmp_path):
     trusted = with_config(tls_url, tmp_path, SECURE, *(f"zookeeper.ssl.{line}" for line in client_of(certificates)))
     url = with_config(tls_url, tmp_path, SECURE, f"zookeeper.ssl.trustStore.location={certificates / 'strange.pem'}")
 

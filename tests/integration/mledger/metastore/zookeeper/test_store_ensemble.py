@@ -1,4 +1,4 @@
-"""Clients of three ZooKeeper servers, one of which is lost, or lags."""
+"""Clients of three ZooKeeper servers, one of which is lost or lags."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def test_a_session_and_its_nodes_outlive_the_leader(zookeeper_ensemble):
             await store.create("/data", b"0")
             await store.create("/mine", ephemeral=True)
             zookeeper_ensemble.leader.kill()
-            while True:  # reads are asked again by themselves; a write says that it was lost
+            while True:  # reads are retried automatically; a write reports that it was lost
                 await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
                 node = await store.get("/data")
                 try:
@@ -41,7 +41,7 @@ def test_a_client_moves_on_when_its_server_freezes(zookeeper_ensemble):
         async with await open_store(zookeeper_ensemble.url, session_timeout=12, timeout=HANG_S) as store:
             await store.create("/mine", b"0", ephemeral=True)
             for server in zookeeper_ensemble.servers:
-                server.freeze()  # one after the other: whichever it is, two go on
+                server.freeze()  # one after the other: whichever it is, two continue
                 assert (await store.get("/mine")).stat.ephemeral_owner == store.session_id
                 await asyncio.to_thread(server.thaw)
                 await store.wait_for_session(SessionState.CONNECTED, timeout=HANG_S)
@@ -49,7 +49,7 @@ def test_a_client_moves_on_when_its_server_freezes(zookeeper_ensemble):
     run(main())
 
 
-def test_a_server_that_lags_does_not_answer_a_sync(patient_ensemble):
+def test_a_lagging_server_does_not_answer_a_sync(patient_ensemble):
     async def main():
         url = patient_ensemble.servers[0].url
         async with await open_reader(url, session_timeout=60, timeout=HANG_S) as reader:

@@ -1,4 +1,4 @@
-"""Servers that take larger requests than ZooKeeper by default: the limit is said in a file, or learned from a node."""
+"""Servers that accept larger requests than ZooKeeper by default: the limit is configured, or learned from a node."""
 
 import pytest
 
@@ -14,7 +14,7 @@ LARGE = bytes(2_000_000)
 
 @pytest.fixture(scope="module")
 def raised(tmp_path_factory):
-    """A server that takes requests of four million bytes."""
+    """A server that accepts requests of four million bytes."""
     directory = tmp_path_factory.mktemp("raised")
     options = (f"-Djute.maxbuffer={LIMIT}",)
     with ZooKeeperServer.start(directory, sync=False, settings=SETTINGS, java_options=options) as server:
@@ -27,7 +27,7 @@ def configured(tmp_path, line):
     return file
 
 
-def test_a_limit_that_is_said_is_kept_to(raised, tmp_path):
+def test_a_configured_limit_is_respected(raised, tmp_path):
     async def main():
         file = configured(tmp_path, f"jute.maxbuffer = {LIMIT}\n")
         async with await open_store(f"{raised.url}?config={file}") as store:

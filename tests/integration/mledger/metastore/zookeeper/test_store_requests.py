@@ -1,4 +1,4 @@
-"""What the ZooKeeper store asks of its server: few requests, no more than older servers know, and what ACLs allow."""
+"""The ZooKeeper store's requests: few, none that older servers do not know, and none that ACLs forbid."""
 
 import asyncio
 import re
@@ -75,7 +75,7 @@ def test_a_server_without_multiread_is_read_node_by_node(shared_zookeeper, metad
 
 @pytest.fixture
 def guarded(shared_zookeeper, metadata_url):
-    """A chroot with a node that everybody may read, and one that nobody may, but its owner."""
+    """A chroot with a node that everybody may read, and one that only its owner may."""
     chroot = metadata_url.removeprefix(shared_zookeeper.url)
     client = KazooClient(shared_zookeeper.connect_string + chroot)
     client.start(timeout=HANG_S)
@@ -116,7 +116,7 @@ def test_what_the_acl_forbids_is_refused_with_its_path(guarded):
     run(main())
 
 
-def test_a_cancelled_operation_leaves_the_connection_in_order(metadata_url):
+def test_a_cancelled_operation_leaves_the_connection_intact(metadata_url):
     async def main():
         async with await open_store(metadata_url) as store:
             tasks = [asyncio.ensure_future(store.create(f"/n{number}")) for number in range(400)]

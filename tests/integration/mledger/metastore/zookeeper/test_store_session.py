@@ -16,7 +16,7 @@ from tests.support.old_server import copy
 from tests.support.zookeeper import SHORT_SESSION_S
 
 
-def test_a_watch_on_a_node_deleted_while_the_connection_was_away_says_look_again(zookeeper_server):
+def test_a_watch_on_a_node_deleted_while_the_connection_was_lost_says_look_again(zookeeper_server):
     async def main():
         async with (
             await open_store(zookeeper_server.url) as store,
@@ -37,7 +37,7 @@ def test_a_watch_on_a_node_deleted_while_the_connection_was_away_says_look_again
     run(main())
 
 
-def test_nobody_there_is_said_with_the_address(zookeeper_server):
+def test_the_error_without_a_server_names_the_address(zookeeper_server):
     zookeeper_server.stop()
 
     async def main():
@@ -49,7 +49,7 @@ def test_nobody_there_is_said_with_the_address(zookeeper_server):
 
 
 @pytest.mark.parametrize("security", [Security(), Security(digests=("me:secret",))])
-def test_an_opening_given_up_as_soon_as_it_is_connected_leaves_no_session(shared_zookeeper, security):
+def test_an_opening_cancelled_as_soon_as_it_is_connected_leaves_no_session(shared_zookeeper, security):
     async def main():
         connection = ZooKeeperConnection(shared_zookeeper.connect_string, shared_zookeeper.url, 10.0, security)
         opening = asyncio.ensure_future(connection.open(HANG_S))
@@ -63,7 +63,7 @@ def test_an_opening_given_up_as_soon_as_it_is_connected_leaves_no_session(shared
     run(main())
 
 
-def test_a_system_without_sockets_is_said_and_leaves_no_threads(monkeypatch):
+def test_a_system_without_sockets_is_an_error_and_leaves_no_threads(monkeypatch):
     async def main():
         before = set(threading.enumerate())
         connection = ZooKeeperConnection("127.0.0.1:1", "zk://127.0.0.1:1", 10.0)
@@ -79,7 +79,7 @@ def test_a_system_without_sockets_is_said_and_leaves_no_threads(monkeypatch):
     run(main())
 
 
-def test_a_server_that_takes_a_connection_and_never_answers_is_asked_again(shared_zookeeper):
+def test_a_server_that_accepts_a_connection_and_never_answers_is_asked_again(shared_zookeeper):
     connections = 0
 
     async def silent_at_first(reader, writer):
@@ -102,7 +102,7 @@ def test_a_server_that_takes_a_connection_and_never_answers_is_asked_again(share
     run(main())
 
 
-def test_one_server_of_the_ensemble_string_is_enough(zookeeper_server):
+def test_one_server_of_the_connect_string_is_enough(zookeeper_server):
     async def main():
         url = f"zk://127.0.0.1:1,{zookeeper_server.connect_string}/cluster"
         async with await open_store(url, create_chroot=True) as store:
@@ -130,7 +130,7 @@ def test_a_missing_chroot_is_an_error_unless_it_is_to_be_created(metadata_url):
     run(main())
 
 
-def test_ephemeral_nodes_go_at_once_with_a_closed_session(metadata_url):
+def test_ephemeral_nodes_vanish_at_once_with_a_closed_session(metadata_url):
     async def main():
         async with await open_store(metadata_url, session_timeout=120) as store:
             await store.create("/mine", ephemeral=True)

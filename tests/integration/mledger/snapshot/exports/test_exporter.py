@@ -47,7 +47,7 @@ def test_an_export_holds_all_rows_of_all_tables(cluster, tmp_path, workers):
     assert answer("snapshot", "verify", tmp_path)["whole"]
 
 
-def test_files_of_a_server_give_the_same_as_the_server_and_say_their_zxid(cluster, tmp_path):
+def test_the_files_of_a_server_give_the_same_as_the_server_with_their_zxid(cluster, tmp_path):
     url, files = cluster
     done = answer("--metadata", files, "snapshot", "export", tmp_path, "-D", "chroot=/pulsar")
     assert all_rows(tmp_path) == tables.read({"metadata": url})
@@ -55,7 +55,7 @@ def test_files_of_a_server_give_the_same_as_the_server_and_say_their_zxid(cluste
     assert done["name"].endswith(f"zxid{done['zxid'][2:]}")
 
 
-def test_the_same_point_of_files_is_not_written_twice(cluster, tmp_path):
+def test_the_same_point_of_files_is_not_exported_twice(cluster, tmp_path):
     _, files = cluster
     export = ("--metadata", files, "snapshot", "export", tmp_path, "-D", "chroot=/pulsar")
     first, second = answer(*export), answer(*export)
@@ -64,7 +64,7 @@ def test_the_same_point_of_files_is_not_written_twice(cluster, tmp_path):
     assert len(answer("snapshot", "list", tmp_path)) == 1
 
 
-def test_a_named_snapshot_of_something_else_is_not_taken_for_this_one(cluster, tmp_path):
+def test_a_snapshot_of_something_else_with_the_same_name_is_refused(cluster, tmp_path):
     url, _ = cluster
     ok("snapshot", "export", tmp_path, "--name", "monday", url=url)
     assert answer("snapshot", "export", tmp_path, "--name", "monday", url=url)["already_there"]
@@ -79,7 +79,7 @@ def test_an_empty_table_has_its_columns(cluster, tmp_path):
     assert all_rows(tmp_path)["topics"] == []
 
 
-def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(cluster, tmp_path):
+def test_a_killed_export_leaves_the_previous_snapshot_and_is_continued(cluster, tmp_path):
     url, _ = cluster
     before = answer("snapshot", "export", tmp_path, url=url)
     with started_export(url, tmp_path, "--workers", "2", *SHARES, "-D", "rate=30") as process:
@@ -120,7 +120,9 @@ def test_a_killed_worker_ends_the_export_in_one_line_and_the_retry_completes(clu
     assert all_rows(done["snapshot"]) == tables.read({"metadata": url})
 
 
-def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_completes(zookeeper_server, tmp_path):
+def test_zookeeper_killed_during_an_export_leaves_the_previous_snapshot_and_the_retry_completes(
+    zookeeper_server, tmp_path
+):
     url = f"{zookeeper_server.url}/pulsar"
     write_varied_cluster(url)
     expected = tables.read({"metadata": url})
@@ -135,11 +137,11 @@ def test_zookeeper_killed_in_mid_export_leaves_the_one_before_and_the_retry_comp
     zookeeper_server.restart()
     done = answer("snapshot", "export", tmp_path, *SHARES, url=url)
     assert done["steps_kept"] > 0
-    # bookies were registered by clients that are gone, as in the golden trees: nodes that stay
+    # clients that are gone registered the bookies, as in the golden trees: these nodes stay
     assert all_rows(done["snapshot"]) == expected
 
 
-def test_a_step_whose_file_was_damaged_is_done_again(cluster, tmp_path):
+def test_a_step_whose_file_was_damaged_is_repeated(cluster, tmp_path):
     url, _ = cluster
     with started_export(url, tmp_path, "--workers", "1", *SHARES, "-D", "rate=30") as process:
         wait_until_steps(process, tmp_path, 2)
@@ -160,7 +162,7 @@ def test_two_exports_to_one_place_exclude_each_other(cluster, tmp_path):
     assert "another export is writing" in done.err
 
 
-def test_verify_names_every_file_that_is_not_as_it_was_written(cluster, tmp_path):
+def test_verify_names_every_file_that_has_changed(cluster, tmp_path):
     url, _ = cluster
     place = SnapshotDirectory(tmp_path).place(answer("snapshot", "export", tmp_path, url=url)["name"])
     changed, gone = min(place.glob("cursors/*")), min(place.glob("topics/*"))
@@ -178,7 +180,7 @@ def test_verify_names_every_file_that_is_not_as_it_was_written(cluster, tmp_path
     ]
 
 
-def test_older_snapshots_are_removed_once_agreed(cluster, tmp_path):
+def test_older_snapshots_are_removed_after_a_confirmation(cluster, tmp_path):
     url, _ = cluster
     names = [answer("snapshot", "export", tmp_path, url=url)["name"] for _ in range(3)]
     plan = answer("snapshot", "export", tmp_path, "--keep", 2, "--dry-run", url=url)
@@ -204,7 +206,7 @@ def test_older_snapshots_are_removed_once_agreed(cluster, tmp_path):
         (("verify", "."), 3, "has no complete snapshot"),
     ],
 )
-def test_bad_input_is_said_in_one_line(cluster, tmp_path, monkeypatch, arguments, code, words):
+def test_bad_input_is_refused_in_one_line(cluster, tmp_path, monkeypatch, arguments, code, words):
     url, _ = cluster
     monkeypatch.chdir(tmp_path)
     done = mledger("snapshot", *arguments, url=url)
@@ -212,7 +214,7 @@ def test_bad_input_is_said_in_one_line(cluster, tmp_path, monkeypatch, arguments
     assert words in done.err
 
 
-def test_an_unreadable_manifest_is_named(cluster, tmp_path):
+def test_the_error_names_an_unreadable_manifest(cluster, tmp_path):
     url, _ = cluster
     place = SnapshotDirectory(tmp_path).place(answer("snapshot", "export", tmp_path, url=url)["name"])
     (place / "manifest.json").write_text("{")

@@ -38,7 +38,7 @@ def tree(files):
 
 @pytest.mark.interop
 @pytest.mark.parametrize("case", CASES)
-def test_a_data_directory_on_hdfs_is_the_one_it_was_put_from(hdfs, case):
+def test_a_data_directory_on_hdfs_reads_like_its_original(hdfs, case):
     there = ArrowFiles(put(golden.ROOT / case, f"{hdfs}/{Path(case).name}"))
     here = LocalFiles(str(golden.ROOT / case))
     assert there.names() == here.names()
@@ -69,7 +69,7 @@ def test_queries_have_the_answers_that_they_have_on_a_disk(hdfs, tmp_path):
             assert there.ask(query).to_pylist() == here.ask(query).to_pylist(), query.name
 
 
-def test_a_name_node_that_is_not_there_is_named():
+def test_the_error_names_a_missing_name_node():
     done = mledger("snapshot", "list", "hdfs://127.0.0.1:1/backup")
     assert (done.code, done.err) == (
         1,
@@ -97,7 +97,7 @@ def test_a_process_that_has_read_hdfs_can_fork():
     assert (done.stdout, done.stderr) == ("7\n", "")
 
 
-def test_without_a_client_of_hdfs_it_is_said_what_to_install(monkeypatch, tmp_path):
+def test_without_an_hdfs_client_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     for name in ("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
         monkeypatch.setenv(name, str(tmp_path))

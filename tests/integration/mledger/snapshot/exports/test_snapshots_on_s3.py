@@ -37,14 +37,14 @@ def tree(files):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_data_directory_in_a_bucket_is_the_one_it_was_put_from(s3, case):
+def test_a_data_directory_in_a_bucket_reads_like_its_original(s3, case):
     there = ArrowFiles(s3.put(golden.ROOT / case, Path(case).name).replace("s3://", "s3a://"))
     here = LocalFiles(str(golden.ROOT / case))
     assert there.names() == here.names()
     assert tree(there) == tree(here)
 
 
-def test_snapshots_and_logs_may_lie_under_different_names(s3, tmp_path):
+def test_snapshots_and_logs_may_be_under_different_names(s3, tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "data").mkdir()
     for file in (golden.ROOT / CASES[0] / "version-2").iterdir():
@@ -53,7 +53,7 @@ def test_snapshots_and_logs_may_lie_under_different_names(s3, tmp_path):
     assert tree(there) == tree(LocalFiles(str(golden.ROOT / CASES[0])))
 
 
-def test_from_a_bucket_to_a_bucket_gives_the_cluster_s_rows(s3, cluster):
+def test_an_export_from_a_bucket_to_a_bucket_has_the_cluster_s_rows(s3, cluster):
     url, directory = cluster
     files = s3.put(directory, "zookeeper")
     export = ("--metadata", files, "snapshot", "export", "s3a://metadata/backup", "-D", "chroot=/pulsar")
@@ -66,7 +66,7 @@ def test_from_a_bucket_to_a_bucket_gives_the_cluster_s_rows(s3, cluster):
     assert answer("snapshot", "verify", "s3://metadata/backup")["whole"]
 
 
-def test_keys_and_endpoint_may_be_in_the_uri_and_are_not_told(s3, cluster, monkeypatch):
+def test_keys_and_endpoint_may_be_in_the_uri_and_are_not_shown(s3, cluster, monkeypatch):
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     endpoint = urllib.parse.quote(s3.endpoint.removeprefix("http://"), safe="")
@@ -78,7 +78,7 @@ def test_keys_and_endpoint_may_be_in_the_uri_and_are_not_told(s3, cluster, monke
     assert [each["name"] for each in answer("snapshot", "list", to)] == ["monday"]
 
 
-def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(s3, cluster, tmp_path):
+def test_a_killed_export_leaves_the_previous_snapshot_and_is_continued(s3, cluster, tmp_path):
     url, _ = cluster
     to, stage = "s3://metadata/killed", tmp_path / "stage"
     before = answer("snapshot", "export", to, url=url)
@@ -95,7 +95,7 @@ def test_a_killed_export_leaves_the_one_before_and_is_gone_on_with(s3, cluster, 
     assert not (stage / "_unfinished").exists()
 
 
-def test_a_store_that_stops_serving_in_mid_copy_shows_no_part_and_the_retry_copies_the_rest(s3, cluster):
+def test_a_store_that_fails_during_a_copy_shows_no_part_and_the_retry_copies_the_rest(s3, cluster):
     url, _ = cluster
     to = ("snapshot", "export", "s3://metadata/cut", "--name", "monday")
     s3.deny_after(40)
@@ -123,7 +123,7 @@ def test_older_snapshots_are_removed_with_all_their_objects(s3, cluster):
     assert {name.partition("/")[0] for name in s3.written("kept")} == {f"snapshot={done['name']}"}
 
 
-def test_a_removal_that_was_cut_off_is_ended_by_the_next_export(s3, cluster):
+def test_an_interrupted_removal_is_completed_by_the_next_export(s3, cluster):
     url, _ = cluster
     name = answer("snapshot", "export", "s3://metadata/halfway", url=url)["name"]
     s3.client.put_object(Bucket="metadata", Key=f"halfway/_removed/{name}", Body=b"")
@@ -133,7 +133,7 @@ def test_a_removal_that_was_cut_off_is_ended_by_the_next_export(s3, cluster):
     assert {key.partition("/")[0] for key in s3.written("halfway")} == {f"snapshot={done['name']}"}
 
 
-def test_verify_names_what_is_gone_changed_or_too_much(s3, cluster):
+def test_verify_names_missing_changed_and_additional_files(s3, cluster):
     url, _ = cluster
     answer("snapshot", "export", "s3://metadata/damaged", "--name", "one", url=url)
     names = sorted(s3.written("damaged/snapshot=one"))
@@ -174,21 +174,21 @@ def test_every_query_has_the_answer_that_it_has_on_a_disk(s3, tmp_path):
         (("export", "here", "--stage", "there"), 1, "needs no --stage"),
     ],
 )
-def test_bad_input_is_said_in_one_line(s3, cluster, tmp_path, monkeypatch, arguments, code, words):
+def test_bad_input_is_refused_in_one_line(s3, cluster, tmp_path, monkeypatch, arguments, code, words):
     monkeypatch.chdir(tmp_path)
     done = mledger("snapshot", *arguments, url=cluster[0])
     assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
     assert words in done.err
 
 
-def test_keys_that_the_store_does_not_know_are_said_before_anything_is_read(s3, cluster):
+def test_keys_unknown_to_the_store_are_reported_before_anything_is_read(s3, cluster):
     s3.deny_after(0)
     done = mledger("snapshot", "export", "s3://metadata/denied", url=cluster[0])
     assert (done.code, len(done.err.splitlines())) == (1, 1), done.err
     assert "s3://metadata/denied/_trial cannot be written: " in done.err
 
 
-def test_an_endpoint_that_nobody_serves_is_named(s3, tmp_path, monkeypatch):
+def test_the_error_names_an_endpoint_that_nobody_serves(s3, tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     done = mledger("--metadata", "s3://metadata/zookeeper", "snapshot", "export", tmp_path)
     assert (done.code, len(done.err.splitlines())) == (1, 1), done.err

@@ -46,14 +46,14 @@ def test_a_snapshot_by_spark_holds_the_same_rows(exported):
     }
 
 
-def test_a_snapshot_by_spark_is_verified_and_listed_like_any(exported):
+def test_a_snapshot_by_spark_is_verified_and_listed_like_any_other(exported):
     _, _, path, _ = exported
     assert answer("snapshot", "verify", path)["whole"]
     (listed,) = answer("snapshot", "list", path)
     assert (listed["engine"], listed["format"]) == ("spark", "parquet")
 
 
-def test_a_killed_python_worker_ends_the_export_in_one_line_and_the_retry_goes_on(exported, tmp_path):
+def test_a_killed_python_worker_ends_the_export_in_one_line_and_the_retry_continues(exported, tmp_path):
     url, _, path, _ = exported
     with started_export(url, tmp_path, "--spark", "-D", "partitions=1", "-D", "rate=300") as process:
         wait_until_steps(process, tmp_path)
@@ -72,7 +72,7 @@ def test_a_killed_python_worker_ends_the_export_in_one_line_and_the_retry_goes_o
 
 
 def kill_workers(process):
-    """Kill the export's Python workers, whichever plan or read at the time, until it has ended."""
+    """Kill the export's Python workers, whether they plan or read, until it has ended."""
     while process.poll() is None:
         for worker in processes_below(process, "pyspark.daemon"):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -82,7 +82,7 @@ def kill_workers(process):
 
 @pytest.fixture(scope="module")
 def queried(spark, tmp_path_factory):
-    """Spark's views of two snapshots, and the same asked without Spark."""
+    """Spark's views of two snapshots, and the same without Spark."""
     before, now = write_both(tmp_path_factory.mktemp("queried-by-spark"))
     create_views(spark, str(now), str(before))
     with open_snapshots(str(now), str(before)) as snapshots:
@@ -95,6 +95,6 @@ def test_a_query_has_the_same_answer_in_spark(spark, queried, name):
     assert found == queried.ask((QUERIES | CHANGES)[name]).to_pylist()
 
 
-def test_delta_is_refused_where_it_is_not_installed():
+def test_delta_is_refused_if_it_is_not_installed():
     with pytest.raises(FormatNotInstalled, match=r"pip install 'mledger\[delta\]'"):
         check_format(DELTA)

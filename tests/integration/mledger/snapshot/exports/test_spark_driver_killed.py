@@ -1,4 +1,4 @@
-"""Killing either half of an export's Spark driver leaves the snapshot before, and what was finished for the retry."""
+"""Killing either half of an export's Spark driver leaves the previous snapshot, and completed work for the retry."""
 
 import signal
 
@@ -30,7 +30,7 @@ def ended(processes):
 
 
 @pytest.mark.timeout(2400)
-def test_a_killed_driver_leaves_the_one_before_and_the_next_try_goes_on(tmp_path, spark):
+def test_a_killed_driver_leaves_the_previous_snapshot_and_the_next_try_continues(tmp_path, spark):
     to = tmp_path / "snapshots"
     with ZooKeeperServer.start(tmp_path / "zookeeper", sync=False) as server:
         url = f"{server.url}/pulsar"

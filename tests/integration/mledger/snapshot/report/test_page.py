@@ -1,4 +1,4 @@
-"""`mledger report` in a real Chromium: its content, its console, sorting, the dark, a phone."""
+"""`mledger report` in a real Chromium: its content, its console, sorting, dark mode, a phone."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def page(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory):
-    """The address of a report about names that are script, and very long."""
+    """The address of a report with names that contain scripts, and very long names."""
     directory = tmp_path_factory.mktemp("hostile")
     now = write_snapshot(
         directory,
@@ -60,7 +60,7 @@ def cells(browser, section, column):
     return [row.find_elements("tag name", "td")[column].text for row in rows]
 
 
-def test_the_page_holds_every_answer_and_says_nothing_on_its_console(browser, page):
+def test_the_page_has_every_answer_and_writes_nothing_to_its_console(browser, page):
     browser.get(page)
     assert [heading.text for heading in browser.find_elements("tag name", "h2")] == [
         "Backlog of each subscription",
@@ -101,7 +101,7 @@ def test_plots_are_drawn_with_their_labels_as_text(browser, page):
     assert len(ids) == len(set(ids))
 
 
-def test_a_click_on_a_heading_sorts_by_it_and_another_the_other_way(browser, page):
+def test_a_click_on_a_heading_sorts_by_it_and_another_reverses_the_order(browser, page):
     browser.get(page)
     assert cells(browser, "bookie_load", 0) == ["b1", "gone", "b2", "away"]
     entries, name = (browser.find_elements("css selector", "#bookie_load th button")[at] for at in (5, 0))
@@ -118,7 +118,7 @@ def test_a_click_on_a_heading_sorts_by_it_and_another_the_other_way(browser, pag
     assert console(browser) == []
 
 
-def test_numbers_are_sorted_as_numbers_and_what_is_unknown_comes_last(browser, page):
+def test_numbers_are_sorted_as_numbers_and_unknown_ones_come_last(browser, page):
     browser.get(page)
     waits = browser.find_elements("css selector", "#backlog th button")[4]
     waits.click()
@@ -128,7 +128,7 @@ def test_numbers_are_sorted_as_numbers_and_what_is_unknown_comes_last(browser, p
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_and_plots_can_be_read_in_the_light_and_in_the_dark(browser, page, scheme):
+def test_text_and_plots_are_readable_in_light_and_dark_mode(browser, page, scheme):
     in_scheme(browser, scheme)
     browser.get(page)
     until(browser, lambda shown: shown.execute_script(f"return matchMedia('(prefers-color-scheme: {scheme})').matches"))
@@ -152,7 +152,7 @@ def test_a_phone_scrolls_down_only(browser, page, hostile_page):
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_names_are_shown_and_not_run(browser, hostile_page):
+def test_names_are_shown_and_not_executed(browser, hostile_page):
     browser.get(hostile_page)
     assert cells(browser, "backlog", 0) == [HOSTILE]
     assert len(browser.find_elements("tag name", "script")) == 1
@@ -164,6 +164,6 @@ def test_the_page_loads_nothing(browser, page):
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
-def test_no_snapshot_no_page(tmp_path):
+def test_without_a_snapshot_there_is_no_page(tmp_path):
     done = mledger("report", tmp_path, "--to", tmp_path / "report.html")
     assert (done.code, list(tmp_path.iterdir())) == (3, [])

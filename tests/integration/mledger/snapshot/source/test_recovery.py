@@ -1,4 +1,4 @@
-"""With `state=recovered` rows say what opening the topics would find, and nothing is fenced or written for it."""
+"""With `state=recovered`, rows show what opening the topics would find; nothing is fenced or written for it."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ ORDERS, CLOSED, EMPTY = (f"persistent://public/default/{name}" for name in ("ord
 
 @pytest.fixture
 def cluster(bookies):
-    """Three bookies, and where their metadata is."""
+    """Three bookies, and the URL of their metadata."""
     bookies.start(3)
     return bookies.metadata_url, bookies
 
@@ -26,7 +26,7 @@ async def read(url, *names, **options):
 
 
 async def tree(url, path="/"):
-    """Versions of all nodes but those of sessions."""
+    """Versions of all nodes except ephemeral ones."""
     async with await open_reader(url) as reader:
         found, level = {}, [path]
         while level:
@@ -47,7 +47,7 @@ def row_of(rows, **key):
     return found
 
 
-def test_a_live_topic_is_seen_as_it_is_and_goes_on(cluster):
+def test_a_live_topic_is_shown_as_it_is_and_continues(cluster):
     url, _ = cluster
 
     async def main():
@@ -74,7 +74,7 @@ def test_a_live_topic_is_seen_as_it_is_and_goes_on(cluster):
             last = row_of(found["topic_ledgers"], topic=ORDERS, last=True)
             assert (last["entries"], last["seen_entries"]) == (0, 5)
             assert found["errors"] == []
-            # nobody was fenced: the owner appends and acknowledges as before
+            # nothing was fenced: the owner appends and acknowledges as before
             await fill(topic, 5, 25)
             await cursor.acknowledge(positions[4:6])
             assert tuple(cursor.mark_delete) == tuple(positions[7])
@@ -82,7 +82,7 @@ def test_a_live_topic_is_seen_as_it_is_and_goes_on(cluster):
     run(main())
 
 
-def test_what_is_told_is_what_opening_the_topic_finds(cluster):
+def test_rows_show_what_opening_the_topic_finds(cluster):
     url, _ = cluster
 
     async def main():
@@ -117,7 +117,7 @@ def test_what_is_told_is_what_opening_the_topic_finds(cluster):
     run(main())
 
 
-def test_a_cluster_whose_bookies_are_away_is_read_and_its_rows_say_so(cluster):
+def test_a_cluster_whose_bookies_are_down_is_read_and_its_rows_say_so(cluster):
     url, bookies = cluster
     topics = [f"persistent://public/default/t{number}" for number in range(GIVE_UP_AFTER + 40)]
 

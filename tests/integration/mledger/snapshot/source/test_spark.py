@@ -1,4 +1,4 @@
-"""Spark reads the tables by `format("mledger")`, as they are read without it."""
+"""Spark reads the same tables with `format("mledger")` as a reader without Spark."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -44,7 +44,7 @@ def rows(frame, table):
 
 
 def plain(row):
-    """Times without zone (the session's is UTC), maps as dicts, bytes as bytes."""
+    """Times without a zone (the session's is UTC), maps as dicts, bytes as bytes."""
     return {name: bytes(value) if isinstance(value, bytearray) else value for name, value in row.items()}
 
 
@@ -59,7 +59,7 @@ def expected(options, table):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_table_is_found_without_registering_and_has_all_rows(spark, cluster, table):
+def test_a_table_is_found_without_registration_and_has_all_rows(spark, cluster, table):
     url, _ = cluster
     frame = load(spark, table, metadata=url, partitions="3")
     assert [(field.name, field.dataType.simpleString()) for field in frame.schema] == [
@@ -84,7 +84,7 @@ def test_files_in_a_bucket_are_read_by_the_workers(spark, cluster, s3_server):
     )
 
 
-def test_a_schema_given_limits_the_columns(spark, cluster):
+def test_a_given_schema_limits_the_columns(spark, cluster):
     url, _ = cluster
     schema = "cursor string, holes int, properties map<string,bigint>, managed_ledger string"
     frame = spark.read.format("mledger").schema(schema).option("metadata", url).load("cursors")
@@ -96,7 +96,7 @@ def test_a_schema_given_limits_the_columns(spark, cluster):
 
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])
-def test_a_query_with_filters_is_right_whether_spark_pushes_them_or_not(spark, cluster, pushdown):
+def test_a_query_with_filters_is_right_whether_or_not_spark_pushes_them_down(spark, cluster, pushdown):
     url, _ = cluster
     before = spark.conf.get(PUSHDOWN)
     spark.conf.set(PUSHDOWN, pushdown)
@@ -147,7 +147,7 @@ def test_tables_join(spark, cluster):
         ("topics", {"chroot": "/nowhere"}, None, "ChrootNotFound: the tree in"),
     ],
 )
-def test_bad_input_is_said_in_one_line(spark, cluster, table, options, schema, words):
+def test_bad_input_is_refused_in_one_line(spark, cluster, table, options, schema, words):
     url, files = cluster
     given = {"metadata": url, **(files if "chroot" in options else {}), **options}
     reader = spark.read.format("mledger").options(**given)

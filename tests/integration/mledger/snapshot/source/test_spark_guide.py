@@ -1,4 +1,4 @@
-"""The Python of docs/how-to/spark.md, block after block, on a cluster of every kind of node."""
+"""Runs the Python of docs/how-to/spark.md, block by block, on a cluster with every kind of node."""
 
 import pytest
 
@@ -15,7 +15,7 @@ BLOCKS = blocks_of("how-to/spark.md", "python")
 
 @pytest.fixture(scope="module")
 def printed(spark, tmp_path_factory):
-    """What each block prints; the names that one makes are there for the next."""
+    """What each block prints. Names that one block defines are there for the next."""
     directory = tmp_path_factory.mktemp("spark-guide")
     with ZooKeeperServer.start(directory / "zookeeper", sync=False) as server, pytest.MonkeyPatch.context() as patch:
         url = f"{server.url}/pulsar"

@@ -1,4 +1,4 @@
-"""The same cluster read live, from ZooKeeper's files and from RocksDB gives the same tables, row by row."""
+"""The same cluster gives the same tables, row by row, read live, from ZooKeeper's files and from RocksDB."""
 
 import gc
 from contextlib import contextmanager
@@ -68,11 +68,11 @@ def test_every_table_has_rows(live):
     assert {name: len(rows) for name, rows in live.items() if len(rows) < 3} == {}
 
 
-def test_files_give_what_the_live_server_does(written, live):
+def test_files_give_the_same_as_the_live_server(written, live):
     assert_same(tables.read(written.files), live)
 
 
-def test_rocksdb_gives_what_zookeeper_does(written, live, rocksdb_thread, tmp_path):
+def test_rocksdb_gives_the_same_as_zookeeper(written, live, rocksdb_thread, tmp_path):
     async def copy():
         async with await open_reader(written.url) as reader:
             await varied_cluster.copy_to_rocksdb(reader, str(tmp_path / "copy"))
@@ -86,12 +86,12 @@ def test_rocksdb_gives_what_zookeeper_does(written, live, rocksdb_thread, tmp_pa
 
 
 @pytest.mark.parametrize("partitions", ["1", "3", "7"])
-def test_shares_together_give_every_row_once(written, live, partitions):
+def test_shares_together_have_every_row_once(written, live, partitions):
     assert_same(tables.read_in_shares({"metadata": written.url, "partitions": partitions}), live)
     assert_same(tables.read_in_shares({**written.files, "partitions": partitions}), live)
 
 
-def test_nodes_that_do_not_decode_are_rows_of_errors_and_nowhere_else(live):
+def test_nodes_that_do_not_decode_are_only_in_the_table_errors(live):
     broken = {path for path in varied_cluster.BROKEN if not path.endswith("/good")}
     errors = {row["path"]: row for row in live["errors"]}
     assert set(errors) == broken
@@ -117,13 +117,13 @@ def test_nodes_that_do_not_decode_are_rows_of_errors_and_nowhere_else(live):
         ({"topic": "golden/rollover/topic-0"}, lambda row: row["topic"] == "persistent://golden/rollover/topic-0"),
     ],
 )
-def test_options_prune_alike_whatever_is_read(written, live, options, expected):
+def test_options_prune_the_same_way_for_every_input(written, live, options, expected):
     pruned = {name: [row for row in rows if "topic" not in row or expected(row)] for name, rows in live.items()}
     assert_same(tables.read({"metadata": written.url, **options}), pruned)
     assert_same(tables.read({**written.files, **options}), pruned)
 
 
-def test_only_the_columns_asked_for_are_made(written, live):
+def test_only_the_requested_columns_are_made(written, live):
     found = tables.read({"metadata": written.url}, "cursors", columns=["holes", "managed_ledger", "cursor"])
     assert found["cursors"] == [
         {name: row[name] for name in ("holes", "managed_ledger", "cursor")} for row in live["cursors"]
@@ -153,7 +153,7 @@ def test_a_rate_changes_no_row(written, live):
     assert plan.rate * len(plan.shares) == 20000
 
 
-def test_looking_for_states_without_bookies_loses_no_row(written, live):
+def test_reading_recovered_states_without_bookies_loses_no_row(written, live):
     found = tables.read({"metadata": written.url, "state": "recovered"})
     for name in ("topics", "ledgers", "ensembles", "bookies", "errors", "underreplicated", "partitioned_topics"):
         assert found[name] == live[name], name
@@ -163,10 +163,10 @@ def test_looking_for_states_without_bookies_loses_no_row(written, live):
 
 
 @pytest.mark.parametrize("options", [{"metadata": "{url}"}, {"metadata": "{url}", "state": "recovered"}])
-def test_a_reading_may_be_left_off(written, options, caplog, recwarn, monkeypatch):
+def test_a_read_may_be_abandoned(written, options, caplog, recwarn, monkeypatch):
     monkeypatch.setattr("mledger.snapshot.tables.row_builder.BATCH_ROWS", 4)
     given = {name: value.format(url=written.url) for name, value in options.items()}
-    gc.collect()  # what other tests left
+    gc.collect()  # left by other tests
     recwarn.clear()
     batches = read_tables(parse_options(given), {"topics": None, "cursors": None})
     assert next(batches)[1].num_rows
@@ -205,7 +205,7 @@ async def _stats(reader, path):
         ({"metadata": "{files}", "chroot": "/pulsar", "time": "1970-01-01"}, ZxidNotCovered, "give a later time"),
     ],
 )
-def test_bad_input_is_one_clear_line(written, options, error, words):
+def test_bad_input_is_refused_in_one_clear_line(written, options, error, words):
     places = {"url": written.url, "server": written.server.url, "files": written.files["metadata"]}
     given = {name: value.format(**places) for name, value in options.items()}
     with pytest.raises(error) as raised:
@@ -214,7 +214,7 @@ def test_bad_input_is_one_clear_line(written, options, error, words):
     assert "\n" not in str(raised.value)
 
 
-def test_a_corrupt_snapshot_file_is_named(written, tmp_path):
+def test_the_error_names_a_corrupt_snapshot_file(written, tmp_path):
     plan = plan_tables(parse_options(written.files), ["topics"]).shares[0].plan
     source = written.server.data_dir / "data" / "version-2"
     for name in (plan.snapshot, *plan.logs):
@@ -227,7 +227,7 @@ def test_a_corrupt_snapshot_file_is_named(written, tmp_path):
     assert "\n" not in str(raised.value)
 
 
-def test_wrong_credentials_are_told(written):
+def test_wrong_credentials_are_an_error_that_says_so(written):
     with kazoo(written.server) as client:
         client.create("/closed", acl=[make_digest_acl("somebody", "secret", all=True)])
     with pytest.raises(MetadataAccessDenied) as raised:

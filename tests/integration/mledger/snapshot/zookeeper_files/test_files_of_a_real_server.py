@@ -1,4 +1,4 @@
-"""A real server's directory, read beside the server and after it was killed, gives the tree that its clients see."""
+"""A real server's directory, read beside the server and after a kill, gives the tree that its clients see."""
 
 import random
 
@@ -15,7 +15,7 @@ ENDINGS = {"": "", "gz": ".gz", "snappy": ".snappy"}
 
 @pytest.fixture(params=ENDINGS)
 def busy_server(request, tmp_path):
-    """A server that begins a snapshot every few transactions, while others go on; the ending of its files."""
+    """A server that begins a snapshot every few transactions, while others continue; the ending of its files."""
     options = ("-Dzookeeper.snapCount=40", f"-Dzookeeper.snapshot.compression.method={request.param}")
     with ZooKeeperServer.start(tmp_path / "zookeeper", sync=False, java_options=options) as server:
         yield server, LocalFiles(str(tmp_path / "zookeeper" / "data")), ENDINGS[request.param]
@@ -39,7 +39,7 @@ def clients(busy_server):
 
 
 def seen_by(client):
-    """The tree as clients see it, by path: data and stat. ZooKeeper's own nodes are left out."""
+    """The tree as clients see it, by path: data and stat. Without ZooKeeper's own nodes."""
     seen = {}
 
     def look(path):
@@ -71,7 +71,7 @@ def read_from(files, **at):
 
 
 def write_at_random(client, rng, count):
-    """Many requests in flight at once; those that fail are part of the history."""
+    """Many requests in flight at once. Failed ones are part of the history."""
     paths = [f"/n{one}" for one in range(12)]
     answers = []
     for _ in range(count):
