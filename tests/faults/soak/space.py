@@ -24,7 +24,11 @@ FRAME = 64
 """Bytes of a stored entry beside its payload: frame head, master key, ids, length and digest."""
 MOST_AMPLIFICATION = 2.5
 MOST_EXTRA = 0.2
-GIVEN_BACK_S = GRACE_S + 60.0  # a bookie deletes nothing that has been without metadata for less than GRACE_S
+GIVEN_BACK_S = GRACE_S + 120.0
+"""The longest that the space of deleted ledgers is waited for, in seconds.
+
+A collection every 20 s finds that a ledger has no metadata, deletes it once the grace period is over, and then writes
+what lives in half empty files again."""
 ARGUMENTS = ("--min-free-mb", "64", "--session-timeout", "4")
 _PAGE = 2000
 _RUN_S = 1800.0
@@ -40,6 +44,7 @@ class Space:
     live: int = 0  # of each bookie, after the deletion
     used_before: list[int] = field(default_factory=list)
     used_after: list[int] = field(default_factory=list)
+    given_back_s: float = 0.0  # after the deletion
 
     @property
     def amplification(self) -> float:
@@ -78,11 +83,14 @@ async def _fill_and_delete(world: World, rounds: int, done: Space, progress: Pro
         done.live = sum(writer.length // SIZE * (SIZE + FRAME) for writer in kept)
         await asyncio.gather(*(client.delete_ledger(writer.ledger_id) for writer in writers[::2]))
         deleted = time.monotonic()
-        while (seconds := time.monotonic() - deleted) < GIVEN_BACK_S:
+        while done.given_back_s < GIVEN_BACK_S:
             await asyncio.sleep(1.0)
-            used = max(await asyncio.to_thread(_used, world))
-            progress.step(f"{seconds:.0f} s after half was deleted: {mib(used)} used, {mib(done.live)} live")
-        done.used_after = _used(world)
+            done.given_back_s = time.monotonic() - deleted
+            done.used_after = await asyncio.to_thread(_used, world)
+            used = mib(max(done.used_after))
+            progress.step(f"{done.given_back_s:.0f} s after half was deleted: {used} used, {mib(done.live)} live")
+            if done.extra <= MOST_EXTRA:
+                break
         progress.step("reading back what is left", always=True)
         await _read_back(client, kept, rounds * BATCH)
         await client.close()
@@ -121,7 +129,8 @@ def space_rows(done: Space) -> tuple[list[Row], list[str]]:
     if done.amplification > MOST_AMPLIFICATION:
         bad.append(f"write amplification {done.amplification:.2f}")
     if done.extra > MOST_EXTRA:
-        bad.append(f"{GIVEN_BACK_S:g} s after the deletion a bookie uses {done.extra:.0%} more than its live bytes")
+        seconds = f"{done.given_back_s:.0f} s"
+        bad.append(f"{seconds} after the deletion a bookie uses {done.extra:.0%} more than its live bytes")
     used = ", ".join(mib(each) for each in done.used_after)
     rate = done.payload / done.write_seconds
     return [
@@ -133,5 +142,9 @@ def space_rows(done: Space) -> tuple[list[Row], list[str]]:
         ("bytes to disk for each byte of payload and copy, journal included", f"{done.amplification:.2f}", "≤ 2.5"),
         ("disk of each bookie before half of the ledgers was deleted", mib(max(done.used_before)), ""),
         ("live bytes of each bookie afterwards", mib(done.live), ""),
-        (f"disk of each bookie {GIVEN_BACK_S:g} s later", f"{used} ({done.extra:+.1%})", "≤ 20 % over the live bytes"),
+        (
+            f"disk of each bookie {done.given_back_s:.0f} s later",
+            f"{used} ({done.extra:+.1%})",
+            f"≤ 20 % over the live bytes within {GIVEN_BACK_S:g} s",
+        ),
     ], bad
