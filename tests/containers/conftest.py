@@ -2,7 +2,7 @@
 
 import os
 
-os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # testcontainers reads it when it is imported
+os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # testcontainers reads it on import
 
 import contextlib
 import socket
@@ -28,7 +28,7 @@ ZOOKEEPER_IMAGE = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Look every 50 ms; TimeoutError names what did not come."""
+    """Check every 50 ms. TimeoutError names what did not happen."""
     deadline = time.monotonic() + HANG_S
     while not condition():
         if time.monotonic() > deadline:
@@ -38,7 +38,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture(scope="session")
 def images() -> Iterator[None]:
-    """An engine that answers, with the images of this checkout; where there is none the tests are skipped by name."""
+    """An engine that answers, with the images of this checkout. Without one the tests are skipped by name."""
     try:
         with engine():
             build_images()
@@ -49,7 +49,7 @@ def images() -> Iterator[None]:
 
 @pytest.fixture
 def project(images: None) -> Iterator[Project]:
-    """The compose files' services, gone with their volumes in the end."""
+    """The services of the compose files. They and their volumes are removed at the end."""
     names = [f"ZOOKEEPER_{n}_{kind}" for n in (1, 2, 3) for kind in ("PORT", "PEER_PORT", "ELECTION_PORT")]
     names += [f"BOOKIE_{n}_{kind}" for n in range(1, BOOKIES + 1) for kind in ("PORT", "METRICS_PORT")]
     project = Project(f"mledger-{uuid.uuid4().hex[:8]}", {name: str(free_late_port()) for name in names})
@@ -59,7 +59,7 @@ def project(images: None) -> Iterator[Project]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Three ZooKeeper nodes and four bookies, a container each, on the host's loopback."""
+    """Three ZooKeeper nodes and four bookies, each in a container on the host's loopback."""
 
     zookeepers: list[DockerContainer]
     bookies: dict[str, DockerContainer]
@@ -70,7 +70,7 @@ class Cluster:
         container.get_wrapped_container().kill()
 
     def start(self, *containers: DockerContainer) -> None:
-        """Start killed containers on what they had written, and wait until all serve."""
+        """Start killed containers on their data, and wait until all serve."""
         for each in containers:
             each.get_wrapped_container().start()
         self.wait()
@@ -87,7 +87,7 @@ class Cluster:
         return self.zookeepers[modes.index("leader")]
 
     def wait(self) -> None:
-        """Until every node serves, and every bookie answers and is registered."""
+        """Wait until every node serves, and every bookie answers and is registered."""
         wait_until(lambda: sorted(map(_mode, self._addresses())) == ["follower", "follower", "leader"], "ZooKeeper")
         for bookie_id in self.bookies:
             wait_until(lambda where=bookie_id: _answers(where), f"bookie {bookie_id}")

@@ -30,7 +30,7 @@ IN_CONTAINERS = {
     "mledger snapshot": "",  # needs what is not in the image
     "mledger down": "",
 }
-"""What stands in containers for what the tour's commands begin with."""
+"""What containers use in place of the first words of the tour's commands."""
 CONFIG = mledger.ManagedLedgerConfig(
     ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, retention_time_ms=-1, retention_size_in_mb=-1
 )
@@ -49,7 +49,7 @@ async def write(topic, payloads):
 
 
 def documented() -> list[Command]:
-    """What docs/how-to/containers.md says to start a cluster by, then the tour in it."""
+    """The way of docs/how-to/containers.md to start a cluster, and then the tour in it."""
     here = commands_of((ROOT / "docs" / "how-to/containers.md").read_text())
     assert here.pop().text == "docker compose down --volumes"
     for command in commands_of((ROOT / "docs" / "tutorials/tour.md").read_text()):
@@ -94,12 +94,12 @@ def test_the_image_runs_as_an_ordinary_user(images):
     assert run_command("docker", "run", "--rm", "--network", "host", "--entrypoint", "id", IMAGE, "-u") == "1000\n"
 
 
-def test_the_image_holds_nothing_that_only_installs(images):
+def test_the_image_contains_nothing_that_is_only_for_installing(images):
     command = ("docker", "run", "--rm", "--network", "host", "--entrypoint", "sh", IMAGE, "-c")
     assert run_command(*command, "command -v pip gcc javac; true") == ""
 
 
-def test_a_topic_lives_on_while_a_bookie_container_is_killed_and_started_again(cluster):
+def test_a_topic_keeps_working_while_a_bookie_container_is_killed_and_started_again(cluster):
     topic = "persistent://public/default/bookie-killed"
 
     async def work(opened):
@@ -120,7 +120,7 @@ def test_a_topic_lives_on_while_a_bookie_container_is_killed_and_started_again(c
     assert payloads == [b"before %d" % n for n in range(300, 500)] + [b"after %d" % n for n in range(200)]
 
 
-def test_an_owner_goes_on_when_the_zookeeper_leader_is_killed(cluster):
+def test_an_owner_continues_when_the_zookeeper_leader_is_killed(cluster):
     async def work(opened):
         ledger = await opened.create_topic("persistent://public/default/leader-killed")
         await write(ledger, [b"before"])
@@ -131,7 +131,7 @@ def test_an_owner_goes_on_when_the_zookeeper_leader_is_killed(cluster):
             try:
                 await ledger.roll_over()
                 break
-            except StoreUnavailable:  # an election may take longer than it waits
+            except StoreUnavailable:  # an election may take longer than the owner waits
                 continue
         await write(ledger, [b"in a new ledger"])
         cluster.start(leader)
@@ -141,7 +141,7 @@ def test_an_owner_goes_on_when_the_zookeeper_leader_is_killed(cluster):
     assert with_cluster(cluster, work) == 3
 
 
-def test_every_cursor_comes_back_after_all_containers_were_killed(cluster):
+def test_every_cursor_is_recovered_after_all_containers_were_killed(cluster):
     topic = "persistent://public/default/all-killed"
 
     async def crash(opened):

@@ -1,4 +1,4 @@
-"""What must hold after the last kill, whatever was killed (M5, Q5, C8, R10): found here, judged by the checker."""
+"""What must hold after the last kill, whatever was killed (M5, Q5, C8, R10): collected here, judged by the checker."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -43,10 +43,10 @@ class Checked:
 async def check_everything(
     books: Books, url: str, *, config: mledger.ManagedLedgerConfig = CONFIG, size: int = 0, damaged: bool = False
 ) -> Checked:
-    """Open the topic and compare it with the books: entries, every replica by itself, cursors, no orphan.
+    """Open the topic and compare it with the history: entries, each replica, cursors, no orphan.
 
-    HistoryBroken names everything that does not hold. The topic is closed cleanly afterwards. With `damaged` copies on
-    one bookie may be bad: one good one of each entry is enough.
+    HistoryBroken names everything that does not hold. The topic is closed cleanly afterwards. With `damaged`, copies on
+    one bookie may be bad: one good copy of each entry is enough.
     """
     violations: list[Violation] = []
     checked = Checked(acknowledged=sum(owner.acked_entries for owner in books.owners), backlogs={})
@@ -85,7 +85,7 @@ async def check_everything(
 async def _check_cursor(
     books: Books, cursor: mledger.Cursor, ledgers: list[tuple[int, int]], checked: Checked
 ) -> list[Violation]:
-    """What it says, and what it gives to read."""
+    """The state of a cursor, and what it reads."""
     holes = [(tuple(run.lower), tuple(run.upper)) for run in cursor.holes]
     found = FoundCursor(acknowledged_of(tuple(cursor.mark_delete), holes), cursor.backlog)
     known = books.cursors[cursor.name]
@@ -107,7 +107,7 @@ async def _read_ledger(topic: mledger.ManagedLedger, ledger_id: int, count: int)
 
 
 async def _check_ledgers(cluster: mledger.Cluster, data_ledgers: Iterable[int]) -> list[Violation]:
-    """BookKeeper has the topic's ledgers and the cursors', and no others; no record waits to be finished (R10)."""
+    """Assert that BookKeeper has the ledgers of the topic and its cursors and no others, and that no record is left (R10)."""
     cursors = await cluster.inspector.cursors(TOPIC)
     named = {*data_ledgers, *(cursor.record.cursors_ledger_id for cursor in cursors)} - {NO_CURSOR_LEDGER}
     listed = {ledger async for page in LedgerStoreReader(cluster.metadata).list() for ledger in page}

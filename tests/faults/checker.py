@@ -1,11 +1,11 @@
-"""The history checker: compares what owners were told with what is found afterwards. No I/O.
+"""The history checker compares what owners were told with what is found afterwards. No I/O.
 
-- Each acknowledged append is at its position, once, and in the order in which it was given (M5, Q5).
-- What was not acknowledged may be there or not, but in its place: behind what was given before it, at most once.
-- An acknowledgement that was flushed holds; none is there that nobody asked for; a backlog equals its recount (C8).
-- A ledger that is gone was consumed by every cursor; what goes is a prefix of the list (R10).
-- The records name every ledger that there is, and none that there is not (R10).
-- Each replica passes its digest and says the same, and enough bookies hold one.
+- Each acknowledged append is at its position, once, and in its order (M5, Q5).
+- An append that was not acknowledged may be missing, or is in its place: after those before it, at most once.
+- A flushed acknowledgement holds, there is none that nobody made, and a backlog equals its recount (C8).
+- A missing ledger was consumed by every cursor, and missing ledgers are a prefix of the list (R10).
+- The records name every ledger that exists, and none that does not (R10).
+- Each replica passes its digest and equals the others, and enough bookies have one.
 """
 
 import enum
@@ -44,7 +44,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that must not be."""
+    """One violation."""
 
     kind: Kind
     what: str
@@ -62,7 +62,7 @@ class HistoryBroken(AssertionError):
 
 
 class Acknowledged:
-    """Positions that one cursor has acknowledged: all up to one, and some above."""
+    """The positions that one cursor has acknowledged: all up to one, and some above."""
 
     def __init__(self) -> None:
         self.up_to: tuple[int, int] = (-1, -1)
@@ -84,7 +84,7 @@ class Acknowledged:
         marks[first : last + 1] = True
 
     def of(self, ledger: int, count: int) -> Marks:
-        """Which of the first `count` entries of a ledger."""
+        """Which of the first `count` entries of a ledger are among them."""
         marks = numpy.zeros(count, bool)
         held = self._above.get(ledger)
         if held is not None:
@@ -97,11 +97,11 @@ class Acknowledged:
         return marks
 
     def holds(self, ledger: int, entries: NDArray[numpy.int64]) -> Marks:
-        """Which of these entries of a ledger."""
+        """Which of these entries of a ledger are among them."""
         return self.of(ledger, int(entries.max()) + 1)[entries] if len(entries) else numpy.zeros(0, bool)
 
     def copy(self) -> "Acknowledged":
-        """Another one that says the same."""
+        """An independent copy."""
         other = Acknowledged()
         other.up_to, other._above = self.up_to, {ledger: marks.copy() for ledger, marks in self._above.items()}
         return other
@@ -109,13 +109,13 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class FoundEntries:
-    """Entries in the order read, one row each: ledger, entry, epoch of the owner that gave it, its number there."""
+    """Entries in the order read, one row each: ledger, entry, epoch of its owner, its number there."""
 
     rows: NDArray[numpy.int64]
 
     @staticmethod
     def of(rows: Sequence[tuple[int, int, int, int]]) -> "FoundEntries":
-        """From one tuple for each entry."""
+        """From one tuple per entry."""
         return FoundEntries(numpy.array(rows, numpy.int64).reshape(-1, 4))
 
     @property
@@ -126,7 +126,7 @@ class FoundEntries:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What one owner gave to append, in order from number 0, and where it was told that a part of it is.
+    """What one owner appended, in order from number 0, and the positions that it was told.
 
     Attributes:
         acked: number of the first entry, ledger, first and last entry there, of each run.
@@ -139,7 +139,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class FoundCursor:
-    """A cursor as it came back."""
+    """A cursor as it was recovered."""
 
     acknowledged: Acknowledged
     backlog: int
@@ -147,7 +147,7 @@ class FoundCursor:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it came back: each ledger's id and count of entries, in order, and the entries."""
+    """A topic as it was recovered: each ledger's id and count of entries, in order, and the entries."""
 
     ledgers: Sequence[tuple[int, int]]
     entries: FoundEntries
@@ -155,7 +155,7 @@ class Topic:
 
 
 def check_topic(given: Sequence[Given], topic: Topic) -> list[Violation]:
-    """Compare a topic's entries with what its owners, in order, gave and were told."""
+    """Compare a topic's entries with what its owners, in order, appended and were told."""
     return [*_check_places(topic), *_check_order(given, topic.entries), *_check_acknowledged(given, topic)]
 
 
@@ -180,7 +180,7 @@ def _check_places(topic: Topic) -> list[Violation]:
 
 
 def _check_order(given: Sequence[Given], entries: FoundEntries) -> list[Violation]:
-    """Owners one after the other, each one's numbers rising by one; only the first one found may begin above 0."""
+    """Owners follow one another, and the numbers of each rise by one; only the first one found may begin above 0."""
     rows, found = entries.rows, []
     if (numpy.diff(rows[:, 2]) < 0).any():
         found.append(Violation(Kind.OUT_OF_ORDER, "entries of one owner lie between another's"))
@@ -243,7 +243,7 @@ def _check_trimmed(owner: Given, gone: NDArray[numpy.int64], issued: Sequence[Ac
 
 
 def _expand(owner: Given) -> NDArray[numpy.int64]:
-    """Number, ledger, entry of everything that was acknowledged to an owner."""
+    """Number, ledger and entry of everything that was acknowledged to an owner."""
     if not owner.acked:
         return numpy.zeros((0, 3), numpy.int64)
     runs = numpy.array(owner.acked, numpy.int64)
@@ -263,7 +263,7 @@ def _which(owner: Given, rows: NDArray[numpy.int64]) -> str:
 def check_cursor(
     name: str, issued: Acknowledged, durable: Acknowledged, found: FoundCursor, ledgers: Sequence[tuple[int, int]]
 ) -> list[Violation]:
-    """Compare a cursor with what it was asked to acknowledge, and with what of that it said to be durable."""
+    """Compare a cursor with what it was asked to acknowledge, and with the part of it that it reported durable."""
     violations, recount = [], 0
     for ledger, count in ledgers:
         now = found.acknowledged.of(ledger, count)
@@ -282,7 +282,7 @@ def check_cursor(
 def check_delivery(
     name: str, found: FoundCursor, read: Sequence[tuple[int, int]], ledgers: Sequence[tuple[int, int]]
 ) -> list[Violation]:
-    """Compare what a cursor reads, from its beginning, with what it has not acknowledged."""
+    """Compare what a cursor reads from its beginning with what it has not acknowledged."""
     wanted = [
         (ledger, entry)
         for ledger, count in ledgers
@@ -295,7 +295,7 @@ def check_delivery(
 
 
 def check_ledgers(named: Collection[int], existing: Collection[int]) -> list[Violation]:
-    """Compare the ledgers that records of topics and cursors name with those that there are."""
+    """Compare the ledgers in the records of topics and cursors with those that exist."""
     lost, orphans = sorted(set(named) - set(existing)), sorted(set(existing) - set(named))
     return [Violation(Kind.LOST_LEDGER, f"ledger {ledger}") for ledger in lost] + [
         Violation(Kind.ORPHAN, f"ledger {ledger}") for ledger in orphans

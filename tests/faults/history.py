@@ -1,4 +1,4 @@
-"""What the recorder knows: every append and acknowledgement of every owner, as they were told, line by line."""
+"""What the recorder knows: every append and acknowledgement of every owner, as reported, line by line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from tests.faults.checker import Acknowledged, FoundCursor, Given, HistoryBroken
 
 @dataclass
 class Cursor:
-    """Acknowledgements of one cursor: asked for, and told to be durable."""
+    """Acknowledgements of one cursor: requested, and reported durable."""
 
     issued: Acknowledged = field(default_factory=Acknowledged)
     durable: Acknowledged = field(default_factory=Acknowledged)
     pending: dict[tuple[int, int], list] = field(default_factory=dict)
 
     def issue(self, epoch: int, number: int, what: list) -> None:
-        """The owner of `epoch` asks for it now: all up to a position, or runs of a ledger."""
+        """The owner of `epoch` requests it now: all up to a position, or runs of a ledger."""
         self.pending[epoch, number] = what
         _add(self.issued, what)
 
@@ -24,7 +24,7 @@ class Cursor:
         _add(self.durable, self.pending.pop((epoch, number)))
 
     def came_back(self, found: Acknowledged) -> None:
-        """What was found is where things go on from."""
+        """Continue from what was found."""
         self.issued, self.durable = found.copy(), found
 
 
@@ -48,7 +48,7 @@ def acknowledged_of(mark_delete: Sequence[int], holes: Sequence[Sequence[Sequenc
 
 @dataclass
 class Owner:
-    """One owner's life."""
+    """The life of one owner."""
 
     epoch: int
     sent: int = 0
@@ -58,7 +58,7 @@ class Owner:
     durable: int = 0
     at: str = ""
     opened: bool = False
-    ended: tuple[str, str] | None = None  # what error made it end, and its text
+    ended: tuple[str, str] | None = None  # the error that ended it, and its text
     ledgers: list[tuple[int, int]] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)  # of each batch, in seconds
 
@@ -68,21 +68,21 @@ class Owner:
 
     @property
     def in_flight(self) -> int:
-        """Entries given to append and not acknowledged."""
+        """Entries appended and not acknowledged."""
         return self.sent - self.acked_entries
 
     @property
     def unflushed(self) -> int:
-        """Acknowledgements of cursors that are not durable."""
+        """Acknowledgements of cursors that are not durable yet."""
         return self.issued - self.durable
 
     @property
     def given(self) -> Given:
-        """As the checker takes it."""
+        """In the form of the checker."""
         return Given(self.epoch, self.sent, self.acked)
 
     def acknowledge(self, number: int, ranges: list) -> None:
-        """A batch that begins with `number` is where `ranges` say."""
+        """The batch that begins with `number` is at `ranges`."""
         for ledger, first, last in ranges:
             self.acked.append((number, ledger, first, last))
             number += last - first + 1
@@ -102,7 +102,7 @@ class Books:
         return self.owners[-1]
 
     def record(self, line: list, owner: Owner | None = None) -> None:
-        """Take one line of an owner, the last one by default. HistoryBroken when a cursor did not come back right."""
+        """Process one line of an owner, by default the last one. HistoryBroken if a cursor was not recovered correctly."""
         kind, *rest = line
         owner = owner or self.owner
         match kind:
@@ -132,7 +132,7 @@ class Books:
                 raise AssertionError(f"the owner said {line}")
 
     def cursor_came_back(self, name: str, found: FoundCursor, ledgers: list[tuple[int, int]]) -> None:
-        """Check a cursor that was recovered; HistoryBroken."""
+        """Check a recovered cursor. Raises HistoryBroken."""
         cursor = self.cursors[name]
         violations = check_cursor(name, cursor.issued, cursor.durable, found, ledgers)
         if violations:

@@ -1,8 +1,8 @@
-"""The process that is killed: owns a topic, appends without a pause, acknowledges behind, and says so line by line.
+"""The process that is killed: owns a topic, appends without a pause, acknowledges, and reports line by line.
 
-Each line on stdout is one JSON list, written before (`sent`, `issued`) or after (`acked`, `durable`) what it tells of.
-With `pause_at` the process stands still at that step, as soon as enough is under way, and waits for its SIGKILL. An
-error that an append gets ends it, and is told as `ended`. Lines on stdin: `clock MS` steps its clock.
+Each line on stdout is one JSON list, written before (`sent`, `issued`) or after (`acked`, `durable`) the event. With
+`pause_at` the process stops at that step as soon as enough is in flight, and waits for its SIGKILL. An append's error
+ends it and is reported as `ended`. Lines on stdin: `clock MS` steps its clock.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ WINDOW = 4000
 UNDER_WAY = 1000
 HOLE = 50
 RETENTION_MS = 3600 * 1000
-BEHIND = 20  # batches after which holes are filled, where ledgers are to be trimmed
+BEHIND = 20  # the number of batches after which holes are filled, where ledgers are to be trimmed
 CONFIG = ManagedLedgerConfig(
     ensemble_size=3,
     write_quorum_size=3,
@@ -51,22 +51,22 @@ CHANGING = "change ensemble"
 
 @dataclass(frozen=True)
 class Load:
-    """What an owner does. `rate` 0: as fast as it can; `size` 0: of several sizes; `addresses`: where bookies are."""
+    """The load of an owner. `rate` 0: as fast as possible; `size` 0: several sizes; `addresses`: where bookies are."""
 
-    rate: int = 0  # entries a second
-    size: int = 0  # bytes of an entry
-    window: int = WINDOW  # entries under way
-    trim: bool = False  # consumed ledgers go, after an hour or past `keep_mb`
+    rate: int = 0  # entries per second
+    size: int = 0  # bytes per entry
+    window: int = WINDOW  # entries in flight
+    trim: bool = False  # consumed ledgers are deleted after an hour or past `keep_mb`
     keep_mb: int = 0
     entries_per_ledger: int = 3000
-    cursor_flushes: float = 0.0  # a second; 0: as they come
+    cursor_flushes: float = 0.0  # per second; 0: without pause
     session_s: float = 30.0
     add_timeout_s: float = 60.0
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def config(self) -> ManagedLedgerConfig:
-        """The topic's."""
+        """The topic's configuration."""
         return replace(
             CONFIG,
             max_entries_per_ledger=self.entries_per_ledger,
@@ -81,7 +81,7 @@ class Load:
 
 
 class Owner:
-    """What one owner has under way."""
+    """What one owner has in flight."""
 
     def __init__(self, epoch: int, pause_at: str, load: Load) -> None:
         self.epoch, self.pause_at, self.load = epoch, pause_at, load
@@ -91,13 +91,13 @@ class Owner:
         self._behind: deque[list[mledger.Position]] = deque()
 
     def say(self, *line: Any) -> None:
-        """Tell the recorder, in one write."""
+        """Report to the recorder, in one write."""
         data = memoryview(json.dumps(line).encode() + b"\n")
         while data:
             data = data[os.write(1, data) :]
 
     def step(self, name: str) -> None:
-        """Stand still at the step to be killed at, with enough under way."""
+        """Stop at the step at which to be killed, with enough in flight."""
         if name != self.pause_at:
             return
         enough = self.sent - self.acked >= UNDER_WAY and self.issued > self.durable
@@ -107,7 +107,7 @@ class Owner:
                 signal.pause()
 
     def watch_client(self) -> None:
-        """Have the bookie client's steps stop here too."""
+        """Make the bookie client's steps stop here too."""
         commit, plan = LedgerWriter._commit, ledger_recovery.plan_closed
 
         async def commit_watched(writer: LedgerWriter, first_entry: int, ensemble: tuple[str, ...]) -> None:
@@ -126,7 +126,7 @@ class Owner:
         return time.time_ns() // 1_000_000 + self.clock_ms
 
     async def run(self, url: str) -> None:
-        """Open, tell what was found, and append until killed or an append fails."""
+        """Open the topic, report what was found, and append until killed or until an append fails."""
         loop = asyncio.get_running_loop()
         self.failed = loop.create_future()
         loop.add_reader(0, self._command)
@@ -144,7 +144,7 @@ class Owner:
                     self.say("recovered", cursor.name, tuple(cursor.mark_delete), holes, cursor.backlog)
                 self.say("open")
                 if self.load.trim and (last := topic.last_confirmed).entry_id >= 0:
-                    self._issue(HOLES, last, lambda: cursors[1].acknowledge_cumulative(last))  # of owners before
+                    self._issue(HOLES, last, lambda: cursors[1].acknowledge_cumulative(last))  # of earlier owners
                 load = loop.create_task(self._load(topic, *cursors))
                 await asyncio.wait([self.failed, load], return_when=asyncio.FIRST_COMPLETED)
                 await topic.abandon()
@@ -200,7 +200,7 @@ class Owner:
         self._issue(HOLES, _runs(chosen), lambda: holes.acknowledge(chosen))
 
     def _choose(self, positions: list[mledger.Position]) -> list[mledger.Position]:
-        """What `holes` acknowledges: every other fifty, and where ledgers are to be trimmed the rest later."""
+        """What `holes` acknowledges: every other fifty, and later the rest, where ledgers are to be trimmed."""
         chosen = [position for position in positions if position.entry_id // HOLE % 2]
         if self.load.trim:
             self._behind.append([position for position in positions if not position.entry_id // HOLE % 2])
@@ -218,12 +218,12 @@ class Owner:
                 self.durable += 1
                 self.say("durable", cursor, number)
 
-        with contextlib.suppress(mledger.ManagedLedgerFenced):  # the next append says so too
+        with contextlib.suppress(mledger.ManagedLedgerFenced):  # the next append reports it too
             act().add_done_callback(flushed)
 
 
 def _runs(positions: list[mledger.Position]) -> list[tuple[int, int, int]]:
-    """Ledger, first and last entry of each run of positions that are given in order."""
+    """Ledger, first and last entry of each run of positions, which are in order."""
     runs: list[tuple[int, int, int]] = []
     for ledger, entry in positions:
         if runs and runs[-1][0] == ledger and runs[-1][2] == entry - 1:
@@ -234,7 +234,7 @@ def _runs(positions: list[mledger.Position]) -> list[tuple[int, int, int]]:
 
 
 def _reach_bookies_at(addresses: dict[str, tuple[str, int]]) -> None:
-    """Have this process find bookies where a test's proxies stand before them."""
+    """Make this process find bookies at the proxies of a test."""
     from mledger.bookie.client.connections import pool
 
     resolve = pool.resolve

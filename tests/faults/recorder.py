@@ -1,4 +1,4 @@
-"""Runs owners, records what they say as it arrives, and kills them with enough under way."""
+"""Runs owners, records what they report as it arrives, and kills them with enough in flight."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ _PATIENCE_S = 0.2
 
 
 class OwnerEnded(Exception):
-    """The owner ended by itself; holds what it said on stderr."""
+    """The owner ended by itself. Holds its stderr."""
 
 
 class OwnerProcess:
@@ -36,7 +36,7 @@ class OwnerProcess:
         load: Load | None = None,
         beside: "OwnerProcess | None" = None,
     ) -> None:
-        """`beside`: an owner that still lives, whose words count before those that this one says later."""
+        """`beside`: an owner that still lives; its reports count before the later ones of this owner."""
         self.owner = Owner(len(books.owners))
         books.owners.append(self.owner)
         self.books, self.log, self._beside = books, log, beside
@@ -55,11 +55,11 @@ class OwnerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self.process.poll() is None
 
     def until(self, condition: Callable[[Owner], bool], within: float = _DEADLINE_S) -> None:
-        """Record until `condition` holds of the owner. TimeoutError, and OwnerEnded when it ends before."""
+        """Record until `condition` holds of the owner. Raises TimeoutError, or OwnerEnded if it ends before."""
         deadline = time.monotonic() + within
         while not condition(self.owner):
             if time.monotonic() > deadline:
@@ -67,37 +67,37 @@ class OwnerProcess:
             self._record(_PATIENCE_S)
 
     def for_seconds(self, seconds: float) -> None:
-        """Record for so long. OwnerEnded when it ends before."""
+        """Record for so long. Raises OwnerEnded if it ends before."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._record(min(left, _PATIENCE_S))
 
     def acknowledge_more(self, entries: int, within: float = _DEADLINE_S) -> None:
-        """Record until so many more entries are acknowledged."""
+        """Record until `count` more entries are acknowledged."""
         target = self.owner.acked_entries + entries
         self.until(lambda seen: seen.acked_entries >= target, within)
 
     def drain(self) -> None:
-        """Record what it has said already."""
+        """Record what it has already reported."""
         while not self.process.stdout.closed and self._waiting():
             self._record(0)
 
     def step_clock(self, ms: int) -> None:
-        """Have its clock go forward, or back."""
+        """Step its clock forward or back."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"clock %d\n" % ms)
         self.process.stdin.flush()
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.process.send_signal(signal.SIGCONT)
 
     def kill_under_way(self) -> None:
-        """SIGKILL at a moment at which enough is under way: stopped first to look, let go on if it is not."""
+        """Send SIGKILL when enough is in flight: stop it to check, and let it continue if there is too little."""
         while True:
             self.until(_enough)
             self.process.send_signal(signal.SIGSTOP)
@@ -111,7 +111,7 @@ class OwnerProcess:
         assert self.owner.unflushed >= 1
 
     def kill_at(self, step: str) -> None:
-        """SIGKILL where it stands still at `step`."""
+        """Send SIGKILL while it stops at `step`."""
         self.until(lambda owner: owner.at == step)
         self.kill()
         if step != RECOVERING:
@@ -119,7 +119,7 @@ class OwnerProcess:
             assert self.owner.unflushed >= 1
 
     def kill(self) -> None:
-        """SIGKILL, and record what is left in the pipe: what it said before it died."""
+        """Send SIGKILL, and record what is left in the pipe: its reports before its death."""
         self.process.kill()
         while self._record(None):
             pass
@@ -144,7 +144,7 @@ class OwnerProcess:
         return int.from_bytes(count, sys.byteorder)
 
     def _record(self, timeout: float | None) -> bool:
-        """Take what has come; False at the end of the pipe. `timeout` None waits for ever."""
+        """Read what has arrived; False at the end of the pipe. `timeout` None waits for ever."""
         if timeout is not None and not select.select([self.process.stdout], [], [], timeout)[0]:
             return True
         data = os.read(self.process.stdout.fileno(), 1 << 20)

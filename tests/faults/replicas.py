@@ -1,4 +1,4 @@
-"""Reads every replica of a ledger's entries by itself, straight from its bookie."""
+"""Reads each replica of a ledger's entries separately, straight from its bookie."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Address = tuple[str, int]
 
 @dataclass(slots=True)
 class Copies:
-    """The payloads of each entry, one for every bookie of its ensemble that holds it; `bad` fail their digest."""
+    """The payloads of each entry, one for every bookie of its ensemble that has it; `bad` ones fail their digest."""
 
     payloads: dict[int, list[bytes]] = field(default_factory=dict)
     bad: list[tuple[str, int]] = field(default_factory=list)  # bookie, entry
@@ -39,7 +39,7 @@ async def copies(store: MetadataReader, ledger_id: int, addresses: Mapping[str, 
 
 
 def _spans(metadata: LedgerMetadata) -> list[tuple[str, int, int]]:
-    """Bookie, first and last entry of every segment (all bookies of an ensemble hold all entries: E = Wq)."""
+    """Bookie, first and last entry of every segment (all bookies of an ensemble have all entries: E = Wq)."""
     assert metadata.ensemble_size == metadata.write_quorum
     ends = [segment.first_entry - 1 for segment in metadata.segments[1:]] + [metadata.last_entry]
     return [

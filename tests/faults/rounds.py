@@ -29,7 +29,7 @@ class Rounds:
         return OwnerProcess(self.books, self.url, log, pause_at, load, beside)
 
     def kill_somewhere(self, down: int | None) -> None:
-        """An owner under load, killed at a random moment; bookie `down` dies under it."""
+        """Kill an owner under load at a random moment; bookie `down` dies under it."""
         owner = self.owner()
         try:
             owner.until(lambda seen: seen.acked_entries >= 500)
@@ -42,7 +42,7 @@ class Rounds:
         self._back(down)
 
     def kill_at(self, step: str, down: int | None) -> None:
-        """An owner killed in the middle of `step`, bookie `down` being away all the while."""
+        """Kill an owner in the middle of `step`, with bookie `down` down all the while."""
         if down is not None and step != CHANGING:
             self.bookies.kill(down)
         owner = self.owner(step)
@@ -56,7 +56,7 @@ class Rounds:
         self._back(down)
 
     def _kill_one_of_the_ensemble(self, owner: OwnerProcess) -> None:
-        """Kill one bookie after another until the owner stands still before it replaces one."""
+        """Kill one bookie after another until the owner stops before it replaces one."""
         owner.acknowledge_more(500)
         for number in itertools.cycle(range(len(self.bookies))):
             self.bookies.kill(number)

@@ -28,5 +28,5 @@ def test_no_acknowledged_entry_is_lost_when_every_bookie_dies_in_turn(cluster_ur
         owner.kill_under_way()
     finally:
         owner.close()
-    # a full ledger that cannot be followed for want of bookies takes all that the owner appends meanwhile
+    # a full ledger that cannot be followed for lack of bookies takes all that the owner appends meanwhile
     run(check_everything(books, cluster_url))

@@ -1,4 +1,4 @@
-"""The history checker says nothing of histories that may be, and names what is planted in them."""
+"""The history checker accepts possible histories, and names what is planted in others."""
 
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +24,7 @@ from tests.faults.payloads import decode_entries, payload
 
 @dataclass
 class Model:
-    """A topic that does what it should: owners append, crash with something under way, and ledgers are trimmed."""
+    """A correct topic: owners append, crash with appends in flight, and ledgers are trimmed."""
 
     given: list[Given] = field(default_factory=list)
     ledgers: list[tuple[int, int]] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Model:
     issued: Acknowledged = field(default_factory=Acknowledged)
 
     def live(self, spread: list[int], unacknowledged: int, lost: int) -> None:
-        """One owner that fills ledgers of these sizes; of its last entries some are not acknowledged, some not kept."""
+        """One owner that fills ledgers of these sizes; some of its last entries are not acknowledged, some not kept."""
         epoch, number, acked = len(self.given), 0, []
         total = sum(spread)
         kept, told = total - min(lost, unacknowledged), total - unacknowledged
@@ -48,7 +48,7 @@ class Model:
         self.given.append(Given(epoch, total, tuple(acked)))
 
     def trim(self, count: int) -> None:
-        """The first ledgers go, all of their entries acknowledged."""
+        """The first ledgers are deleted, with all of their entries acknowledged."""
         for ledger, entries in self.ledgers[:count]:
             self.issued.add_run(ledger, 0, entries - 1)
             self.rows = [row for row in self.rows if row[0] != ledger]
@@ -64,7 +64,7 @@ class Model:
 
 @pytest.fixture
 def model() -> Model:
-    """Two owners: the first kept 8 of 10 entries, 6 of them acknowledged; the second all 5."""
+    """Two owners: the first kept 8 of 10 entries, 6 of them acknowledged; the second kept all 5."""
     model = Model()
     model.live([4, 6], unacknowledged=4, lost=2)
     model.live([5], unacknowledged=0, lost=0)
@@ -84,14 +84,14 @@ def lived(all_lives, trimmed: int) -> Model:
 
 @given(st.lists(lives, max_size=5), st.integers(0, 6))
 @settings(max_examples=300)
-def test_nothing_is_said_of_what_crashes_and_trims_may_leave(all_lives, trimmed):
+def test_what_crashes_and_trims_may_leave_is_accepted(all_lives, trimmed):
     model = lived(all_lives, trimmed)
     assert check_topic(model.given, model.topic) == []
 
 
 @given(st.lists(lives, min_size=1, max_size=4), st.integers(0, 2), st.data())
 @settings(max_examples=300)
-def test_any_acknowledged_entry_that_is_missing_is_named(all_lives, trimmed, data):
+def test_any_missing_acknowledged_entry_is_named(all_lives, trimmed, data):
     model = lived(all_lives, trimmed)
     acked = {(ledger, entry) for own in model.given for _, ledger, a, b in own.acked for entry in range(a, b + 1)}
     there = [row for row in model.rows if row[:2] in acked]
@@ -103,7 +103,7 @@ def test_any_acknowledged_entry_that_is_missing_is_named(all_lives, trimmed, dat
 
 @given(st.lists(lives, min_size=1, max_size=4), st.data())
 @settings(max_examples=300)
-def test_entries_that_changed_places_are_named(all_lives, data):
+def test_entries_in_the_wrong_order_are_named(all_lives, data):
     model = lived(all_lives, 0)
     if len(model.rows) >= 2:
         one, other = data.draw(st.lists(st.sampled_from(range(len(model.rows))), min_size=2, max_size=2, unique=True))
@@ -112,13 +112,13 @@ def test_entries_that_changed_places_are_named(all_lives, data):
         assert model.kinds() & {Kind.OUT_OF_ORDER, Kind.MOVED}
 
 
-def test_a_lost_tail_is_named_though_the_list_agrees_with_it(model):
+def test_a_lost_tail_is_named_even_if_the_list_agrees_with_it(model):
     model.rows.pop()
     model.ledgers[-1] = (model.ledgers[-1][0], 4)
     assert model.kinds() == {Kind.LOST}
 
 
-def test_an_entry_that_nobody_was_told_of_may_be_missing_at_the_end_of_an_owner_only(model):
+def test_an_unacknowledged_entry_may_be_missing_only_at_the_end_of_an_owner(model):
     ledger, entry, epoch, number = model.rows[7]
     assert (epoch, number) == (0, 7)
     model.rows[7] = (ledger, entry, epoch, 8)
@@ -139,13 +139,13 @@ def test_a_second_copy_in_a_later_ledger_is_named(model):
     assert model.kinds() == {Kind.DOUBLE}
 
 
-def test_an_owner_that_goes_on_writing_after_the_next_one_began_is_named(model):
+def test_an_owner_that_keeps_writing_after_the_next_one_began_is_named(model):
     model.ledgers.append((99, 1))
     model.rows.append((99, 0, 0, 8))
     assert model.kinds() == {Kind.OUT_OF_ORDER}
 
 
-def test_an_entry_beyond_what_was_given_is_named(model):
+def test_an_entry_beyond_the_appended_ones_is_named(model):
     ledger, entry, epoch, number = model.rows[-1]
     model.rows.append((ledger, entry + 1, epoch, number + 1))
     model.ledgers[-1] = (ledger, entry + 2)
@@ -165,12 +165,12 @@ def test_an_acknowledged_entry_in_another_s_place_is_named(model):
     assert model.kinds() == {Kind.MOVED}
 
 
-def test_a_ledger_with_another_count_than_is_listed_is_named(model):
+def test_a_ledger_with_another_count_than_listed_is_named(model):
     model.ledgers[-1] = (model.ledgers[-1][0], 6)
     assert model.kinds() == {Kind.GAP}
 
 
-def test_entries_of_a_ledger_that_is_not_listed_are_named(model):
+def test_entries_of_an_unlisted_ledger_are_named(model):
     model.trim(1)
     model.rows.insert(0, (3, 0, 0, 0))
     assert Kind.GAP in model.kinds()
@@ -199,18 +199,18 @@ def cursor_kinds(issued, durable, found, backlog) -> set[Kind]:
     return {each.kind for each in check_cursor("sub", issued, durable, FoundCursor(found, backlog), LEDGERS)}
 
 
-def test_an_acknowledgement_under_way_may_hold_or_not():
+def test_an_acknowledgement_in_flight_may_or_may_not_hold():
     issued, durable = acknowledged((3, 0, 4)), acknowledged((3, 0, 1))
     assert cursor_kinds(issued, durable, acknowledged((3, 0, 4)), 15) == set()
     assert cursor_kinds(issued, durable, acknowledged((3, 0, 1)), 18) == set()
 
 
-def test_a_flushed_acknowledgement_that_is_gone_is_named():
+def test_a_lost_flushed_acknowledgement_is_named():
     marks = acknowledged((3, 0, 4), up_to=(-1, -1))
     assert cursor_kinds(marks, marks, acknowledged((3, 0, 3)), 16) == {Kind.ACK_LOST}
 
 
-def test_an_acknowledgement_that_nobody_asked_for_is_named():
+def test_an_acknowledgement_that_nobody_made_is_named():
     marks = acknowledged((3, 0, 4))
     assert cursor_kinds(marks, marks, acknowledged(up_to=(3, 5)), 14) == {Kind.ACK_MADE_UP}
 
@@ -234,13 +234,13 @@ def test_what_a_cursor_reads_is_what_it_has_not_acknowledged(runs, data):
         assert violation.kind is Kind.DELIVERY
 
 
-def test_ledgers_without_a_name_and_names_without_a_ledger_are_told_apart():
+def test_unnamed_ledgers_and_names_without_a_ledger_are_distinguished():
     assert check_ledgers({1, 2}, {1, 2}) == []
     kinds = [(violation.kind, violation.what) for violation in check_ledgers({1, 2}, {2, 7})]
     assert kinds == [(Kind.LOST_LEDGER, "ledger 1"), (Kind.ORPHAN, "ledger 7")]
 
 
-def test_copies_that_are_too_few_or_differ_are_named():
+def test_too_few_or_different_copies_are_named():
     entries = {0: b"a", 1: b"b"}
     assert check_copies(3, entries, {0: [b"a", b"a"], 1: [b"b", b"b", b"b"]}, 2) == []
     assert [each.kind for each in check_copies(3, entries, {0: [b"a", b"a"]}, 2)] == [Kind.FEW_COPIES]

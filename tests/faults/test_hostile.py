@@ -8,7 +8,7 @@ from tests.faults.soak.hostile import FAULTS, disk_full, run_hostile
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_no_fault_loses_doubles_or_orphans_anything(tmp_path):
+def test_no_fault_loses_repeats_or_orphans_anything(tmp_path):
     done = run_hostile(tmp_path, rounds=1, seed=4, pace=SHORT)
     wanted = {fault.__name__ for fault in FAULTS}
     if done.left_out:

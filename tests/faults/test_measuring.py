@@ -1,4 +1,4 @@
-"""What the soak calls a slope, and which stalls it takes for the disk's."""
+"""What the soak calls a slope, and which stalls it attributes to the disk."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_a_slope_is_that_of_the_line_through_the_samples():
     assert slope_a_minute([(1.0, 7.0)]) == 0.0
 
 
-def test_a_stall_is_explained_by_a_sync_beside_it_that_took_half_as_long():
+def test_a_stall_is_explained_by_a_simultaneous_sync_at_least_half_as_long():
     stall = Stall(ended=100.0, seconds=1.0)
     assert unexplained([stall], [Sync(98.8, 0.6)]) == []
     assert unexplained([stall], [Sync(99.9, 0.5)]) == []

@@ -1,4 +1,4 @@
-"""kill -9 of the RocksDB metadata server under load, half of the time with the owner (M7, R10); nothing needs Java."""
+"""kill -9 of the RocksDB metadata server under load, half of the time with the owner (M7, R10), without Java."""
 
 import random
 
@@ -16,7 +16,7 @@ ROUNDS = 5  # of two or three kills
 
 @pytest.fixture
 def bookies_on_rocksdb(metadata_process, tmp_path):
-    """Four bookies that live through their metadata server's death."""
+    """Four bookies that survive their metadata server's death."""
     initialize_cluster(metadata_process.url)
     processes = BookieProcesses(metadata_process.url, tmp_path / "bookies", SMALL)
     processes.start(4)
@@ -25,7 +25,7 @@ def bookies_on_rocksdb(metadata_process, tmp_path):
 
 
 def kill_under_load(rounds: Rounds, metadata: MetadataProcess, rng: random.Random, with_owner: bool) -> None:
-    """An owner that goes on over kills of the metadata server, then dies too, sometimes while the server is away."""
+    """An owner that survives kills of the metadata server and then dies too, sometimes while the server is down."""
     owner = rounds.owner()
     try:
         for _ in range(2):
@@ -47,7 +47,7 @@ def kill_under_load(rounds: Rounds, metadata: MetadataProcess, rng: random.Rando
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_nothing_is_lost_double_or_orphaned_when_the_metadata_server_dies(
+def test_nothing_is_lost_repeated_or_orphaned_when_the_metadata_server_dies(
     metadata_process, bookies_on_rocksdb, tmp_path
 ):
     rounds = Rounds(metadata_process.url, bookies_on_rocksdb, tmp_path)

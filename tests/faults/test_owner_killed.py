@@ -12,7 +12,7 @@ KILLS = 14
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_nothing_is_lost_double_or_out_of_order_over_many_kills(cluster_url, bookies, tmp_path):
+def test_nothing_is_lost_repeated_or_out_of_order_over_many_kills(cluster_url, bookies, tmp_path):
     bookies.start(4)
     rounds = Rounds(cluster_url, bookies, tmp_path)
     steps = iter(STEPS)

@@ -11,7 +11,7 @@ _topics = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def field_bookies(shared_zookeeper, _new_chroot, tmp_path_factory):
-    """Four bookies, not to be killed by who shares them."""
+    """Four bookies, which the tests that share them must not kill."""
     url = shared_zookeeper.url + _new_chroot()
     with shared_cluster(url, tmp_path_factory.mktemp("field-bookies")) as processes:
         yield processes
@@ -25,5 +25,5 @@ def field_url(field_bookies):
 
 @pytest.fixture
 def topic():
-    """The name of a topic that nobody else has."""
+    """The name of a topic that no other test has."""
     return f"persistent://field/failures/topic-{next(_topics)}"

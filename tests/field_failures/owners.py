@@ -1,6 +1,6 @@
 """Owners that die: `python -m tests.field_failures.owners SCENE URL TOPIC` plays a scene and kills itself with SIGKILL.
 
-Prints a JSON line for each thing that it was told to be durable.
+It prints a JSON line for each thing that it was told is durable.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ MANY = replace(
 
 
 def say(**known: object) -> None:
-    """Tell what is durable now."""
+    """Print what is durable now."""
     print(json.dumps(known), flush=True)
 
 
 async def scattered(opened: mledger.ManagedLedger) -> None:
-    """Acknowledge every third of 60 entries and know it, then every other of the rest and do not wait to know."""
+    """Acknowledge every third of 60 entries durably, then every other of the rest without waiting."""
     cursor = await opened.open_cursor("sub")
     positions = await fill(opened, 60)
     say(appended=positions)
@@ -49,7 +49,7 @@ async def scattered(opened: mledger.ManagedLedger) -> None:
 
 
 async def a_million_holes(opened: mledger.ManagedLedger) -> None:
-    """Acknowledge every other entry of two million, all but the first ones."""
+    """Acknowledge every other entry of two million, except the first ones."""
     cursor = await opened.open_cursor("sub")
     appends: list[asyncio.Future[Any]] = []
     for number in range(2 * HOLES // _CHUNK):
@@ -71,7 +71,7 @@ async def with_properties(opened: mledger.ManagedLedger) -> None:
 
 
 async def first_missed(opened: mledger.ManagedLedger) -> None:
-    """Acknowledge all of 3,000 entries but the first and the last."""
+    """Acknowledge all of 3,000 entries except the first and the last."""
     cursor = await opened.open_cursor("sub")
     positions = await fill(opened, 3_000)
     await cursor.acknowledge(positions[1:-1])
@@ -79,7 +79,7 @@ async def first_missed(opened: mledger.ManagedLedger) -> None:
 
 
 async def cleared(opened: mledger.ManagedLedger) -> None:
-    """Deliver without acknowledgement, then clear the backlog."""
+    """Deliver without acknowledgements, then clear the backlog."""
     cursor = await opened.open_cursor("sub")
     await fill(opened, 25)
     delivered = await cursor.read(25)
@@ -98,7 +98,7 @@ SCENES = {
 
 
 async def until_death(module: str, *arguments: str) -> dict[str, list[Any]]:
-    """Run an owner until it has died by SIGKILL; what it said, by name."""
+    """Run an owner until it has died by SIGKILL. Returns what it printed, by name."""
     process = ForkedPython([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=PIPE, stderr=PIPE)
     out, err = await asyncio.to_thread(process.communicate)
     assert process.returncode == -signal.SIGKILL, err.decode()
@@ -110,7 +110,7 @@ async def until_death(module: str, *arguments: str) -> dict[str, list[Any]]:
 
 
 async def play(scene: str, url: str, topic: str) -> dict[str, Any]:
-    """What the owner of a scene said before it died."""
+    """What the owner of a scene printed before it died."""
     return {name: values[-1] for name, values in (await until_death(__name__, scene, url, topic)).items()}
 
 

@@ -30,7 +30,7 @@ def restart_all(bookies) -> None:
 
 
 async def delivered(cursor: mledger.Cursor) -> list[mledger.Position]:
-    """What a consumer gets from the cursor."""
+    """What a consumer receives from the cursor."""
     found = []
     while entries := await cursor.read(1_000):
         found += [entry.position for entry in entries]
@@ -38,7 +38,7 @@ async def delivered(cursor: mledger.Cursor) -> list[mledger.Position]:
 
 
 def test_acknowledgements_survive_restarts_of_bookies_and_owner(bookies, topic):
-    """pulsar-22709: bookies and brokers were restarted together; acknowledged messages came again, others never."""
+    """pulsar-22709: bookies and brokers were restarted together; acknowledged messages came again, others never did."""
     bookies.start(3)
     url = bookies.metadata_url
 
@@ -72,7 +72,7 @@ def test_acknowledgements_survive_restarts_of_bookies_and_owner(bookies, topic):
 
 
 def test_a_million_holes_survive_a_restart(field_url, topic):
-    """pulsar-25540, pulsar-758, pulsar-19966: of more than 10,000 ranges the rest was dropped without a word."""
+    """pulsar-25540, pulsar-758, pulsar-19966: of more than 10,000 ranges the rest was silently dropped."""
 
     async def main():
         said = await play("holes", field_url, topic)
@@ -89,7 +89,7 @@ def test_a_million_holes_survive_a_restart(field_url, topic):
 
 
 @pytest.mark.parametrize("how", ["deleted", "empty", "unreadable"])
-def test_properties_outlive_an_unreadable_cursor_ledger(field_url, topic, how):
+def test_properties_survive_an_unreadable_cursor_ledger(field_url, topic, how):
     """pulsar-26512: the state that replaced an unreadable cursor ledger was written without the properties."""
 
     async def spoil(cursor_ledger):
@@ -122,8 +122,8 @@ def test_properties_outlive_an_unreadable_cursor_ledger(field_url, topic, how):
     run(main())
 
 
-def test_what_is_acknowledged_is_not_read_again_after_a_reload(bookies, topic):
-    """pulsar-742, pulsar-446: after a reload everything behind one missed message was read from bookies again."""
+def test_acknowledged_entries_are_not_read_again_after_a_reload(bookies, topic):
+    """pulsar-742, pulsar-446: after a reload everything after one missed message was read from bookies again."""
     bookies.start(3, "--metrics-port", "0")
     url = bookies.metadata_url
 
@@ -141,7 +141,7 @@ def test_what_is_acknowledged_is_not_read_again_after_a_reload(bookies, topic):
 
 
 def read_bytes(bookie) -> float:
-    """Bytes that a bookie has answered reads with."""
+    """Bytes with which a bookie has answered reads."""
     text = urlopen(f"http://127.0.0.1:{bookie.metrics_port}/metrics").read().decode()
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("bookie_READ_BYTES"))
 
@@ -163,8 +163,8 @@ def test_a_cleared_backlog_is_not_delivered_again(field_url, topic):
     run(main())
 
 
-def test_the_backlog_is_a_recount_after_unload_and_death(field_url, topic):
-    """pulsar-14223, pulsar-23239: after a restart or an unload the backlog was another number than was left to read."""
+def test_the_backlog_is_exact_after_unload_and_death(field_url, topic):
+    """pulsar-14223, pulsar-23239: after a restart or an unload the backlog differed from what was left to read."""
 
     async def check(opened) -> mledger.Cursor:
         cursor = await opened.open_cursor("sub")

@@ -19,7 +19,7 @@ from tests.support.raw_bookie import RawClient
 
 
 class Link:
-    """A proxy before a bookie that decides on each request, whole frames at a time, and on its answer."""
+    """A proxy before a bookie that decides about each request, as a whole frame, and about its answer."""
 
     def __init__(self, bookie, *, loses=(), holds=()):
         self.target, self.loses, self.holds = bookie.address, set(loses), set(holds)
@@ -75,10 +75,10 @@ async def lay_down(url, sizes, *segments):
 
 
 def test_recovery_reads_fence(bookies):
-    """bookkeeper-2614: a bookie that missed the fencing read of the end took an add after recovery had read it.
+    """bookkeeper-2614: a bookie that missed the fencing read of the end accepted an add after recovery had read it.
 
-    Of an entry one copy lay on the second bookie, whose answer was slow; the third did not hear of the fence. Recovery
-    took the ledger for empty; then the writer's add reached the third bookie, and the entry had its ack quorum.
+    One copy of an entry was on the second bookie, whose answer was slow; the third did not receive the fence. Recovery
+    took the ledger for empty. Then the writer's add reached the third bookie, and the entry had its ack quorum.
     """
     first, second, third = bookies.start(3)
 
@@ -101,8 +101,9 @@ def test_recovery_reads_fence(bookies):
 
 
 def test_recovery_of_an_empty_last_ensemble_begins_there(bookies):
-    """bookkeeper-2615: the last ensemble knew of no entry, so recovery wrote the first one back into it, and when a
-    bookie failed, tried to add an ensemble before that of an earlier entry: it failed so each time."""
+    """bookkeeper-2615: the last ensemble had no known entry, so recovery wrote the first one back into it. When a
+    bookie failed, it tried to add an ensemble before that of an earlier entry, and failed so each time.
+    """
     started = bookies.start(6)
 
     async def main():
@@ -137,7 +138,7 @@ def stalled(zookeeper_server, tmp_path):
 def test_with_the_store_stalled_no_entry_is_acknowledged_that_recovery_would_not_find(stalled):
     """bookkeeper-1591: with ZooKeeper stalled, bookies failed one after the other and were replaced in memory only.
 
-    Entries were acknowledged by an ensemble that no metadata named; a recovery did not find them.
+    Entries were acknowledged by an ensemble that no metadata named. A recovery did not find them.
     """
     zookeeper, bookies = stalled
 
@@ -178,7 +179,7 @@ async def in_the_end(bookkeeper, ledger):
 
 
 @pytest.mark.parametrize("entries", [0, 10])
-def test_a_writer_fenced_and_its_ledger_deleted_writes_no_more(cluster_url, bookies, entries):
+def test_a_writer_that_was_fenced_and_whose_ledger_was_deleted_writes_no_more(cluster_url, bookies, entries):
     """bookkeeper-4462: after a fence and the ledger's deletion the bookies took an add for a new ledger's first."""
     started = bookies.start(3, "--gc-interval", "0.2", "--gc-grace", "0")
 
@@ -188,7 +189,7 @@ def test_a_writer_fenced_and_its_ledger_deleted_writes_no_more(cluster_url, book
             if entries:
                 await writer.append(payloads(entries))
             assert (await other.open_ledger(writer.ledger_id)).last_entry == entries - 1
-            for bookie in started:  # recovery waits for two of the three only
+            for bookie in started:  # recovery waits for only two of the three
                 async with RawClient(bookie) as raw:
                     await raw.ask(wire.encode_read(writer.ledger_id, entries, wire.Flag.FENCE, master_key(b"")))
             await other.delete_ledger(writer.ledger_id)

@@ -1,4 +1,4 @@
-"""Ledgers that nobody owned any more, or that went although somebody still needed them."""
+"""Ledgers without an owner, and ledgers deleted although somebody still needed them."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ OWNER = "tests.support.owner"
 
 
 async def next_owner(url, topic):
-    """The owner after a crash finishes what the crash left."""
+    """Open the topic after the crash, as the owner that finishes what the crash left."""
     async with mledger.open_cluster(url, config=OWNER_CONFIG) as cluster:
         opened = await cluster.open_topic(topic, take_over=True)
         await opened.initialized()
@@ -31,7 +31,7 @@ async def next_owner(url, topic):
     ("step", "nth"), [("name cursor ledger", 1), ("cursor ledger named", 1), ("cursor ledger named", 2)]
 )
 def test_no_cursor_ledger_is_left_by_a_crash(field_url, topic, step, nth):
-    """pulsar-985: the cursor ledger that an owner was killed over was recovered from and then never deleted."""
+    """pulsar-985: the cursor ledger of a killed owner was recovered from and then never deleted."""
 
     async def main():
         said = await until_death(OWNER, field_url, topic, step, str(nth))
@@ -42,7 +42,7 @@ def test_no_cursor_ledger_is_left_by_a_crash(field_url, topic, step, nth):
 
 
 def test_no_cursor_ledger_is_left_by_a_failed_update(field_url, topic):
-    """pulsar-350: the node of the cursor had another version, and the ledger just made for it stayed without owner."""
+    """pulsar-350: the cursor's node had another version, and the ledger just created for it stayed without owner."""
 
     async def main():
         async with (
@@ -64,8 +64,8 @@ def test_no_cursor_ledger_is_left_by_a_failed_update(field_url, topic):
 
 
 @pytest.mark.parametrize(("step", "nth"), [("ledgers dropped", 1), ("delete ledger", 3)])
-def test_a_deletion_cut_off_after_the_update_is_finished_after_the_restart(field_url, topic, step, nth):
-    """pulsar-13526: the list said that ledgers were gone, their deletion had failed, and nobody tried again."""
+def test_an_interrupted_deletion_is_finished_after_the_restart(field_url, topic, step, nth):
+    """pulsar-13526: the list said that ledgers were deleted, their deletion had failed, and nobody tried again."""
 
     async def main():
         said = await until_death(OWNER, field_url, topic, step, str(nth))
@@ -79,8 +79,8 @@ def test_a_deletion_cut_off_after_the_update_is_finished_after_the_restart(field
 
 
 @pytest.mark.parametrize("step", ["drop ledgers", "ledgers dropped"])
-def test_the_move_out_of_a_consumed_ledger_is_durable_before_it_goes(field_url, topic, step):
-    """pulsar-25087: a cursor left a consumed ledger in memory only; after a crash it stood in a deleted one."""
+def test_the_move_out_of_a_consumed_ledger_is_durable_before_its_deletion(field_url, topic, step):
+    """pulsar-25087: a cursor left a consumed ledger in memory only; after a crash it was in a deleted one."""
 
     async def main():
         await until_death(OWNER, field_url, topic, step, "1")
@@ -134,8 +134,8 @@ def test_deletions_are_a_prefix_of_the_list_while_it_grows(field_url, topic):
     run(main())
 
 
-def test_a_consumed_ledger_goes_without_traffic(field_url, topic):
-    """pulsar-9057, pulsar-9136: cursors stayed at the last entry of the closed ledger, and it stayed with them."""
+def test_a_consumed_ledger_is_deleted_without_traffic(field_url, topic):
+    """pulsar-9057, pulsar-9136: cursors stayed at the last entry of the closed ledger, which was therefore kept."""
 
     async def main():
         events = Events()

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: damaged frames, records and ZooKeeper files for all that reads them (reliability.md)."""
+"""`python -m tests.fuzz`: damaged frames, records and ZooKeeper files for all their readers (reliability.md)."""
 
 import argparse
 import sys
@@ -21,7 +21,7 @@ def plan_inputs(targets: list[Target], total: int) -> list[int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run; the exit code: 1 if anything was found."""
+    """Run. The exit code is 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000, help="inputs in total, shared out by weight")
     parser.add_argument("--each", type=int, help="inputs for each target instead")

@@ -1,4 +1,4 @@
-"""What the fuzzer begins with: records, entries and frames of the Java originals, from `tests/golden/`."""
+"""The seeds of the fuzzer: records, entries and frames of Java, from `tests/golden/`."""
 
 import functools
 import json
@@ -13,7 +13,7 @@ _LONGEST = 4_096
 
 
 def distinct(found: Iterable[bytes], most: int = _MOST, longest: int = _LONGEST) -> list[bytes]:
-    """The different ones of at most `longest` bytes, evenly taken where there are more than `most`."""
+    """The distinct ones of at most `longest` bytes, evenly chosen if there are more than `most`."""
     every = sorted({data for data in found if len(data) <= longest}, key=lambda data: (len(data), data))
     step = max(1, -(-len(every) // most))
     return every[::step]
@@ -30,7 +30,7 @@ def _nodes() -> list[golden.GoldenNode]:
 
 
 def nodes_at(fits: Callable[[str], bool]) -> list[bytes]:
-    """The data of nodes whose path fits."""
+    """The data of nodes whose path matches."""
     return distinct(node.data for node in _nodes() if fits(node.path))
 
 
@@ -61,7 +61,7 @@ def records(kind: str, *, compressed: bool = False) -> list[bytes]:
 
 
 def odd_records() -> list[bytes]:
-    """Odd input that the originals' parser was given."""
+    """Odd input that Java's parser was given."""
     return distinct(bytes.fromhex(case["hex"]) for case in golden.load("records/odd-input.json")["cases"])
 
 
@@ -92,7 +92,7 @@ def pulsar_entries() -> list[bytes]:
 
 
 def zookeeper_files(prefix: str) -> list[tuple[str, bytes]]:
-    """ZooKeeper's own files whose names begin so: name and bytes; a log without the room kept for what follows."""
+    """ZooKeeper's own files whose names begin so: name and bytes; a log without its preallocated end."""
     found = []
     for path in sorted((golden.ROOT / "zookeeper-files").glob(f"*/version-2/{prefix}*")):
         data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Targets: frames that a bookie and a client receive, whole buffers of them, against a plain loop over the bytes."""
+"""Targets: buffers of frames that a bookie and a client receive, compared with a plain loop over the bytes."""
 
 import asyncio
 import itertools
@@ -76,7 +76,7 @@ def _answer_version_3(request: pb.Request) -> None:
 
 
 def _check_reads(data: bytes, run: ReadRun) -> list[bytes]:
-    """The frames of a run of plain reads, each of which is what protobuf's parser finds in it, and asks no more."""
+    """The frames of a run of plain reads, each equal to what protobuf's parser finds in it."""
     frames = [data[start:end] for start, end in itertools.pairwise(run.starts)]
     answers = run.responses(0, [b"entry"] * len(run), 5)
     for frame, entry in zip(frames, run.entries, strict=True):
@@ -202,7 +202,7 @@ class _Heard:
 
 
 def receive(data: bytes) -> None:
-    """What a client makes of a connection's bytes, then of each answer and what lies in it."""
+    """How a client reads a connection's bytes, then each answer and its contents."""
     connection, heard = BookieConnection("b", _LOOP, read_timeout_s=1, max_frame=_MOST_FRAME), _Heard()
     connection.listen(1, heard)
     connection.data_received(data)

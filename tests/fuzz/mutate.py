@@ -1,7 +1,7 @@
 """Damaged variants of valid inputs, seeded: of any bytes, and of protobuf messages field by field.
 
-The rules are those that find faults: wrong lengths, wrong counts, values at the ends of their types, parts twice, away,
-or from elsewhere, and one part so often that whatever is quadratic or recursive shows.
+The rules are those that find faults: wrong lengths, wrong counts, values at the ends of their types, parts repeated,
+removed or from elsewhere, and one part so often that anything quadratic or recursive shows.
 """
 
 import random
@@ -29,16 +29,16 @@ _MASKS = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFF_FFFF, 8: (1 << 64) - 1}
 _EDGE_BYTES = {size: [(edge & mask).to_bytes(size, "big") for edge in _EDGES] for size, mask in _MASKS.items()}
 _TEXTS = [b"\n", b"\t", b"0", b"-1", b"9" * 30, b"[", b"{", b'"', b"\\u0000", b"\xff\xfe", b"\xed\xa0\x80", b"\0", b":"]
 LARGEST = 1 << 16
-"""Bytes that a mutated input has at most, unless its seed has more."""
+"""The most bytes of a mutated input, unless its seed has more."""
 _MOST_COPIES = 3_000
 _DEEPEST = 3
 
 
 class Mutator:
-    """Makes inputs out of `seeds`, the same ones for the same `seed`."""
+    """Makes inputs from `seeds`, the same ones for the same `seed`."""
 
     def __init__(self, seeds: Sequence[bytes], seed: str, *, message: bool = False) -> None:
-        """`message`: the seeds are protobuf messages, half of the changes are made to their fields."""
+        """`message`: the seeds are protobuf messages, and half of the changes are made to their fields."""
         if not seeds:
             raise ValueError(f"no seed to begin with for {seed}")
         self._seeds = seeds
@@ -63,7 +63,7 @@ class Mutator:
         return int(self.random.random() * limit)
 
     def pick(self) -> bytes:
-        """One of the seeds as it is."""
+        """One of the seeds, unchanged."""
         return self._seeds[self.below(len(self._seeds))]
 
     def make(self) -> bytes:
@@ -77,7 +77,7 @@ class Mutator:
         return data
 
     def change(self, data: bytes) -> bytes:
-        """`data` with one change that knows nothing of its form."""
+        """`data` with one change that ignores its form."""
         return self._changes[self.below(len(self._changes))](data)
 
     def _flip(self, data: bytes) -> bytes:
@@ -128,7 +128,7 @@ class Mutator:
         return data[:at] + text * copies + data[at:]
 
     def _change_fields(self, data: bytes, depth: int) -> bytes:
-        """One field of a message changed, lengths around it kept right."""
+        """One field of a message changed, with the lengths around it corrected."""
         fields = message_fields(data)
         if not fields:
             return self.change(data)

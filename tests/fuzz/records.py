@@ -1,4 +1,4 @@
-"""Targets: every record that the metadata store and cursor ledgers hold, and what is decided from a cursor's state."""
+"""Targets: every record that the metadata store and cursor ledgers hold, and the decisions from a cursor's state."""
 
 import itertools
 
@@ -34,7 +34,7 @@ _kinds = itertools.cycle(compression.CompressionType)
 
 
 def _packed(record: bytes) -> bytes:
-    """`record` compressed as Pulsar does, each time by another codec."""
+    """`record` compressed as Pulsar does, each time with another codec."""
     return compression.compress(record, next(_kinds))
 
 
@@ -64,7 +64,7 @@ def _states() -> list[bytes]:
 
 
 def _ledger_list() -> LedgerList:
-    """A topic with ledgers that the golden states name, and with gaps."""
+    """A topic with the ledgers that the golden states name, and with gaps."""
     infos = [LedgerInfo(ledger, 10_000, 1_000, 1) for ledger in (1, 3, 4, 5, 8, 12, 60, 601)]
     return LedgerList((*infos, LedgerInfo(1 << 40, 0, 0, 0)), current=1 << 40)
 
@@ -73,7 +73,7 @@ _LEDGERS = _ledger_list()
 
 
 def recover_from_state(data: bytes) -> None:
-    """A cursor ledger's last entry, to the cursor that it makes."""
+    """A cursor ledger's last entry, and the cursor that follows from it."""
     outcome = parse_entry(data, Position(7, 0))
     if isinstance(outcome, PositionInfo):
         finding = StateFound(outcome, Position(7, 0))
@@ -83,7 +83,7 @@ def recover_from_state(data: bytes) -> None:
 
 
 def recover_from_record(data: bytes) -> None:
-    """A cursor's record without a cursor ledger, to the cursor that it makes."""
+    """A cursor's record without a cursor ledger, and the cursor that follows from it."""
     record = codec.decode_managed_cursor_info(data).value
     if record.cursors_ledger_id == -1:
         _recover(record, None)
@@ -140,7 +140,7 @@ def _names() -> list[bytes]:
 
 
 def name(data: bytes) -> None:
-    """A topic's name, and a node's as ZooKeeper has it."""
+    """A topic's name, and a node's name in ZooKeeper."""
     text = data.decode("utf-8", "replace")
     TopicName.parse(text)
     decode_name(text)
@@ -214,7 +214,7 @@ TARGETS = [
 
 
 def void(_: object) -> None:
-    """Let go of what a reader made."""
+    """Discard what a reader made."""
 
 
 def _marks(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Feeds a target its inputs in a process of its own, under a limit of memory and of time for each input.
+"""Feeds a target its inputs in a process of its own, with a limit of memory and of time for each input.
 
 An input that ends the process (a crash in compiled code, no memory, no end) is found again in memory that the process
 shares with its parent.
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from tests.fuzz.targets import Target
 
 SLOWEST_S = 1.0
-"""CPU seconds that an input of at most 64 KiB may take, at the best of some attempts: a busy machine counts stalls."""
+"""CPU seconds that an input of at most 64 KiB may take, in the best of several attempts: a busy machine stalls."""
 STUCK_S = 300.0
-"""Seconds of wall time without an end to a hundred inputs after which the process is ended."""
+"""Seconds of wall time after which the process is ended if a hundred inputs do not finish."""
 MEMORY = 768 << 20
 """Bytes of address space that reading may take beyond what the process had before."""
 LARGEST_INPUT = 4 << 20
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a target: inputs, how many were accepted, the slowest one (CPU s), memory that it took (MiB)."""
+    """The results of a target: inputs, how many were accepted, the slowest one (CPU s), the memory it took (MiB)."""
 
     target: str
     inputs: int
@@ -53,7 +53,7 @@ class Report:
 
 
 def fuzz(target: Target, inputs: int, seed: str) -> Report:
-    """Run `inputs` inputs of the target in a child process; what came of it."""
+    """Run `inputs` inputs of the target in a child process, and return the results."""
     last = mmap.mmap(-1, LARGEST_INPUT + 8)
     reader, writer = os.pipe()
     child = os.fork()
@@ -127,7 +127,7 @@ def _time_of(run: Callable[[bytes], object], data: bytes, clock: Callable[[], fl
 
 
 def _describe(error: Exception) -> str:
-    """An error by its type and the place that raised it: one finding for all inputs that meet it there."""
+    """An error by its type and the place that raised it: one finding for all inputs that cause it there."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/tests/fuzz/run" not in frame.filename]
     where = [f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in frames[-3:]]
     return (
@@ -138,7 +138,7 @@ def _describe(error: Exception) -> str:
 
 
 def _limit_memory() -> float:
-    """Limit the address space; MiB that are resident before."""
+    """Limit the address space. Returns the MiB that are resident before."""
     with open("/proc/self/statm") as file:
         pages, resident = (int(number) for number in file.read().split()[:2])
     size = os.sysconf("SC_PAGE_SIZE")
@@ -148,7 +148,7 @@ def _limit_memory() -> float:
 
 
 def stay_quiet(nice: int) -> None:
-    """Give way to others, and dump no core."""
+    """Lower the priority, and dump no core."""
     os.nice(nice)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(1_000)

@@ -1,4 +1,4 @@
-"""What a fuzz target is: a maker of inputs and a reader that may refuse them, by its own error only."""
+"""A fuzz target is a maker of inputs and a reader that may refuse them, by its own errors only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Target:
 
 
 class Disagreement(AssertionError):
-    """A reader accepted an input and made something else of it than is there."""
+    """A reader accepted an input and read something else than is there."""
 
 
 def of_seeds(
@@ -34,9 +34,9 @@ def of_seeds(
     inner: Callable[[], list[bytes]] | None = None,
     wrap: Callable[[bytes], bytes] | None = None,
 ) -> Callable[[str], Maker]:
-    """Inputs made of `seeds`.
+    """Inputs made from `seeds`.
 
-    With `wrap`, half of them are changed within it: made of `inner` (else of `seeds`) and then wrapped, so that
+    With `wrap`, half of them are changed inside: made from `inner` (else from `seeds`) and then wrapped, so that
     lengths and checksums around the damage are right and the reader gets to it.
     """
 

@@ -49,7 +49,7 @@ def snapshot(ending: str) -> Callable[[bytes], None]:
 
 def log(data: bytes) -> None:
     """Reads a log file whole."""
-    zxid = int.from_bytes(data[44:52], "big")  # the first record's, which the name has to say
+    zxid = int.from_bytes(data[44:52], "big")  # the first record's, which the file's name must give
     for _ in LogFile(OneFile("log", data), f"log.{zxid:x}").transactions(-1):
         pass
 

@@ -1,4 +1,4 @@
-"""The originals and our own parts, once a worker: a tree that we initialised, with our bookies or with theirs."""
+"""Java's programs and ours, once per worker: a tree that we initialised, with our bookies or with Java's."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ pytest.register_assert_rewrite("tests.interop.rows_of_bookkeeper_shell")
 
 @dataclass(frozen=True)
 class Tree:
-    """A cluster's metadata: `url` for ours, `zookeeper` for the originals."""
+    """A cluster's metadata: `url` for ours, `zookeeper` for Java's."""
 
     url: str
     zookeeper: str
@@ -27,7 +27,7 @@ class Tree:
 
 @pytest.fixture(scope="package")
 def new_tree(shared_zookeeper, _new_chroot):
-    """Makes a chroot that our own code has initialised."""
+    """Makes a chroot that our code has initialised."""
 
     def create() -> Tree:
         chroot = _new_chroot()
@@ -40,14 +40,14 @@ def new_tree(shared_zookeeper, _new_chroot):
 
 @pytest.fixture(scope="package")
 def class_path():
-    """Maven's work; where a tool is missing the tests are skipped by name."""
+    """Maven's build. If a tool is missing the tests are skipped by name."""
     _need_tools()
     return build()
 
 
 @pytest.fixture(scope="package")
 def broker_class_path():
-    """Maven's work for a broker; where a tool is missing the tests are skipped by name."""
+    """Maven's build for a broker. If a tool is missing the tests are skipped by name."""
     _need_tools()
     return pulsar_broker.build()
 
@@ -59,7 +59,7 @@ def _need_tools() -> None:
 
 @pytest.fixture(scope="package")
 def start_original(class_path, tmp_path_factory):
-    """Starts Java processes; all end with the tests of this folder."""
+    """Starts Java processes. All end with the tests of this folder."""
     started = []
 
     def start() -> Original:
@@ -74,13 +74,13 @@ def start_original(class_path, tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def java_bookie_process(start_original):
-    """The process that the original bookies live in."""
+    """The process with Java's bookies."""
     return start_original()
 
 
 @dataclass(frozen=True)
 class JavaBookies:
-    """Original bookies in a tree of ours."""
+    """Java's bookies in a tree of ours."""
 
     tree: Tree
     process: Original
@@ -88,7 +88,7 @@ class JavaBookies:
     directory: Path
 
     def stop(self, bookie_id: str) -> None:
-        """End one; its connections close and its registration goes."""
+        """End one. Its connections close and its registration vanishes."""
         self.process.call("bookies.stop", bookie_id=bookie_id)
 
     def start(self, bookie_id: str) -> None:
@@ -104,7 +104,7 @@ class JavaBookies:
 
 @pytest.fixture(scope="package")
 def java_bookies(java_bookie_process, new_tree, tmp_path_factory):
-    """Four original bookies."""
+    """Four of Java's bookies."""
     bookies = JavaBookies(new_tree(), java_bookie_process, [], tmp_path_factory.mktemp("java-bookies"))
     for number in range(BOOKIES):
         bookies.ids.append(bookies._start(number))
@@ -113,14 +113,14 @@ def java_bookies(java_bookie_process, new_tree, tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def java_on_java(start_original, java_bookies):
-    """The original clients on the original bookies."""
+    """Java's clients on Java's bookies."""
     original = start_original()
     original.connect(java_bookies.tree.zookeeper)
     return original
 
 
 class OurBookies:
-    """Bookie processes of ours in a tree of ours."""
+    """Processes of our bookies in a tree of ours."""
 
     def __init__(self, tree: Tree, processes: BookieProcesses) -> None:
         self.tree = tree
@@ -142,7 +142,7 @@ class OurBookies:
 
 @pytest.fixture(scope="package")
 def our_bookies(new_tree, tmp_path_factory):
-    """Four bookies of ours."""
+    """Four of our bookies."""
     tree = new_tree()
     processes = BookieProcesses(tree.url, tmp_path_factory.mktemp("our-bookies"))
     processes.start(BOOKIES)
@@ -152,7 +152,7 @@ def our_bookies(new_tree, tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def java_on_ours(start_original, our_bookies):
-    """The original clients on our bookies."""
+    """Java's clients on our bookies."""
     original = start_original()
     original.connect(our_bookies.tree.zookeeper)
     return original
@@ -161,7 +161,7 @@ def java_on_ours(start_original, our_bookies):
 def start_our_bookies(
     directory: Path, count: int = BOOKIES, arguments: tuple[str, ...] = SMALL
 ) -> Callable[[ZooKeeperServer], BookieProcesses]:
-    """What starts bookies of ours in a tree that Pulsar initialised, or that nobody has."""
+    """Starts bookies of ours in a tree that Pulsar initialised, or that nobody has."""
 
     def start(zookeeper: ZooKeeperServer) -> BookieProcesses:
         processes = BookieProcesses(zookeeper.url, directory, arguments)
@@ -173,7 +173,7 @@ def start_our_bookies(
 
 @pytest.fixture(scope="package")
 def pulsar(broker_class_path, tmp_path_factory) -> Iterator[PulsarCluster]:
-    """A real broker on four bookies of ours, for tests that leave both running; topics and namespaces are theirs."""
+    """A real broker on four bookies of ours, for tests that leave both running and use topics of their own."""
     directory = tmp_path_factory.mktemp("pulsar")
     with pulsar_cluster(broker_class_path, directory, start_our_bookies(directory / "bookies")) as cluster:
         yield cluster
@@ -181,7 +181,7 @@ def pulsar(broker_class_path, tmp_path_factory) -> Iterator[PulsarCluster]:
 
 @dataclass(frozen=True)
 class Side:
-    """Bookies of one make, and the original clients connected to them."""
+    """Bookies of one make, with Java's clients connected to them."""
 
     bookies: OurBookies | JavaBookies
     java: Original

@@ -1,4 +1,4 @@
-"""Run by test_delta_snapshots.py on the Spark that delta-spark is for: an export, and what Delta says of it."""
+"""Run by test_delta_snapshots.py on the Spark that delta-spark supports: an export, and what Delta reports of it."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ def main(metadata: str, to: str) -> None:
     (place,) = Path(to).glob("snapshot=*")
     paths = {each.name: str(each) for each in place.iterdir() if each.is_dir()}
     assert all(DeltaTable.isDeltaTable(spark, path) for path in paths.values())
-    # One query: each table's state is worked out by jobs of its own, which take their time.
+    # One query, because slow jobs of its own compute each table's state.
     counts = [f"select '{name}' as name, count(*) as count from delta.`{path}`" for name, path in paths.items()]
     rows = {row["name"]: row["count"] for row in spark.sql(" union all ".join(counts)).collect()}
     first = spark.read.format("delta").option("versionAsOf", 0).load(paths["topics"])

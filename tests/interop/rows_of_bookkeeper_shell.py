@@ -237,7 +237,7 @@ def test_every_command_of_bookkeeper_shell_is_in_the_table(originals):
 
 
 def test_ledgermetadata_dumptofile_and_restorefromfile(originals, tmp_path, undo_file):
-    """The last test here: bookies have to be down where metadata of ledgers is restored."""
+    """The last test here: the bookies must be down when metadata of ledgers is restored."""
     ledger, backup = originals.ledger(), tmp_path / "ledger.gz"
     before = originals.shell("ledgermetadata", "-l", ledger)
     path = f"/ledgers/{ledger // 10**8:02d}/{ledger // 10**4 % 10**4:04d}/L{ledger % 10**4:04d}"

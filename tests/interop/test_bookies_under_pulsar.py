@@ -22,7 +22,7 @@ pytestmark = pytest.mark.interop
 PACKAGE = random.Random(1).randbytes(3_000_000)
 SMALL_LEDGERS = {"managedLedgerMaxEntriesPerLedger": 50}
 MISSED_SOON = (*SMALL, "--session-timeout", "15")
-"""Of bookies whose end others are to see."""
+"""For bookies whose end others must notice."""
 
 
 def start_cluster(class_path, directory, start_bookies):
@@ -34,7 +34,7 @@ def start_cluster(class_path, directory, start_bookies):
 
 @pytest.fixture(scope="module")
 def ours(broker_class_path, tmp_path_factory):
-    """On bookies of ours, which the tests may kill, but not leave dead."""
+    """On bookies of ours. Tests may kill them, but must not leave them dead."""
     directory = tmp_path_factory.mktemp("ours")
     start = start_our_bookies(directory / "bookies", BOOKIES, MISSED_SOON)
     with start_cluster(broker_class_path, directory, start) as cluster:
@@ -44,7 +44,7 @@ def ours(broker_class_path, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def theirs(broker_class_path, start_original, tmp_path_factory):
-    """On as many original bookies."""
+    """On as many of Java's bookies."""
     directory = tmp_path_factory.mktemp("theirs")
     process = start_original()
 
@@ -59,14 +59,14 @@ def theirs(broker_class_path, start_original, tmp_path_factory):
         process.kill()  # without its ZooKeeper it would try to connect as often as it can
 
 
-def test_the_package_of_a_function_is_stored_and_given_back(ours):
-    """Its writer, DistributedLog, speaks protocol 3."""
+def test_the_package_of_a_function_is_stored_and_returned(ours):
+    """Its writer, DistributedLog, uses protocol 3."""
     upload(ours.broker, "public/default/package", PACKAGE)
     assert download(ours.broker, "public/default/package") == PACKAGE
 
 
-def test_the_same_load_writes_as_often_to_zookeeper_as_on_original_bookies(ours, theirs):
-    """Above all: no change of an ensemble that has no cause."""
+def test_the_same_load_writes_as_often_to_zookeeper_as_on_java_s_bookies(ours, theirs):
+    """Above all: no change of an ensemble without a cause."""
 
     def load(cluster):
         before = cluster.zookeeper_writes()
@@ -82,7 +82,7 @@ def test_the_same_load_writes_as_often_to_zookeeper_as_on_original_bookies(ours,
     assert on_ours <= 1.1 * on_theirs, f"{on_ours} writes on our bookies, {on_theirs} on the originals"
 
 
-def test_what_clients_were_acknowledged_is_delivered_after_kills_of_a_bookie_and_of_the_broker(ours):
+def test_acknowledged_messages_are_delivered_after_kills_of_a_bookie_and_of_the_broker(ours):
     topic = "public/default/killed"
     subscribe(ours, topic)
     with Producing(ours, topic) as load:
@@ -101,7 +101,7 @@ def test_what_clients_were_acknowledged_is_delivered_after_kills_of_a_bookie_and
 
 @pytest.fixture
 def auto_recovery(broker_class_path, ours, tmp_path):
-    """BookKeeper's AutoRecovery by its defaults, which speaks protocol 3."""
+    """BookKeeper's AutoRecovery with its defaults, which uses protocol 3."""
     process = PulsarProcess(broker_class_path, tmp_path, "auto-recovery")
     configuration = tmp_path / "bookkeeper.conf"
     settings = {
@@ -137,7 +137,7 @@ def test_every_ledger_is_at_its_write_quorum_again_after_a_bookie_is_lost_for_go
     (added,) = ours.bookies.start(1)
     lost = ours.bookies[2]
     lost.kill()
-    ours.unload(topic)  # the ledgers that are open are closed
+    ours.unload(topic)  # the open ledgers are closed
 
     def mended():
         assert auto_recovery.running, auto_recovery.log()[-4000:]

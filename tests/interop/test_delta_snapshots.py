@@ -1,4 +1,4 @@
-"""`mledger snapshot export --format delta` with delta-spark itself, on a Spark that it is for."""
+"""`mledger snapshot export --format delta` with delta-spark itself, on a Spark that it supports."""
 
 import json
 import signal
@@ -33,9 +33,9 @@ SPARK_TIMEOUT_S = 1800
 
 @pytest.fixture(scope="module")
 def exported(delta_environment, tmp_path_factory):
-    """A cluster's URL, a directory with a snapshot of Delta tables, what its export said, and what Delta says.
+    """A cluster's URL, a directory with a snapshot of Delta tables, the output of its export, and what Delta reports.
 
-    A first try was cut off by kill -9 of its driver, a second one went on.
+    A first try was interrupted by kill -9 of its driver, and a second one continued.
     """
     directory = tmp_path_factory.mktemp("delta")
     with ZooKeeperServer.start(directory / "zookeeper", sync=False) as server:
@@ -58,7 +58,7 @@ def exported(delta_environment, tmp_path_factory):
         yield url, to, json.loads(said) | {"kept_before": kept}, json.loads(delta)
 
 
-def test_a_retry_keeps_what_was_finished_and_holds_all_rows(exported):
+def test_a_retry_keeps_completed_work_and_holds_all_rows(exported):
     url, to, said, _ = exported
     assert said["steps_kept"] == said["kept_before"] > 0
     assert all_rows(to) == tables.read({"metadata": url})
@@ -88,7 +88,7 @@ def test_it_is_listed_and_verified_with_the_logs_of_its_tables(exported):
     assert problem["path"] == f"topics/_delta_log/{log.name}"
 
 
-def test_queries_are_answered_as_of_parquet(exported, tmp_path):
+def test_queries_are_answered_as_with_parquet(exported, tmp_path):
     url, to, _, _ = exported
     answer("snapshot", "export", tmp_path, url=url)
     for name, query in QUERIES.items():

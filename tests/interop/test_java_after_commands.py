@@ -1,4 +1,4 @@
-"""Pulsar's managed ledger opens what our commands left of a topic's cursors, and what undoing put back."""
+"""Pulsar's managed ledger opens what our commands left of a topic's cursors, and what undo restored."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_java_finds_cursors_where_commands_put_them(side, topic, tmp_path):
     assert cursors["cumulative"].cursor_properties == {"team": "blue"}
 
 
-def test_java_finds_a_topic_as_it_was_once_all_is_undone(side, topic, tmp_path):
+def test_java_finds_a_topic_as_it_was_once_everything_is_undone(side, topic, tmp_path):
     change(side, topic, tmp_path)
     for file in sorted(tmp_path.glob("*.json")):
         ok("undo", file, "--yes", "--take-over", "--undo-file", file.with_suffix(".redo"), url=side.url)

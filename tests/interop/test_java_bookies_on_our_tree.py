@@ -1,4 +1,4 @@
-"""The original client and bookies on a ZooKeeper tree that we initialised: what the other tests here stand on."""
+"""Java's client and bookies on a ZooKeeper tree that we initialised: the basis of the other tests here."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.support.aio import run
 pytestmark = pytest.mark.interop
 
 
-def test_we_see_the_original_bookies_and_their_cookies(java_bookies):
+def test_we_see_java_s_bookies_and_their_cookies(java_bookies):
     async def look():
         async with await open_reader(java_bookies.tree.url) as reader:
             found = await list_bookies(reader)
@@ -27,7 +27,7 @@ def test_we_see_the_original_bookies_and_their_cookies(java_bookies):
         assert cookie.instance_id == instance
 
 
-def test_we_read_the_metadata_of_a_ledger_that_the_originals_wrote(java_bookies, java_on_java):
+def test_we_read_the_metadata_of_a_ledger_that_java_wrote(java_bookies, java_on_java):
     ledger = java_on_java.call(
         "ledger.create",
         handle="writer",

@@ -1,4 +1,4 @@
-"""What Java wrote, on its bookies and on ours, is checked, planned to be repaired and backed up: nothing is wrong."""
+"""What Java wrote, on its bookies and on ours, passes our check, needs no repair, and can be backed up."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_topic_that_java_closed_needs_no_repair(side, topic):
     assert [each for each in planned["mends"] if each["wrong"] != "ledger is an orphan"] == []
 
 
-def test_a_bookie_that_is_away_is_told_and_nothing_is_called_damaged(side, topic):
+def test_an_unreachable_bookie_is_reported_and_nothing_is_called_damaged(side, topic):
     away = side.bookies.ids[0]
     side.bookies.stop(away)
     try:

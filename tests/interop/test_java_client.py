@@ -140,8 +140,8 @@ def test_java_is_refused_a_ledger_whose_password_it_does_not_know(side, by):
     assert refused.value.code == UNAUTHORIZED
 
 
-def test_java_goes_on_after_a_bookie_of_ours_was_killed(java_on_ours, our_bookies):
-    # of an entry that has its quorum the original ignores a failure: only a quorum of all makes it change the ensemble
+def test_java_continues_after_a_bookie_of_ours_was_killed(java_on_ours, our_bookies):
+    # of an entry that has its quorum Java ignores a failure: only a quorum of all makes it change the ensemble
     ledger = java_create(java_on_ours, ack_quorum=3)
     java_append(java_on_ours, PAYLOADS[:100])
     [[_, ensemble]] = java_on_ours.call("ledger.metadata", ledger=ledger)["ensembles"]
@@ -263,7 +263,7 @@ def test_we_peek_at_what_java_is_writing_without_disturbing_it(side):
     assert java_append(side.java, PAYLOADS[10:20]) == list(range(10, 20))
 
 
-def test_we_go_on_after_an_original_bookie_went_away(java_on_java, java_bookies):
+def test_we_continue_after_one_of_java_s_bookies_went_away(java_on_java, java_bookies):
     stopped, more = None, []
 
     async def write(client):
@@ -273,7 +273,7 @@ def test_we_go_on_after_an_original_bookie_went_away(java_on_java, java_bookies)
         stopped = writer.metadata.ensemble[0]
         java_bookies.stop(stopped)
         await writer.append(PAYLOADS[100:])
-        while len(writer.metadata.segments) == 1:  # its going away may be noticed after the last acknowledgement
+        while len(writer.metadata.segments) == 1:  # its end may be noticed after the last acknowledgement
             await writer.append([b"more"])
             more.append(b"more")
         return writer.ledger_id, await writer.close()

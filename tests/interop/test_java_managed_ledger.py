@@ -47,7 +47,7 @@ def with_cluster(side, work):
 
 
 def own_and_kill(side, topic):
-    """Have a process of ours write the topic and kill it with -9."""
+    """Make a process of ours write the topic, and kill it with -9."""
     command = [sys.executable, "-m", "tests.interop.topics", side.url, topic]
     with ForkedPython(command, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout.readline() == "written\n"
@@ -76,7 +76,7 @@ def java_reads(java, topic, cursor):
 
 
 def check(view: TopicView):
-    """The topic is as written: what both writers do, whatever ids the ledgers got."""
+    """Assert that the topic is as written: what both writers do, whatever ids the ledgers got."""
     ids = [ledger_id for ledger_id, _, _ in view.ledgers]
     sizes = [sum(map(len, PAYLOADS[start : start + MAX_ENTRIES])) for start in range(0, len(PAYLOADS), MAX_ENTRIES)]
     assert view.ledgers == list(zip(ids, (40, 40, 20), sizes, strict=True))
@@ -149,7 +149,7 @@ def test_a_topic_with_another_digest_and_a_password_goes_to_java_and_back(side, 
     assert payloads == PAYLOADS
 
 
-def test_owners_take_turns_and_each_goes_on_where_the_other_stopped(side, topic):
+def test_owners_take_turns_and_each_continues_where_the_other_stopped(side, topic):
     name, written, acknowledged = managed_ledger_name(topic), [], []
 
     async def ours(cluster):
@@ -295,7 +295,7 @@ def test_we_find_the_batch_indexes_that_java_acknowledged(side, topic, start_ori
         entries = [payload.hex() for payload in PAYLOADS[:10]]
         positions = java.call("topic.append", topic=name, entries=entries)["positions"]
         java.call("topic.cursor", topic=name, cursor="batches")
-        # the original keeps batch indexes in a cursor ledger only, and only a whole entry's acknowledgement makes one
+        # Java keeps batch indexes only in a cursor ledger, and only a whole entry's acknowledgement creates one
         java.call("topic.ack", topic=name, cursor="batches", positions=[positions[7]])
         java.call("topic.ack_batch", topic=name, cursor="batches", position=positions[4], ack_set=LEFT_OF_BATCH)
 

@@ -1,4 +1,4 @@
-"""Tables of a cluster that Java wrote, and still owns, say what Java itself reports, and take nothing from it."""
+"""Tables of a cluster that Java wrote, and still owns, agree with what Java reports, and do not disturb it."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def live(side, topic):
 
 
 def cursor_views(found):
-    """Cursors of the table as the original's are written down."""
+    """Cursors of the table in the form of Java's."""
     for row in found["cursors"]:
         at = row["mark_delete_ledger_id"], row["mark_delete_entry_id"]
         moved = row["moves_to_ledger_id"], row["moves_to_entry_id"]
@@ -56,7 +56,7 @@ def test_cursors_and_ledgers_are_as_java_reports_them(live, topic):
     ours = {cursor.name: cursor for cursor in cursor_views(found)}
     assert ours == theirs
     assert found["topics"][0]["cursors"] == len(theirs)
-    # Java is still the owner: it was fenced by nothing
+    # Java is still the owner: nothing has fenced it
     side.java.call("topic.append", topic=managed_ledger_name(topic), entries=[payload.hex() for payload in PAYLOADS])
     assert view_java(side.java, topic).entries == 2 * len(PAYLOADS)
 

@@ -1,4 +1,4 @@
-"""BookKeeper's own client and tools as they are by default, so in protocol 3, on our bookies."""
+"""BookKeeper's own client and tools with their defaults, hence in protocol 3, on our bookies."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ TLS = "org.apache.bookkeeper.tls.TLSContextFactory"
 
 @pytest.fixture(scope="module")
 def java(start_original, our_bookies):
-    """The original client by its defaults on our bookies."""
+    """Java's client with its defaults on our bookies."""
     original = start_original()
     original.call("ledger.connect", zookeeper=our_bookies.tree.zookeeper, defaults=True)
     return original
@@ -225,7 +225,7 @@ def test_autorecovery_by_its_defaults_brings_every_ledger_back_to_its_write_quor
         deadline = time.monotonic() + 3 * FOLLOWED_S
         while lost in (ensemble := java.call("ledger.metadata", ledger=ledger)["ensembles"][0][1]):
             assert time.monotonic() < deadline
-            time.sleep(0.2)  # asked of the tree, not waited for: the original has no other way to say so
+            time.sleep(0.2)  # read from the tree, not waited for: Java has no other way to say so
         for bookie_id in ensemble:
             assert java.call("ledger.list", ledger=ledger, bookie_id=bookie_id, last=-1)["total"] == len(PAYLOADS)
     finally:

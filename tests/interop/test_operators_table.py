@@ -1,6 +1,6 @@
-"""Each row of `operators-table.md`: ours on a cluster that the originals wrote, held to what theirs says.
+"""Each row of `operators-table.md`: our command on a cluster that Java wrote, compared with Java's.
 
-The rows of BookKeeper's shell are in `rows_of_bookkeeper_shell`: one cluster of the originals serves them all.
+The rows of BookKeeper's shell are in `rows_of_bookkeeper_shell`: one cluster of Java's serves them all.
 """
 
 import pytest
@@ -18,7 +18,7 @@ BOOKIES = 3
 
 @pytest.fixture(scope="module")
 def originals(start_original, shared_zookeeper, _new_chroot, tmp_path_factory):
-    """Three bookies and an owner of the originals, on a tree that the originals initialised."""
+    """Three bookies and an owner of Java's, on a tree that Java initialised."""
     chroot = _new_chroot()
     java = start_original()
     zookeeper, directories = shared_zookeeper.connect_string + chroot, tmp_path_factory.mktemp("originals")
@@ -34,13 +34,13 @@ def originals(start_original, shared_zookeeper, _new_chroot, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def read_only_topic(originals):
-    """A closed topic that the tests only look at."""
+    """A closed topic that the tests only read."""
     return originals.topic()
 
 
 @pytest.fixture
 def undo_file(tmp_path):
-    """Where the undo file goes."""
+    """The path of the undo file."""
     return tmp_path / "undo.json"
 
 
@@ -94,7 +94,7 @@ def test_info_internal(originals, closed):
     theirs = originals.java.call("topic.info", topic=managed_ledger_name(topic))
     ours = answer("topics", "info-internal", full_name(topic), url=originals.url)
     assert ours["ledgers"][2]["timestamp"] == 0
-    theirs["ledgers"][2]["timestamp"] = 0  # the record says 0; the original shows the time of the call
+    theirs["ledgers"][2]["timestamp"] = 0  # the record says 0; Java shows the time of the call
     assert without_times(ours) == without_times(theirs)
 
 
@@ -203,7 +203,7 @@ def test_clear_backlog(originals, undo_file):
 
 
 def timed_topic(originals) -> tuple[str, int]:
-    """A topic of entries as a broker stores them, published a second apart, and when the first was."""
+    """A topic of entries as a broker stores them, published a second apart, and the time of the first."""
     topic, start = f"timed-{next(NUMBERS)}", 1_700_000_000_000
     name = managed_ledger_name(topic)
     originals.java.call("topic.open", topic=name, max_entries=MAX_ENTRIES)
@@ -289,6 +289,6 @@ def test_partitioned_stats_internal(originals):
     assert [each["entries"] for each in shown["partitions"]] == [100, 0]
 
 
-# bookkeeper shell; last, for its last row takes the bookies down
+# bookkeeper shell; at the end, because its last row stops the bookies
 
 from tests.interop.rows_of_bookkeeper_shell import *  # noqa: E402, F403

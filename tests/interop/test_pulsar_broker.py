@@ -1,4 +1,4 @@
-"""A real Pulsar broker on bookies of ours: what the other tests of it stand on."""
+"""A real Pulsar broker on bookies of ours: the basis of the other tests of it."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.support.cli import answer
 pytestmark = pytest.mark.interop
 
 
-def test_what_a_client_is_acknowledged_is_what_it_is_delivered_and_what_we_describe(pulsar):
+def test_what_a_client_sends_is_delivered_to_it_and_described_by_us(pulsar):
     sent = [b"message %d" % number for number in range(20)]
     with pulsar.client() as client:
         consumer = client.subscribe("public/default/first", "all of it")

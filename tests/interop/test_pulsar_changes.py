@@ -1,4 +1,4 @@
-"""What a command of ours changes is what the official client is then delivered; the broker has given the bundle up."""
+"""After our command changed a topic, the official client receives accordingly; the broker has given up the bundle."""
 
 import re
 
@@ -41,7 +41,7 @@ def topic(request, pulsar, namespace):
     return topic
 
 
-def test_a_cursor_reset_to_the_earliest_entry_is_delivered_everything_again(pulsar, topic, change):
+def test_after_a_reset_to_the_earliest_entry_everything_is_delivered_again(pulsar, topic, change):
     change("cursors", "reset", f"persistent://{topic}", "sub", "--to", "earliest", "--yes")
     assert consume(pulsar, topic, 10) == PAYLOADS
 
@@ -51,29 +51,29 @@ def test_skipped_entries_are_not_delivered(pulsar, topic, change):
     assert consume(pulsar, topic, 3) == PAYLOADS[7:]
 
 
-def test_a_cleared_cursor_is_delivered_only_what_comes(pulsar, topic, change):
+def test_of_a_cleared_cursor_only_new_messages_are_delivered(pulsar, topic, change):
     change("cursors", "clear", f"persistent://{topic}", "sub", "--yes")
     produce(pulsar, topic, [b"next"])
     assert consume(pulsar, topic, 1) == [b"next"]
 
 
-def test_a_deleted_cursor_is_a_subscription_no_more(pulsar, topic, change):
+def test_a_deleted_cursor_is_no_longer_a_subscription(pulsar, topic, change):
     change("cursors", "delete", f"persistent://{topic}", "sub", "--yes")
     assert pulsar.internal_stats(topic)["cursors"] == {}
 
 
-def test_a_cursor_that_was_created_is_a_subscription_from_there(pulsar, topic, change):
+def test_a_created_cursor_is_a_subscription_from_there(pulsar, topic, change):
     change("cursors", "create", f"persistent://{topic}", "made", "--at", "earliest")
     assert consume(pulsar, topic, 10, "made") == PAYLOADS
 
 
-def test_messages_that_were_produced_are_delivered(pulsar, topic, change):
+def test_produced_messages_are_delivered(pulsar, topic, change):
     change("topics", "produce", f"persistent://{topic}", stdin="one\ntwo\n")
     assert consume(pulsar, topic, 7) == [*PAYLOADS[5:], b"one", b"two"]
 
 
 def received(pulsar, topic, count):
-    """Of the next messages of the subscription key, properties and payload, and where each lies in its entry."""
+    """Key, properties and payload of the subscription's next messages, and the place of each in its entry."""
     with pulsar.client() as client:
         consumer = client.subscribe(topic, "sub")
         found = [consumer.receive(int(HANG_S * 1000)) for _ in range(count)]
@@ -83,7 +83,7 @@ def received(pulsar, topic, count):
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zlib", "zstd", "snappy"])
-def test_what_is_produced_with_keys_and_properties_is_delivered_so(pulsar, topic, change, compression):
+def test_keys_and_properties_of_produced_messages_are_delivered(pulsar, topic, change, compression):
     consume(pulsar, topic, 5)
     words = ("--key-separator", "=", "--property", "source=seq", "--property", "run=1", "--compression", compression)
     change("topics", "produce", f"persistent://{topic}", *words, stdin="a=one\nb=two\n")
@@ -102,20 +102,20 @@ def test_batches_are_delivered_message_by_message(pulsar, topic, change, compres
     assert third[:3] == ("all", properties, b"three")
 
 
-def test_of_a_truncated_topic_only_what_comes_is_delivered(pulsar, topic, change):
+def test_of_a_truncated_topic_only_new_messages_are_delivered(pulsar, topic, change):
     change("topics", "truncate", f"persistent://{topic}", "--yes")
     assert delivered(pulsar, topic) == []
     produce(pulsar, topic, [b"next"])
     assert consume(pulsar, topic, 1) == [b"next"]
 
 
-def test_after_the_undo_of_a_reset_the_subscription_goes_on_where_it_was(pulsar, topic, change):
+def test_after_the_undo_of_a_reset_the_subscription_continues_where_it_was(pulsar, topic, change):
     change("cursors", "reset", f"persistent://{topic}", "sub", "--to", "earliest", "--yes", "--undo-file", "reset.json")
     change("undo", "reset.json", "--yes")
     assert consume(pulsar, topic, 5) == PAYLOADS[5:]
 
 
-def test_a_terminated_topic_takes_no_more_and_is_delivered_to_its_end(pulsar, topic, change):
+def test_a_terminated_topic_accepts_no_more_and_is_delivered_to_its_end(pulsar, topic, change):
     change("topics", "terminate", f"persistent://{topic}", "--yes")
     assert consume(pulsar, topic, 5) == PAYLOADS[5:]
     with pytest.raises(Exception, match="Terminated"):
@@ -128,7 +128,7 @@ def test_trimming_a_topic_leaves_what_retention_keeps(pulsar, topic, change):
     assert delivered(pulsar, topic) == PAYLOADS
 
 
-def test_a_topic_that_was_created_is_served(pulsar, namespace, change):
+def test_a_created_topic_is_served(pulsar, namespace, change):
     topic = f"{namespace}/created"
     change("topics", "create", f"persistent://{topic}")
     subscribe(pulsar, topic)

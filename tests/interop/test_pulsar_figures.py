@@ -1,4 +1,4 @@
-"""What our looking commands say of a topic is what the broker's admin REST says of it."""
+"""Our commands report the same of a topic as the broker's admin REST API."""
 
 import pytest
 
@@ -11,14 +11,14 @@ from tests.support.tree import tree
 pytestmark = pytest.mark.interop
 
 HEARD_S = 60.0
-"""By then a broker has heard the acknowledgements of clients that are closed."""
+"""By then a broker has received the acknowledgements of closed clients."""
 PAYLOADS = [b"%d" % number for number in range(10)]
 COMPACTED = [("a", b"1"), ("b", b"2"), ("a", b"3")]
 
 
 @pytest.fixture(scope="module")
 def namespace(pulsar):
-    """Keeps everything, so that both sides look at the same."""
+    """Keeps everything, so that both sides see the same."""
     return pulsar.namespace("figures", retention_policies={"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
 
 
@@ -40,7 +40,7 @@ def theirs(pulsar, topic):
 
 
 def ours(pulsar, topic):
-    """Ours."""
+    """Our figures."""
     described = answer("topics", "describe", f"persistent://{topic}", url=pulsar.url)
     cursors = answer("cursors", "list", f"persistent://{topic}", url=pulsar.url)
     return {
@@ -54,7 +54,7 @@ def ours(pulsar, topic):
 
 
 def wait_for_backlogs(pulsar, topic, backlogs):
-    """Return when the broker has heard the acknowledgements that leave these."""
+    """Return when the broker has received the acknowledgements that leave these."""
 
     def heard():
         return theirs(pulsar, topic)["backlogs"] == backlogs
@@ -63,7 +63,7 @@ def wait_for_backlogs(pulsar, topic, backlogs):
 
 
 def check_equal(pulsar, topic, backlogs):
-    """The broker's figures, once it has heard every acknowledgement, and ours, once it has written them down."""
+    """The broker's figures, once it has received every acknowledgement, and ours, once it has written them."""
     wait_for_backlogs(pulsar, topic, backlogs)
     pulsar.settle(topic)
     expected = theirs(pulsar, topic)
@@ -74,7 +74,7 @@ def check_equal(pulsar, topic, backlogs):
 
 
 def acknowledge(pulsar, topic, numbers, backlog, **options):
-    """Receive all, acknowledge those of these payloads; stay until that leaves so much backlog."""
+    """Receive everything, acknowledge these payloads, and stay until that leaves this backlog."""
     with pulsar.client() as client:
         consumer = client.subscribe(topic, "sub", **options)
         for _ in PAYLOADS:
@@ -102,7 +102,7 @@ def test_a_subscription_with_holes(pulsar, namespace):
     check_equal(pulsar, topic, {"sub": 5})
 
 
-def test_a_batch_that_is_acknowledged_in_part_is_still_backlog(pulsar, namespace):
+def test_a_partly_acknowledged_batch_is_still_backlog(pulsar, namespace):
     topic = f"{namespace}/batches"
     subscribe(pulsar, topic)
     with pulsar.client() as client:
@@ -176,7 +176,7 @@ def test_a_topic_that_was_compacted_twice_is_whole(pulsar, namespace):
     assert checked.code == 0, checked.out + checked.err
 
 
-def test_nothing_is_found_wrong_on_a_healthy_cluster_whose_topics_were_loaded_again(pulsar, namespace):
+def test_nothing_is_wrong_on_a_healthy_cluster_whose_topics_were_loaded_again(pulsar, namespace):
     topic = f"{namespace}/sound"
     subscribe(pulsar, topic)
     pulsar.broker.ask("PUT", f"v2/namespaces/{namespace}/unload")
@@ -187,7 +187,7 @@ def test_nothing_is_found_wrong_on_a_healthy_cluster_whose_topics_were_loaded_ag
     assert found["left"] == []
 
 
-def test_every_topic_of_the_broker_is_listed_and_none_else(pulsar, namespace):
+def test_every_topic_of_the_broker_is_listed_and_no_other(pulsar, namespace):
     known = pulsar.broker.get(f"v2/persistent/{namespace}?includeSystemTopic=true")
     listed = answer("topics", "list", namespace, url=pulsar.url)
     assert sorted(each["topic"] for each in listed) == sorted(known)

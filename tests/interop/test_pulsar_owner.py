@@ -1,4 +1,4 @@
-"""Who owns a topic where a real Pulsar broker is live (M9)."""
+"""Who owns a topic while a real Pulsar broker is live (M9)."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.interop
 ROLLING = ManagedLedgerConfig(
     max_entries_per_ledger=1, minimum_rollover_time_ms=0, retention_time_ms=-1, retention_size_in_mb=-1
 )
-"""Each entry has the topic's record written."""
+"""Makes each entry cause a write of the topic's record."""
 
 
 def produce(pulsar, topic, count=5):
@@ -51,7 +51,7 @@ def test_a_topic_that_the_live_broker_serves_is_refused_at_once_and_the_broker_n
     )
 
 
-def test_a_topic_that_nobody_serves_is_not_refused_though_a_broker_is_live(pulsar, tmp_path, monkeypatch):
+def test_a_topic_that_nobody_serves_is_not_refused_although_a_broker_is_live(pulsar, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = pulsar.namespace("unserved")
     topic, neighbour = f"{namespace}/topic", "public/default/still-served"
@@ -67,8 +67,8 @@ def test_a_topic_that_nobody_serves_is_not_refused_though_a_broker_is_live(pulsa
         assert consumer.receive(60_000).data() == b"next"
 
 
-def test_a_busy_owner_yields_to_the_broker_that_a_client_has_load_the_topic(pulsar):
-    """Each of its writes of the topic's record would make the broker's loading of it fail."""
+def test_a_busy_owner_yields_to_the_broker_that_loads_its_topic_for_a_client(pulsar):
+    """Each of its writes of the topic's record would make the broker fail to load it."""
     topic = f"{pulsar.namespace('busy')}/topic"
     produce(pulsar, topic, 1)
     unload_namespace(pulsar, "public/busy")

@@ -1,4 +1,4 @@
-"""Nothing goes that the retention of a real broker's namespace or topic keeps, whatever of ours is called (M10)."""
+"""Nothing of ours deletes what the retention of a real broker's namespace or topic keeps (M10)."""
 
 import itertools
 from dataclasses import replace
@@ -23,18 +23,18 @@ KEPT = {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100}
 A_LEDGER = 3
 PAYLOADS = [b"%d" % number for number in range(3 * A_LEDGER)]
 CONSUMED = PAYLOADS[: 2 * A_LEDGER]
-"""Those in ledgers that the subscription is past; it stands in the third."""
+"""Those in ledgers that the subscription has passed; it is in the third."""
 _namespaces = itertools.count(1)
 
 
 class Level:
-    """Where retention stands: at namespaces, or at each topic of a namespace that has none."""
+    """Where retention is set: on namespaces, or on each topic of a namespace without it."""
 
     def __init__(self, pulsar, name):
         self.pulsar, self.name = pulsar, name
 
     def keep(self, namespace, topics):
-        """Have everything of the topics kept; their namespace is created."""
+        """Make retention keep everything of the topics. Creates their namespace."""
         if self.name == "namespace":
             self.pulsar.namespace(namespace.removeprefix("public/"), retention_policies=KEPT)
         else:
@@ -44,7 +44,7 @@ class Level:
                 self.set([topic], KEPT)
 
     def set(self, topics, retention):
-        """Have the topics, or the namespace that they are all in, keep so much; None: as by default."""
+        """Set the retention of the topics, or of the namespace of them all. None is the default."""
         for path in {self._path(topic) for topic in topics}:
             if retention is None:
                 self.pulsar.broker.ask("DELETE", path)
@@ -67,7 +67,7 @@ class Level:
 
 
 def applied(pulsar, topic):
-    """The retention that the broker goes by."""
+    """The retention that the broker applies."""
     return pulsar.broker.get(f"v2/persistent/{topic}/retention?applied=true")
 
 
@@ -78,7 +78,7 @@ def level(request, pulsar):
 
 @pytest.fixture
 def give_up(pulsar):
-    """Has the broker serve nothing of a topic's namespace."""
+    """Make the broker serve nothing of a topic's namespace."""
 
     def give_up(topic):
         pulsar.broker.ask("PUT", f"v2/namespaces/{topic.rpartition('/')[0]}/unload")
@@ -87,7 +87,7 @@ def give_up(pulsar):
 
 
 def new_topics(level, *names):
-    """Topics of a namespace of their own, everything of them kept."""
+    """Topics in a namespace of their own, with everything of them kept."""
     namespace = f"public/kept-{next(_namespaces)}"
     topics = [f"{namespace}/{name}" for name in names]
     level.keep(namespace, topics)
@@ -95,7 +95,7 @@ def new_topics(level, *names):
 
 
 def fill(pulsar, topic, payloads, a_ledger):
-    """A ledger for each so many messages, each loaded anew."""
+    """One ledger for each so many messages, by loading the topic each time."""
     subscribe(pulsar, topic)
     for start in range(0, len(payloads), a_ledger):
         produce(pulsar, topic, payloads[start : start + a_ledger])
@@ -104,7 +104,7 @@ def fill(pulsar, topic, payloads, a_ledger):
 
 @pytest.fixture
 def topic(pulsar, level, give_up, tmp_path, monkeypatch):
-    """A topic that nobody serves: two ledgers consumed, one in part."""
+    """A topic that nobody serves: two ledgers consumed, one partly."""
     monkeypatch.chdir(tmp_path)
     (topic,) = new_topics(level, "topic")
     fill(pulsar, topic, PAYLOADS, A_LEDGER)
@@ -114,14 +114,14 @@ def topic(pulsar, level, give_up, tmp_path, monkeypatch):
 
 
 def ledgers(pulsar, topic):
-    """The ledgers that hold entries."""
+    """The ledgers with entries."""
     described = answer("topics", "describe", f"persistent://{topic}", url=pulsar.url)
     return [ledger["ledger_id"] for ledger in described["ledgers"] if ledger["entries"]]
 
 
 @pytest.fixture
 def all_kept(pulsar, topic):
-    """At the end every ledger is still there, and a new subscription is delivered what they hold."""
+    """At the end every ledger still exists, and a new subscription receives their messages."""
     before = ledgers(pulsar, topic)
     assert len(before) == len(PAYLOADS) // A_LEDGER
     yield
@@ -131,7 +131,7 @@ def all_kept(pulsar, topic):
 
 
 def put(pulsar, path, change):
-    """Write a node's data anew as `change` makes it of the old."""
+    """Write a node's data, changed by `change`."""
 
     async def main():
         async with await open_store(pulsar.url) as store:
@@ -163,13 +163,13 @@ def test_no_command_removes_what_retention_keeps(pulsar, topic, words):
 
 
 @pytest.mark.usefixtures("all_kept")
-def test_trimming_after_the_last_subscription_is_gone_removes_nothing_that_retention_keeps(pulsar, topic):
+def test_trimming_after_the_end_of_the_last_subscription_removes_nothing_that_retention_keeps(pulsar, topic):
     ok("cursors", "delete", f"persistent://{topic}", "sub", "--yes", url=pulsar.url)
     ok("topics", "trim", f"persistent://{topic}", "--yes", url=pulsar.url)
 
 
 @pytest.mark.usefixtures("all_kept")
-def test_the_repair_of_a_wrong_count_removes_nothing_that_retention_keeps(pulsar, topic):
+def test_repairing_a_wrong_count_removes_nothing_that_retention_keeps(pulsar, topic):
     def miscount(data):
         info = decode_managed_ledger_info(data, topic).value
         first = replace(info.ledgers[0], entries=info.ledgers[0].entries + 1)
@@ -181,7 +181,7 @@ def test_the_repair_of_a_wrong_count_removes_nothing_that_retention_keeps(pulsar
 
 
 @pytest.mark.usefixtures("all_kept")
-def test_the_repair_of_a_cursor_removes_nothing_that_retention_keeps(pulsar, topic):
+def test_repairing_a_cursor_removes_nothing_that_retention_keeps(pulsar, topic):
     name = TopicName.parse(f"persistent://{topic}").managed_ledger_name
     put(pulsar, cursor_path(name, "sub"), lambda _: b"\xff")
     made = answer("cursors", "repair", f"persistent://{topic}", "sub", "--to", "latest", "--yes", url=pulsar.url)
@@ -236,13 +236,13 @@ def test_no_call_of_the_library_removes_what_retention_keeps(pulsar, topic, use,
 @pytest.mark.usefixtures("all_kept")
 @pytest.mark.parametrize("use", [look, trim, consume_and_trim], ids=lambda use: use.__name__)
 def test_taking_a_topic_from_its_live_broker_removes_nothing_that_retention_keeps(pulsar, topic, use):
-    subscribe(pulsar, topic)  # has it loaded
+    subscribe(pulsar, topic)  # makes the broker load it
     call(pulsar, topic, use, take_over=True, trim=True)
 
 
 @pytest.mark.usefixtures("all_kept")
 def test_a_topic_that_its_live_broker_serves_is_left_alone(pulsar, topic):
-    subscribe(pulsar, topic)  # has it loaded
+    subscribe(pulsar, topic)  # makes the broker load it
     with pytest.raises(mledger.OwnedElsewhere):
         call(pulsar, topic, trim)
     assert command("cursors", "clear", f"persistent://{topic}", "sub", "--yes", url=pulsar.url).code == 4
@@ -256,7 +256,7 @@ BIG = [bytes([number]) * 400_000 for number in range(5)]
     [({"retentionTimeInMinutes": -1, "retentionSizeInMB": 1}, 3), (None, 0)],
     ids=["lowered", "removed"],
 )
-def test_trimming_under_less_retention_removes_what_the_broker_would(
+def test_trimming_with_less_retention_removes_what_the_broker_would_remove(
     pulsar, level, give_up, tmp_path, monkeypatch, lowered, left
 ):
     monkeypatch.chdir(tmp_path)
@@ -269,7 +269,7 @@ def test_trimming_under_less_retention_removes_what_the_broker_would(
     give_up(ours)
     ok("topics", "trim", f"persistent://{ours}", "--yes", url=pulsar.url)
     assert delivered(pulsar, ours) == BIG[len(BIG) - left :]
-    subscribe(pulsar, theirs)  # has it loaded
+    subscribe(pulsar, theirs)  # makes the broker load it
     pulsar.broker.ask("POST", f"v2/persistent/{theirs}/trim")
     eventually(
         lambda: pulsar.internal_stats(theirs)["numberOfEntries"] <= left, lambda: f"{theirs} is trimmed by the broker"

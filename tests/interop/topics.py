@@ -29,7 +29,7 @@ CONFIG = mledger.ManagedLedgerConfig(
 
 
 def managed_ledger_name(topic: str) -> str:
-    """What the original calls `persistent://interop/test/<topic>`."""
+    """What Java calls `persistent://interop/test/<topic>`."""
     return f"interop/test/persistent/{topic}"
 
 
@@ -62,7 +62,7 @@ class TopicView:
 
 
 async def write_ours(ledger: mledger.ManagedLedger) -> None:
-    """Append the payloads and move the cursors; durable on return."""
+    """Append the payloads and move the cursors. Durable on return."""
     ranges = await ledger.append(PAYLOADS)
     positions = [position for where in ranges for position in where.positions()]
     await ledger.open_cursor("untouched")
@@ -76,7 +76,7 @@ async def write_ours(ledger: mledger.ManagedLedger) -> None:
 
 
 def write_java(java: Original, topic: str, **options) -> None:
-    """The same by the original; a broker encodes cursor names before it gives them to the managed ledger."""
+    """The same by Java; a broker encodes cursor names before it gives them to the managed ledger."""
     name = managed_ledger_name(topic)
     java.call("topic.open", topic=name, max_entries=MAX_ENTRIES, **options)
     positions = java.call("topic.append", topic=name, entries=[payload.hex() for payload in PAYLOADS])["positions"]
@@ -117,7 +117,7 @@ async def view_ours(ledger: mledger.ManagedLedger) -> TopicView:
 
 
 def view_java(java: Original, topic: str) -> TopicView:
-    """The topic as the original sees it, its cursors moved past consumed ledgers."""
+    """The topic as Java sees it, its cursors moved past consumed ledgers."""
     java.call("topic.settle", topic=managed_ledger_name(topic))
     state = java.call("topic.state", topic=managed_ledger_name(topic))
     return TopicView(

@@ -18,7 +18,7 @@ RUNS = ("kills", "steady", "space", "hostile")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what is asked for, one after the other; the figures of each go to reliability.md as it ends."""
+    """Run what is asked for, one after the other. The figures of each go to reliability.md as it ends."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if unknown := set(options.runs) - set(RUNS):
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(name: str, options: argparse.Namespace) -> tuple[list[report.Row], list[str]]:
-    """The figures of one run, and what of them does not hold."""
+    """The figures of one run, and those that do not hold."""
     match name:
         case "kills":
             kills = run_kills(

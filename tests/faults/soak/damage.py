@@ -1,4 +1,4 @@
-"""Harm done to a bookie's files, and how it is made good again."""
+"""Damage to a bookie's files, and its repair."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ TMPFS_MB = 192
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """One byte that was changed; `back` changes it back, if the file is still there."""
+    """One changed byte; `back` changes it back if the file still exists."""
 
     path: Path
     offset: int
 
     def back(self) -> bool:
-        """Whether the file is still there."""
+        """Whether the file still exists."""
         with contextlib.suppress(FileNotFoundError):
             _invert(self.path, self.offset)
             return True
@@ -46,7 +46,7 @@ def _invert(path: Path, offset: int) -> None:
 
 
 def flip_in_stored_entries(directory: Path, rng: random.Random, count: int) -> list[Flip]:
-    """Invert bytes inside of records of the journal's files, which is where a bookie keeps its entries."""
+    """Invert bytes inside records of the journal's files, where a bookie keeps its entries."""
     journal = directory / "journal"
     salt = _salt(directory)
     flips = []
@@ -54,14 +54,14 @@ def flip_in_stored_entries(directory: Path, rng: random.Random, count: int) -> l
         scan = scan_file(str(journal), number, salt)
         if scan.first:
             path = Path(file_path(str(journal), number))
-            places = _record_places(path)[:-1]  # the last one of all would count as torn
+            places = _record_places(path)[:-1]  # the very last one would count as torn
             chosen = rng.sample(places, min(count, len(places)))
             flips += [flip(path, at + RECORD.size + rng.randrange(60, 160)) for at in chosen]
     return flips
 
 
 def _record_places(path: Path) -> list[int]:
-    """Where records of some length begin."""
+    """Where records of a certain length begin."""
     data, places = path.read_bytes(), []
     at = 0
     while at + RECORD.size <= len(data):
@@ -88,7 +88,7 @@ def flip_in_index(directory: Path, rng: random.Random) -> list[Flip]:
 
 
 def tear_journal(directory: Path) -> None:
-    """Leave behind the last record what a power cut leaves of a write that nobody was told of: its first half."""
+    """Leave, after the last record, what a power cut leaves of an unacknowledged write: its first half."""
     journal, salt = directory / "journal", _salt(directory)
     scans = [scan_file(str(journal), number, salt) for number in file_numbers(str(journal))]
     last = max(scans, key=lambda scan: scan.last)
@@ -117,7 +117,7 @@ def _salt(directory: Path) -> bytes:
 
 @contextlib.contextmanager
 def small_disk(mount_point: Path, size_mb: int = TMPFS_MB) -> Iterator[bool]:
-    """A file system of so many MiB at `mount_point`; False where this machine lets nobody mount one."""
+    """Mount a file system of so many MiB at `mount_point`; False if this machine does not allow it."""
     mount_point.mkdir(parents=True)
     options = f"size={size_mb}m"
     mounted = subprocess.run(
@@ -131,7 +131,7 @@ def small_disk(mount_point: Path, size_mb: int = TMPFS_MB) -> Iterator[bool]:
 
 
 def fill_disk(directory: Path) -> Path:
-    """Write a file until there is no room left; its path."""
+    """Write a file until no space is left, and return its path."""
     path = directory / "ballast"
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:

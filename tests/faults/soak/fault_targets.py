@@ -1,4 +1,4 @@
-"""What faults act on: the cluster, proxies before its bookies and the owner's ZooKeeper, and the owner of now."""
+"""The targets of faults: the cluster, proxies before its bookies and the owner's ZooKeeper, and the current owner."""
 
 import contextlib
 import random
@@ -29,8 +29,8 @@ _MAY_END = ("ManagedLedgerFenced", "OwnedElsewhere", "SessionExpired", "StoreUna
 class Pace:
     """How long things last, in seconds: sessions of owners and bookies, adds until a bookie is given up, and faults.
 
-    `beyond_s` is longer than every time-out; `a_while_s` is what other faults take. By `within_s` a cluster that
-    nothing is wrong with any more has to acknowledge entries again; a busy machine may end `most_starved` owners.
+    `beyond_s` is longer than every time-out; `a_while_s` is the length of other faults. Within `within_s` a healthy
+    cluster must acknowledge entries again. A busy machine may end `most_starved` owners.
     """
 
     session_s: float
@@ -49,7 +49,7 @@ SHORT = Pace(
 
 
 class Stage:
-    """One cluster under load; owners that end are followed by others."""
+    """One cluster under load. An owner that ends is followed by another."""
 
     def __init__(self, world: World, proxies: Proxies, seed: int, pace: Pace = LONG) -> None:
         self.world, self.proxies, self.pace = world, proxies, pace
@@ -75,11 +75,11 @@ class Stage:
         return "zk://" + ",".join(f"{host}:{port}" for host, port in (proxy.address for proxy in self.sessions))
 
     def pick(self) -> int:
-        """Any bookie but the one with the small disk, which has a fault of its own."""
+        """Any bookie except the one with the small disk, which has a fault of its own."""
         return self.rng.randrange(len(self.world.bookies) - self.world.has_small_disk)
 
     def pick_with_entries(self) -> int:
-        """The same, one that has written entries lately."""
+        """Like that, but one that has written entries lately."""
         until = time.monotonic() + self.pace.within_s
         while time.monotonic() < until:
             found = [n for n in range(len(self.world.bookies)) if has_entries(self.world.bookies[n].directory)]
@@ -89,7 +89,7 @@ class Stage:
         raise TimeoutError("no bookie gets any entries")
 
     def hold(self, seconds: float, *, may_end: bool = False) -> None:
-        """Let the load go on for so long; an owner that ends of it is followed by another, where it may end."""
+        """Let the load continue for so long. An owner that ends because of it is followed by another, if it may end."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             try:
@@ -98,7 +98,7 @@ class Stage:
                 self.replace_ended(ended, may_end=may_end)
 
     def settle(self, *, of_session: bool = False) -> None:
-        """Return when entries are acknowledged again; TimeoutError when they are not for `within_s`.
+        """Return when entries are acknowledged again. TimeoutError if they are not for `within_s`.
 
         After a fault of its session an owner may end when it rolls over: that is waited for.
         """
@@ -112,14 +112,14 @@ class Stage:
                 self.replace_ended(ended, may_end=of_session)
 
     def replace_ended(self, ended: OwnerEnded, *, may_end: bool) -> None:
-        """Open the topic anew after its owner ended by itself; OwnerEnded if nothing gave it cause to."""
+        """Open the topic again after its owner ended by itself. OwnerEnded if it had no reason to end."""
         error = self.owner.owner.ended
         if error is None or error[0] not in (*_MAY_END, _STARVED_OF):
             raise ended
         if not may_end or error[0] == _STARVED_OF:
             if _STARVED not in error[1] and error[0] != _STARVED_OF:
                 raise ended
-            self.starved += 1  # a machine with more to do than it can lets sessions and adds time out by itself
+            self.starved += 1  # an overloaded machine makes sessions and adds time out by itself
             if self.starved > self.pace.most_starved:
                 raise ended
         self.ended[error[0]] += 1
@@ -127,14 +127,14 @@ class Stage:
         self.owner = self._open()
 
     def take_over(self) -> OwnerProcess:
-        """Open the topic in another process; the owner of before, which nobody has told of it."""
+        """Open the topic in another process. Returns the previous owner, which nobody has notified."""
         before = self.owner
         before.drain()
         self.owner = self._open(before)
         return before
 
     def kill_owner(self) -> None:
-        """SIGKILL, and the next one."""
+        """Send SIGKILL to the owner, and start the next one."""
         self.owner.kill()
         self.reopen()
 
@@ -144,7 +144,7 @@ class Stage:
 
     @contextlib.contextmanager
     def link(self, proxies: list[Proxy], link: Link) -> Iterator[None]:
-        """Make links so for the block."""
+        """Put links into this state for the block."""
         for proxy in proxies:
             proxy.set(link)
         try:
@@ -158,7 +158,7 @@ class Stage:
         self.owner.close()
 
     def _open(self, beside: OwnerProcess | None = None) -> OwnerProcess:
-        """An owner that has opened the topic, tried for a while: ZooKeeper may be without a leader."""
+        """An owner that has opened the topic. Tries for a while, because ZooKeeper may be without a leader."""
         until = time.monotonic() + self.pace.within_s
         for _ in range(_ATTEMPTS):
             owner = self.rounds.owner(load=self.load, beside=beside)

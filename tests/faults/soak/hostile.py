@@ -31,7 +31,7 @@ def owner_killed(stage: Stage) -> None:
 
 
 def owner_frozen(stage: Stage) -> None:
-    """SIGSTOP of the owner beyond every time-out; it goes on, or finds that it may not."""
+    """SIGSTOP of the owner beyond every time-out. It continues, or finds that it may not."""
     stage.owner.freeze()
     try:
         stage.owner.for_seconds(stage.pace.beyond_s)
@@ -41,7 +41,7 @@ def owner_frozen(stage: Stage) -> None:
 
 
 def owner_frozen_and_followed(stage: Stage) -> None:
-    """SIGSTOP of the owner, another one takes over, and the first wakes up: it may add nothing."""
+    """SIGSTOP of the owner. Another one takes over, and the first wakes up: it must not add anything."""
     stage.owner.freeze()
     before = stage.take_over()
     try:
@@ -73,19 +73,19 @@ def _must_be_fenced(stage: Stage, before: OwnerProcess) -> None:
 
 
 def owner_session_expired(stage: Stage) -> None:
-    """The owner's ZooKeeper is out of its reach until its session has expired."""
+    """The owner cannot reach ZooKeeper until its session has expired."""
     with stage.link(stage.sessions, Link.HALF_OPEN):
         stage.hold(stage.pace.beyond_s, may_end=True)
 
 
 def owner_cut_from_zookeeper(stage: Stage) -> None:
-    """The owner's connections to ZooKeeper are reset for a moment: its session lives."""
+    """The owner's connections to ZooKeeper are reset for a moment. Its session survives."""
     with stage.link(stage.sessions, Link.CUT):
         stage.hold(stage.pace.session_s / 4, may_end=True)
 
 
 def clock_steps(stage: Stage) -> None:
-    """The owner's clock goes a day forward, two back, and one forward again."""
+    """The owner's clock steps a day forward, two back, and one forward again."""
     for ms in (DAY_MS, -2 * DAY_MS, DAY_MS):
         stage.owner.step_clock(ms)
         stage.hold(stage.pace.a_while_s / 2)
@@ -100,7 +100,7 @@ def bookie_killed(stage: Stage) -> None:
 
 
 def bookie_frozen(stage: Stage) -> None:
-    """SIGSTOP of a bookie beyond every time-out, its session's too."""
+    """SIGSTOP of a bookie beyond every time-out, also that of its session."""
     number = stage.pick()
     stage.world.bookies.freeze(number)
     try:
@@ -110,7 +110,7 @@ def bookie_frozen(stage: Stage) -> None:
 
 
 def journal_torn(stage: Stage) -> None:
-    """A bookie dies with half of a record written that nobody was told of."""
+    """A bookie dies with half of an unacknowledged record written."""
     number = stage.pick_with_entries()
     stage.world.bookies.kill(number)
     tear_journal(stage.world.bookies[number].directory)
@@ -119,7 +119,7 @@ def journal_torn(stage: Stage) -> None:
 
 
 def entries_flipped(stage: Stage) -> None:
-    """Bytes of stored entries change under a running bookie: what is read is right, or it is not given."""
+    """Bytes of stored entries change under a running bookie: what it returns is right, or it returns nothing."""
     number = stage.pick_with_entries()
     stage.owner.kill()
     flips = flip_in_stored_entries(stage.world.bookies[number].directory, stage.rng, FLIPS)
@@ -135,7 +135,7 @@ def entries_flipped(stage: Stage) -> None:
 
 
 def journal_flipped(stage: Stage) -> None:
-    """A byte of a bookie's journal changes while it is down: it starts with what it has, or refuses to, loudly."""
+    """A byte of a bookie's journal changes while it is down: it starts with what it has, or refuses with an error."""
     number = stage.pick_with_entries()
     bookie = stage.world.bookies[number]
     bookie.kill()
@@ -170,7 +170,7 @@ def _start_damaged(stage: Stage, number: int, mend: Callable[[], object]) -> Non
 
 
 def disk_full(stage: Stage) -> None:
-    """A bookie's disk has no byte left, and then has again."""
+    """A bookie's disk is completely full, and then has space again."""
     number = len(stage.world.bookies) - 1
     bookie = stage.world.bookies[number]
     ballast = fill_disk(bookie.directory)
@@ -188,13 +188,13 @@ def disk_full(stage: Stage) -> None:
 
 
 def link_half_open(stage: Stage) -> None:
-    """Nothing passes between the owner and a bookie, and nobody is told."""
+    """Nothing passes between the owner and a bookie, and neither is notified."""
     with stage.link([stage.links[stage.pick()]], Link.HALF_OPEN):
         stage.hold(stage.pace.beyond_s)
 
 
 def link_deaf(stage: Stage) -> None:
-    """A bookie gets what it is sent; its answers come too late."""
+    """A bookie receives everything, but its answers come too late."""
     with stage.link([stage.links[stage.pick()]], Link.DEAF):
         stage.hold(stage.pace.beyond_s)
     stage.hold(stage.pace.a_while_s / 2)
@@ -207,7 +207,7 @@ def link_slow(stage: Stage) -> None:
 
 
 def link_cut(stage: Stage) -> None:
-    """Connections to a bookie are reset, again and again."""
+    """Connections to a bookie are reset again and again."""
     number = stage.pick()
     for _ in range(3):
         with stage.link([stage.links[number]], Link.CUT):
@@ -260,7 +260,7 @@ FAULTS: tuple[Fault, ...] = (
 OF_SESSIONS: frozenset[Fault] = frozenset(
     {owner_frozen, owner_session_expired, leader_killed, leader_frozen, owner_cut_from_zookeeper}
 )
-"""Faults of sessions: an owner may find that it is one no more, and end."""
+"""Faults of sessions: an owner may find that it is no longer the owner, and end."""
 
 
 @dataclass
@@ -281,7 +281,7 @@ class Hostile:
 def run_hostile(
     where: Path | None, *, rounds: int, seed: int, faults: tuple[Fault, ...] = FAULTS, pace: Pace = LONG
 ) -> Hostile:
-    """Each fault once a round, in an order of its own; HistoryBroken, OwnerEnded or TimeoutError if one does harm."""
+    """Each fault once a round, in a random order. HistoryBroken, OwnerEnded or TimeoutError if one does harm."""
     done, progress = Hostile(), Progress("hostile")
     order = random.Random(seed)
     arguments = (*ARGUMENTS, "--session-timeout", str(pace.session_s))
@@ -310,7 +310,7 @@ def run_hostile(
 
 
 def _do(stage: Stage, fault: Fault) -> None:
-    """One fault, and back to work; what goes wrong is told with the fault's name."""
+    """One fault, and back to work. An error carries the fault's name."""
     try:
         fault(stage)
         stage.settle(of_session=fault in OF_SESSIONS)
@@ -333,7 +333,7 @@ def _compare(stage: Stage, done: Hostile) -> None:
 
 
 def hostile_rows(done: Hostile) -> tuple[list[Row], list[str]]:
-    """The figures of a run in which everything held; faults that could not be tried are named as what does not hold."""
+    """The figures of a run in which everything held. Names faults that could not be tried as not holding."""
     faults = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sorted(done.faults.items()))
     ended = ", ".join(f"{name} {count}" for name, count in sorted(done.ended.items())) or "none"
     return [

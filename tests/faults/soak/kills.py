@@ -1,4 +1,4 @@
-"""kill -9 of the owner and of each bookie, again and again under load; nothing lost, double or orphaned afterwards."""
+"""kill -9 of the owner and of each bookie, again and again under load: nothing is lost, repeated or orphaned."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Kills:
 
 
 def run_kills(where: Path | None, *, owner_kills: int, bookie_kills: int, seed: int) -> Kills:
-    """Kill the owner `owner_kills` times, then each bookie `bookie_kills` times; HistoryBroken if anything is lost."""
+    """Kill the owner `owner_kills` times, then each bookie `bookie_kills` times. HistoryBroken if anything is lost."""
     progress, done = Progress("kills"), Kills()
     with running(where) as world:
         rounds = Rounds(world.url, world.bookies, world.directory, seed)

@@ -16,7 +16,7 @@ _PROBE_BYTES = b"x" * 4096
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """An append that took long: when it was acknowledged (time.time()), and how many seconds it took."""
+    """A slow append: when it was acknowledged (time.time()), and how many seconds it took."""
 
     ended: float
     seconds: float
@@ -31,7 +31,7 @@ class Sync:
 
 
 def unexplained(stalls: Sequence[Stall], syncs: Sequence[Sync], share: float = 0.5) -> list[Stall]:
-    """The stalls during which no sync of a plain file on the same disk took `share` as long or longer."""
+    """The stalls during which no sync of a plain file on the same disk took at least `share` as long."""
     found = []
     for stall in stalls:
         begun = stall.ended - stall.seconds
@@ -42,7 +42,7 @@ def unexplained(stalls: Sequence[Stall], syncs: Sequence[Sync], share: float = 0
 
 
 def slope_a_minute(samples: Sequence[tuple[float, float]]) -> float:
-    """The slope, a minute, of the line through (seconds, value) that fits best; 0 for fewer than two."""
+    """The slope, per minute, of the line that best fits (seconds, value); 0 for fewer than two."""
     if len(samples) < 2:
         return 0.0
     seconds, values = zip(*samples, strict=True)
@@ -58,7 +58,7 @@ class DiskProbe(threading.Thread):
         self._path, self._end = directory / "probe", threading.Event()
 
     def run(self) -> None:
-        """Until stopped."""
+        """Run until stopped."""
         file = os.open(self._path, os.O_CREAT | os.O_RDWR)
         try:
             while not self._end.wait(_PROBE_S):
@@ -77,7 +77,7 @@ class DiskProbe(threading.Thread):
 
 @dataclass
 class Sampler:
-    """Resident memory of processes, without pages of files they have mapped, and disk: each as (seconds, bytes)."""
+    """Resident memory of processes, without pages of mapped files, and disk: each as (seconds, bytes)."""
 
     pids: Mapping[str, int]
     disks: Mapping[str, Callable[[], int]]
@@ -103,7 +103,7 @@ def bytes_written(pid: int) -> int:
 
 
 def cpu_waited() -> float:
-    """Seconds so far in which some process of the machine waited for a core; 0 where Linux does not say."""
+    """Seconds so far in which some process of the machine waited for a core; 0 if Linux does not say."""
     try:
         some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except (OSError, IndexError):

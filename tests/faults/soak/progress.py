@@ -1,11 +1,11 @@
-"""One line for what a soak does now, and how long it has been at it."""
+"""One line that says what a soak does now, and for how long."""
 
 import sys
 import time
 
 
 class Progress:
-    """Says what is done: over and over on one line of a terminal, a line every ten seconds elsewhere."""
+    """Prints what is done: again and again on one line of a terminal, or a line every ten seconds elsewhere."""
 
     def __init__(self, name: str) -> None:
         self._name, self._begun, self._said = name, time.monotonic(), 0.0
@@ -17,7 +17,7 @@ class Progress:
         return time.monotonic() - self._begun
 
     def step(self, what: str, *, always: bool = False) -> None:
-        """Say what is being done."""
+        """Print what is being done."""
         now = time.monotonic()
         if not always and now - self._said < (0.2 if self._terminal else 10.0):
             return

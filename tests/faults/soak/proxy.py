@@ -1,4 +1,4 @@
-"""Proxies that stand before servers and make links slow, deaf, half-open or cut."""
+"""Proxies before servers that make links slow, deaf, half-open or cut."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,12 @@ Address = tuple[str, int]
 
 
 class Link(enum.Enum):
-    """What a link does. All but `CUT` keep connections; held bytes come late, none is lost."""
+    """The state of a link. All except `CUT` keep connections; held bytes come late, but none is lost."""
 
     GOOD = "good"
     SLOW = "slow"  # every chunk, either way, takes SLOW_S
-    DEAF = "deaf"  # what the server says does not arrive; what it is told does
-    HALF_OPEN = "half-open"  # nothing arrives, either way, and nobody is told
+    DEAF = "deaf"  # what the server sends does not arrive; what is sent to it does
+    HALF_OPEN = "half-open"  # nothing arrives, either way, and neither side is notified
     CUT = "cut"  # connections are reset, new ones too
 
 
@@ -29,7 +29,7 @@ SLOW_S = 0.05
 
 
 class Proxies:
-    """An event loop in a thread of its own, and the proxies that live on it."""
+    """An event loop in a thread of its own, and the proxies that run on it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -45,7 +45,7 @@ class Proxies:
         return proxy
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have work done on the loop; its result."""
+        """Have work done on the loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Proxy:
         self._server: asyncio.Server
 
     def set(self, link: Link) -> None:
-        """Make the link so, from now on. After `HALF_OPEN` its connections are reset: nobody would trust them."""
+        """Put the link into this state. After `HALF_OPEN` its connections are reset, since nobody would trust them."""
         self._proxies.call(self._set(link))
 
     async def start(self) -> None:
@@ -79,7 +79,7 @@ class Proxy:
         self.address = self._server.sockets[0].getsockname()[:2]
 
     async def close(self) -> None:
-        """Reset every connection and listen no more."""
+        """Reset every connection and stop listening."""
         self._server.close()
         self._reset()
         for task in list(self._tasks):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "reference/reliability.md"
 
 Row = tuple[str, str, str]
-"""What, measured, and what must hold of it (empty: a figure for scale)."""
+"""What was measured, the figure, and what must hold of it (empty: a figure for scale)."""
 
 
 def section(rows: Sequence[Row], command: str) -> str:
@@ -23,7 +23,7 @@ def section(rows: Sequence[Row], command: str) -> str:
 
 
 def write(name: str, text: str, page: Path = PAGE) -> None:
-    """Replace what stands between `<!-- name -->` and `<!-- /name -->` of the page; ValueError without such marks."""
+    """Replace the text between `<!-- name -->` and `<!-- /name -->` of the page. ValueError without such marks."""
     before = page.read_text()
     marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     after, count = marked.subn(lambda found: f"{found[1]}{text}\n{found[2]}", before)

@@ -1,4 +1,4 @@
-"""A hundred ledgers written at once, and half of them deleted: what the disk has to write, and what it gets back."""
+"""A hundred ledgers written at once, and half of them deleted: how much the disk must write, and what is freed."""
 
 import asyncio
 import time
@@ -21,14 +21,15 @@ from tests.support.aio import run
 LEDGERS, REPLICAS = 100, 3
 SIZE, BATCH = 1024, 10
 FRAME = 64
-"""Bytes of a stored entry beside its payload: frame head, master key, ids, length and digest."""
+"""Bytes of a stored entry besides its payload: frame head, master key, ids, length and digest."""
 MOST_AMPLIFICATION = 2.5
 MOST_EXTRA = 0.2
 GIVEN_BACK_S = GRACE_S + 120.0
-"""The longest that the space of deleted ledgers is waited for, in seconds.
+"""How long to wait for the space of deleted ledgers, in seconds.
 
 A collection every 20 s finds that a ledger has no metadata, deletes it once the grace period is over, and then writes
-what lives in half empty files again."""
+the live data of half-empty files again.
+"""
 ARGUMENTS = ("--min-free-mb", "64", "--session-timeout", "4")
 _PAGE = 2000
 _RUN_S = 1800.0
@@ -40,15 +41,15 @@ class Space:
 
     payload: int
     write_seconds: float = 0.0
-    written: list[int] = field(default_factory=list)  # by each bookie
-    live: int = 0  # of each bookie, after the deletion
+    written: list[int] = field(default_factory=list)  # per bookie
+    live: int = 0  # per bookie, after the deletion
     used_before: list[int] = field(default_factory=list)
     used_after: list[int] = field(default_factory=list)
     given_back_s: float = 0.0  # after the deletion
 
     @property
     def amplification(self) -> float:
-        """Bytes to disk for each byte of payload and replica."""
+        """Bytes to disk per byte of payload and replica."""
         return sum(self.written) / (self.payload * REPLICAS)
 
     @property
@@ -124,7 +125,7 @@ async def _read_back(client: BookKeeper, writers: Sequence[LedgerWriter], count:
 
 
 def space_rows(done: Space) -> tuple[list[Row], list[str]]:
-    """The figures, and what of them does not hold."""
+    """The figures, and those that do not hold."""
     bad = []
     if done.amplification > MOST_AMPLIFICATION:
         bad.append(f"write amplification {done.amplification:.2f}")

@@ -1,4 +1,4 @@
-"""A steady load for minutes, with rollover and trim: memory and disk stay as they are, and nothing stalls."""
+"""A steady load for minutes, with rollover and trim: memory and disk stay constant, and nothing stalls."""
 
 import time
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ from tests.support.aio import run
 SIZE = 1024
 STALL_S = 0.25
 MOST_GROWTH = 1 << 20
-"""Bytes a minute that a process may grow by."""
+"""Bytes per minute by which a process may grow."""
 WARM_UP = 0.3
-"""Share of the run after which memory is looked at: caches and memtables fill before."""
+"""Share of the run after which memory is measured: caches and memtables fill before."""
 ARGUMENTS = ("--min-free-mb", "64", "--session-timeout", "4")
 _SAMPLE_S = 2.0
 
@@ -45,7 +45,7 @@ class Steady:
 
 
 def run_steady(where: Path | None, *, minutes: float, rate: int) -> Steady:
-    """Append `rate` entries a second for so many minutes; HistoryBroken if anything is lost."""
+    """Append `rate` entries per second for so many minutes. HistoryBroken if anything is lost."""
     done, progress = Steady(rate), Progress("steady")
     load = Load(rate=rate, size=SIZE, trim=True, entries_per_ledger=50_000, cursor_flushes=1.0)
     with running(where, arguments=ARGUMENTS) as world:
@@ -98,14 +98,14 @@ def _measure(world: World, owner: OwnerProcess, seconds: float, done: Steady, pr
 
 
 def _look_for_stalls(owner: OwnerProcess, seen: int, done: Steady) -> int:
-    """Note the batches acknowledged since that took long."""
+    """Note the slow batches acknowledged since."""
     latencies, now = owner.books.owner.latencies, time.time()
     done.stalls += [Stall(now, seconds) for seconds in latencies[seen:] if seconds > STALL_S]
     return len(latencies)
 
 
 def steady_rows(done: Steady) -> tuple[list[Row], list[str]]:
-    """The figures, and what of them does not hold."""
+    """The figures, and those that do not hold."""
     ordered = sorted(done.latencies)
     at = [f"{1000 * ordered[int(share * (len(ordered) - 1))]:.1f}" for share in (0.5, 0.99, 0.999, 1.0)]
     ours = {name: slope for name, slope in done.slopes.items() if not name.startswith("ZooKeeper")}

@@ -1,4 +1,4 @@
-"""What a soak runs on: three ZooKeeper servers and bookies, each a process, in one directory that is removed."""
+"""The cluster of a soak: three ZooKeeper servers and bookies, each a process, in one directory that is removed."""
 
 import contextlib
 import shutil
@@ -33,9 +33,9 @@ class World:
 def running(
     where: Path | None, *, bookies: int = BOOKIES, arguments: tuple[str, ...] = SMALL, small_disk_mb: int = 0
 ) -> Iterator[World]:
-    """A cluster in a new directory below `where`; everything ends, and the directory goes, with the block.
+    """A cluster in a new directory below `where`. With the block everything ends, and the directory is removed.
 
-    With `small_disk_mb` the last bookie's directory is a file system of that size, where one can be mounted.
+    With `small_disk_mb` the last bookie's directory is a file system of that size, if one can be mounted.
     """
     directory = Path(tempfile.mkdtemp(prefix="mledger-soak-", dir=where))
     try:
@@ -56,7 +56,7 @@ def running(
 
 
 def disk_used(directory: Path) -> int:
-    """Bytes that a directory's files occupy, as `du` counts them."""
+    """Bytes that the files of a directory occupy, as `du` counts them."""
     total = 0
     for path in directory.rglob("*"):
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Looking at a topic while its owner writes."""
+"""Inspecting a topic while its owner writes."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ LOOKING = (
 )
 
 
-def test_looking_neither_fences_nor_closes_the_live_ledger(field_url, topic):
+def test_inspection_neither_fences_nor_closes_the_live_ledger(field_url, topic):
     """pulsar-16661: statistics of a topic opened its live ledger with recovery, and its owner was fenced."""
 
     async def main():
