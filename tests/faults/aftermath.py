@@ -107,7 +107,7 @@ async def _read_ledger(topic: mledger.ManagedLedger, ledger_id: int, count: int)
 
 
 async def _check_ledgers(cluster: mledger.Cluster, data_ledgers: Iterable[int]) -> list[Violation]:
-    """Assert that BookKeeper has the ledgers of the topic and its cursors and no others, and that no record is left (R10)."""
+    """Compare BookKeeper's ledgers with those that the topic and its cursors name, and look for left records (R10)."""
     cursors = await cluster.inspector.cursors(TOPIC)
     named = {*data_ledgers, *(cursor.record.cursors_ledger_id for cursor in cursors)} - {NO_CURSOR_LEDGER}
     listed = {ledger async for page in LedgerStoreReader(cluster.metadata).list() for ledger in page}

@@ -102,7 +102,7 @@ class Books:
         return self.owners[-1]
 
     def record(self, line: list, owner: Owner | None = None) -> None:
-        """Process one line of an owner, by default the last one. HistoryBroken if a cursor was not recovered correctly."""
+        """Process one line of an owner, by default the last one. HistoryBroken if a cursor was recovered wrongly."""
         kind, *rest = line
         owner = owner or self.owner
         match kind:
