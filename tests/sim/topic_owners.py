@@ -49,13 +49,12 @@ class TopicOwner:
             throttle_mark_delete=0.0,
             metadata_operations_timeout_s=5,
         )
-        self._epoch = len(self._known.given)
+        self._epoch = -1
         self._sent = 0
         self._acked: list[tuple[int, int, int, int]] = []
         self._topic: mledger.ManagedLedger | None = None
         self._waiting: set[asyncio.Future[object]] = set()
         self.ended = False
-        self._known.given.append(Given(self._epoch, 0, self._acked))
 
     def start(self) -> None:
         """Begin."""
@@ -98,6 +97,8 @@ class TopicOwner:
         try:
             if step.what == "open":
                 self._topic = await cluster.open_topic(TOPIC, create=True, take_over=True, trim=True)
+                self._epoch = len(self._known.given)  # in the order in which they took the topic
+                self._known.given.append(Given(self._epoch, 0, self._acked))
                 self._note("opened the topic")
             elif step.what == "die":
                 self._note("dies")
