@@ -1,229 +1,224 @@
-"""Every command by its name: what it does in a line, and the module that it is in, which is imported when it is used.
+"""Every command by name, with its summary and its module, which is imported on first use.
 
-So a command starts without what the others need, and help and completion are there before any of it is imported.
+So a command starts without the imports of the others, and help and completion import none of them.
 """
 
-from mledger.cli.shared.command_groups import LateCommand, LateGroup, late_group
+from mledger.cli.shared.command_groups import LazyCommand, LazyGroup, lazy_group
 
 BOOKIE = {
-    "run": LateCommand(
+    "run": LazyCommand(
         "bookies.server:run", "Run a bookie in the foreground until SIGTERM or SIGINT; --help shows its OPTIONS."
     ),
 }
 
 BOOKIES = {
-    "autorecovery": LateCommand(
+    "autorecovery": LazyCommand(
         "bookies.autorecovery:autorecovery",
-        "Switch the auto-recovery of BookKeeper's own auditors and workers on or off, or set what they wait for.",
+        "Enable or disable BookKeeper's auto-recovery, or set its delay for a lost bookie.",
     ),
-    "check": LateCommand(
+    "check": LazyCommand(
         "bookies.commands:check",
-        "Check bookies, by default all: registered, reachable, cookie right, answers a read, room on disk, clock.",
+        "Check bookies, by default all: registration, connection, cookie, reads, free disk space, clock.",
     ),
-    "cluster": LateCommand(
+    "cluster": LazyCommand(
         "bookies.autorecovery:cluster",
-        "Show the cluster as BookKeeper has it: instance id, how many bookies, auto-recovery and its auditor.",
+        "Show the cluster as BookKeeper sees it: instance id, number of bookies, auto-recovery, auditor.",
     ),
-    "cookie": LateCommand(
+    "cookie": LazyCommand(
         "bookies.cookies:cookie",
-        "Look at a bookie's cookie, write it, delete it: without it a bookie that is new to the cluster starts.",
+        "Show, write or delete a bookie's cookie: without it a bookie with empty directories can start.",
     ),
-    "describe": LateCommand(
+    "describe": LazyCommand(
         "bookies.commands:describe",
-        "Show a bookie: its registration, cookie, disk and version, and what it holds by the ledgers' metadata.",
+        "Show a bookie: its registration, cookie, disk, version, and the ledgers whose metadata name it.",
     ),
-    "list": LateCommand("bookies.commands:list_command", "List the bookies that are registered now."),
-    "underreplicated": LateCommand(
+    "list": LazyCommand("bookies.commands:list_command", "List the registered bookies."),
+    "underreplicated": LazyCommand(
         "bookies.autorecovery:underreplicated",
-        "List the ledgers marked as lacking replicas, since when, and which bookie replicates each of them now.",
+        "List under-replicated ledgers: their missing replicas, since when, and the replicating bookie.",
     ),
 }
 
 CURSORS = {
-    "clear": LateCommand(
-        "cursors.changes:clear", "Clear CURSOR's backlog: every entry there is counts as acknowledged."
+    "clear": LazyCommand("cursors.changes:clear", "Clear CURSOR's backlog: acknowledge every entry of the topic."),
+    "create": LazyCommand("cursors.opening:create", "Create CURSOR on TOPIC."),
+    "delete": LazyCommand("cursors.changes:delete", "Delete CURSOR of TOPIC, its record and its cursor ledger."),
+    "describe": LazyCommand(
+        "cursors.commands:describe", "Show CURSOR's record and the state that recovery would give it; change nothing."
     ),
-    "create": LateCommand("cursors.opening:create", "Create CURSOR on TOPIC."),
-    "delete": LateCommand("cursors.changes:delete", "Delete CURSOR of TOPIC, its record and its cursor ledger."),
-    "describe": LateCommand(
-        "cursors.commands:describe", "Show CURSOR's record and the state it would be recovered to; nothing is changed."
-    ),
-    "list": LateCommand(
+    "list": LazyCommand(
         "cursors.commands:list_command",
-        "List TOPIC's cursors with the state each would be recovered to; nothing is changed.",
+        "List TOPIC's cursors with the state that recovery would give each; change nothing.",
     ),
-    "recover": LateCommand(
+    "recover": LazyCommand(
         "cursors.opening:recover",
         "Show what opening TOPIC would do to its cursors (rules R1 to R9); with --apply do it.",
     ),
-    "repair": LateCommand(
-        "cursors.changes:repair", "Make CURSOR anew if its record does not parse, and do nothing if it does."
+    "repair": LazyCommand(
+        "cursors.changes:repair", "Recreate CURSOR if its record does not parse; do nothing if it does."
     ),
-    "reset": LateCommand(
-        "cursors.changes:reset", "Move CURSOR, back or forth; nothing from there on counts as acknowledged."
+    "reset": LazyCommand(
+        "cursors.changes:reset", "Move CURSOR back or forward; everything from there on becomes unacknowledged."
     ),
-    "set-properties": LateCommand(
+    "set-properties": LazyCommand(
         "cursors.changes:set_properties",
-        "Set PROPERTIES of CURSOR, written KEY=VALUE, and remove others; those that are not named stay.",
+        "Set PROPERTIES of CURSOR, written KEY=VALUE, or remove some; the others stay.",
     ),
-    "skip": LateCommand("cursors.changes:skip", "Skip the next N entries of CURSOR: they count as acknowledged."),
+    "skip": LazyCommand("cursors.changes:skip", "Skip the next N entries of CURSOR: acknowledge them."),
 }
 
 LEDGERS = {
-    "check": LateCommand(
-        "ledgers.check:check", "Read every entry from every bookie that should have it, and hold it to its digest."
+    "check": LazyCommand(
+        "ledgers.check:check", "Read every entry from every bookie that should have it, and verify its digest."
     ),
-    "delete": LateCommand("ledgers.changes:delete", "Delete a ledger that nothing names; with --force any."),
-    "describe": LateCommand(
-        "ledgers.commands:describe", "Show a ledger's metadata, and its end as its bookies know it (rule Q3)."
+    "delete": LazyCommand("ledgers.changes:delete", "Delete a ledger that nothing names, or with --force any."),
+    "describe": LazyCommand(
+        "ledgers.commands:describe", "Show a ledger's metadata, and its end according to its bookies (rule Q3)."
     ),
-    "list": LateCommand("ledgers.commands:list_command", "List the ledgers, by rising id."),
-    "read": LateCommand(
+    "list": LazyCommand("ledgers.commands:list_command", "List the ledgers in order of their ids."),
+    "read": LazyCommand(
         "ledgers.commands:read",
-        "Write a ledger's entries to stdout: a payload a line, or an object each where --output asks for one.",
+        "Write a ledger's entries to stdout: one payload per line, or objects in the --output format.",
     ),
-    "recover": LateCommand(
+    "recover": LazyCommand(
         "ledgers.changes:recover",
-        "Recover a ledger that is not closed: fence its writer, settle its end, close it (rule Q4).",
+        "Recover an open ledger: fence its writer, determine its end, and close it (rule Q4).",
     ),
-    "replace-bookie": LateCommand(
+    "replace-bookie": LazyCommand(
         "ledgers.bookie_replacement:replace_bookie",
-        "Name OTHER in place of BOOKIE in every ledger: for a bookie that "
-        "has another id now, or another with its entries.",
+        "Replace BOOKIE with OTHER in the metadata of every ledger: OTHER has the entries of BOOKIE.",
     ),
 }
 
 METADATA = {
-    "backup": LateCommand(
+    "backup": LazyCommand(
         "metadata.backup:backup",
-        "Copy the whole metadata tree, with versions and access control lists, to FILE; nothing is changed.",
+        "Copy the metadata tree, with versions and access control lists, to FILE; change nothing.",
     ),
-    "get": LateCommand("metadata.commands:get", "Show the node at PATH, decoded where its format is known."),
-    "init": LateCommand(
+    "get": LazyCommand("metadata.commands:get", "Show the node at PATH, decoded if its format is known."),
+    "init": LazyCommand(
         "metadata.commands:init",
-        "Make the nodes that every cluster has, where they are missing; bookies can start then.",
+        "Create the missing nodes that every cluster needs, so that bookies can start.",
     ),
-    "restore": LateCommand(
+    "restore": LazyCommand(
         "metadata.backup:restore",
-        "Put the nodes of a backup FILE back: create those that are missing, change those that hold something else.",
+        "Restore the nodes of a backup FILE: create the missing ones, change those that differ.",
     ),
-    "run": LateCommand(
+    "run": LazyCommand(
         "metadata.commands:run",
         "Serve a metadata store in a directory until SIGTERM or SIGINT; --help shows its OPTIONS.",
     ),
-    "tree": LateCommand("metadata.commands:tree", "Show the nodes at and below PATH."),
+    "tree": LazyCommand("metadata.commands:tree", "Show the nodes at and below PATH."),
 }
 
 SNAPSHOT = {
-    "ask": LateCommand("snapshots.queries:ask", "Run QUERY on SNAPSHOT; without one, list the queries."),
-    "diff": LateCommand(
+    "ask": LazyCommand("snapshots.queries:ask", "Run QUERY on SNAPSHOT; without one, list the queries."),
+    "diff": LazyCommand(
         "snapshots.queries:diff",
-        "Show what changed from snapshot A to snapshot B: what appeared, vanished, moved, went back.",
+        "Show the changes from snapshot A to snapshot B: what was added, removed, moved or moved back.",
     ),
-    "export": LateCommand(
+    "export": LazyCommand(
         "snapshots.export:export_command",
         "Write all tables of the metadata as files into DEST, each time as a new snapshot.",
     ),
-    "list": LateCommand("snapshots.commands:list_command", "List the complete snapshots in DEST, oldest first."),
-    "verify": LateCommand(
+    "list": LazyCommand("snapshots.commands:list_command", "List the complete snapshots in DEST, oldest first."),
+    "verify": LazyCommand(
         "snapshots.commands:verify",
         "Check SNAPSHOT against its manifest: the bytes and rows of each file, and that there are no other files.",
     ),
 }
 
 TOPICS = {
-    "create": LateCommand(
+    "create": LazyCommand(
         "topics.creation:create", "Create TOPIC, persistent://tenant/namespace/topic, with a first ledger."
     ),
-    "delete": LateCommand(
+    "delete": LazyCommand(
         "topics.changes:delete",
         "Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).",
     ),
-    "describe": LateCommand(
+    "describe": LazyCommand(
         "topics.commands:describe",
-        "Show TOPIC's ledgers, its end and its cursors; nothing is changed and nothing is fenced.",
+        "Show TOPIC's ledgers, its end and its cursors; change nothing and fence nothing.",
     ),
-    "drop-ledgers": LateCommand(
+    "drop-ledgers": LazyCommand(
         "topics.drop_ledgers:drop_ledgers",
-        "Take the ledgers LEDGER_ID off the list of TOPIC: nobody reads their entries any more.",
+        "Remove the ledgers LEDGER_ID from the list of TOPIC: readers then skip their entries.",
     ),
-    "info-internal": LateCommand(
+    "info-internal": LazyCommand(
         "topics.internal_stats:info_internal",
-        "Show the records of TOPIC and of its cursors as they are stored; the JSON is as `pulsar-admin` prints it.",
+        "Show the stored records of TOPIC and its cursors; the JSON is that of `pulsar-admin`.",
     ),
-    "list": LateCommand(
+    "list": LazyCommand(
         "topics.topic_list:list_command", "List the topics, or those of NAMESPACE: tenant or tenant/namespace."
     ),
-    "produce": LateCommand(
+    "produce": LazyCommand(
         "topics.producer:produce",
-        "Publish Pulsar messages to TOPIC: a line each, or --count made ones; returns when all are acknowledged.",
+        "Publish Pulsar messages to TOPIC, one per line, or --count generated ones, and wait for the acks.",
     ),
-    "read": LateCommand(
+    "read": LazyCommand(
         "topics.entries:read",
-        "Write TOPIC's messages to stdout: a payload a line, or an object each where --output asks for one.",
+        "Write TOPIC's messages to stdout: one payload per line, or objects in the --output format.",
     ),
-    "repair": LateCommand(
+    "repair": LazyCommand(
         "topics.repair:repair",
-        "Find and mend what is wrong with the records of TOPIC, of a namespace's topics, or of all.",
+        "Find and repair damage in the records of TOPIC, of a namespace's topics, or of all topics.",
     ),
-    "set-properties": LateCommand(
+    "set-properties": LazyCommand(
         "topics.changes:set_properties",
-        "Set PROPERTIES of TOPIC, written KEY=VALUE, and remove others; those that are not named stay.",
+        "Set PROPERTIES of TOPIC, written KEY=VALUE, or remove some; the others stay.",
     ),
-    "stats-internal": LateCommand(
+    "stats-internal": LazyCommand(
         "topics.internal_stats:stats_internal",
-        "Show TOPIC's ledgers and cursors as opening would find them; the JSON is as `pulsar-admin` prints it.",
+        "Show TOPIC's ledgers and cursors as an open would find them; the JSON is that of `pulsar-admin`.",
     ),
-    "terminate": LateCommand(
+    "terminate": LazyCommand(
         "topics.changes:terminate",
-        "Let TOPIC take no more entries, for good: its readers end after the last one (rule M8).",
+        "Terminate TOPIC: it accepts no more entries, and its readers end after the last one (rule M8).",
     ),
-    "trim": LateCommand(
+    "trim": LazyCommand(
         "topics.trim_sweep:trim",
-        "Delete the ledgers that every cursor is past and retention does not keep, of TOPIC or of many topics.",
+        "Delete the ledgers of one or many topics that all cursors have consumed and retention does not keep.",
     ),
-    "truncate": LateCommand(
+    "truncate": LazyCommand(
         "topics.changes:truncate",
-        "Acknowledge everything on every cursor of TOPIC, and delete every ledger whatever retention says (rule M8).",
+        "Acknowledge everything on every cursor of TOPIC and delete all ledgers despite retention (rule M8).",
     ),
 }
 
-NOUNS: dict[str, LateCommand | LateGroup] = {
-    "bookie": late_group("bookie", "Run a bookie.", BOOKIE),
-    "bookies": late_group(
-        "bookies", "Look at the bookies and check them; change their cookies and what auto-recovery may do.", BOOKIES
+NOUNS: dict[str, LazyCommand | LazyGroup] = {
+    "bookie": lazy_group("bookie", "Run a bookie.", BOOKIE),
+    "bookies": lazy_group(
+        "bookies", "Show and check the bookies; change their cookies and the auto-recovery settings.", BOOKIES
     ),
-    "completion": LateCommand(
-        "completion:completion", "Print the script that has SHELL complete what is typed of a `mledger` command."
+    "completion": LazyCommand(
+        "completion:completion", "Print the script that makes SHELL complete `mledger` commands."
     ),
-    "context": LateCommand("contexts:context", "Name clusters, and say which one is meant."),
-    "cursors": late_group("cursors", "Create, look at, move and recover the cursors of a topic.", CURSORS),
-    "down": LateCommand("local.commands:down", "Stop the processes that `mledger up` started; the data stays."),
-    "ledgers": late_group(
+    "context": LazyCommand("contexts:context", "Name clusters, and select the current one."),
+    "cursors": lazy_group("cursors", "Create, show, move and recover the cursors of a topic.", CURSORS),
+    "down": LazyCommand("local.commands:down", "Stop the processes that `mledger up` started; the data stays."),
+    "ledgers": lazy_group(
         "ledgers",
-        "Look at ledgers without fencing them, check every copy of their entries; recover and delete single ones.",
+        "Show ledgers without fencing them, check every copy of their entries, recover or delete one.",
         LEDGERS,
     ),
-    "metadata": late_group(
+    "metadata": lazy_group(
         "metadata",
-        "Look at the metadata store, prepare an empty one for a cluster, back it up and restore it.",
+        "Show the metadata store, initialize it for a cluster, back it up and restore it.",
         METADATA,
     ),
-    "report": LateCommand(
+    "report": LazyCommand(
         "snapshots.report:report",
-        "Write an HTML page about SNAPSHOT: plots and sortable tables, in one file that loads nothing.",
+        "Write an HTML page about SNAPSHOT: plots and sortable tables, in one self-contained file.",
     ),
-    "snapshot": late_group(
-        "snapshot", "Write snapshots of a cluster's metadata as tables, and look at them.", SNAPSHOT
-    ),
-    "status": LateCommand(
+    "snapshot": lazy_group("snapshot", "Write snapshots of a cluster's metadata as tables, and query them.", SNAPSHOT),
+    "status": LazyCommand(
         "local.commands:status",
-        "Show the cluster that commands mean, and whether it serves; exit code 5 if it does not.",
+        "Show the selected cluster and whether it serves; exit code 5 if it does not.",
     ),
-    "topics": late_group("topics", "Create, publish to, look at, read, change and delete topics.", TOPICS),
-    "undo": LateCommand("undo:undo", "Put back the records that a command changed, as its undo FILE has them."),
-    "up": LateCommand(
-        "local.commands:up", "Start a metadata store and bookies on this machine; what runs already is left as it is."
+    "topics": lazy_group("topics", "Create, publish to, show, read, change and delete topics.", TOPICS),
+    "undo": LazyCommand("undo:undo", "Restore the records that a command changed, from its undo FILE."),
+    "up": LazyCommand(
+        "local.commands:up", "Start a metadata store and bookies on this machine; leave running ones alone."
     ),
 }
-"""What follows `mledger`."""
+"""The commands and groups of `mledger`."""

@@ -1,4 +1,4 @@
-"""`mledger completion`: scripts that have a shell complete commands, options, and the names that a cluster has."""
+"""`mledger completion`: scripts for shell completion of commands, options, and names in a cluster."""
 
 import click
 from click.shell_completion import (
@@ -12,9 +12,9 @@ from click.shell_completion import (
 
 PROGRAM = "mledger"
 VARIABLE = "_MLEDGER_COMPLETE"
-LINE = "COMP_WORDS"  # what is typed up to the cursor
+LINE = "COMP_WORDS"  # the text up to the cursor
 
-# Readline takes a colon for the end of a word, and then replaces only what follows the last one.
+# Readline ends a word at a colon and then replaces only the text after the last one.
 _BASH = """\
 %(complete_func)s() {
     local typed="${COMP_LINE:0:COMP_POINT}" kind value
@@ -38,13 +38,13 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _Bash(ShellComplete):
-    """Bash, told the whole line: its own words end at colons, which topics have."""
+    """Bash with the whole line as input: its own words end at colons, which topic names contain."""
 
     name = "bash"
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one that is typed, and that one."""
+        """The words before the current one, and the current one."""
         import os
 
         line = os.environ.get(LINE, "")
@@ -53,22 +53,22 @@ class _Bash(ShellComplete):
         return words[1:], typed
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """One line of what the script reads."""
+        """One line of the input of the script."""
         return f"{item.type},{item.value}"
 
 
 def register() -> None:
-    """Have click answer the shells by this module's rules."""
+    """Register this module's completion with click."""
     add_completion_class(_Bash)
 
 
 @click.command(epilog="Example: mledger completion bash >> ~/.bashrc")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that has SHELL complete what is typed of a `mledger` command.
+    """Print the script that makes SHELL complete `mledger` commands.
 
-    Names of topics and cursors, and paths of nodes, are asked of the cluster that --metadata or MLEDGER_METADATA names;
-    where it does not answer at once, they are not completed.
+    Names of topics and cursors and paths of nodes come from the selected cluster. If it does not answer
+    at once, they are not completed.
     """
     from mledger.cli.main import command
 

@@ -1,4 +1,4 @@
-"""`mledger context`: clusters by name."""
+"""`mledger context`: names of clusters."""
 
 import click
 
@@ -11,26 +11,26 @@ from mledger.metastore.url import parse_url
 
 @click.group(cls=CommandGroup)
 def context() -> None:
-    """Name clusters, and say which one is meant."""
+    """Name clusters, and select the current one."""
 
 
 @context.command(epilog="Example: mledger context add prod 'zk://zk-1:2181,zk-2:2181/pulsar'")
 @click.argument("name")
 @click.argument("url")
-@click.option("--replace", is_flag=True, help="Give a name that is there already another URL.")
+@click.option("--replace", is_flag=True, help="Replace the URL of an existing name.")
 @common_options
 @click.pass_obj
 def add(context: CommandContext, name: str, url: str, replace: bool) -> None:
-    """Keep the metadata URL of a cluster as NAME; the first one becomes the current one.
+    """Store the metadata URL of a cluster as NAME; the first one becomes the current one.
 
-    Secrets do not belong in the URL: `?config=FILE` names a file that holds them.
+    Do not put secrets into the URL: `?config=FILE` names a file with them.
     """
     url = str(parse_url(url))
     path = path_of_contexts()
     contexts = read_contexts(path)
     if name in contexts.metadata and not replace:
         raise ContextError(
-            f"there is a context {name!r} already, {contexts.metadata[name]}: --replace gives it this URL"
+            f"context {name!r} exists already, {contexts.metadata[name]}: use --replace to give it this URL"
         )
     contexts = contexts.added(name, url)
     write_contexts(path, contexts)
@@ -42,7 +42,7 @@ def add(context: CommandContext, name: str, url: str, replace: bool) -> None:
 @common_options
 @click.pass_obj
 def use(context: CommandContext, name: str) -> None:
-    """Have commands mean the cluster NAME where neither an option nor the environment names one."""
+    """Select the cluster NAME for commands without a cluster in an option or the environment."""
     path = path_of_contexts()
     contexts = read_contexts(path).used(name)
     write_contexts(path, contexts)
@@ -54,7 +54,7 @@ def use(context: CommandContext, name: str) -> None:
 @common_options
 @click.pass_obj
 def remove(context: CommandContext, name: str) -> None:
-    """Forget the name; the cluster is not touched."""
+    """Remove the name; this does not change the cluster."""
     path = path_of_contexts()
     contexts = read_contexts(path)
     write_contexts(path, contexts.removed(name))
@@ -68,7 +68,7 @@ def remove(context: CommandContext, name: str) -> None:
 @common_options
 @click.pass_obj
 def list_command(context: CommandContext) -> None:
-    """List the names, and which of them is the current one."""
+    """List the names, and mark the current one."""
     contexts = read_contexts(path_of_contexts())
     rows = tuple((name, url, name == contexts.current) for name, url in sorted(contexts.metadata.items()))
     context.output.table(OutputTable("contexts", columns("name", "metadata", "current"), rows))

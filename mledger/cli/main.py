@@ -1,4 +1,4 @@
-"""The `mledger` command: its groups, and how errors become one line and an exit code."""
+"""The `mledger` command: runs a command and turns an error into one line and an exit code."""
 
 import gc
 import importlib
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from mledger.cli.catalogue import NOUNS
-from mledger.cli.shared.command_groups import LateGroup
+from mledger.cli.shared.command_groups import LazyGroup
 from mledger.cli.shared.context import common_options
 from mledger.cli.shared.errors import FAILED, OK, exit_code, one_line
 from mledger.cli.shared.messages import messages
@@ -20,21 +20,21 @@ from mledger.metastore.zookeeper.secrets import set_prompt
 COMPLETE_VARIABLE = "_MLEDGER_COMPLETE"  # set by the script of `mledger completion`
 INTERRUPTED = 130
 FEWEST_COLLECTED = 50_000
-"""New objects before garbage is looked for: what loading modules makes is none, and is made in every start."""
+"""New objects before a garbage collection: loading modules creates many objects and no garbage."""
 
 
-@click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="mledger")
 @common_options
 def command() -> None:
     """Topics, cursors, ledgers and bookies of a Pulsar storage cluster.
 
-    Commands that look change nothing and fence nothing. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found,
+    Read-only commands change nothing and fence nothing. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found,
     4 fenced, conflict or owned elsewhere, 5 unavailable.
     """
 
 
-command.late = NOUNS
+command.lazy = NOUNS
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -58,13 +58,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         messages.error("interrupted", INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; the interpreter must not try to flush it again.
+        # The reader of our output has closed it; the interpreter must not flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (MledgerError, OSError, ValueError) as error:
         return _failed(error)
     except Exception as error:
-        messages.error(f"unexpected {one_line(error)}; -vv shows where", FAILED)
+        messages.error(f"unexpected {one_line(error)}; -vv shows the traceback", FAILED)
         _show_trace()
         return FAILED
 

@@ -1,4 +1,4 @@
-"""Commands that are servers: the process becomes the server, which reads its own options."""
+"""Commands that run a server in this process; the server parses its own options."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ ServerMain = Callable[[Sequence[str], str], int]
 def server_command(
     name: str, load: Callable[[], ServerMain], *, summary: str, epilog: str, client: bool = False
 ) -> click.Command:
-    """The command `name`: all that follows it goes to the server's main, with the command's path for its messages.
+    """The command `name`, which passes its arguments, and its own path for messages, to a server's main.
 
-    `load` imports that main when it is needed: other commands load nothing of a server. `client`: the server is one of
-    a metadata store, which it takes by --metadata or MLEDGER_METADATA.
+    `load` imports that main on first use, so that other commands do not load a server. `client`: the
+    server uses a metadata store and takes --metadata or MLEDGER_METADATA.
     """
 
     @click.command(
@@ -35,7 +35,7 @@ def server_command(
         given = _given_metadata(context) if client and not _asks_for_help(options) else ()
         try:
             code = load()((*given, *options), click_context.command_path)
-        except SystemExit as ended:  # of its parser: help, or an option that cannot be
+        except SystemExit as ended:  # from its parser: help, or an invalid option
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         click_context.exit(code)
 
@@ -43,23 +43,24 @@ def server_command(
 
 
 def _given_metadata(context: CommandContext) -> tuple[str, ...]:
-    """The server's option for the metadata store that an option before the command names, which settings do not change.
+    """The server's --metadata option if an option before the command selects a cluster, else none.
 
-    What a context of the environment, or the current one, names is the default of a server that is told of none.
+    A cluster that the environment or the current context selects becomes the server's default: the
+    server's settings override it.
     """
     by_option = context.metadata or context.context
     try:
-        meant = context.meant
+        selected = context.selected
     except ContextError as error:
         if by_option or os.environ.get(CONTEXT_VARIABLE):
             raise
-        messages.warning(error.format_message())  # the server's own options and settings may say where it belongs
+        messages.warning(error.format_message())  # the server's own options and settings may name its cluster
         return ()
-    if meant is None:
+    if selected is None:
         return ()
     if by_option:
-        return ("--metadata", meant.url)
-    os.environ[METADATA_VARIABLE] = meant.url
+        return ("--metadata", selected.url)
+    os.environ[METADATA_VARIABLE] = selected.url
     return ()
 
 

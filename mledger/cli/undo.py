@@ -1,4 +1,4 @@
-"""`mledger undo`: put back what a changing command changed."""
+"""`mledger undo`: restores the records that a command changed."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from mledger.cli.shared.change_command import (
 )
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
-from mledger.cli.shared.read_only import ReadOnlyCluster, tell_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.cli.shared.topic_owner import WriteOptions, write_options
 from mledger.metastore.records.paths import cursor_name_from_path
 from mledger.metastore.url import open_store
@@ -35,12 +35,12 @@ PLAN_COLUMNS = columns("path", "action", "version", "note")
 @click.option(
     "--incomplete",
     is_flag=True,
-    help="Assume that the records are now as the command left them: for the file of a command that was cut off.",
+    help="Assume that the records are as the command left them: for the file of an interrupted command.",
 )
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Put a deleted topic back although its entries are gone: its properties and its cursors.",
+    help="Restore a deleted topic although its entries are lost: its properties and its cursors.",
 )
 @change_options
 @write_options
@@ -54,11 +54,11 @@ def undo(
     change: ChangeOptions,
     options: WriteOptions,
 ) -> None:
-    """Put back the records that a command changed, as its undo FILE has them.
+    """Restore the records that a command changed, from its undo FILE.
 
-    Every record must still be as the command left it; else it is named and nothing is written. All are put back or
-    none; many hundred in pieces, after which the same undo goes on should it be cut off. What the file says is lost
-    does not come back: the entries of deleted ledgers.
+    Every record must still be as the command left it; else undo names it and writes nothing. Undo
+    restores all records or none. It restores many hundred in pieces; if it is interrupted, the same undo
+    continues. Entries of deleted ledgers, which the file lists as lost, cannot be restored.
     """
     undone = undo_files.load(file)
     plans: list[UndoPlan] = []
@@ -81,7 +81,7 @@ def undo(
     async def act(_: CommandChange) -> Facts:
         async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
-            bookkeeper.on_waiting = tell_waiting()
+            bookkeeper.on_waiting = report_waiting()
             try:
                 await put_back(
                     plans[0],
@@ -106,7 +106,7 @@ def _shown(undone: UndoFile, plan: UndoPlan) -> OutputRecord:
 
 
 async def _cursors(cluster: ReadOnlyCluster, plan: UndoPlan) -> tuple[SavedCursor, ...]:
-    """The states in the cursor ledgers that undoing deletes: undoing can be undone, too."""
+    """The states in the cursor ledgers that undo deletes, so that undo can be undone too."""
     names: dict[str, set[str]] = {}
     for each in plan.changes:
         if each.drops is not None:

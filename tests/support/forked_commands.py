@@ -131,10 +131,10 @@ def _import_everything() -> None:
     import mledger.metastore.rocksdb.store
     import mledger.metastore.zookeeper.store  # noqa: F401
     from mledger.cli.catalogue import NOUNS
-    from mledger.cli.shared.command_groups import LateGroup
+    from mledger.cli.shared.command_groups import LazyGroup
 
     for noun in NOUNS.values():
-        for command in noun.late.values() if isinstance(noun, LateGroup) else (noun,):
+        for command in noun.lazy.values() if isinstance(noun, LazyGroup) else (noun,):
             command.load()
 
 

@@ -1,4 +1,4 @@
-"""`mledger bookies cluster|underreplicated|autorecovery`: what BookKeeper's auto-recovery keeps in the metadata."""
+"""`mledger bookies cluster|underreplicated|autorecovery`: BookKeeper's auto-recovery and its metadata."""
 
 import click
 
@@ -30,26 +30,26 @@ MARK_COLUMNS = columns("ledger_id", "missing_replicas", "since_ms", "replicated_
 @common_options
 @click.pass_obj
 def cluster(context: CommandContext) -> None:
-    """Show the cluster as BookKeeper has it: instance id, how many bookies, auto-recovery and its auditor."""
+    """Show the cluster as BookKeeper sees it: instance id, number of bookies, auto-recovery, auditor."""
     context.output.record(context.run(_cluster(context.url)))
 
 
 @click.command(epilog="Example: mledger bookies underreplicated --missing 127.0.0.1:3181")
 @click.option("--missing", metavar="BOOKIE", help="Only ledgers that lack the replicas of BOOKIE.")
-@click.option("--not-missing", metavar="BOOKIE", help="Only ledgers that do not lack those of BOOKIE.")
+@click.option("--not-missing", metavar="BOOKIE", help="Only ledgers that do not lack the replicas of BOOKIE.")
 @common_options
 @click.pass_obj
 def underreplicated(context: CommandContext, missing: str | None, not_missing: str | None) -> None:
-    """List the ledgers marked as lacking replicas, since when, and which bookie replicates each of them now.
+    """List under-replicated ledgers: their missing replicas, since when, and the replicating bookie.
 
-    Auditors of BookKeeper set the marks; `ledgers check` looks at the copies themselves.
+    BookKeeper's auditor marks these ledgers; `ledgers check` reads the copies themselves.
     """
     rows = context.run(_marks(context.url, missing, not_missing))
     context.output.table(OutputTable("ledgers", MARK_COLUMNS, tuple(rows)))
 
 
 @click.command(epilog="Example: mledger bookies autorecovery --disable --dry-run")
-@click.option("--enable/--disable", "enabled", default=None, help="Replicate under-replicated ledgers anew, or do not.")
+@click.option("--enable/--disable", "enabled", default=None, help="Replicate under-replicated ledgers, or not.")
 @click.option(
     "--lost-bookie-delay",
     "delay",
@@ -61,7 +61,7 @@ def underreplicated(context: CommandContext, missing: str | None, not_missing: s
 @common_options
 @click.pass_obj
 def autorecovery(context: CommandContext, enabled: bool | None, delay: int | None, change: ChangeOptions) -> None:
-    """Switch the auto-recovery of BookKeeper's own auditors and workers on or off, or set what they wait for."""
+    """Enable or disable BookKeeper's auto-recovery, or set its delay for a lost bookie."""
     if enabled is None and delay is None:
         raise click.UsageError("nothing to set: give --enable, --disable or --lost-bookie-delay SECONDS")
 
@@ -101,7 +101,7 @@ def autorecovery(context: CommandContext, enabled: bool | None, delay: int | Non
 
 
 def _operations(before: tuple[ChangedRecord, ...], enabled: bool | None, delay: int | None) -> list[Operation]:
-    """The writes that give the nodes the wanted content; none for a node that has it."""
+    """The writes that give the nodes the wanted content; none for a node that has it already."""
     found: list[Operation] = []
     for record in before:
         if record.path == disable_path():

@@ -1,4 +1,4 @@
-"""`mledger bookies`: the registered bookies, what each holds, whether it is healthy, and its cookie."""
+"""`mledger bookies`: the registered bookies, their ledgers, their health, and their cookies."""
 
 import click
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 @common_options
 @click.pass_obj
 def list_command(context: CommandContext) -> None:
-    """List the bookies that are registered now."""
+    """List the registered bookies."""
     found = context.run(_list(context.url))
     rows = tuple((each.bookie_id, f"{each.host}:{each.port}", _state(each)) for each in found)
     context.output.table(OutputTable("bookies", columns("bookie_id", "address", "state"), rows))
@@ -33,8 +33,8 @@ def list_command(context: CommandContext) -> None:
 @common_options
 @click.pass_obj
 def describe(context: CommandContext, bookie_id: str) -> None:
-    """Show a bookie: its registration, cookie, disk and version, and what it holds by the ledgers' metadata."""
-    ((found,), average) = context.run(_look(context.url, (bookie_id,)))
+    """Show a bookie: its registration, cookie, disk, version, and the ledgers whose metadata name it."""
+    ((found,), average) = context.run(_inspect(context.url, (bookie_id,)))
     context.output.record(_described(found, average))
 
 
@@ -44,12 +44,12 @@ def describe(context: CommandContext, bookie_id: str) -> None:
 @click.pass_obj
 @click.pass_context
 def check(click_context: click.Context, context: CommandContext, bookie_ids: tuple[str, ...]) -> None:
-    """Check bookies, by default all: registered, reachable, cookie right, answers a read, room on disk, clock.
+    """Check bookies, by default all: registration, connection, cookie, reads, free disk space, clock.
 
-    Exit code 5 if one is away, 1 if something else is wrong with one; warnings (read-only, disk nearly full, clock off)
-    leave it 0.
+    Exit code 5 if a bookie is unavailable, 1 for another error. Warnings (read-only, disk nearly full,
+    clock off) do not change exit code 0.
     """
-    found, _ = context.run(_look(context.url, bookie_ids))
+    found, _ = context.run(_inspect(context.url, bookie_ids))
     checked = [(each, plan_problems(each)) for each in found]
     rows = tuple(_row(each, problems, json=context.output.for_programs) for each, problems in checked)
     context.output.table(OutputTable("bookies", CHECK_COLUMNS, rows))
@@ -102,8 +102,8 @@ async def _list(url: str) -> list[BookieRegistration]:
         return await cluster.bookies.bookies()
 
 
-async def _look(url: str, bookie_ids: tuple[str, ...]) -> tuple[list[BookieFindings], float]:
-    """The findings on these bookies, by default on all, and how many ledgers a bookie holds on average."""
+async def _inspect(url: str, bookie_ids: tuple[str, ...]) -> tuple[list[BookieFindings], float]:
+    """The findings on these bookies, by default on all, and the average number of ledgers of a bookie."""
     async with read_only_cluster(url) as cluster:
         check = cluster.bookies.bookie_check()
         known = await check.known()
@@ -116,7 +116,7 @@ async def _look(url: str, bookie_ids: tuple[str, ...]) -> tuple[list[BookieFindi
 
 
 class UnknownBookie(click.ClickException):
-    """The cluster has neither a registration nor a cookie of that bookie."""
+    """The cluster has neither a registration nor a cookie of the bookie."""
 
     exit_code = NOT_FOUND
 

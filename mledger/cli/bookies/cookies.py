@@ -1,4 +1,4 @@
-"""`mledger bookies cookie show|write|delete`: the cookies by which bookies are known again."""
+"""`mledger bookies cookie show|write|delete`: the cookies that identify bookies."""
 
 from pathlib import Path
 
@@ -27,21 +27,21 @@ from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import put_own
 
 bookie_argument = click.argument("bookie_id", metavar="BOOKIE")
-force_option = click.option("--force", is_flag=True, help="Do it although the bookie is registered and serves.")
+force_option = click.option("--force", is_flag=True, help="Change the cookie although the bookie is registered.")
 
 
 @click.group(cls=CommandGroup)
 def cookie() -> None:
-    """Look at a bookie's cookie, write it, delete it: without it a bookie that is new to the cluster starts."""
+    """Show, write or delete a bookie's cookie: without it a bookie with empty directories can start."""
 
 
 @cookie.command(epilog="Example: mledger bookies cookie show 127.0.0.1:3181")
 @bookie_argument
-@click.option("--raw", is_flag=True, help="The cookie as it is stored, as the file VERSION of a bookie has it.")
+@click.option("--raw", is_flag=True, help="The stored cookie, in the format of a bookie's file VERSION.")
 @common_options
 @click.pass_obj
 def show(context: CommandContext, bookie_id: str, raw: bool) -> None:
-    """Show the cookie of BOOKIE: its directories, and the cluster that it belongs to."""
+    """Show the cookie of BOOKIE: its directories and its cluster."""
     data, found, version = context.run(_read(context.url, check_bookie_id(bookie_id)))
     if raw:
         click.echo(data, nl=False)
@@ -54,7 +54,7 @@ def show(context: CommandContext, bookie_id: str, raw: bool) -> None:
 )
 @bookie_argument
 @click.option("--file", "source", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A cookie file.")
-@click.option("--journal-dir", help="The bookie's journal directory, of a cookie made here.")
+@click.option("--journal-dir", help="The bookie's journal directory, for a new cookie.")
 @click.option("--ledger-dir", "ledger_dirs", multiple=True, help="A ledger directory; may be repeated.")
 @click.option("--index-dir", "index_dirs", multiple=True, help="An index directory; may be repeated.")
 @force_option
@@ -71,10 +71,10 @@ def write(
     force: bool,
     change: ChangeOptions,
 ) -> None:
-    """Create or replace the cookie of BOOKIE, from --file or from the directories that are named."""
+    """Create or replace the cookie of BOOKIE, from --file or from the given directories."""
     check_bookie_id(bookie_id)
     if (source is None) == (journal_dir is None or not ledger_dirs):
-        raise click.UsageError("say what it holds: --file FILE, or --journal-dir and --ledger-dir")
+        raise click.UsageError("no content for the cookie: give --file FILE, or --journal-dir and --ledger-dir")
 
     given = None if source is None else decode_cookie(source.read_bytes(), str(source))
 
@@ -114,7 +114,7 @@ def write(
 @common_options
 @click.pass_obj
 def delete(context: CommandContext, bookie_id: str, force: bool, change: ChangeOptions) -> None:
-    """Delete the cookie of BOOKIE, which is gone for good, or is to start with empty directories."""
+    """Delete the cookie of a BOOKIE that is gone permanently or will start with empty directories."""
     check_bookie_id(bookie_id)
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
@@ -139,15 +139,13 @@ async def _planned(
     registered = any(each.bookie_id == bookie_id for each in await list_bookies(cluster.metadata))
     if registered and not force:
         raise NodeExists(
-            f"nothing was changed: the bookie {bookie_id} is registered; stop it first, or say --force",
+            f"nothing was changed: the bookie {bookie_id} is registered; stop it first, or use --force",
             cookie_path(bookie_id),
         )
-    warnings = (
-        ["the bookie is registered: it serves, and does not start again with another cookie"] if registered else []
-    )
+    warnings = ["the bookie is registered and running: it cannot start again with another cookie"] if registered else []
     held = (await cluster.bookies.bookie_check().held_by([bookie_id]))[bookie_id].count if wanted is None else 0
     if held:
-        copies = "its copies are given up if it starts empty; `ledgers list --bookie` shows which they are of"
+        copies = "their copies are lost if it starts empty; `ledgers list --bookie` shows these ledgers"
         warnings.append(f"ledgers that name it: {held}; {copies}")
     shown = fields(
         bookie_id=bookie_id,

@@ -1,4 +1,4 @@
-"""`mledger bookie run`: a bookie as this process."""
+"""`mledger bookie run`: runs a bookie in this process."""
 
 from mledger.cli.server_command import ServerMain, server_command
 from mledger.metastore.runtime.packages import check_rocksdb

@@ -1,4 +1,4 @@
-"""What goes with a cursor that is deleted: ledgers that it names, the topic of transactions' acknowledgements on it."""
+"""Ledgers and topics to delete with a cursor: ledgers that it names, and its pending-ack topic."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from mledger.metastore.records.paths import TopicName
 
 @dataclass(frozen=True, slots=True)
 class AttachedToCursor:
-    """The ledgers and topics that go with a cursor, and what a plan says of them."""
+    """The ledgers and topics to delete with a cursor, as a plan shows them."""
 
     ledgers: tuple[int, ...] = ()
     topics: tuple[TopicName, ...] = ()
@@ -35,14 +35,14 @@ class AttachedToCursor:
 
     @property
     def tables(self) -> tuple[OutputTable, ...]:
-        """The ledgers that go."""
+        """The ledgers to delete."""
         return (OutputTable("ledgers", NAMED_COLUMNS, self.rows),)
 
 
 async def find_attached_to(
     cluster: ReadOnlyCluster, inspector: Inspector, password: bytes, topic: TopicName, cursor: str, path: str
 ) -> AttachedToCursor:
-    """What goes with the cursor whose record is at `path`; read-only. RecordError."""
+    """Find what to delete with the cursor whose record is at `path`; read-only. Raises RecordError."""
     named = await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, [path])
     rows, lost = attached_rows(topic, named), lost_attached(topic, named)
     ledgers = tuple(each.ledger_id for each in named.ledgers)

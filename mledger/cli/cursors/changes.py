@@ -1,8 +1,8 @@
-"""`mledger cursors skip|reset|repair|clear|set-properties|delete`: cursors changed by hand, with an undo file.
+"""`mledger cursors skip|reset|repair|clear|set-properties|delete`: manual changes, with an undo file.
 
-The plan is made read-only. Carrying it out opens the topic as its owner, moves the cursor, and closes cleanly.
-The topic is opened with everything kept: what the cursor leaves behind is trimmed by its next owner, not here, so that
-the command can be undone.
+The plan only reads. To carry it out, a command opens the topic as its owner, moves the cursor, and closes
+cleanly. It trims nothing, so that the command can be undone: the next owner trims what the cursor has
+consumed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from mledger.cli.cursors.unreadable_records import (
     UnreadableCursor,
     delete_record,
     find_unreadable,
-    make_anew,
+    recreate,
 )
 from mledger.cli.shared import change_command
 from mledger.cli.shared.change_command import (
@@ -59,7 +59,7 @@ from mledger.metastore.records.values import NO_CURSOR_LEDGER
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cursor that a command changes, and how the topic is opened for it."""
+    """The cursor that a command changes, and the options for opening its topic."""
 
     context: CommandContext
     command: str
@@ -70,8 +70,8 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
-    """What makes a cursor anew whose record does not parse: the record as it was read, the ledgers, where to."""
+class Recreation:
+    """How to recreate a cursor whose record does not parse: the record, the ledgers, the new position."""
 
     cursor: UnreadableCursor
     ledgers: LedgerList
@@ -86,7 +86,7 @@ Do = Callable[[mledger.Cursor], Awaitable[None]]
 @topic_argument
 @cursor_argument
 @click.argument("n", type=click.IntRange(0))
-@click.option("--include-deleted", is_flag=True, help="Count entries, too, that are acknowledged already.")
+@click.option("--include-deleted", is_flag=True, help="Count entries that are already acknowledged too.")
 @change_options
 @write_options
 @common_options
@@ -100,7 +100,7 @@ def skip(
     options: WriteOptions,
     change: ChangeOptions,
 ) -> None:
-    """Skip the next N entries of CURSOR: they count as acknowledged."""
+    """Skip the next N entries of CURSOR: acknowledge them."""
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         return _moved(cursor, plan_skip(view.ledgers, found, n, include_deleted=include_deleted))
@@ -119,8 +119,8 @@ def skip(
     "place",
     type=PlaceType(),
     required=True,
-    help="The first entry to be read: earliest, latest, LEDGER:ENTRY, or the first one published at or after a time, "
-    "as ISO 8601 (UTC unless it says) or ms since 1970.",
+    help="The first entry to read: earliest, latest, LEDGER:ENTRY, or the first one published at or after a time, "
+    "in ISO 8601 (UTC by default) or ms since 1970.",
 )
 @change_options
 @write_options
@@ -129,9 +129,10 @@ def skip(
 def reset(
     context: CommandContext, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
 ) -> None:
-    """Move CURSOR, back or forth; nothing from there on counts as acknowledged.
+    """Move CURSOR back or forward; everything from there on becomes unacknowledged.
 
-    One whose record does not parse is made anew there, without properties; the undo file keeps the record.
+    A cursor whose record does not parse is recreated there, without properties; the undo file keeps the
+    record.
     """
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
@@ -157,7 +158,7 @@ def reset(
     type=PlaceType(),
     default="earliest",
     show_default=True,
-    help="The first entry to be read, as of `cursors reset`.",
+    help="The first entry to read, as in `cursors reset`.",
 )
 @change_options
 @write_options
@@ -166,17 +167,17 @@ def reset(
 def repair(
     context: CommandContext, topic: str, cursor: str, place: Place, options: WriteOptions, change: ChangeOptions
 ) -> None:
-    """Make CURSOR anew if its record does not parse, and do nothing if it does.
+    """Recreate CURSOR if its record does not parse; do nothing if it does.
 
-    Shows the record's bytes; the undo file keeps them. Until then the cursor cannot be opened and its topic is not
-    trimmed. `cursors delete` deletes it instead.
+    Shows the record's bytes; the undo file keeps them. A cursor with such a record cannot be opened, and
+    its topic is not trimmed. `cursors delete` deletes the cursor instead.
     """
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         return fields(unreadable=None, mark_delete=str(found.mark_delete), backlog=found.backlog), False
 
     async def do(opened: mledger.Cursor) -> None:
-        raise AssertionError("a record that parses is left alone")
+        raise AssertionError("a record that parses is not changed")
 
     _run(Target(context, "cursors repair", TopicName.parse(topic), cursor, options, change), decide, do, place)
 
@@ -189,7 +190,7 @@ def repair(
 @common_options
 @click.pass_obj
 def clear(context: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
-    """Clear CURSOR's backlog: every entry there is counts as acknowledged."""
+    """Clear CURSOR's backlog: acknowledge every entry of the topic."""
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         return _moved(cursor, plan_clear_backlog(view.ledgers, found))
@@ -220,12 +221,12 @@ def set_properties(
     options: WriteOptions,
     change: ChangeOptions,
 ) -> None:
-    """Set PROPERTIES of CURSOR, written KEY=VALUE, and remove others; those that are not named stay."""
+    """Set PROPERTIES of CURSOR, written KEY=VALUE, or remove some; the others stay."""
     if not properties and not removed:
         raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
     both = sorted(dict(properties).keys() & set(removed))
     if both:
-        raise click.UsageError(f"{', '.join(both)} cannot be set and removed at once")
+        raise click.UsageError(f"cannot both set and remove {', '.join(both)}")
 
     async def decide(_: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         wanted = plan_properties(found.cursor_properties, dict(properties), removed)
@@ -247,11 +248,11 @@ def set_properties(
 @common_options
 @click.pass_obj
 def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
-    """Delete CURSOR of TOPIC, its record and its cursor ledger. Undoing creates it again where it stood.
+    """Delete CURSOR of TOPIC, its record and its cursor ledger. Undo recreates it at the same position.
 
-    With it go the ledgers of delayed delivery that it names, the compacted topic's if it is compaction's, and the topic
-    with the acknowledgements of transactions on it: these do not come back. A record that does not parse is deleted,
-    too; the undo file keeps it.
+    This also deletes the ledgers of delayed delivery that it names, the compacted topic's ledger if it is
+    compaction's cursor, and the topic with its transactions' pending acknowledgements; undo does not
+    restore these. A record that does not parse is deleted too; the undo file keeps it.
     """
     target = Target(context, "cursors delete", TopicName.parse(topic), cursor, options, change)
     attachments: list[AttachedToCursor] = []
@@ -263,7 +264,7 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
         inspected, _ = await inspector.cursor_on(str(target.topic), cursor)
         found = inspected.plan
         in_ledger = inspected.record is None or inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
-        unreadable = "" if found is not None else f"where the cursor stands, which cannot be read: {inspected.error}"
+        unreadable = "" if found is not None else f"the cursor's position, which cannot be read: {inspected.error}"
         damaged = find_unreadable(before[0])
         attached = await find_attached_to(
             cluster, inspector, options.config.password, target.topic, inspected.name, path
@@ -307,10 +308,10 @@ def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptio
     run_change(context, change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout)
 
 
-def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -> None:
-    """`anew_at` is where a cursor is made anew whose record does not parse; None: that is an error."""
+def _run(target: Target, decide: Decide, do: Do, recreate_at: Place | None = None) -> None:
+    """Run the change; a cursor whose record does not parse is recreated at `recreate_at`, None: an error."""
     managed_ledger = target.topic.managed_ledger_name
-    anew: list[Anew] = []
+    recreations: list[Recreation] = []
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         path = await _path(cluster, target)
@@ -318,14 +319,14 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
         inspector = Inspector(cluster.metadata, cluster.bookies, target.options.config.password)
         inspected, view = await inspector.cursor_on(str(target.topic), target.cursor)
         damaged = find_unreadable(before[0])
-        if damaged is not None and anew_at is not None:
-            to = await _place_of_time(view, anew_at) if isinstance(anew_at, Time) else anew_at
-            anew[:] = [Anew(damaged, view.ledgers, to)]
-            return _made_anew(target, inspected.name, before, anew[0])
+        if damaged is not None and recreate_at is not None:
+            to = await _place_of_time(view, recreate_at) if isinstance(recreate_at, Time) else recreate_at
+            recreations[:] = [Recreation(damaged, view.ledgers, to)]
+            return _recreated(target, inspected.name, before, recreations[0])
         found = _readable(inspected)
         facts, pending = await decide(view, found)
         in_ledger = inspected.record is not None and inspected.record.cursors_ledger_id != NO_CURSOR_LEDGER
-        unconfirmed = ("the state that was read is not confirmed yet",) if found.unconfirmed else ()
+        unconfirmed = ("the state is not confirmed yet",) if found.unconfirmed else ()
         return CommandChange(
             command=target.command,
             subject=f"{target.topic} {inspected.name}",
@@ -342,8 +343,9 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
 
     async def act(_: CommandChange) -> Facts:
         url, topic = target.context.url, str(target.topic)
-        if anew:
-            mark_delete = await make_anew(url, anew[0].cursor, anew[0].ledgers, anew[0].to)
+        if recreations:
+            (wanted,) = recreations
+            mark_delete = await recreate(url, wanted.cursor, wanted.ledgers, wanted.to)
             return fields(mark_delete=str(mark_delete))
         async with opened_topic(url, topic, target.options, on_step=change_command.on_step) as opened:
             cursor = await opened.open_cursor(target.cursor, create=False)
@@ -366,30 +368,30 @@ def _run(target: Target, decide: Decide, do: Do, anew_at: Place | None = None) -
     )
 
 
-def _made_anew(target: Target, cursor: str, before: tuple[ChangedRecord, ...], anew: Anew) -> CommandChange:
-    record = plan_new_record(anew.ledgers, anew.to, 0)
+def _recreated(target: Target, cursor: str, before: tuple[ChangedRecord, ...], wanted: Recreation) -> CommandChange:
+    record = plan_new_record(wanted.ledgers, wanted.to, 0)
     assert record.mark_delete is not None
     return CommandChange(
         command=target.command,
         subject=f"{target.topic} {cursor}",
         plan=OutputRecord(
             fields(topic=str(target.topic), cursor=cursor)
-            + anew.cursor.facts
+            + wanted.cursor.facts
             + fields(
-                to=str(anew.to),
+                to=str(wanted.to),
                 mark_delete_after=str(record.mark_delete),
-                backlog_after=backlog(anew.ledgers, AckState(record.mark_delete)),
+                backlog_after=backlog(wanted.ledgers, AckState(record.mark_delete)),
                 warnings=(LEDGER_LEFT,),
             )
         ),
         before=before,
         managed_ledgers=(target.topic.managed_ledger_name,),
-        lost=("where the cursor stands, which cannot be read",),
+        lost=("the cursor's position, which cannot be read",),
     )
 
 
 async def _path(cluster: ReadOnlyCluster, target: Target) -> str:
-    """Where the cursor's record is: other programs may have spelled its name's escapes otherwise than we would."""
+    """The path of the cursor's record: other programs may have escaped its name differently."""
     topic = target.topic.managed_ledger_path
     (children,) = await cluster.metadata.children_many([topic])
     expected = cursor_path(target.topic.managed_ledger_name, target.cursor)
@@ -405,12 +407,15 @@ def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
 
 
 def _moved(cursor: str, plan: CursorMovePlan) -> tuple[Facts, bool]:
-    """What the plan changes. InvalidPosition: it would have compaction's cursor claim what was never compacted."""
+    """The fields of the plan, and whether it changes anything.
+
+    Raises InvalidPosition for compaction's cursor if it would claim entries that were never compacted.
+    """
     if cursor == COMPACTION and plan.after.mark_delete > plan.before.mark_delete:
         raise InvalidPosition(
-            f"{COMPACTION} stands where compaction has come to, at {plan.before.mark_delete}: moved to "
-            f"{plan.after.mark_delete} it would say that entries are compacted that are not, and readers of the "
-            "compacted topic would miss them; `pulsar-admin topics compact` moves it on"
+            f"the mark-delete of {COMPACTION}, {plan.before.mark_delete}, says how far the topic is compacted: at "
+            f"{plan.after.mark_delete} it would cover entries that are not compacted, and readers of the compacted "
+            "topic would miss them; run `pulsar-admin topics compact` to advance it"
         )
     return (
         fields(

@@ -1,4 +1,4 @@
-"""`mledger cursors list|describe`: what a restart would do to subscriptions."""
+"""`mledger cursors list|describe`: the state of subscriptions after a restart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ PARTITION_COLUMNS = columns("partition", *(column.key for column in LIST_COLUMNS
 @common_options
 @click.pass_obj
 def list_command(context: CommandContext, topic: str) -> None:
-    """List TOPIC's cursors with the state each would be recovered to; nothing is changed.
+    """List TOPIC's cursors with the state that recovery would give each; change nothing.
 
-    Of a partitioned topic it lists those of every partition.
+    For a partitioned topic, list the cursors of every partition.
     """
     found = context.run(inspect_cursors(context.url, TopicName.parse(topic), None))
     context.output.table(cursor_table(found, context.output))
@@ -53,9 +53,9 @@ def list_command(context: CommandContext, topic: str) -> None:
 @common_options
 @click.pass_obj
 def describe(context: CommandContext, topic: str, cursor: str) -> None:
-    """Show CURSOR's record and the state it would be recovered to; nothing is changed.
+    """Show CURSOR's record and the state that recovery would give it; change nothing.
 
-    Of a partitioned topic it shows the subscription as a whole, and its cursor on every partition.
+    For a partitioned topic, show the whole subscription, and its cursor on every partition.
     """
     name = TopicName.parse(topic)
     found = context.run(inspect_cursors(context.url, name, cursor))
@@ -68,21 +68,21 @@ def describe(context: CommandContext, topic: str, cursor: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FoundCursor:
-    """A cursor, and the topic that it is on: the one that was asked for, or a partition of it."""
+    """A cursor, and its topic: the requested one, or a partition of it."""
 
     topic: TopicName
     cursor: CursorInspection
 
 
 def raise_first_error(found: Sequence[FoundCursor]) -> None:
-    """Raise what kept the first cursor from being shown; the others were shown."""
+    """Raise the error of the first cursor that could not be shown; the others are shown."""
     for each in found:
         if each.cursor.error is not None:
             raise each.cursor.error
 
 
 def cursor_table(found: Sequence[FoundCursor], output: Output, key: str = "cursors") -> OutputTable:
-    """A row a cursor; for people, columns that say something."""
+    """One row per cursor; for people, only columns with information."""
     partitioned = any(each.topic.partition_index is not None for each in found)
     shown = PARTITION_COLUMNS if output.for_programs or partitioned else LIST_COLUMNS
     rows = [_row(each.cursor) for each in found]
@@ -96,7 +96,7 @@ def cursor_table(found: Sequence[FoundCursor], output: Output, key: str = "curso
 
 
 def _batch_count(found: CursorInspection) -> int | None:
-    """How many batches are acknowledged in part."""
+    """The number of partly acknowledged batches."""
     return None if found.plan is None else len(found.plan.acks.batch_deletions())
 
 
@@ -160,7 +160,7 @@ def _describe(topic: str, found: CursorInspection, output: Output) -> OutputReco
 
 
 def _partial_batches(plan: CursorRecoveryPlan, output: Output) -> tuple[tuple[OutputColumn, Value], ...]:
-    """Batches acknowledged in part, with the indexes not acknowledged yet; for people only where there are any."""
+    """Partly acknowledged batches, with their unacknowledged indexes; for people only if there are any."""
     batches = [(str(each.position), tuple(map(int, bits_of_words(each.words)))) for each in plan.acks.batch_deletions()]
     if output.for_programs:
         left: Value = tuple({"position": position, "unacknowledged": indexes} for position, indexes in batches)
@@ -174,7 +174,10 @@ def _text(position: Position | None) -> str | None:
 
 
 async def inspect_cursors(url: str, topic: TopicName, cursor: str | None) -> list[FoundCursor]:
-    """The cursors, or one, of the topic, or of every partition of it; CursorNotFound if no partition has that one."""
+    """The cursors of the topic or of its partitions, or only `cursor`.
+
+    Raises CursorNotFound if no partition has it.
+    """
     found: list[FoundCursor] = []
     missing: CursorNotFound | None = None
     async with read_only_cluster(url) as cluster:

@@ -1,4 +1,4 @@
-"""`mledger cursors create|recover`: opening a topic as its owner, or showing what that would do to its cursors."""
+"""`mledger cursors create|recover`: opens a topic as its owner, or shows the effect on its cursors."""
 
 import time
 
@@ -53,15 +53,15 @@ def create(
 @click.command(epilog="Example: mledger cursors recover orders")
 @topic_argument
 @optional_cursor_argument
-@click.option("--apply", is_flag=True, help="Open the topic as its owner and carry the plan out.")
+@click.option("--apply", is_flag=True, help="Open the topic as its owner and carry out the plan.")
 @write_options
 @common_options
 @click.pass_obj
 def recover(context: CommandContext, topic: str, cursor: str | None, apply: bool, options: WriteOptions) -> None:
     """Show what opening TOPIC would do to its cursors (rules R1 to R9); with --apply do it.
 
-    Without --apply nothing is changed and nothing is fenced. What bookies hold beyond what is proven is marked
-    unconfirmed.
+    Without --apply it changes nothing and fences nothing. States beyond the entries that are proven
+    acknowledged are marked unconfirmed.
     """
     name = str(TopicName.parse(topic))
     output = context.output
@@ -90,7 +90,7 @@ def recover(context: CommandContext, topic: str, cursor: str | None, apply: bool
 
 
 class Timeline:
-    """Events as they come: printed for a person, kept for JSON."""
+    """Events as they arrive: printed for people, collected for JSON."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -98,14 +98,14 @@ class Timeline:
         self._rows: list[tuple[Value, ...]] = []
 
     def __call__(self, event: Event) -> None:
-        """Take one event."""
+        """Record one event."""
         at_ms = round((time.monotonic() - self._start) * 1000)
         self._rows.append((at_ms, event.name, event.describe()))
         self._output.line(f"{at_ms:6} ms  {event.describe()}")
 
     @property
     def rows(self) -> tuple[tuple[Value, ...], ...]:
-        """What came: ms since the start, the event's name, the event in one line."""
+        """The events: ms since the start, the name, the event in one line."""
         return tuple(self._rows)
 
 

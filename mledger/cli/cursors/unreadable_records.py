@@ -1,6 +1,7 @@
-"""Cursors whose record does not parse: shown as they are, kept in the undo file, then deleted or made anew (M12).
+"""Cursors whose record does not parse: shown, saved in the undo file, then deleted or recreated (M12).
 
-The topic is not opened: its owner could not take such a cursor up. One that is open reads the record again by and by.
+The topic is not opened, since its owner cannot recover such a cursor. An open topic reads the record again
+periodically.
 """
 
 import time
@@ -19,13 +20,13 @@ from mledger.metastore.store import ANY_VERSION, Check, Delete, Operation, Put
 from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import multi_own
 
-LEDGER_LEFT = "nothing names its cursor ledger afterwards, should it have one: `topics repair` finds and removes it"
+LEDGER_LEFT = "if it has a cursor ledger, nothing will name that ledger: `topics repair` finds and deletes it"
 SHOWN_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableCursor:
-    """A cursor's record that does not parse, as it was read; `reason` says what is wrong with it."""
+    """A cursor's record that does not parse; `reason` says what is wrong with it."""
 
     path: str
     data: bytes
@@ -34,18 +35,18 @@ class UnreadableCursor:
 
     @property
     def facts(self) -> Facts:
-        """What a plan shows of it: the bytes in hexadecimal, the first ones of many."""
+        """The fields for a plan, with the first bytes in hexadecimal."""
         shown = self.data[:SHOWN_BYTES].hex(" ", 4)
         more = len(self.data) - SHOWN_BYTES
         return fields(
             unreadable=self.reason,
             record_bytes=len(self.data),
-            record=f"{shown} … {more} bytes more, all of them in the undo file" if more > 0 else shown,
+            record=f"{shown} … and {more} more bytes; the undo file has them all" if more > 0 else shown,
         )
 
 
 def find_unreadable(record: ChangedRecord) -> UnreadableCursor | None:
-    """The cursor whose node was read into `record`, if its bytes do not parse."""
+    """The cursor of `record` if its bytes do not parse, else None."""
     if record.before is None:
         return None
     try:
@@ -56,12 +57,15 @@ def find_unreadable(record: ChangedRecord) -> UnreadableCursor | None:
 
 
 async def delete_record(url: str, cursor: UnreadableCursor) -> None:
-    """Delete the record, if it is as it was read; BadVersion."""
+    """Delete the record. Raises BadVersion if it has changed."""
     await _write(url, cursor, Delete(cursor.path, cursor.version))
 
 
-async def make_anew(url: str, cursor: UnreadableCursor, ledgers: LedgerList, to: Position | str) -> Position:
-    """Put a record there that reads from `to` on, if it is as it was read; the mark-delete position. BadVersion."""
+async def recreate(url: str, cursor: UnreadableCursor, ledgers: LedgerList, to: Position | str) -> Position:
+    """Replace the record with one that reads from `to` on; returns the mark-delete position.
+
+    Raises BadVersion if the record has changed.
+    """
     record = plan_new_record(ledgers, to, time.time_ns() // 1_000_000)
     await _write(url, cursor, Put(cursor.path, encode_managed_cursor_info(record), cursor.version))
     assert record.mark_delete is not None

@@ -1,4 +1,4 @@
-"""`mledger ledgers replace-bookie`: another id for a bookie in the ensembles of closed ledgers, planned, undoable."""
+"""`mledger ledgers replace-bookie`: replaces a bookie's id in the ensembles of closed ledgers, with undo."""
 
 from dataclasses import dataclass, replace
 
@@ -30,7 +30,7 @@ from mledger.metastore.write_verification import multi_own
 
 @dataclass(frozen=True, slots=True)
 class BookieLedgers:
-    """The ledgers that name a bookie: those to change, and those left, each with the reason."""
+    """The ledgers that name a bookie: those to change, and those to skip, each with the reason."""
 
     change: tuple[int, ...]
     left: tuple[tuple[int, str], ...]
@@ -39,17 +39,18 @@ class BookieLedgers:
 @click.command("replace-bookie", epilog="Example: mledger ledgers replace-bookie 10.0.0.1:3181 bookie-1 --dry-run")
 @click.argument("source", metavar="BOOKIE")
 @click.argument("target", metavar="OTHER")
-@click.option("--limit", type=click.IntRange(1), help="Change at most so many ledgers.  [default: all]")
-@click.option("--force", is_flag=True, help="Do it although BOOKIE is registered, or the cluster does not know OTHER.")
+@click.option("--limit", type=click.IntRange(1), help="The maximum number of ledgers to change.  [default: all]")
+@click.option("--force", is_flag=True, help="Replace even if BOOKIE is registered or the cluster does not know OTHER.")
 @change_options
 @common_options
 @click.pass_obj
 def replace_bookie(
     context: CommandContext, source: str, target: str, limit: int | None, force: bool, change: ChangeOptions
 ) -> None:
-    """Name OTHER in place of BOOKIE in every ledger: for a bookie that has another id now, or another with its entries.
+    """Replace BOOKIE with OTHER in the metadata of every ledger: OTHER has the entries of BOOKIE.
 
-    No entry is copied. Ledgers that are not closed are left: their writers hold their metadata.
+    Use it after a change of a bookie's id, or after a copy of its entries. The command copies no entries.
+    It skips open ledgers, whose writers own their metadata.
     """
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
@@ -58,7 +59,7 @@ def replace_bookie(
         found = await _find(cluster, source, target)
         chosen = found.change[:limit]
         before = await read_before(cluster.metadata, [ledger_path(ledger_id) for ledger_id in chosen])
-        left = [*found.left, *((ledger_id, "past the limit") for ledger_id in found.change[len(chosen) :])]
+        left = [*found.left, *((ledger_id, "beyond the limit") for ledger_id in found.change[len(chosen) :])]
         return CommandChange(
             command="ledgers replace-bookie",
             subject=f"{source} {target}",
@@ -87,7 +88,7 @@ def replace_bookie(
 
 
 def with_bookie(metadata: LedgerMetadata, source: str, target: str) -> LedgerMetadata:
-    """The metadata with `target` wherever an ensemble has `source`."""
+    """The metadata with `source` replaced by `target` in every ensemble."""
     segments = tuple(
         segment._replace(bookies=tuple(target if bookie == source else bookie for bookie in segment.bookies))
         for segment in metadata.segments
@@ -96,7 +97,7 @@ def with_bookie(metadata: LedgerMetadata, source: str, target: str) -> LedgerMet
 
 
 def why_left(metadata: LedgerMetadata, source: str, target: str) -> str | None:
-    """Why a ledger that names `source` is not changed, None if it is."""
+    """Why a ledger that names `source` is skipped; None if it is changed."""
     if metadata.state is not LedgerState.CLOSED:
         return f"it is {metadata.state.name}"
     if any(source in segment.bookies and target in segment.bookies for segment in metadata.segments):
@@ -123,6 +124,8 @@ async def _find(cluster: ReadOnlyCluster, source: str, target: str) -> BookieLed
 async def _check_known(cluster: ReadOnlyCluster, source: str, target: str) -> None:
     registered = {each.bookie_id for each in await list_bookies(cluster.metadata)}
     if source in registered:
-        raise NodeExists(f"nothing was changed: {source} is registered and serves its entries; --force does it anyway")
+        raise NodeExists(
+            f"nothing was changed: {source} is registered and serves its entries; use --force to replace it anyway"
+        )
     if target not in registered and await cluster.metadata.exists(cookie_path(target)) is None:
-        raise NodeNotFound(f"nothing was changed: the cluster has no bookie {target}; --force does it anyway")
+        raise NodeNotFound(f"nothing was changed: the cluster has no bookie {target}; use --force to replace anyway")

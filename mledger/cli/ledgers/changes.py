@@ -1,4 +1,4 @@
-"""`mledger ledgers recover|delete`: a ledger closed or removed by hand, with a plan first and an undo file."""
+"""`mledger ledgers recover|delete`: closes or deletes one ledger, with a plan and an undo file."""
 
 import click
 
@@ -19,7 +19,7 @@ from mledger.cli.shared.change_command import (
 )
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import ReadOnlyCluster, tell_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.errors import LedgerNamed
 from mledger.ledgers.references import LedgerOrigin, Reference, origin_of
 from mledger.metastore.cluster.ledgers import LedgerStore
@@ -30,7 +30,7 @@ from mledger.metastore.records.paths import TopicName, ledger_path
 from mledger.metastore.url import open_store
 
 take_over_option = click.option(
-    "--take-over", is_flag=True, help="Go on although an owner of its topic was seen, and fence it."
+    "--take-over", is_flag=True, help="Continue although its topic has an owner, and fence the owner."
 )
 
 
@@ -41,9 +41,9 @@ take_over_option = click.option(
 @common_options
 @click.pass_obj
 def recover(context: CommandContext, ledger_id: int, take_over: bool, change: ChangeOptions) -> None:
-    """Recover a ledger that is not closed: fence its writer, settle its end, close it (rule Q4).
+    """Recover an open ledger: fence its writer, determine its end, and close it (rule Q4).
 
-    Opening a topic recovers the ledgers that it has to; this is for ledgers that no opening reaches.
+    Opening a topic recovers its ledgers; this command is for ledgers that no topic opens.
     """
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
@@ -64,7 +64,7 @@ def recover(context: CommandContext, ledger_id: int, take_over: bool, change: Ch
             plan=OutputRecord(facts),
             before=(before,),
             managed_ledgers=owners,
-            lost=("the writer's right to go on: the ledger stays fenced on its bookies",) if pending else (),
+            lost=("the writer's ability to continue: the ledger stays fenced on its bookies",) if pending else (),
             pending=pending,
         )
 
@@ -72,7 +72,7 @@ def recover(context: CommandContext, ledger_id: int, take_over: bool, change: Ch
         password = _metadata(ledger_id, planned.before[0]).password or b""
         async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
-            bookkeeper.on_waiting = tell_waiting()
+            bookkeeper.on_waiting = report_waiting()
             try:
                 change_command.on_step("recover ledger")
                 reader = await bookkeeper.open_ledger(ledger_id, password)
@@ -85,19 +85,19 @@ def recover(context: CommandContext, ledger_id: int, take_over: bool, change: Ch
 
 @click.command(epilog="Example: mledger ledgers delete 12 --dry-run")
 @click.argument("ledger_id", type=click.IntRange(0))
-@click.option("--force", is_flag=True, help="Delete it although something names it, or may name it.")
+@click.option("--force", is_flag=True, help="Delete it even if a record names it or may name it.")
 @take_over_option
 @change_options
 @common_options
 @click.pass_obj
 def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool, change: ChangeOptions) -> None:
-    """Delete a ledger that nothing names; with --force any. Its entries are lost: undoing restores its record only."""
+    """Delete a ledger that nothing names, or with --force any. Its entries are lost: undo restores only its record."""
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         before, metadata, origin = await _read(cluster, ledger_id)
         named, why_not = await _why_not(cluster, origin)
         if why_not and not force:
-            raise LedgerNamed(f"ledger {ledger_id} is not deleted: {why_not}; --force deletes it all the same")
+            raise LedgerNamed(f"ledger {ledger_id} is not deleted: {why_not}; use --force to delete it anyway")
         owners, notes = _owners(origin)
         closed = metadata.state is LedgerState.CLOSED
         entries = f"{metadata.last_entry + 1:,} entries" if closed else "entries"
@@ -118,9 +118,7 @@ def delete(context: CommandContext, ledger_id: int, force: bool, take_over: bool
             plan=OutputRecord(facts, (OutputTable("named_by", columns("named_as", "by"), tuple(rows)),)),
             before=(before,),
             managed_ledgers=owners,
-            lost=(
-                f"the {entries} of ledger {ledger_id}: bookies free them by and by, undoing restores the record only",
-            ),
+            lost=(f"the {entries} of ledger {ledger_id}: bookies free them over time; undo restores only the record",),
         )
 
     async def act(planned: CommandChange) -> Facts:
@@ -148,18 +146,18 @@ def _metadata(ledger_id: int, record: ChangedRecord) -> LedgerMetadata:
 
 
 def _owners(origin: LedgerOrigin) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The managed ledger whose owner is to be looked for, and a warning where there is none to look for."""
+    """The managed ledger whose owner to check for, and a warning if there is no such managed ledger."""
     try:
         if origin.managed_ledger:
             TopicName.of_managed_ledger(origin.managed_ledger)
             return (origin.managed_ledger,), ()
     except InvalidName:
         pass
-    return (), ("its metadata names no topic: no owner was looked for",)
+    return (), ("its metadata names no topic: not checked for an owner",)
 
 
 async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list[Reference], str]:
-    """What names the ledger, and why it is not to be deleted; empty if it may be."""
+    """The references to the ledger, and why it must not be deleted; empty if it may be."""
     references = await read_references(cluster.metadata)
     named = [each for each in references.found if each.ledger_id == origin.ledger_id]
     if named:
@@ -168,9 +166,9 @@ async def _why_not(cluster: ReadOnlyCluster, origin: LedgerOrigin) -> tuple[list
         return [], f"{references.unreadable[0].path} may name it and cannot be read"
     if not origin.judged:
         what = f"of the component {origin.component}" if origin.component else "of no component known here"
-        return [], f"it is {what}, and what names such ledgers is not known"
+        return [], f"it is {what}, and the references to such ledgers are not known"
     auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
     orphans, undecided = await auditor.confirm_orphans([origin])
     if undecided:
-        return [], f"whether a cursor's state needs it cannot be told: {undecided[0].reason}"
+        return [], f"a cursor's state may need it: {undecided[0].reason}"
     return [], "" if orphans else "a cursor's state needs it"

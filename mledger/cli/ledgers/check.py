@@ -1,4 +1,4 @@
-"""`mledger ledgers check`: every copy of every entry, and every reference to a ledger; nothing is changed."""
+"""`mledger ledgers check`: checks every copy of every entry and every reference to a ledger; read-only."""
 
 import asyncio
 import time
@@ -34,13 +34,13 @@ min_age_option = click.option(
     type=click.IntRange(0),
     default=MIN_AGE_S,
     show_default=True,
-    help="Seconds since its creation after which a ledger that nothing names is an orphan.",
+    help="The age in seconds from which a ledger that nothing names counts as an orphan.",
 )
 
 
 @dataclass(slots=True)
 class Findings:
-    """What was looked at, and what was found."""
+    """What was checked, and what was found."""
 
     audit: ReferenceAudit
     entries_read: bool
@@ -48,13 +48,15 @@ class Findings:
     whole: int = 0
     size: int = 0
     entries: int = 0
-    checks: list[LedgerCheck] = field(default_factory=list)  # those of which there is something to tell
+    checks: list[LedgerCheck] = field(default_factory=list)  # those with findings
     checked: int = 0
-    failed: list[tuple[int, str, bool]] = field(default_factory=list)  # ledger, reason, whether it is only away
+    failed: list[tuple[int, str, bool]] = field(
+        default_factory=list
+    )  # ledger, reason, whether only bookies were unavailable
     of: dict[int, str] = field(default_factory=dict)
 
     def note(self, check: LedgerCheck) -> None:
-        """A ledger was checked."""
+        """Add the result for one ledger."""
         self.checked += 1
         self.whole, self.size = self.whole + check.whole, self.size + check.size
         self.entries += check.entries
@@ -63,7 +65,7 @@ class Findings:
 
     @property
     def exit_code(self) -> int:
-        """1: something was found; 5: nothing was found, but some bookies did not answer."""
+        """1: there are findings; 5: there are none, but some bookies did not answer."""
         audit = self.audit
         if any(check.bad for check in self.checks) or audit.orphans or audit.dangling or audit.unreadable:
             return FAILED
@@ -74,10 +76,10 @@ class Findings:
 
 @click.command(epilog="Example: mledger ledgers check --all --max-mib 20")
 @click.argument("ledger_ids", metavar="[LEDGER]...", type=click.IntRange(0), nargs=-1)
-@click.option("--all", "every", is_flag=True, help="All ledgers, and everything that names one.")
-@click.option("--topic", help="The ledgers that a topic and its cursors name.")
+@click.option("--all", "every", is_flag=True, help="All ledgers, and all references to ledgers.")
+@click.option("--topic", help="The ledgers of a topic and its cursors.")
 @click.option("--references-only", is_flag=True, help="Read no entries: orphans and dangling references only.")
-@click.option("--max-mib", type=click.FloatRange(0, min_open=True), help="Read at most so many MiB a second.")
+@click.option("--max-mib", type=click.FloatRange(0, min_open=True), help="Read at most this many MiB per second.")
 @min_age_option
 @common_options
 @click.pass_obj
@@ -90,18 +92,19 @@ def check(
     max_mib: float | None,
     min_age: int,
 ) -> int:
-    """Read every entry from every bookie that should have it, and hold it to its digest.
+    """Read every entry from every bookie that should have it, and verify its digest.
 
-    Nothing is fenced, recovered or written. Missing and damaged copies are listed by bookie; ledgers that are not
-    closed are read to their last-add-confirmed. With --all, ledgers that no topic, cursor, schema or pending record
-    names are listed as orphans; with --all and --topic, so are records that name a ledger which does not exist.
+    It fences, recovers and writes nothing. Missing and damaged copies are listed by bookie. Open ledgers
+    are read up to their last-add-confirmed. With --all, ledgers that no topic, cursor, schema or pending
+    record names are listed as orphans. With --all or --topic, records that name a missing ledger are
+    listed too.
 
-    Exit code 1 says that something was found, 5 that nothing was and some bookies were away.
+    Exit code 1: there are findings. Exit code 5: there are none, but some bookies were unavailable.
     """
     if bool(ledger_ids) + every + (topic is not None) != 1:
-        raise click.UsageError("say which: some ledgers, --topic TOPIC or --all")
+        raise click.UsageError("select ledgers: give their ids, --topic TOPIC or --all")
     if references_only and ledger_ids:
-        raise click.UsageError("--references-only goes with --topic or --all")
+        raise click.UsageError("--references-only needs --topic or --all")
     name = None if topic is None else TopicName.parse(topic)
     rate_limiter = RateLimiter(None if max_mib is None else max_mib * MIB)
     findings = context.run(_check(context, ledger_ids, name, not references_only, rate_limiter, min_age * 1000))
@@ -131,7 +134,7 @@ async def _check(
 async def _audit(
     output: Output, cluster: ReadOnlyCluster, ledger_ids: Sequence[int], name: TopicName | None, min_age_ms: int
 ) -> tuple[ReferenceAudit, bool]:
-    """The ledgers to read, and what was found of references."""
+    """The ledgers to read with the findings on references, and whether references were read."""
     auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
     unreadable: list[UnreadableRecord] = []
     if ledger_ids:
@@ -142,7 +145,7 @@ async def _audit(
             raise NoSuchLedger(f"there is no ledger {', '.join(map(str, sorted(missing)))}: nothing was read")
         return _only(listed, unreadable), False
     if name is None:
-        with output.progress("looking at", "ledgers and topics") as progress:
+        with output.progress("reading", "ledgers and topics") as progress:
             task = progress.add_task("", total=None)
             now_ms = time.time_ns() // 1_000_000
             return await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count)), True
@@ -165,7 +168,7 @@ def _only(
 async def _read_entries(
     output: Output, cluster: ReadOnlyCluster, findings: Findings, rate_limiter: RateLimiter
 ) -> None:
-    """Read the copies of all listed ledgers, some side by side."""
+    """Read the copies of all listed ledgers, some of them concurrently."""
     waiting = deque(each.origin.ledger_id for each in findings.audit.listed)
     with output.progress("reading", "copies") as progress:
         task = progress.add_task("", total=sum(each.copies for each in findings.audit.listed))
@@ -180,9 +183,9 @@ async def _read_entries(
                         )
                     )
                 except NoSuchLedger:
-                    continue  # it was deleted since it was listed
+                    continue  # deleted since it was listed
                 except RecordError:
-                    continue  # it is among the unreadable ones already
+                    continue  # already among the unreadable ones
                 except BookieError as error:
                     findings.failed.append((ledger_id, str(error), isinstance(error, BookieUnavailable)))
 

@@ -1,4 +1,4 @@
-"""`mledger ledgers`: BookKeeper's ledgers, looked at without fencing them."""
+"""`mledger ledgers list|describe|read`: reads BookKeeper's ledgers without fencing them."""
 
 import itertools
 from collections.abc import Callable
@@ -20,12 +20,12 @@ LIST_COLUMNS = columns("ledger_id", "state", "entries", "length", "ensemble_size
 
 
 @click.command("list", epilog="Example: mledger ledgers list --limit 20")
-@click.option("--limit", type=click.IntRange(1), help="At most so many.  [default: all]")
-@click.option("--bookie", metavar="BOOKIE", help="Only those that BOOKIE is in an ensemble of.")
+@click.option("--limit", type=click.IntRange(1), help="The maximum number of ledgers.  [default: all]")
+@click.option("--bookie", metavar="BOOKIE", help="Only ledgers with BOOKIE in an ensemble.")
 @common_options
 @click.pass_obj
 def list_command(context: CommandContext, limit: int | None, bookie: str | None) -> None:
-    """List the ledgers, by rising id."""
+    """List the ledgers in order of their ids."""
     rows = context.run(_list(context.url, limit, bookie))
     context.output.table(OutputTable("ledgers", LIST_COLUMNS, tuple(rows)))
 
@@ -36,19 +36,19 @@ def list_command(context: CommandContext, limit: int | None, bookie: str | None)
 @common_options
 @click.pass_obj
 def describe(context: CommandContext, ledger_id: int, password: str) -> None:
-    """Show a ledger's metadata, and its end as its bookies know it (rule Q3)."""
+    """Show a ledger's metadata, and its end according to its bookies (rule Q3)."""
     context.output.record(context.run(_describe(context.url, ledger_id, password.encode())))
 
 
 @click.command(epilog="Example: mledger ledgers read 12 --first 100")
 @click.argument("ledger_id", type=click.IntRange(0))
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="First entry.")
-@click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last that can be seen]")
-@click.option("--raw", is_flag=True, help="Payloads as they are, nothing between them.")
+@click.option("--last", type=click.IntRange(0), help="Last entry.  [default: the last visible one]")
+@click.option("--raw", is_flag=True, help="Raw payloads with nothing between them.")
 @click.option(
     "--decode",
     is_flag=True,
-    help="What entries hold: of a cursor ledger the cursor's states, as JSON; of others Pulsar's messages.",
+    help="Decode entries: those of a cursor ledger as states, in JSON; others as Pulsar's messages.",
 )
 @click.option("--password", default="", help="The ledger's password.")
 @common_options
@@ -56,10 +56,10 @@ def describe(context: CommandContext, ledger_id: int, password: str) -> None:
 def read(
     context: CommandContext, ledger_id: int, first: int, last: int | None, raw: bool, decode: bool, password: str
 ) -> None:
-    """Write a ledger's entries to stdout: a payload a line, or an object each where --output asks for one.
+    """Write a ledger's entries to stdout: one payload per line, or objects in the --output format.
 
-    Nothing is fenced. A ledger that is not closed is read to its end as its bookies show it; what of it is not proven
-    acknowledged is marked unconfirmed (rule Q3).
+    It fences nothing. An open ledger is read to its end according to its bookies; entries that are not
+    proven acknowledged are marked unconfirmed (rule Q3).
     """
     if decode and raw:
         raise click.UsageError("--decode and --raw cannot go together")
@@ -101,7 +101,7 @@ def _row(ledger_id: int, metadata: LedgerMetadata) -> tuple[Value, ...]:
 
 
 def _owner(metadata: LedgerMetadata) -> str:
-    """Whose ledger it is by its custom metadata."""
+    """The ledger's origin by its custom metadata."""
     return origin_of(0, metadata, 0).of
 
 
@@ -132,7 +132,7 @@ async def _describe(url: str, ledger_id: int, password: bytes) -> OutputRecord:
 
 
 def _decoder(output: Output, metadata: LedgerMetadata) -> Writer:
-    """What writes the entries of such a ledger decoded."""
+    """The writer that decodes the entries of the ledger."""
     origin = origin_of(0, metadata, 0)
     if origin.cursor:
         return StateWriter(output)

@@ -1,4 +1,4 @@
-"""The ledgers that go with a topic, or with a cursor, as a deletion's plan shows them."""
+"""The ledgers to delete with a topic or a cursor, as the plan of a deletion shows them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ Row = tuple[Value, ...]
 async def ledgers_to_lose(
     cluster: ReadOnlyCluster, topic: TopicName, password: bytes, records: Sequence[ChangedRecord]
 ) -> tuple[list[LedgerInfo], list[str]]:
-    """The topic's ledgers, those not closed as their bookies show them, and what cannot be known of them."""
+    """The topic's ledgers, open ones with their end according to the bookies, and lines for unknown ends."""
     (record,) = (each for each in records if each.path == topic.managed_ledger_path)
     ledgers, unknown = [], []
     for ledger in info_of(record).ledgers:
@@ -32,23 +32,25 @@ async def ledgers_to_lose(
                 peek = await cluster.bookies.peek(ledger.ledger_id, password)
                 ledger = replace(ledger, entries=peek.last_entry + 1, size=peek.length)
             except BookieError as error:
-                unknown.append(f"ledger {ledger.ledger_id} of {topic}, how many entries is not known: {error}")
+                unknown.append(f"ledger {ledger.ledger_id} of {topic}, with an unknown number of entries: {error}")
         ledgers.append(ledger)
     return ledgers, unknown
 
 
 async def attached_to(cluster: ReadOnlyCluster, topic: TopicName, records: Sequence[ChangedRecord]) -> Attachments:
-    """The ledgers that the topic's cursors among `records` name beside their cursor ledgers."""
+    """The ledgers other than cursor ledgers that the topic's cursors among `records` name."""
     folder = f"{topic.managed_ledger_path}/"
     paths = [record.path for record in records if record.path.startswith(folder)]
     try:
         return await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, paths)
     except RecordError as error:
-        return Attachments(unknown=(f"which ledgers of compaction and delayed delivery are the topic's: {error}",))
+        return Attachments(
+            unknown=(f"the topic's ledgers of compaction and delayed delivery, which are unknown: {error}",)
+        )
 
 
 def info_of(record: ChangedRecord) -> ManagedLedgerInfo:
-    """The topic's record that was read; BadVersion if it was gone."""
+    """Decode the topic's record. Raises BadVersion if it was deleted."""
     if record.before is None:
         raise BadVersion(f"{record.path} was deleted meanwhile", record.path)
     return decode_managed_ledger_info(record.before.data, record.path).value
@@ -70,5 +72,5 @@ def attached_rows(topic: TopicName, attached: Attachments) -> list[Row]:
 
 
 def lost_attached(topic: TopicName, attached: Attachments) -> list[str]:
-    """A line for each of them that is lost, and for what cannot be told."""
+    """A line for each attached ledger, which is lost, and for what is unknown."""
     return [*attached.unknown, *(f"ledger {a.ledger_id} of {topic}, {a.naming.value}" for a in attached.ledgers)]

@@ -1,9 +1,9 @@
-"""What `mledger status` shows of a cluster that it did not start: read only, asked of its metadata store alone."""
+"""The status of a cluster that `mledger up` did not start; reads only its metadata store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mledger.cli.shared.context import MeantCluster
+from mledger.cli.shared.context import SelectedCluster
 from mledger.cli.shared.output import OutputRecord, fields
 from mledger.cli.shared.read_only import read_only_cluster
 from mledger.ledgers.bundles import LIVE_BROKERS
@@ -11,7 +11,7 @@ from mledger.ledgers.bundles import LIVE_BROKERS
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """How many bookies are registered, and the brokers that live."""
+    """The numbers of registered bookies, and the live brokers."""
 
     writable: int
     read_only: int
@@ -19,15 +19,15 @@ class ClusterStatus:
 
     @property
     def serves(self) -> bool:
-        """Whether entries can be written: some bookie is writable."""
+        """Whether entries can be written: at least one bookie is writable."""
         return self.writable > 0
 
 
 async def read_cluster_status(url: str) -> ClusterStatus:
-    """The status of the cluster at `url`.
+    """Read the status of the cluster at `url`.
 
     Raises:
-        StoreUnavailable: its metadata store does not answer.
+        StoreUnavailable: the metadata store does not answer.
     """
     async with read_only_cluster(url) as cluster:
         bookies = await cluster.bookies.bookies()
@@ -36,12 +36,12 @@ async def read_cluster_status(url: str) -> ClusterStatus:
     return ClusterStatus(writable, len(bookies) - writable, tuple(sorted(brokers or ())))
 
 
-def described_cluster(meant: MeantCluster, found: ClusterStatus) -> OutputRecord:
-    """The status as it is shown, with the option, variable or context that named the cluster."""
+def described_cluster(selected: SelectedCluster, found: ClusterStatus) -> OutputRecord:
+    """The status as shown, with the option, variable or context that selected the cluster."""
     return OutputRecord(
         fields(
-            metadata=meant.url,
-            said_by=meant.said_by,
+            metadata=selected.url,
+            said_by=selected.said_by,
             writable_bookies=found.writable,
             read_only_bookies=found.read_only,
             brokers=tuple(found.brokers),

@@ -25,14 +25,16 @@ directory_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=DEFAULT_DIRECTORY,
     show_default=True,
-    help="Where the cluster keeps its data.",
+    help="The directory of the cluster's data.",
 )
 
 
 @click.command(epilog="Example: mledger up --metadata rocksdb:metadata --bookies 3")
 @directory_option
-@click.option("--bookies", type=click.IntRange(1, 64), help="How many.  [default: those there were, at first 4]")
-@click.option("--zookeeper-port", type=click.IntRange(0, 65535), default=0, help="0: the port it had, or a free one.")
+@click.option("--bookies", type=click.IntRange(1, 64), help="The number of bookies.  [default: as before, at first 4]")
+@click.option(
+    "--zookeeper-port", type=click.IntRange(0, 65535), default=0, help="0: the same port as before, or a free one."
+)
 @click.option(
     "--config",
     "config_file",
@@ -44,9 +46,9 @@ directory_option = click.option(
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
-    help="One such setting; repeatable, and wins over --config.",
+    help="A setting of the bookies; repeatable; overrides --config.",
 )
-@click.option("--metrics", is_flag=True, help="Have each bookie serve metrics and health on a free port.")
+@click.option("--metrics", is_flag=True, help="Serve metrics and health of each bookie on a free port.")
 @common_options
 @click.pass_obj
 def up(
@@ -58,22 +60,25 @@ def up(
     assignments: tuple[str, ...],
     metrics: bool,
 ) -> None:
-    """Start a metadata store and bookies on this machine; what runs already is left as it is.
+    """Start a metadata store and bookies on this machine; leave running ones alone.
 
-    The metadata is in a real ZooKeeper, or where --metadata says: `rocksdb:DIR` needs no Java, `memory:` is gone with
-    its process, `zk://host:port` is an ensemble that runs already. Everything binds to 127.0.0.1 and keeps running
-    until `mledger down`. Settings are those of bookies that are started now; ids, ports and directories stay `up`'s.
+    The metadata is in a real ZooKeeper unless --metadata names another store: `rocksdb:DIR` needs no Java,
+    `memory:` lasts as long as its process, `zk://host:port` is an ensemble that runs already. Everything
+    binds to 127.0.0.1 and runs until `mledger down`. Settings apply to the bookies that this command
+    starts; `up` chooses ids, ports and directories.
     """
     output = context.output
     options = plan_bookie_options(config_file, assignments, metrics, messages.log_format)
-    read_settings(None if config_file is None else str(config_file), assignments)  # refused before anything starts
+    read_settings(
+        None if config_file is None else str(config_file), assignments
+    )  # reject bad settings before anything starts
     check_rocksdb()
     cluster = LocalCluster(directory)
     with cluster.locked(), output.progress("starting", "processes") as progress:
         state = cluster.load() or ClusterState()
         wanted = max(bookies or (0 if state.bookies else DEFAULT_BOOKIES), len(state.bookies))
         task = progress.add_task("", total=wanted + 1)
-        # only an option says where: a variable left in the shell does not decide where a cluster is
+        # only an option counts: a variable left in the shell must not decide where a cluster is
         state = cluster.start_metadata(state, context.metadata, zookeeper_port, messages.log_format)
         progress.advance(task)
         context.run(_initialize(state.url))
@@ -108,21 +113,21 @@ def down(context: CommandContext, directory: Path) -> None:
 @click.pass_obj
 @click.pass_context
 def status(click_context: click.Context, context: CommandContext, directory: Path, url: bool) -> None:
-    """Show the cluster that commands mean, and whether it serves; exit code 5 if it does not.
+    """Show the selected cluster and whether it serves; exit code 5 if it does not.
 
-    That is the one of --dir where that is given; else the one that an option, the environment or the current context
-    names; else the one in mledger-data here. Of a cluster of `mledger up` its processes are shown, of any other its
-    metadata store, its bookies and its brokers.
+    The cluster is that of --dir if given; else the one selected by an option, the environment or the
+    current context; else the one in mledger-data in the current directory. For a cluster of `mledger up`,
+    show its processes; for any other, its metadata store, bookies and brokers.
     """
     here = click_context.get_parameter_source("directory") is not ParameterSource.DEFAULT
-    meant = None if here else context.meant
+    selected = None if here else context.selected
     state = LocalCluster(directory).load()
-    if meant is not None and (state is None or state.url != meant.url):
+    if selected is not None and (state is None or state.url != selected.url):
         if url:
-            click.echo(meant.url)
+            click.echo(selected.url)
             return
-        found = context.run(read_cluster_status(meant.url))
-        context.output.record(described_cluster(meant, found))
+        found = context.run(read_cluster_status(selected.url))
+        context.output.record(described_cluster(selected, found))
         click_context.exit(OK if found.serves else UNAVAILABLE)
     if state is None:
         raise ClusterNotFound(directory)
@@ -134,7 +139,7 @@ def status(click_context: click.Context, context: CommandContext, directory: Pat
 
 
 def _describe(state: ClusterState, directory: Path, *, json: bool) -> OutputRecord:
-    """The cluster and its processes; where metrics are served only if some are, or for programs."""
+    """The cluster and its processes; addresses of metrics only if there are any, or for programs."""
     shown: tuple[str, ...] = ("name", "address", "state", "pid", "metrics")
     if not json and not any(part.metrics for part in state.parts):
         shown = shown[:-1]
@@ -148,7 +153,7 @@ def _describe(state: ClusterState, directory: Path, *, json: bool) -> OutputReco
 
 
 class ClusterNotFound(click.ClickException):
-    """There is no cluster in the directory."""
+    """The directory has no cluster."""
 
     exit_code = NOT_FOUND
 

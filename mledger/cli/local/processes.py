@@ -1,7 +1,7 @@
-"""A cluster on this machine: its metadata store and some bookies, each a process of its own that outlives the command.
+"""A cluster on this machine: a metadata store and bookies, each a process that outlives the command.
 
-`cluster.json` in the cluster's directory says which they are. A process is taken for ours only while its pid has the
-start time written there: a pid that the system gave to another program since then is never signalled.
+`cluster.json` in the cluster's directory lists them. A process counts as ours only if its pid has the
+recorded start time, so that a pid reused by another program is never signalled.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ METADATA_PARTS = (ZOOKEEPER, ROCKSDB, MEMORY)
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
-CLOCK_TOLERANCE_S = 2.0  # the start time is reckoned from the boot time, which clock corrections move
+CLOCK_TOLERANCE_S = 2.0  # the start time is computed from the boot time, which clock corrections change
 
 
 class LocalClusterError(MledgerError):
@@ -43,8 +43,8 @@ class LocalClusterError(MledgerError):
 class Part:
     """One process of the cluster; `started` is its start time in seconds since 1970.
 
-    `address` is host:port, of a RocksDB or memory metadata server its directory. `metrics` is where it serves metrics,
-    host:port, empty if it does not.
+    `address` is host:port, or the directory of a RocksDB or memory metadata server. `metrics` is the
+    host:port of its metrics, empty if it serves none.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Part:
 
     @property
     def process(self) -> psutil.Process | None:
-        """The running process, None if it has ended."""
+        """The running process; None if it has ended."""
         try:
             found = psutil.Process(self.pid)
             ours = abs(found.create_time() - self.started) < CLOCK_TOLERANCE_S
@@ -66,19 +66,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The parts of the cluster, its metadata store first; `ensemble` is the URL of one that is not ours to start."""
+    """The parts of the cluster, metadata store first; `ensemble` is the URL of an external one."""
 
     parts: tuple[Part, ...] = ()
     ensemble: str = ""
 
     @property
     def metadata(self) -> Part | None:
-        """The part that keeps the metadata; None before it was started, and where an ensemble does."""
+        """The part that is the metadata store; None before its start, and with an external ensemble."""
         return next((part for part in self.parts if part.name in METADATA_PARTS), None)
 
     @property
     def url(self) -> str:
-        """The cluster's metadata URL; empty before there is one."""
+        """The cluster's metadata URL; empty before the metadata store is started."""
         part = self.metadata
         if part is None:
             return self.ensemble
@@ -90,27 +90,28 @@ class ClusterState:
         return tuple(part for part in self.parts if part.name not in METADATA_PARTS)
 
     def part(self, name: str) -> Part | None:
-        """The part of that name, whether it runs or not."""
+        """The part `name`, running or not."""
         return next((part for part in self.parts if part.name == name), None)
 
     def with_part(self, part: Part) -> "ClusterState":
-        """The state with `part` in place of the one of its name."""
+        """The state with `part` in place of the part with the same name."""
         others = [other for other in self.parts if other.name != part.name]
         return ClusterState(tuple(sorted([*others, part], key=_order)), self.ensemble)
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataPlan:
-    """Which metadata store a cluster is to have: a part to start, or an ensemble (`part` empty) that runs elsewhere."""
+    """The metadata store of a cluster: a part to start, or an external ensemble (`part` empty)."""
 
     part: str
     address: str = ""
 
 
 def plan_metadata(state: ClusterState, url: str | None, directory: Path) -> MetadataPlan:
-    """What `up` in `directory` is to use: what `url` names, by default what the cluster has, at first a ZooKeeper.
+    """The metadata store for `up` in `directory`: that of `url`, else the existing one, else a ZooKeeper.
 
-    LocalClusterError when the cluster has another one, or had it in memory and lost it; InvalidMetadataUrl.
+    Raises InvalidMetadataUrl, and LocalClusterError if the cluster has another store, or had one in memory
+    and lost it.
     """
     plan = _asked_for(url, directory)
     known = state.metadata
@@ -119,13 +120,13 @@ def plan_metadata(state: ClusterState, url: str | None, directory: Path) -> Meta
     has = MetadataPlan(known.name, known.address) if known is not None else MetadataPlan("", state.ensemble)
     if plan is not None and (plan.part, plan.address or has.address) != (has.part, has.address):
         raise LocalClusterError(
-            f"the cluster in {directory} has its metadata in {state.url}, not in {url}: leave --metadata out, or name "
+            f"the cluster in {directory} has its metadata in {state.url}, not in {url}: omit --metadata, or use "
             "another --dir"
         )
     if has.part == MEMORY and known is not None and known.process is None and state.bookies:
         raise LocalClusterError(
-            f"the cluster in {directory} had its metadata in memory, which ended: stop it with `mledger down --dir "
-            f"{directory}` and remove the directory"
+            f"the cluster in {directory} had its metadata in memory and lost it: stop the cluster with `mledger down "
+            f"--dir {directory}` and remove the directory"
         )
     return has
 
@@ -140,9 +141,7 @@ def _asked_for(url: str | None, directory: Path) -> MetadataPlan | None:
             return MetadataPlan(ROCKSDB, path)
         case MemoryUrl(""):
             return MetadataPlan(MEMORY, str(directory / MEMORY))
-    raise InvalidMetadataUrl(
-        f"{url!r} names memory of another process: write memory:, then use the URL that `up` prints"
-    )
+    raise InvalidMetadataUrl(f"{url!r} names the memory of another process: use memory:, then the URL that `up` prints")
 
 
 OWN_TO_EACH = (
@@ -160,13 +159,13 @@ OWN_TO_EACH = (
     "zkLedgersRootPath",
     "zkServers",
 )
-"""Settings that bookies of one machine cannot share, or that `up` decides: emptied, whatever the file says."""
+"""Settings that bookies on one machine cannot share, or that `up` decides: cleared, whatever the file says."""
 
 
 def plan_bookie_options(
     config_file: Path | None, assignments: Sequence[str], metrics: bool, log_format: str
 ) -> list[str]:
-    """What each bookie of a cluster is started with, beside its metadata store and directory."""
+    """The options of each bookie, in addition to its metadata store and directory."""
     options = ["--log-format", log_format]
     if config_file is not None:
         options += ["--config", str(config_file.absolute())]
@@ -182,39 +181,41 @@ class LocalCluster:
         self.directory = directory.absolute()
 
     def load(self) -> ClusterState | None:
-        """The cluster's parts as last written, None where none was ever started."""
+        """The cluster's parts as last written; None if none was ever started."""
         path = self.directory / STATE_FILE
         try:
             state = json.loads(path.read_text())
             if state["format"] != STATE_FORMAT:
-                raise LocalClusterError(f"{path} has format {state['format']}, this program knows {STATE_FORMAT}")
+                raise LocalClusterError(
+                    f"{path} has format {state['format']}, but this program supports {STATE_FORMAT}"
+                )
             return ClusterState(tuple(Part(**part) for part in state["parts"]), state.get("ensemble", ""))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise LocalClusterError(
-                f"{path} does not parse ({error}): stop what it names by hand and remove it"
+                f"{path} does not parse ({error}): stop the processes in it manually and remove the file"
             ) from error
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other `up` and `down` of this directory out."""
+        """Lock out other `up` and `down` commands of this directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with open(self.directory / "lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise LocalClusterError(
-                    f"another `mledger up` or `down` is at work in {self.directory}: wait for it"
+                    f"another `mledger up` or `down` is running in {self.directory}: wait for it"
                 ) from error
             yield
 
     def start_metadata(
         self, state: ClusterState, url: str | None = None, zookeeper_port: int = 0, log_format: str = TEXT
     ) -> ClusterState:
-        """The metadata store running that `plan_metadata` says; ZooKeeper at its port, by default the one it had.
+        """Start the metadata store of `plan_metadata`, ZooKeeper by default at its previous port.
 
-        `log_format` is that of our own server's log; ZooKeeper has its own.
+        `log_format` applies to our own server; ZooKeeper has its own log format.
         """
         plan = plan_metadata(state, url, self.directory)
         if not plan.part:
@@ -242,7 +243,7 @@ class LocalCluster:
         return self._save(state.with_part(_part(ZOOKEEPER, server.connect_string, server.pid)))
 
     def start_bookies(self, state: ClusterState, count: int, options: Sequence[str] = ()) -> ClusterState:
-        """Bookies bookie-1 to bookie-`count` running; they start side by side, with `options` beside their own."""
+        """Start those of bookie-1 to bookie-`count` that do not run, concurrently, with `options` added."""
         starting = []
         for name in (f"bookie-{number}" for number in range(1, count + 1)):
             part = state.part(name)
@@ -256,14 +257,14 @@ class LocalCluster:
                 part = _part(name, f"{said['host']}:{said['port']}", process.pid)
                 state = self._save(state.with_part(replace(part, metrics=metrics)))
         except BaseException:
-            for name, process in starting:  # nothing is left running that the state does not name
+            for name, process in starting:  # leave no process running that the state does not name
                 if (part := state.part(name)) is None or part.pid != process.pid:
                     process.kill()
             raise
         return state
 
     def stop(self, state: ClusterState) -> list[str]:
-        """End what runs, bookies before the metadata: SIGTERM, and kill -9 after a while. The names of those ended."""
+        """Stop bookies, then the metadata store: SIGTERM, later SIGKILL; returns the names of those stopped."""
         metadata = [part for part in state.parts if part.name in METADATA_PARTS]
         return [*_stop(state.bookies), *_stop(metadata)]
 
@@ -285,7 +286,7 @@ class LocalCluster:
         return self.directory / name / ("server.log" if name in METADATA_PARTS else "bookie.log")
 
     def _wait_until_serving(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-        """The line of JSON that a server says when it serves."""
+        """Wait for the line of JSON that a server prints when it serves."""
         started = self.directory / name / "started.json"
         log = self._log(name)
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -332,4 +333,4 @@ def _stop(parts: Sequence[Part]) -> list[str]:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"

@@ -1,4 +1,4 @@
-"""`mledger metadata backup|restore`: the metadata tree as a file, and back, with a plan first and an undo file."""
+"""`mledger metadata backup|restore`: writes the metadata tree to a file, and restores it with undo."""
 
 import os
 import re
@@ -37,23 +37,27 @@ MASKED = re.compile(r"digest:.*:x:[a-z]+")
 @click.command(epilog="Example: mledger metadata backup metadata.gz")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
-    "--path", default="/", show_default=True, shell_complete=complete_paths, help="Copy only what is there or below."
+    "--path",
+    default="/",
+    show_default=True,
+    shell_complete=complete_paths,
+    help="Copy only this node and those below it.",
 )
 @common_options
 @click.pass_obj
 def backup(context: CommandContext, file: Path, path: str) -> None:
-    """Copy the whole metadata tree, with versions and access control lists, to FILE; nothing is changed.
+    """Copy the metadata tree, with versions and access control lists, to FILE; change nothing.
 
-    FILE must not be there; one whose name ends in .gz is compressed. Others may go on writing: each node is copied as
-    it is when the backup reaches it, ledgers before the topics that name them.
+    FILE must not exist; a name that ends in .gz compresses it. Other clients may write meanwhile: each
+    node is copied as it is when the backup reaches it, ledgers before the topics that name them.
     """
     if file.exists():
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
     nodes, masked = context.run(_backup(context, file, check_path(path)))
     if masked:
         click.echo(
-            "mledger: warning: digests in access control lists are hidden from this login, and restored they let "
-            "nobody in: back up with a login that may administer the nodes",
+            "mledger: warning: digests in access control lists are hidden from this login; restored from this backup, "
+            "they would admit nobody: back up with a login that may administer the nodes",
             err=True,
         )
     context.output.record(OutputRecord(fields(file=str(file), nodes=nodes, size=file.stat().st_size)))
@@ -61,16 +65,17 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
 
 @click.command(epilog="Example: mledger metadata restore metadata.json --path /managed-ledgers --dry-run")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--path", default="/", show_default=True, help="Restore only what is there or below.")
-@click.option("--remove", is_flag=True, help="Remove nodes that the backup has not.")
+@click.option("--path", default="/", show_default=True, help="Restore only this node and those below it.")
+@click.option("--remove", is_flag=True, help="Remove nodes that are not in the backup.")
 @change_options
 @common_options
 @click.pass_obj
 def restore(context: CommandContext, file: Path, path: str, remove: bool, change: ChangeOptions) -> None:
-    """Put the nodes of a backup FILE back: create those that are missing, change those that hold something else.
+    """Restore the nodes of a backup FILE: create the missing ones, change those that differ.
 
-    Refused while bookies are registered (where ledgers change) or owners or brokers live (where anything else does).
-    Ephemeral nodes are never written, and ledger ids only go on.
+    It is rejected while bookies are registered (if ledgers change) or while there are live owners or
+    brokers (if anything else changes). Ephemeral nodes are never written, and the ledger ids never go
+    back.
     """
     start = check_path(path)
     head, nodes = check_backup(file)
@@ -93,7 +98,7 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
         live = await find_live(cluster.metadata, touched)
         if live and not change.dry_run:
             raise OwnedElsewhere(
-                f"{live[0]} would lose what it stands on"
+                f"{live[0]} would lose the metadata that it uses"
                 + (f", and {len(live) - 1} more" if len(live) > 1 else "")
                 + ": stop them, or restore into an empty chroot"
             )
@@ -147,7 +152,7 @@ async def _backup(context: CommandContext, file: Path, start: str) -> tuple[int,
 
 
 def _keep(part: Path, file: Path) -> None:
-    """Give the finished copy its name, durable, never over another file."""
+    """Give the finished copy its name, durably, without overwriting a file."""
     with part.open("rb") as written:
         os.fsync(written.fileno())
     os.link(part, file)
@@ -182,4 +187,4 @@ def _shown(head: BackupHead, nodes: int, start: str, plan: RestorePlan, live: tu
 
 def _lost(plan: RestorePlan) -> tuple[str, ...]:
     created = len(plan.paths(RestoreAction.CREATE))
-    return (f"undoing leaves the {created:,} nodes that are created where they are",) if created else ()
+    return (f"the absence of {created:,} created nodes: undo does not remove them",) if created else ()

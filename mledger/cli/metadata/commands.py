@@ -1,4 +1,4 @@
-"""`mledger metadata`: the metadata store's nodes, decoded."""
+"""`mledger metadata run|init|tree|get`: serves, initializes and shows a metadata store."""
 
 import json
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ TREE_LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A node of the tree: its path, itself, and how far below the start it is."""
+    """A node of the tree: its path, the node, and its depth below the start."""
 
     path: str
     node: Node
@@ -48,18 +48,20 @@ run = server_command(
 @common_options
 @click.pass_obj
 def init(context: CommandContext) -> None:
-    """Make the nodes that every cluster has, where they are missing; bookies can start then.
+    """Create the missing nodes that every cluster needs, so that bookies can start.
 
-    The chroot that the URL names is made too. An initialised cluster is left as it is. BookKeeper's `initnewcluster`
-    makes the same nodes.
+    It also creates the chroot of the URL. It does not change an initialized cluster. BookKeeper's
+    `initnewcluster` creates the same nodes.
     """
     context.output.record(OutputRecord(fields(metadata=context.url, instance_id=context.run(_init(context.url)))))
 
 
 @click.command(epilog="Example: mledger metadata tree /managed-ledgers --depth 2")
 @click.argument("path", default="/", shell_complete=complete_paths)
-@click.option("--depth", type=click.IntRange(0), help="How many levels below PATH.  [default: all]")
-@click.option("--limit", type=click.IntRange(1), default=TREE_LIMIT, show_default=True, help="At most so many nodes.")
+@click.option("--depth", type=click.IntRange(0), help="The number of levels below PATH.  [default: all]")
+@click.option(
+    "--limit", type=click.IntRange(1), default=TREE_LIMIT, show_default=True, help="The maximum number of nodes."
+)
 @common_options
 @click.pass_obj
 def tree(context: CommandContext, path: str, depth: int | None, limit: int) -> None:
@@ -82,11 +84,11 @@ def tree(context: CommandContext, path: str, depth: int | None, limit: int) -> N
 
 @click.command(epilog="Example: mledger metadata get /managed-ledgers/public/default/persistent/orders")
 @click.argument("path", shell_complete=complete_paths)
-@click.option("--raw", is_flag=True, help="The node's bytes in hexadecimal, not decoded.")
+@click.option("--raw", is_flag=True, help="The node's bytes in hexadecimal, undecoded.")
 @common_options
 @click.pass_obj
 def get(context: CommandContext, path: str, raw: bool) -> None:
-    """Show the node at PATH, decoded where its format is known."""
+    """Show the node at PATH, decoded if its format is known."""
     node = context.run(_get(context.url, path))
     content = NodeContent("bytes", node.data.hex()) if raw else decode_node(path, node.data)
     stat = node.stat
@@ -151,7 +153,7 @@ async def _walk(reader: MetadataReader, start: str, depth: int | None) -> AsyncI
             continue
         try:
             names = await reader.children(each.path)
-        except NodeNotFound:  # it went while we looked
+        except NodeNotFound:  # deleted meanwhile
             continue
         below = [f"{each.path.rstrip('/')}/{name}" for name in names]
         nodes = await reader.get_many(below)

@@ -1,10 +1,12 @@
-"""What commands share that change existing data: plan, owner (M9), consent, undo file, act, undo file completed.
+"""The frame of commands that change data: plan, owner check (M9), consent, undo file, act, complete it.
 
-- The plan is made read-only; --dry-run prints it and ends there: no undo file, no ownership.
-- Under a live owner the command is refused before anything is asked or written.
-- What the plan was made from is read again before the undo file is written: what changed since is refused.
-- The undo file is durable before the first change, and completed after the last. A command cut off in between leaves
-  one that says what may have been changed; one that failed without changing a record leaves none.
+- The plan only reads; --dry-run prints it and ends: no undo file, no ownership.
+- If there is a live owner, the command is rejected before it asks or writes anything.
+- The records of the plan are read again before the undo file is written; if one has changed, the
+  command is rejected.
+- The undo file is durable before the first change and completed after the last. An interrupted command
+  leaves an undo file that lists what it may have changed. A command that failed without changing a
+  record leaves none.
 """
 
 import asyncio
@@ -41,7 +43,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Facts = tuple[tuple[Any, Value], ...]
 
 on_step: StepHook = ignore_steps
-"""Called with a name before each step that leaves something behind; tests stop the process there."""
+"""Called with a name before each step with a lasting effect; tests stop the process there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class ChangeOptions:
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """What a command is about to do to one of many topics, none of which stops the others."""
+    """The change of one of many topics; its failure does not stop the others."""
 
     managed_ledger: str
     before: tuple[ChangedRecord, ...]
@@ -65,10 +67,11 @@ class ChangePart:
 
 @dataclass(frozen=True, slots=True)
 class CommandChange:
-    """What a command is about to do: `plan` as shown, `before` the nodes it may change, as read before planning.
+    """A planned change: `plan` as shown, `before` the nodes that it may change, as read before planning.
 
-    `managed_ledgers` are those whose owners matter and whose versions undoing checks, `cursors` the states in cursor
-    ledgers that may be deleted, `lost` what cannot be brought back. `pending` False: there is nothing to do.
+    `managed_ledgers` are those whose owners the command checks and whose versions undo checks, `cursors`
+    the states in cursor ledgers that may be deleted, `lost` what undo cannot restore. `pending` False:
+    there is nothing to do.
     """
 
     command: str
@@ -80,11 +83,11 @@ class CommandChange:
     lost: tuple[str, ...] = ()
     pending: bool = True
     parts: tuple[ChangePart, ...] = ()
-    """Of a command on many topics: what it is made of. One that was changed since planning is left out, the others
-    are carried out; their owners the plan has looked for."""
+    """The parts of a command on many topics, whose owners the plan has checked. A part that was changed
+    since planning is skipped; the others are carried out."""
 
     def with_parts(self, parts: Sequence[ChangePart]) -> "CommandChange":
-        """The change made of `parts`, with their records, cursors and losses, and no others."""
+        """The change with only `parts`, and their records, cursors and losses."""
         return replace(
             self,
             before=tuple(record for part in parts for record in part.before),
@@ -100,7 +103,7 @@ Act = Callable[[CommandChange], Awaitable[Facts]]
 
 
 def change_options(command: Command) -> Command:
-    """Give `command` --dry-run, --yes and --undo-file; they arrive as one `change`."""
+    """Add --dry-run, --yes and --undo-file to `command`, which receives them as `change`."""
 
     @functools.wraps(command)
     def gather(*args: Any, **named: Any) -> Any:
@@ -111,7 +114,7 @@ def change_options(command: Command) -> Command:
         click.option(
             "--undo-file",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Where to write what `mledger undo` needs.  [default: mledger-undo-….json here]",
+            help="The file for `mledger undo`.  [default: mledger-undo-….json in the current directory]",
         ),
         click.option("--yes", "-y", is_flag=True, help="Do not ask."),
         click.option("--dry-run", is_flag=True, help="Show the plan; change nothing."),
@@ -129,16 +132,17 @@ def run_change(
     take_over: bool = False,
     session_timeout: float | None = None,
 ) -> None:
-    """Plan, look for an owner, ask, keep what there is, act, and show what was done.
+    """Plan, check for an owner, ask, write the undo file, act, and show the result.
 
-    `plan` gets types that cannot write. `act` carries out the change it is given, opening the cluster itself, and
-    returns the fields of its result; what it meets that the plan did not foresee it raises. `take_over` as in M9;
-    `session_timeout`, s, is how long an owner of ours that is gone may seem to be there; None for the default.
+    `plan` receives types that cannot write. `act` carries out the change, opens the cluster itself, and
+    returns the fields of its result; it raises on anything that the plan did not foresee. `take_over` as
+    in M9. `session_timeout`, in s, is how long the node of a dead mledger owner may remain; None for the
+    default.
 
     Raises:
-        OwnedElsewhere: a live owner was seen.
-        BadVersion: what the plan was made from has changed since.
-        UndoFileError: the undo file cannot be written where it was to be.
+        OwnedElsewhere: there is a live owner.
+        BadVersion: a record of the plan has changed since.
+        UndoFileError: the undo file cannot be written.
     """
     wait_s = SESSION_TIMEOUT_S if session_timeout is None else session_timeout
     change = context.run(_plan(context.url, options, plan, None if take_over else wait_s))
@@ -165,7 +169,7 @@ def run_change(
 
 
 async def read_before(reader: MetadataReader, paths: Sequence[str]) -> tuple[ChangedRecord, ...]:
-    """The nodes that a command may change, as they are; to be read before what the plan is made from."""
+    """Read the nodes that a command may change; call this before the plan reads anything."""
     nodes = await reader.get_many(paths)
     return tuple(ChangedRecord(path, NodeState.of(node)) for path, node in zip(paths, nodes, strict=True))
 
@@ -173,9 +177,9 @@ async def read_before(reader: MetadataReader, paths: Sequence[str]) -> tuple[Cha
 async def save_cursors(
     cluster: ReadOnlyCluster, managed_ledger: str, cursors: Collection[str] | None = None
 ) -> tuple[SavedCursor, ...]:
-    """The states of the topic's cursors, or of those named, that live in cursor ledgers: clean closes delete these.
+    """The states in cursor ledgers of the topic's cursors, or of `cursors`: clean closes delete these.
 
-    Raises what keeps a state from being read (R5): then nothing is to be changed. TopicNotFound.
+    Raises TopicNotFound, and the error if a state cannot be read (R5): then nothing may be changed.
     """
     topic = TopicName.of_managed_ledger(managed_ledger)
     saved = []
@@ -190,7 +194,7 @@ async def save_cursors(
 
 
 async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | None) -> CommandChange:
-    """The plan; owners are waited for so long, or with None not looked for."""
+    """Plan, and wait up to `wait_s` for owners to go; None: do not check for owners."""
     async with read_only_cluster(url) as cluster:
         change = await plan(cluster)
         await refuse_shadows(cluster.metadata, change.managed_ledgers)
@@ -220,7 +224,7 @@ async def _carry_out(url: str, change: CommandChange, path: Path, made_at_ms: in
         try:
             result = await act(change)
         except BaseException as error:
-            with suppress(MledgerError, OSError):  # the first error is the one to tell, the file is right as it stands
+            with suppress(MledgerError, OSError):  # raise the first error; the file is valid as it is
                 await _keep_failed(reader, path, file, error)
             raise
         on_step("complete undo file")
@@ -230,9 +234,9 @@ async def _carry_out(url: str, change: CommandChange, path: Path, made_at_ms: in
 
 
 def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> CommandChange:
-    """The change without the parts of which a record is not as it was, given those of `change.before` as they are.
+    """The change without the parts that have a changed record; `now` are the records of `change.before`.
 
-    Raises BadVersion where that leaves nothing, or the change has no parts.
+    Raises BadVersion if no part is left, or if the change has no parts and a record has changed.
     """
     differing = [record.path for record, found in zip(change.before, now, strict=True) if record != found]
     if not differing:
@@ -241,16 +245,16 @@ def plan_unchanged(change: CommandChange, now: Sequence[ChangedRecord]) -> Comma
     left = [part for part in change.parts if changed.isdisjoint(record.path for record in part.before)]
     if not left:
         raise BadVersion(
-            f"{differing[0]} was changed since the plan was made: nothing was done, run the command again", differing[0]
+            f"{differing[0]} has changed since the plan was made: nothing was done; run the command again", differing[0]
         )
     return change.with_parts(left)
 
 
 async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error: BaseException) -> None:
-    """The undo file of a command that failed: removed if no record was changed, else with what there is now."""
+    """Remove the undo file of a failed command if no record changed; else add the current records."""
     if isinstance(error, StoreUnavailable | asyncio.CancelledError):  # a write may still arrive
         messages.warning(
-            f"what was done is not known; {path} has what there was before: see `mledger undo --incomplete`"
+            f"the outcome is unknown; {path} has the records as they were before: see `mledger undo --incomplete`"
         )
         return
     failed = await _completed(reader, file, Outcome.FAILED)
@@ -258,7 +262,7 @@ async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error
         undo_files.remove(path)
         return
     undo_files.rewrite(path, failed)
-    messages.warning(f"not everything was done; {path} says what was changed")
+    messages.warning(f"the change is incomplete; {path} lists what was changed")
 
 
 async def _completed(reader: MetadataReader, file: UndoFile, outcome: Outcome) -> UndoFile:
@@ -285,8 +289,8 @@ def _show(output: Output, change: CommandChange, facts: Facts) -> None:
 
 
 def _ask(output: Output, change: CommandChange) -> None:
-    """Show the plan and have the user agree; click.UsageError where nobody can be asked, click.Abort on no."""
+    """Show the plan and ask; raises click.UsageError without a terminal, click.Abort if refused."""
     if not sys.stdin.isatty():
-        raise click.UsageError("this changes the cluster: say --yes, or --dry-run to see the plan")
+        raise click.UsageError("this changes the cluster: use --yes, or --dry-run to see the plan")
     _show(Output("table", sys.stderr), change, _plan_facts(change))
     click.confirm("Do it?", abort=True, err=True)

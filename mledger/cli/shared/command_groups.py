@@ -1,4 +1,4 @@
-"""Groups of commands: their help says of each command what it does, and imports none before it is used."""
+"""Groups of commands that import a command on first use; their help needs no imports."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ PACKAGE = "mledger.cli"
 
 
 class CommandGroup(click.Group):
-    """Click's group; the first sentence of a command's help is wrapped where it is long, not cut off."""
+    """A click group that wraps a long first sentence of a command's help instead of truncating it."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands' names and first sentences."""
+        """Write the names and first sentences of the commands."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, command.get_short_help_str(limit=2**31)) for name, command in found if command and not command.hidden
@@ -24,52 +24,55 @@ class CommandGroup(click.Group):
                 formatter.write_dl(rows)
 
 
-class LateCommand(NamedTuple):
-    """Where a command is, as `module:attribute` below `mledger.cli`, and the first sentence of its help."""
+class LazyCommand(NamedTuple):
+    """A command that is imported on first use.
+
+    `where` is its `module:attribute` below `mledger.cli`, `summary` the first sentence of its help.
+    """
 
     where: str
     summary: str
 
     def load(self) -> click.Command:
-        """Import it."""
+        """Import the command."""
         module, _, attribute = self.where.partition(":")
         found: click.Command = getattr(importlib.import_module(f"{PACKAGE}.{module}"), attribute)
         return found
 
 
-class LateGroup(CommandGroup):
-    """A group of such commands, and of groups of them."""
+class LazyGroup(CommandGroup):
+    """A group of lazy commands and lazy groups."""
 
-    late: Mapping[str, "LateCommand | LateGroup"] = {}
+    lazy: Mapping[str, "LazyCommand | LazyGroup"] = {}
 
     @property
     def summary(self) -> str:
-        """What the group is for."""
+        """The first sentence of the group's help."""
         return self.get_short_help_str(limit=2**31)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
-        return sorted(self.late)
+        """The names of the commands, sorted."""
+        return sorted(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, None if there is none."""
-        found = self.late.get(cmd_name)
-        return found.load() if isinstance(found, LateCommand) else found
+        """The command `cmd_name`, or None."""
+        found = self.lazy.get(cmd_name)
+        return found.load() if isinstance(found, LazyCommand) else found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names and first sentences, without importing anything."""
+        """Write the names and first sentences without importing the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.late[name].summary) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, self.lazy[name].summary) for name in self.list_commands(ctx)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What may follow, also without importing it."""
+        """Complete names without importing the commands."""
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=self.late[name].summary) for name in names]
+        found = [CompletionItem(name, help=self.lazy[name].summary) for name in names]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def late_group(name: str, summary: str, commands: Mapping[str, LateCommand]) -> LateGroup:
-    """The group `name` of those commands."""
-    group = LateGroup(name, help=summary)
-    group.late = commands
+def lazy_group(name: str, summary: str, commands: Mapping[str, LazyCommand]) -> LazyGroup:
+    """The group `name` with `commands`."""
+    group = LazyGroup(name, help=summary)
+    group.lazy = commands
     return group

@@ -1,4 +1,4 @@
-"""What every command shares: where the metadata is, how to show results, and a loop to run on."""
+"""The context of every command: its cluster, its output format, and the loop that it runs on."""
 
 import asyncio
 import os
@@ -25,12 +25,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class CommandTimeout(StoreUnavailable):
-    """A command was not done within --timeout."""
+    """The command did not finish within --timeout."""
 
 
 @dataclass(frozen=True, slots=True)
-class MeantCluster:
-    """The cluster that a command is about, and what says so; `by_default`: only the current context does."""
+class SelectedCluster:
+    """The selected cluster and what selected it; `by_default`: only the current context."""
 
     url: str
     said_by: str
@@ -48,27 +48,27 @@ class CommandContext:
 
     @property
     def url(self) -> str:
-        """The metadata URL; click.UsageError when nothing says which."""
-        meant = self.meant
-        if meant is not None:
-            return meant.url
+        """The metadata URL of the selected cluster. Raises click.UsageError if none is selected."""
+        selected = self.selected
+        if selected is not None:
+            return selected.url
         raise click.UsageError(
             f"no metadata store given: use --metadata zk://host:port, set {METADATA_VARIABLE}, or name a cluster with "
-            "`mledger context add` (for a cluster of `mledger up`, `mledger status` says which)"
+            "`mledger context add` (`mledger status` shows the URL of a cluster of `mledger up`)"
         )
 
     @property
-    def meant(self) -> MeantCluster | None:
-        """The cluster that is meant, None when nothing says which; ContextError for a name that is none."""
+    def selected(self) -> SelectedCluster | None:
+        """The selected cluster, or None. Raises ContextError for an unknown context."""
         return plan_cluster(self.metadata, self.context, os.environ, lambda: read_contexts(path_of_contexts()))
 
     @property
     def output(self) -> Output:
-        """Where results go."""
+        """The output for results."""
         return Output(self.output_format)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main` to its end on a loop of its own; CommandTimeout when --timeout ends first."""
+        """Run `main` on its own event loop. Raises CommandTimeout when --timeout expires."""
         sys.setswitchinterval(0.0005)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(self._bounded(main))
@@ -85,37 +85,40 @@ class CommandContext:
 
 def plan_cluster(
     metadata: str | None, context: str | None, environment: Mapping[str, str], read: Callable[[], Contexts]
-) -> MeantCluster | None:
-    """Which cluster is meant: by --metadata, --context, MLEDGER_METADATA, MLEDGER_CONTEXT, or the current context."""
+) -> SelectedCluster | None:
+    """Select the cluster.
+
+    In this order: --metadata, --context, MLEDGER_METADATA, MLEDGER_CONTEXT, the current context.
+    """
     if metadata:
-        return MeantCluster(metadata, "--metadata")
+        return SelectedCluster(metadata, "--metadata")
     if context:
-        return MeantCluster(read().url(context), "--context")
+        return SelectedCluster(read().url(context), "--context")
     if environment.get(METADATA_VARIABLE):
-        return MeantCluster(environment[METADATA_VARIABLE], METADATA_VARIABLE)
+        return SelectedCluster(environment[METADATA_VARIABLE], METADATA_VARIABLE)
     if environment.get(CONTEXT_VARIABLE):
-        return MeantCluster(read().url(environment[CONTEXT_VARIABLE]), CONTEXT_VARIABLE)
+        return SelectedCluster(read().url(environment[CONTEXT_VARIABLE]), CONTEXT_VARIABLE)
     contexts = read()
     if contexts.current is None:
         return None
-    return MeantCluster(contexts.url(contexts.current), f"context {contexts.current}", by_default=True)
+    return SelectedCluster(contexts.url(contexts.current), f"context {contexts.current}", by_default=True)
 
 
 def common_options(command: Command) -> Command:
-    """Give `command` the options of every command, which override those given before it."""
+    """Add the options of every command to `command`; they override those given before it."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def _say_as(_: click.Context, __: click.Parameter, value: str | None) -> None:
+def _set_log_format(_: click.Context, __: click.Parameter, value: str | None) -> None:
     if value is not None:
         messages.use(value)
 
 
-def _say_more(_: click.Context, __: click.Parameter, value: int) -> None:
+def _set_verbosity(_: click.Context, __: click.Parameter, value: int) -> None:
     if value:
-        messages.say_more(value)
+        messages.set_verbosity(value)
 
 
 def _override(name: str) -> Callable[[click.Context, click.Parameter, str | float | None], None]:
@@ -123,7 +126,7 @@ def _override(name: str) -> Callable[[click.Context, click.Parameter, str | floa
         context = click_context.find_object(CommandContext) or CommandContext()
         if value is not None:
             changes: dict[str, Any] = {name: value}
-            if name in ("metadata", "context"):  # one of them is meant: the one given last
+            if name in ("metadata", "context"):  # the one given last counts
                 changes = {"metadata": None, "context": None} | changes
             context = replace(context, **changes)
         click_context.obj = context
@@ -142,7 +145,7 @@ _OPTIONS = (
     click.option(
         "--context",
         metavar="NAME",
-        help=f"The cluster that `mledger context` knows by this name.  [env: {CONTEXT_VARIABLE}]",
+        help=f"The cluster, by its name in `mledger context`.  [env: {CONTEXT_VARIABLE}]",
         callback=_override("context"),
         expose_value=False,
     ),
@@ -159,7 +162,7 @@ _OPTIONS = (
         metavar="SECONDS",
         type=click.FloatRange(0, min_open=True),
         envvar=TIMEOUT_VARIABLE,
-        help=f"Give up after so long, with exit code 5.  [env: {TIMEOUT_VARIABLE}; default: never]",
+        help=f"Give up after this time, with exit code 5.  [env: {TIMEOUT_VARIABLE}; default: never]",
         callback=_override("timeout_s"),
         expose_value=False,
     ),
@@ -167,16 +170,16 @@ _OPTIONS = (
         "--verbose",
         "-v",
         count=True,
-        help="Log what is done to stderr; -vv: all of it, and where an error is from.",
-        callback=_say_more,
+        help="Log to stderr; -vv: log everything, with the traceback of an error.",
+        callback=_set_verbosity,
         expose_value=False,
         is_eager=True,
     ),
     click.option(
         "--log-format",
         type=click.Choice(FORMATS_OF_LOGS),
-        help=f"How to say errors and warnings; json: one object a line.  [env: {FORMAT_VARIABLE}; default: text]",
-        callback=_say_as,
+        help=f"The format of errors and warnings; json: one object per line.  [env: {FORMAT_VARIABLE}; default: text]",
+        callback=_set_log_format,
         expose_value=False,
         is_eager=True,
     ),

@@ -1,4 +1,4 @@
-"""Messages as people look at them: a line each, in columns, whatever their payloads hold; no I/O."""
+"""Messages for people: one line each, in columns, whatever their payloads contain; no I/O."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ COLUMNS = (
     ("schema", 6),
     ("payload", 0),
 )
-"""Headings and least widths, in characters; what is wider moves the rest of its line."""
+"""Headings and minimum widths, in characters; a wider value shifts the rest of its line."""
 NOTHING = "-"
 
 
@@ -25,7 +25,7 @@ def decoded_heading() -> str:
 
 
 def decoded_line(described: Mapping[str, Value], payload: bytes) -> str:
-    """A message on one line: `described` has the keys of a stream's objects, those that are not known are left out."""
+    """A message on one line; `described` has the keys of a stream's objects, without unknown values."""
     batch_index = described.get("batch_index")
     position = str(described["position"])
     properties = described.get("properties")
@@ -52,7 +52,7 @@ def readable_payload(payload: bytes) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""`text` with what cannot be printed as `\n`, `\x1b` and the like."""
+    r"""`text` with unprintable characters escaped, as `\n`, `\x1b` and the like."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
@@ -64,7 +64,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _time(value: Value) -> str:
-    """Milliseconds since 1970 as a date in UTC, ISO 8601; of a time past all dates the number."""
+    """Milliseconds since 1970 as a date in UTC, ISO 8601; the number if it is beyond all dates."""
     if not isinstance(value, int) or not value:
         return NOTHING
     try:

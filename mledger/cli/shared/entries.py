@@ -1,11 +1,11 @@
-"""Entries and messages on stdout: payloads as they are for a pipe, or objects for programs, one after another."""
+"""Entries and messages on stdout, as a stream: raw payloads for a pipe, or objects for programs."""
 
 import base64
 import sys
 from typing import BinaryIO, Protocol
 
 from mledger.cli.shared.decoded_messages import decoded_heading, decoded_line
-from mledger.cli.shared.messages import messages as said
+from mledger.cli.shared.messages import messages as stderr
 from mledger.cli.shared.node_text import plain
 from mledger.cli.shared.output import Output, Value, pairs
 from mledger.messages.pulsar_message import PulsarEntry, PulsarMessage, decode_compacted_entry, decode_entry, messages
@@ -22,7 +22,7 @@ MESSAGE_KEYS = (
     *("batch_index", "key", "properties", "sequence_id", "event_time", "key_is_base64", "ordering_key_base64"),
     *("null_value", "compacted_out", *PAYLOAD_KEYS),
 )
-"""All that an object of a stream may have, in the order of a table's columns (CSV)."""
+"""All keys that an object of a stream may have, in the order of a table's columns (CSV)."""
 
 
 class Writer(Protocol):
@@ -32,32 +32,32 @@ class Writer(Protocol):
         """Write one entry; `unconfirmed`: it is not proven acknowledged (Q3)."""
 
     def flush(self) -> None:
-        """Hand everything to the system."""
+        """Flush the stream."""
 
     def end(self) -> None:
-        """Hand everything to the system, and say on stderr what should be known of what was written."""
+        """Flush the stream, and print warnings about what was written to stderr."""
 
 
 class Unconfirmed:
-    """Tells of the entries that were shown and are not proven acknowledged."""
+    """Warns about shown entries that are not proven acknowledged."""
 
     def __init__(self) -> None:
         self._first = self._last = ""
 
     def note(self, position: str, unconfirmed: bool) -> None:
-        """An entry was shown."""
+        """Note that an entry was shown."""
         if unconfirmed:
             self._first, self._last = self._first or position, position
 
-    def say(self) -> None:
-        """Say it on stderr, if there were any."""
+    def warn(self) -> None:
+        """Warn on stderr if there were any."""
         if self._first:
             which = self._first if self._first == self._last else f"{self._first} to {self._last}"
-            said.warning(f"{which} unconfirmed: the ledger is still written, or its writer is gone")
+            stderr.warning(f"{which} unconfirmed: the ledger is open, or its writer died")
 
 
 class EntryWriter:
-    """Writes entries as they are; `raw` leaves out the newline that otherwise ends each payload."""
+    """Writes raw entries; `raw` omits the newline after each payload."""
 
     def __init__(self, output: Output, *, raw: bool = False, stream: BinaryIO | None = None) -> None:
         self._output = output
@@ -74,20 +74,20 @@ class EntryWriter:
             self._stream.write(payload + self._end)
 
     def flush(self) -> None:
-        """Hand everything to the system."""
+        """Flush the stream."""
         self._stream.flush()
 
     def end(self) -> None:
-        """Hand everything to the system, and say what is unconfirmed."""
+        """Flush the stream, and warn about unconfirmed entries."""
         self.flush()
-        self._unconfirmed.say()
+        self._unconfirmed.warn()
 
 
 class MessageWriter:
-    """Writes the messages in Pulsar's entries, a payload a line; an entry that is none of Pulsar's as it is.
+    """Writes the messages in Pulsar's entries, one payload per line; other entries are written raw.
 
-    With `compacted` the entries are a compacted ledger's, and messages have the positions that they had. With
-    `decoded` people see a message a line, with all that it has beside its payload; programs see that anyway.
+    With `compacted` the entries are those of a compacted ledger, and messages have their original
+    positions. With `decoded` people see one message per line with its metadata, as programs always do.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class MessageWriter:
         self._left_out: dict[str, int] = {}
 
     def write(self, position: str, payload: bytes, *, unconfirmed: bool = False) -> None:
-        """Write one entry's messages; RecordError where the entry is Pulsar's and its payload is damaged."""
+        """Write one entry's messages. Raises RecordError for a damaged payload of a Pulsar entry."""
         self._unconfirmed.note(position, unconfirmed)
         described = _entry(position, payload, unconfirmed)
         try:
@@ -127,15 +127,15 @@ class MessageWriter:
                 self._show(shown, message.payload)
 
     def flush(self) -> None:
-        """Hand everything to the system."""
+        """Flush the stream."""
         self._stream.flush()
 
     def end(self) -> None:
-        """Hand everything to the system, and say what is unconfirmed and what was left out."""
+        """Flush the stream, and warn about unconfirmed and omitted entries."""
         self.flush()
-        self._unconfirmed.say()
+        self._unconfirmed.warn()
         for what, count in self._left_out.items():
-            said.warning(f"{count:,} {what}{'s' * (count != 1)} left out: --output json and --raw show them")
+            stderr.warning(f"{count:,} {what}{'s' * (count != 1)} omitted: --output json and --raw show them")
 
     def _show(self, described: dict[str, Value], payload: bytes) -> None:
         if self._output.for_programs:
@@ -156,26 +156,26 @@ class MessageWriter:
 
 
 class StateWriter:
-    """Writes the states that the entries of a cursor ledger hold; for people, too, as one JSON object a line."""
+    """Writes the states in a cursor ledger's entries, as one JSON object per line for people too."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
         self._unconfirmed = Unconfirmed()
 
     def write(self, position: str, payload: bytes, *, unconfirmed: bool = False) -> None:
-        """Write one entry; RecordError if it holds no state of a cursor."""
+        """Write one entry. Raises RecordError if it is not a cursor's state."""
         state = plain(decode_position_info(payload, f"entry {position}").value)
         self._unconfirmed.note(position, unconfirmed)
         self._output.item(STATE_KEYS, _entry(position, payload, unconfirmed) | {"state": state})
 
     def flush(self) -> None:
-        """Hand everything to the system."""
+        """Flush the stream."""
         sys.stdout.flush()
 
     def end(self) -> None:
-        """Hand everything to the system, and say what is unconfirmed."""
+        """Flush the stream, and warn about unconfirmed entries."""
         self.flush()
-        self._unconfirmed.say()
+        self._unconfirmed.warn()
 
 
 def _entry(position: str, payload: bytes, unconfirmed: bool) -> dict[str, Value]:
@@ -183,7 +183,7 @@ def _entry(position: str, payload: bytes, unconfirmed: bool) -> dict[str, Value]
 
 
 def _of_entry(entry: PulsarEntry) -> dict[str, Value]:
-    """What all messages of an entry share."""
+    """The keys shared by all messages of an entry."""
     metadata, broker = entry.metadata, entry.broker
     index = broker.index if broker is not None and broker.HasField("index") else None
     found: dict[str, Value] = {
@@ -208,12 +208,12 @@ def _of_entry(entry: PulsarEntry) -> dict[str, Value]:
 
 
 def _schema_version(version: bytes) -> int | str:
-    """Pulsar's own registry counts in 8 bytes, big-endian; another's version is shown in hexadecimal."""
+    """Pulsar's registry counts in 8 bytes, big-endian; other versions are shown in hexadecimal."""
     return int.from_bytes(version, "big") if len(version) == 8 else version.hex()
 
 
 def _of_message(batch_index: int | None, message: PulsarMessage) -> dict[str, Value]:
-    """What a message has of its own; `size` is its payload's."""
+    """A message's own keys; `size` is that of its payload."""
     found: dict[str, Value] = {
         "size": len(message.payload),
         "batch_index": batch_index,

@@ -1,4 +1,4 @@
-"""The exit code of each error, and its message on one line."""
+"""The exit code of each error, and its text on one line."""
 
 import functools
 
@@ -14,7 +14,7 @@ UNAVAILABLE = 5
 
 @functools.cache
 def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
-    """Which errors mean what; the first match decides. Imported when one is needed: a command starts sooner."""
+    """The errors of each exit code; the first match counts. Imported on first use, for a quick start."""
     from mledger import errors as mledger
     from mledger.bookie import errors as bookie
     from mledger.snapshot.exports import errors as exports
@@ -83,7 +83,7 @@ def _exit_codes() -> tuple[tuple[int, tuple[type[BaseException], ...]], ...]:
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that `error` means (docs/reference/cli.md)."""
+    """The exit code of `error` (docs/reference/cli.md)."""
     for code, kinds in _exit_codes():
         if isinstance(error, kinds):
             return code
@@ -91,10 +91,10 @@ def exit_code(error: BaseException) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """What `error` says, on one line."""
+    """The text of `error` on one line."""
     said = " ".join(str(error).split())
     if isinstance(error, metastore.MledgerError):
         return said
     if isinstance(error, TimeoutError):
-        return said or "timed out: try again, or look with `mledger status` which part is away"
+        return said or "timed out: try again, or check with `mledger status` what is unavailable"
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

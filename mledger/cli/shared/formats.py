@@ -1,4 +1,4 @@
-"""Results for programs: JSON, one JSON object a line, CSV, or YAML. All show the same fields under the same keys."""
+"""Results for programs: JSON, NDJSON, CSV or YAML, all with the same fields under the same keys."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ Object = Mapping[str, object]
 
 
 class Format(Protocol):
-    """One way to write results for programs; every text ends with a line end."""
+    """A format of results for programs; every text ends with a newline."""
 
     def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
         """A list of objects that all have `keys`."""
@@ -19,11 +19,11 @@ class Format(Protocol):
         """One object."""
 
     def item(self, keys: Sequence[str], found: Object) -> str:
-        """The next object of a stream; `keys` are all that any of its objects may have."""
+        """The next object of a stream; `keys` are all keys that its objects may have."""
 
 
 class Json:
-    """One document: an array of objects, or an object. Objects of a stream stand on lines of their own."""
+    """One document: an array of objects, or an object. A stream has one object per line."""
 
     def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
         """An array."""
@@ -42,7 +42,7 @@ class JsonLines:
     """Each object on a line of its own (NDJSON)."""
 
     def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
-        """A line each."""
+        """One line per object."""
         return "".join(map(_line, rows))
 
     def one(self, found: Object) -> str:
@@ -55,13 +55,13 @@ class JsonLines:
 
 
 class Csv:
-    """RFC 4180 with a header. What is not known is empty; lists and objects within a row are JSON."""
+    """RFC 4180 with a header. Unknown values are empty; lists and objects within a row are JSON."""
 
     def __init__(self) -> None:
         self._headed = False
 
     def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
-        """The header and a line each, also where there are no rows."""
+        """The header and one line per row, even without rows."""
         return self._written(keys, rows, header=True)
 
     def one(self, found: Object) -> str:
@@ -69,7 +69,7 @@ class Csv:
         return self._written(tuple(found), (found,), header=True)
 
     def item(self, keys: Sequence[str], found: Object) -> str:
-        """A line; before the first the header."""
+        """One line; before the first one, the header."""
         header, self._headed = not self._headed, True
         return self._written(keys, (found,), header=header)
 
@@ -83,7 +83,7 @@ class Csv:
 
 
 class Yaml:
-    """One YAML document; objects of a stream are documents of their own."""
+    """One YAML document; a stream has one document per object."""
 
     def rows(self, keys: Sequence[str], rows: Sequence[Object]) -> str:
         """A sequence of mappings."""
@@ -94,7 +94,7 @@ class Yaml:
         return _document(found)
 
     def item(self, keys: Sequence[str], found: Object) -> str:
-        """A document, begun by `---`."""
+        """A document that begins with `---`."""
         return "---\n" + _document(found)
 
 
@@ -106,7 +106,7 @@ def _line(found: Object) -> str:
 
 
 def _cell(value: object) -> object:
-    """A value as it stands in a line of CSV; Excel and Python's csv module read it back."""
+    """A value in a CSV cell, as Excel and Python's csv module read it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -119,6 +119,6 @@ def _cell(value: object) -> object:
 def _document(value: object) -> str:
     import yaml  # who does not ask for YAML does not wait for its parser
 
-    # through JSON: tuples and other mappings become what the safe dumper knows
+    # through JSON: this converts tuples and mappings to types that the safe dumper supports
     plain = json.loads(json.dumps(value))
     return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=2**31))

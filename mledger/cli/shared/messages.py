@@ -1,4 +1,4 @@
-"""What a command says on stderr beside its result: a line for people, or one JSON object a line (--log-format)."""
+"""A command's errors and warnings on stderr: text lines, or JSON objects with --log-format json."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ DEBUG_VARIABLE = "MLEDGER_DEBUG"
 
 
 class Messages:
-    """How this process says things; what it is told last holds."""
+    """Prints the errors and warnings of this process in the format set last."""
 
     def __init__(self) -> None:
         self._format = TEXT
@@ -24,34 +24,34 @@ class Messages:
         return self._format
 
     def use(self, log_format: str | None) -> None:
-        """Say things as `log_format` says; without one as the environment does."""
+        """Set the format; None: the one in the environment, by default text."""
         found = log_format or os.environ.get(FORMAT_VARIABLE) or TEXT
         self._format = found if found in FORMATS else TEXT
         self._set_up()
 
     @property
     def traces(self) -> bool:
-        """Whether an error is shown with the place in the program that it is from."""
+        """Whether errors are shown with a traceback."""
         return self._verbosity > 1 or bool(os.environ.get(DEBUG_VARIABLE))
 
-    def say_more(self, verbosity: int) -> None:
-        """Log what the parts of the program do: 1 what is worth knowing, 2 all of it, and errors with their traces."""
+    def set_verbosity(self, verbosity: int) -> None:
+        """Log the program's events: 1 from level info, 2 from level debug, with tracebacks of errors."""
         self._verbosity = verbosity
         self._set_up()
 
     def _set_up(self) -> None:
         if self._verbosity or os.environ.get(DEBUG_VARIABLE):
             set_up_logging(self._format, "debug" if self._verbosity > 1 else "info")
-        else:  # the parts' own logs are for who looks into the program; what users need to know, commands say
+        else:  # logs are for debugging: commands print what users need to know
             discard_logs()
 
     def error(self, text: str, exit_code: int | None = None) -> None:
-        """What went wrong."""
+        """Print an error."""
         code = {} if exit_code is None else {"exit_code": exit_code}
         self._say("error", "", "command_failed", {"message": text, **code})
 
     def warning(self, text: str) -> None:
-        """What whoever runs the command should know, though it goes on."""
+        """Print a warning; the command continues."""
         self._say("warning", "warning: ", "command_warned", {"message": text})
 
     def _say(self, level: str, prefix: str, event: str, fields: Mapping[str, object]) -> None:

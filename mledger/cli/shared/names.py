@@ -1,4 +1,4 @@
-"""Arguments that name what a cluster has, completed by the shell: quickly, or silently not at all."""
+"""Arguments with shell completion of names in a cluster: quick, or silently omitted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,18 +15,18 @@ DEFAULT_NAMESPACE = "public/default/"
 
 
 def complete_topics(click_context: click.Context, _: click.Parameter, typed: str) -> list[str]:
-    """The topics, and partitioned topics, that begin with what is typed, in the form that it has."""
+    """The topics and partitioned topics that begin with `typed`, in the same form."""
     return _ask(click_context, lambda reader: topics_like(reader, typed))
 
 
 def complete_cursors(click_context: click.Context, _: click.Parameter, typed: str) -> list[str]:
-    """The cursors of the topic that stands before."""
+    """The cursors of the topic argument."""
     topic = str(click_context.params.get("topic") or "")
     return _ask(click_context, lambda reader: cursors_like(reader, topic, typed))
 
 
 def complete_paths(click_context: click.Context, _: click.Parameter, typed: str) -> list[str]:
-    """The nodes of the metadata store that begin with what is typed."""
+    """The nodes of the metadata store that begin with `typed`."""
     return _ask(click_context, lambda reader: paths_like(reader, typed))
 
 
@@ -37,7 +37,7 @@ optional_cursor_argument = click.argument("cursor", required=False, shell_comple
 
 
 async def topics_like(reader: MetadataReader, typed: str) -> list[str]:
-    """Names of topics that begin with `typed`: in full, or short as it begins, those of public/default without it."""
+    """Names of topics that begin with `typed`: full names, or short ones if `typed` is short."""
     if DOMAIN.startswith(typed):
         found = {f"{DOMAIN}{name}" for name in await _topics_below(reader, [])}
         if typed:
@@ -52,7 +52,7 @@ async def topics_like(reader: MetadataReader, typed: str) -> list[str]:
 
 
 async def topics_like_short(reader: MetadataReader, typed: str) -> list[str]:
-    """Topics that begin with `typed`, by the names tenant/namespace/topic or, in public/default, topic."""
+    """Topics that begin with `typed`, as tenant/namespace/topic or, in public/default, as topic."""
     if "/" in typed:
         return sorted(name for name in await _topics_below(reader, typed.split("/")[:-1]) if name.startswith(typed))
     names = await _topics_below(reader, DEFAULT_NAMESPACE.split("/")[:2])
@@ -89,22 +89,22 @@ async def _topics_below(reader: MetadataReader, prefix: list[str]) -> set[str]:
 
 
 def _ask(click_context: click.Context, question: Callable[[MetadataReader], Awaitable[list[str]]]) -> list[str]:
-    """The cluster's answer; nothing when none is named, or it does not answer at once."""
+    """The selected cluster's answer; empty if none is selected, or it does not answer at once."""
     context = click_context.find_object(CommandContext)
     try:
-        meant = (context or CommandContext()).meant
+        selected = (context or CommandContext()).selected
     except click.UsageError:
         return []
-    if meant is None:
+    if selected is None:
         return []
 
     async def ask() -> list[str]:
         from mledger.metastore.url import open_reader
 
-        async with asyncio.timeout(PATIENCE_S), await open_reader(meant.url, timeout=PATIENCE_S) as reader:
+        async with asyncio.timeout(PATIENCE_S), await open_reader(selected.url, timeout=PATIENCE_S) as reader:
             return await question(reader)
 
     try:
-        return CommandContext(meant.url).run(ask())
-    except Exception:  # whoever presses a key wants no story of why nothing came
+        return CommandContext(selected.url).run(ask())
+    except Exception:  # completion must not print errors
         return []

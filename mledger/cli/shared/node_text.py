@@ -1,4 +1,4 @@
-"""What a metadata node holds, by its path: decoded where its format is known, else as text or hexadecimal."""
+"""A metadata node's content: decoded if its path has a known format, else text or hexadecimal."""
 
 import dataclasses
 import enum
@@ -17,14 +17,14 @@ from mledger.metastore.records.values import Decoded
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeContent:
-    """A node's kind (`managed ledger`, `cursor`, `ledger`, `bookie`, `text`, `bytes`, `empty`); its value as JSON."""
+    """A node's kind (`managed ledger`, `cursor`, `ledger`, `bookie`, `text`, `bytes`, `empty`) and value."""
 
     kind: str
     value: Value
 
 
 def decode_node(path: str, data: bytes) -> NodeContent:
-    """What `data` of the node at `path` says; RecordError where its format is known and the bytes are not of it."""
+    """Decode `data` of the node at `path`. Raises RecordError if it does not parse in the known format."""
     if not data:
         return NodeContent("empty", None)
     parts = path.strip("/").split("/")
@@ -46,7 +46,7 @@ def decode_node(path: str, data: bytes) -> NodeContent:
 
 
 def plain(value: Any) -> Value:
-    """A record as JSON has it: objects by field name, positions as LEDGER:ENTRY, bytes as text or hexadecimal."""
+    """A record as JSON: objects by field name, positions as LEDGER:ENTRY, bytes as text or hexadecimal."""
     if isinstance(value, Position | PositionRange):
         return str(value)
     if isinstance(value, enum.Enum):
@@ -54,7 +54,7 @@ def plain(value: Any) -> Value:
     if isinstance(value, bytes):
         return readable(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        # A field without a representation says how the record was written, not what it means.
+        # a field with repr=False describes the encoding, not the content
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {name: plain(item) for name, item in zip(value._fields, value, strict=True)}

@@ -1,4 +1,4 @@
-"""What a command shows: values once, as tables for people or in a format for programs (docs/reference/cli.md)."""
+"""A command's results, as tables for people or in a format for programs (docs/reference/cli.md)."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,19 +23,19 @@ TIMES = frozenset({"closed_ms", "created_ms", "modified_ms", "since_ms"})  # ms 
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A column or field: its JSON key, and its heading, by default the key in words."""
+    """A column or field: its JSON key and its heading, by default the key as words."""
 
     key: str
     heading: str = ""
 
     @property
     def title(self) -> str:
-        """The heading people read."""
+        """The heading for people."""
         key = self.key.removesuffix("_ms") if self.key in TIMES else self.key
         return self.heading or key.replace("_", " ")
 
     def as_text(self, value: Value) -> str:
-        """A value of it as people read it."""
+        """A value of the column, as text for people."""
         if self.key in TIMES and isinstance(value, int):
             return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         return as_text(value)
@@ -56,7 +56,7 @@ class OutputTable:
 
 @dataclass(frozen=True, slots=True)
 class OutputRecord:
-    """One thing described: its fields, then tables of what belongs to it; in JSON one object."""
+    """The description of one object: fields, then tables; in JSON one object."""
 
     fields: tuple[tuple[OutputColumn, Value], ...]
     tables: tuple[OutputTable, ...] = ()
@@ -68,55 +68,55 @@ class OutputRecord:
 
 
 def columns(*keys: str) -> tuple[OutputColumn, ...]:
-    """Columns whose headings are their keys in words."""
+    """Columns whose headings are their keys as words."""
     return tuple(OutputColumn(key) for key in keys)
 
 
 def fields(**values: Value) -> tuple[tuple[OutputColumn, Value], ...]:
-    """Fields whose headings are their keys in words."""
+    """Fields whose headings are their keys as words."""
     return tuple((OutputColumn(key), value) for key, value in values.items())
 
 
 class Output:
-    """Shows results on stdout in one format, and progress on stderr where a person watches."""
+    """Shows results on stdout in one format, and progress on stderr if that is a terminal."""
 
     def __init__(self, output_format: str, stdout: TextIO | None = None) -> None:
-        """Show as `output_format`, one of OUTPUT_FORMATS; ValueError for any other."""
+        """Show results as `output_format`, one of OUTPUT_FORMATS; ValueError for any other."""
         if output_format not in OUTPUT_FORMATS:
-            raise ValueError(f"{output_format!r} is no format of output: use one of {', '.join(OUTPUT_FORMATS)}")
+            raise ValueError(f"{output_format!r} is not an output format: use one of {', '.join(OUTPUT_FORMATS)}")
         self._format: Format | None = FORMATS[output_format]() if output_format != TABLE else None
         self._stdout = stdout or sys.stdout
 
     @property
     def for_programs(self) -> bool:
-        """Whether a program reads it: then every field is shown, and no words are between them."""
+        """Whether the format is for programs: it shows every field, and no other text."""
         return self._format is not None
 
     def table(self, table: OutputTable) -> None:
-        """Show a list."""
+        """Show a table."""
         if self._format is None:
             self._print(table)
         else:
             self._write(self._format.rows([column.key for column in table.columns], table.as_json()))
 
     def record(self, record: OutputRecord) -> None:
-        """Show one thing."""
+        """Show a record."""
         if self._format is None:
             self._print(record)
         else:
             self._write(self._format.one(record.as_json()))
 
     def line(self, text: str) -> None:
-        """Say something to a person; nothing in a format for programs."""
+        """Print a line for people; a no-op in a format for programs."""
         if self._format is None:
             click.echo(text)
 
     def item(self, keys: Sequence[str], value: Mapping[str, Value]) -> None:
-        """The next of a stream of objects, whose keys are among `keys`; where a table is asked for, a line of JSON."""
+        """Show the next object of a stream, with keys among `keys`; NDJSON if the format is a table."""
         self._write((self._format or _LINES).item(keys, value))
 
     def progress(self, what: str, unit: str) -> "Progress":
-        """A progress bar on stderr, shown only to a person who watches; add one task with its total."""
+        """A progress bar on stderr, shown only on a terminal; add one task with its total."""
         from mledger.cli.shared.progress import progress_bar
 
         return progress_bar(what, unit, wanted=not self.for_programs)
@@ -134,7 +134,7 @@ _LINES = FORMATS["ndjson"]()
 
 
 def as_text(value: Value) -> str:
-    """A value as people read it in a table."""
+    """A value as text for people."""
     if value is None or value == "" or value == ():
         return "-"
     if isinstance(value, bool):
@@ -157,7 +157,7 @@ def texts(values: Iterable[object]) -> tuple[str, ...]:
 
 
 def readable(data: bytes) -> str:
-    """Bytes as people read them: text where it is UTF-8 without control characters but line ends, else hexadecimal."""
+    """Bytes for people: UTF-8 text without control characters except line ends, else hexadecimal."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -166,6 +166,6 @@ def readable(data: bytes) -> str:
 
 
 def shorten(items: Sequence[str], limit: int = 5) -> str:
-    """The first `limit` items, and how many more there are."""
+    """The first `limit` items, and the number of the others."""
     more = len(items) - limit
     return ", ".join(items[:limit]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Positions, cursor starts, places, times and properties as they are written on the command line."""
+"""Positions, cursor starts, places, times and properties on the command line."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ class StartType(click.ParamType[Start]):
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A moment, ms since 1970."""
+    """A time, in ms since 1970."""
 
     ms: int
 
@@ -52,12 +52,12 @@ Place = Literal["earliest", "latest"] | Position | Time
 
 
 class PlaceType(click.ParamType[Place]):
-    """Where a cursor is to read next: earliest, latest, a position, or a time."""
+    """Where a cursor will read next: earliest, latest, a position, or a time."""
 
     name = "place"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Place:
-        """The place that `value` names; a time without an offset is UTC, a number alone ms since 1970."""
+        """The place that `value` names; a time without an offset is UTC, a plain number is ms since 1970."""
         if value == "earliest" or value == "latest" or isinstance(value, Position | Time):
             return value
         text = str(value)
@@ -71,8 +71,8 @@ class PlaceType(click.ParamType[Place]):
             return Time(round(at.timestamp() * 1000))
         except (ValueError, OverflowError):
             self.fail(
-                f"{text!r} is no place: give earliest, latest, LEDGER:ENTRY, or a time, 2026-01-31T12:00:00Z or ms "
-                "since 1970",
+                f"{text!r} is not a place: give earliest, latest, LEDGER:ENTRY, or a time (2026-01-31T12:00:00Z or ms "
+                "since 1970)",
                 param,
                 ctx,
             )

@@ -13,9 +13,9 @@ from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_reader
 
 PATIENCE = ClientConfig(speculative_read_s=0.5, silence_timeout_s=3.0, connect_timeout_s=3.0)
-"""How long a command waits for a bookie: one that says nothing for 3 s costs that once, and is left out afterwards."""
+"""The time-outs for a bookie: after 3 s of silence a command skips it from then on."""
 
-TELL_AGAIN_S = 5.0
+REPORT_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +32,28 @@ async def read_only_cluster(url: str) -> AsyncIterator[ReadOnlyCluster]:
     async with await open_reader(url) as reader:
         bookies = BookKeeperReader(reader, PATIENCE)
         bookies.on_bad_replica = warn_once()
-        bookies.on_waiting = tell_waiting()
+        bookies.on_waiting = report_waiting()
         try:
             yield ReadOnlyCluster(reader, bookies)
         finally:
             await bookies.close()
 
 
-def tell_waiting() -> WaitingSink:
-    """Says on stderr which bookie an answer is awaited from: when that begins to take long, and each 5 s after that."""
-    told: dict[str, float] = {}
+def report_waiting() -> WaitingSink:
+    """A sink that reports on stderr which bookie is awaited, at first and every 5 s after that."""
+    reported: dict[str, float] = {}
 
-    def tell(bookie_id: str, waited_s: float) -> None:
-        last = told.get(bookie_id, float("inf"))
-        if waited_s < last or waited_s - last >= TELL_AGAIN_S:  # less than before: it is another wait
-            told[bookie_id] = waited_s
+    def report(bookie_id: str, waited_s: float) -> None:
+        last = reported.get(bookie_id, float("inf"))
+        if waited_s < last or waited_s - last >= REPORT_INTERVAL_S:  # a shorter wait is a new one
+            reported[bookie_id] = waited_s
             messages.warning(f"waiting for bookie {bookie_id} ({waited_s:.0f} s)")
 
-    return tell
+    return report
 
 
 def warn_once() -> Callable[[BadReplica], None]:
-    """Says on stderr, once a bookie and ledger, that a replica is bad; the entry was read elsewhere."""
+    """A sink that warns on stderr about a bad replica, once per bookie and ledger."""
     warned: set[tuple[int, str]] = set()
 
     def warn(replica: BadReplica) -> None:

@@ -1,4 +1,4 @@
-"""Tables for people, by rich. A command that prints none does without it: it starts sooner."""
+"""Tables for people, by rich; a module of its own, so that other commands do not import rich."""
 
 from typing import TextIO
 
@@ -12,7 +12,7 @@ PIPE_WIDTH = 4096  # a table in a pipe is never folded
 
 
 def printed(shown: OutputTable | OutputRecord, stream: TextIO) -> str:
-    """A table, or a record with its tables, as it is to stand on `stream`."""
+    """A table, or a record with its tables, as text for `stream`."""
     console = Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
     if isinstance(shown, OutputTable):
         return _rendered(console, _table(shown))
@@ -44,7 +44,7 @@ def _table(table: OutputTable) -> RichTable:
 
 
 def _rendered(console: Console, shown: RenderableType) -> str:
-    """As the console shows it, without the spaces that fill a table's last column."""
+    """The text on the console, without trailing spaces."""
     with console.capture() as capture:
         console.print(shown)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())

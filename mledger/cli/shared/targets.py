@@ -1,4 +1,4 @@
-"""Which topics a command is about: the one that was named, or all partitions of it, a namespace's, or all there are."""
+"""The topics of a command: the named one, its partitions, those of a namespace, or all."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The topic that was named, its record if it is partitioned, and the topics with a managed ledger of it."""
+    """The named topic, its record if it is partitioned, and its topics that have a managed ledger."""
 
     named: TopicName
     partitioned: PartitionedTopic | None
@@ -32,7 +32,7 @@ class Targets:
 
 
 async def find_targets(cluster: ReadOnlyCluster, named: TopicName) -> Targets:
-    """The topic, or every partition that is there of a partitioned one; TopicNotFound, RecordError."""
+    """The topic, or the existing partitions of a partitioned one. Raises TopicNotFound, RecordError."""
     found = await read_partitioned(cluster.metadata, named)
     if found is not None:
         record, _ = found
@@ -45,23 +45,23 @@ async def find_targets(cluster: ReadOnlyCluster, named: TopicName) -> Targets:
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """Which topics: one with its partitions, those of a namespace or a tenant, or all."""
+    """A selection of topics: one with its partitions, those of a namespace or a tenant, or all."""
 
     topic: TopicName | None
     namespace: str
 
     @classmethod
     def of(cls, topic: str | None, namespace: str | None, every: bool) -> "TopicSelection":
-        """What the arguments of `scope_arguments` mean; click.UsageError unless exactly one of them is given."""
+        """The selection by `scope_arguments`. Raises click.UsageError unless exactly one is given."""
         if (topic is not None) + (namespace is not None) + every != 1:
-            raise click.UsageError("say which: TOPIC, --namespace TENANT/NAMESPACE or --all")
+            raise click.UsageError("select topics: give one of TOPIC, --namespace TENANT/NAMESPACE or --all")
         return cls(None if topic is None else TopicName.parse(topic), (namespace or "").strip("/"))
 
     def __str__(self) -> str:
         return str(self.topic) if self.topic is not None else self.namespace or "all topics"
 
     async def topics(self, cluster: ReadOnlyCluster) -> tuple[TopicName, ...]:
-        """Those that are there; TopicNotFound, NamespaceNotFound."""
+        """The selected topics that exist. Raises TopicNotFound, NamespaceNotFound."""
         if self.topic is not None:
             return (await find_targets(cluster, self.topic)).topics
         topics = await list_topics(cluster.metadata, self.namespace)
@@ -71,7 +71,7 @@ class TopicSelection:
 
 
 def scope_arguments(command: Command) -> Command:
-    """Give `command` TOPIC, --namespace and --all; they arrive as `topic`, `namespace` and `every`."""
+    """Add TOPIC, --namespace and --all to `command`, as `topic`, `namespace` and `every`."""
     for each in (
         click.option("--all", "every", is_flag=True, help="All topics."),
         click.option("--namespace", help="All topics of tenant/namespace, or of a tenant."),

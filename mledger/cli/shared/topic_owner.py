@@ -1,4 +1,4 @@
-"""What commands that write share: the topic's configuration, and opening it as owner after looking for another (M9)."""
+"""Opening a topic as its owner, for commands that write: its options, and the check for owners (M9)."""
 
 import functools
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,7 +25,7 @@ QUORUMS = {
     "write_quorum_size": "write_quorum",
     "ack_quorum_size": "ack_quorum",
 }
-"""Fields of a topic's configuration that have an option of their own."""
+"""Fields of a topic's configuration that have their own option."""
 
 log = get_logger(__name__)
 
@@ -40,7 +40,7 @@ class WriteOptions:
     take_over: bool
     client: ClientConfig = ClientConfig()  # noqa: RUF009 - frozen
     session_timeout: float = SESSION_TIMEOUT_S
-    cluster_quorums: bool = False  # those of the cluster for the topic, not the configuration's
+    cluster_quorums: bool = False  # use the cluster's quorums for the topic, not the configuration's
 
     def open_cluster(self, url: str) -> AbstractAsyncContextManager[mledger.Cluster]:
         """The cluster at `url`, with these options."""
@@ -54,7 +54,7 @@ class WriteOptions:
 
 
 def write_options(command: Command) -> Command:
-    """Give `command` the options of a topic's configuration and --take-over; they arrive as one `options`."""
+    """Add the options of a topic's configuration and --take-over to `command`, as `options`."""
 
     @functools.wraps(command)
     def gather(*args: Any, **named: Any) -> Any:
@@ -70,7 +70,7 @@ def write_options(command: Command) -> Command:
         return command(*args, options=options, **named)
 
     for option in (
-        click.option("--take-over", is_flag=True, help="Open the topic although another owner was seen, and fence it."),
+        click.option("--take-over", is_flag=True, help="Open the topic although it has an owner, and fence the owner."),
         click.option("--ack-quorum", type=int, help="Bookies that must hold an entry before it is acknowledged."),
         click.option("--write-quorum", type=int, help="Bookies that each entry is sent to."),
         click.option("--ensemble-size", type=int, help="Bookies that a ledger is spread over."),
@@ -85,7 +85,7 @@ def write_options(command: Command) -> Command:
             "assignments",
             multiple=True,
             metavar="KEY=VALUE",
-            help="One setting, by the key that broker.conf has for it; repeatable, and wins over --config.",
+            help="A setting, by its key in broker.conf; repeatable; overrides --config.",
         ),
     ):
         gather = option(gather)
@@ -100,13 +100,13 @@ async def opened_topic(
     events: EventSink = ignore_events,
     on_step: StepHook = ignore_steps,
 ) -> AsyncIterator[mledger.ManagedLedger]:
-    """The topic, opened as its owner and closed cleanly in the end.
+    """Open the topic as its owner, and close it cleanly at the end.
 
-    Nothing of it is trimmed unless `trim` or `truncate` is called: its next owner removes what no cursor needs.
+    Nothing is trimmed unless `trim` or `truncate` is called: that is left to the next owner.
 
     Raises:
-        TopicNotFound: there is no such topic.
-        OwnedElsewhere: another owner was seen and did not go within a session time-out.
+        TopicNotFound: the topic does not exist.
+        OwnedElsewhere: another owner did not go within a session time-out.
     """
     async with options.open_cluster(url) as cluster:
         topic = await cluster.open_topic(
@@ -119,17 +119,22 @@ async def opened_topic(
 
 
 def _settings(path: Path | None, assignments: Sequence[str]) -> OwnerSettings:
-    """What --config and --set say; unknown keys are warned of, and the metadata store taken that nothing else names."""
+    """The settings of --config and --set; warns about unknown keys.
+
+    The metadata store of the settings is used if no option or variable selects a cluster.
+    """
     found = read_owner_settings(None if path is None else str(path), assignments)
     if found.unknown:
         messages.warning(f"unknown settings: {', '.join(found.unknown)}")
     if found.not_honoured:
-        messages.warning(f"settings without effect, bookies are placed by racks alone: {', '.join(found.not_honoured)}")
+        messages.warning(
+            f"settings without effect, since only racks decide bookie placement: {', '.join(found.not_honoured)}"
+        )
     if found.without_effect:
         log.debug("settings_without_effect", keys=found.without_effect)
     click_context = click.get_current_context()
     context = click_context.find_object(CommandContext) or CommandContext()
-    meant = context.meant
-    if found.url and (meant is None or meant.by_default):
+    selected = context.selected
+    if found.url and (selected is None or selected.by_default):
         click_context.obj = replace(context, metadata=found.url)
     return found

@@ -1,4 +1,4 @@
-"""What a command may change of its topics, and what the undo file has to keep of that."""
+"""The records and cursor states of a command's topics that the undo file must keep."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,13 +17,13 @@ from mledger.metastore.records.values import NO_CURSOR_LEDGER
 
 
 async def with_pending_acks(cluster: ReadOnlyCluster, targets: Targets) -> Targets:
-    """The targets, and before them the topics of transactions' acknowledgements on them, deleted with them."""
+    """The targets, and before them their topics of pending acknowledgements, which are deleted too."""
     found = [each for topic in targets.topics for each in await pending_ack_topics(cluster.metadata, topic)]
     return replace(targets, topics=tuple(dict.fromkeys((*found, *targets.topics))))
 
 
 async def records_of(cluster: ReadOnlyCluster, targets: Targets) -> tuple[ChangedRecord, ...]:
-    """The records of the topics and of their cursors as they are, to be read before what is planned from them."""
+    """The records of the topics and of their cursors; call this before the plan reads anything."""
     paths = [targets.named.partitioned_topic_path] if targets.partitioned is not None else []
     return await read_before(cluster.metadata, [*paths, *await _paths_of(cluster, targets.topics)])
 
@@ -31,7 +31,7 @@ async def records_of(cluster: ReadOnlyCluster, targets: Targets) -> tuple[Change
 async def records_of_each(
     cluster: ReadOnlyCluster, topics: Sequence[TopicName]
 ) -> dict[TopicName, tuple[ChangedRecord, ...]]:
-    """The records of each topic and of its cursors as they are, to be read before what is planned from them."""
+    """The records of each topic and of its cursors; call this before the plan reads anything."""
     found: dict[str, list[ChangedRecord]] = {topic.managed_ledger_path: [] for topic in topics}
     for record in await read_before(cluster.metadata, await _paths_of(cluster, topics)):
         found[record.path if record.path in found else record.path.rpartition("/")[0]].append(record)
@@ -50,9 +50,10 @@ async def _paths_of(cluster: ReadOnlyCluster, topics: Sequence[TopicName]) -> li
 def saved_states(
     topic: TopicName, cursors: Sequence[CursorInspection], records: Sequence[ChangedRecord]
 ) -> tuple[SavedCursor, ...]:
-    """The states that live in cursor ledgers, of those cursors whose state can be read; opening leaves the others.
+    """The readable states in cursor ledgers; an open does not change the unreadable ones.
 
-    `records` are those of `records_of`: a cursor's path is as it is there, however its name's escapes are spelled.
+    `records` are those of `records_of` and have the cursors' actual paths: programs escape names
+    differently.
     """
     folder = f"{topic.managed_ledger_path}/"
     paths = {
@@ -72,9 +73,9 @@ def saved_states(
 async def states_kept_and_lost(
     inspector: Inspector, topic: TopicName, records: Sequence[ChangedRecord]
 ) -> tuple[tuple[SavedCursor, ...], tuple[str, ...]]:
-    """The cursor states to keep before a topic is deleted, and a line for what cannot be kept.
+    """The cursor states to save before a topic is deleted, and a line for each that cannot be saved.
 
-    A topic whose bookies are away can be deleted all the same.
+    A topic can be deleted even if its bookies are unavailable.
     """
     try:
         cursors = await inspector.cursors(str(topic))

@@ -1,4 +1,4 @@
-"""Undo files on disk: written whole or not at all, synced, readable by their owner only, never over another file."""
+"""Undo files on disk: written atomically, synced, readable by their owner only, never overwriting a file."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def default_path(command: str, subject: str, made_at_ms: int) -> Path:
 
 
 def write_new(path: Path, file: UndoFile) -> None:
-    """Write `file` to `path`, durable on return; UndoFileError if something is there already, OSError."""
+    """Write `file` to `path`, durable on return. Raises UndoFileError if `path` exists, and OSError."""
     temporary = write_beside(path, encode_undo_file(file), OWNER_ONLY)  # it may hold properties that are private
     try:
         os.link(temporary, path)
@@ -33,7 +33,7 @@ def write_new(path: Path, file: UndoFile) -> None:
 
 
 def rewrite(path: Path, file: UndoFile) -> None:
-    """Put `file` in the place of the one at `path`, durable on return; OSError."""
+    """Replace the file at `path` with `file`, durable on return. Raises OSError."""
     replace_file(path, encode_undo_file(file), OWNER_ONLY)
 
 
@@ -44,7 +44,7 @@ def remove(path: Path) -> None:
 
 
 def load(path: Path) -> UndoFile:
-    """The undo file at `path`; UndoFileError says what is wrong with it, OSError."""
+    """Read the undo file at `path`. Raises UndoFileError if it is invalid, and OSError."""
     try:
         return decode_undo_file(path.read_bytes())
     except UndoFileError as error:

@@ -26,24 +26,28 @@ from mledger.snapshot.exports.spark import SPARK, export_with_spark
 )
 @click.argument("dest")
 @click.option(
-    "--option", "-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as Spark takes them."
+    "--option", "-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the tables, as in Spark."
 )
 @click.option("--name", help="The snapshot's name; if it exists already, nothing is written.  [default: its time]")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Then remove older snapshots, so that N remain.")
 @click.option(
     "--workers", type=click.IntRange(1, 64), metavar="N", help="Processes that read and write.  [default: by size]"
 )
-@click.option("--spark", "with_spark", is_flag=True, help="Have Spark read and write.")
+@click.option("--spark", "with_spark", is_flag=True, help="Read and write with Spark.")
 @click.option(
-    "--format", "file_format", type=click.Choice((PARQUET, DELTA)), default=PARQUET, help="delta: with Spark only."
+    "--format",
+    "file_format",
+    type=click.Choice((PARQUET, DELTA)),
+    default=PARQUET,
+    help="The file format; delta needs Spark.",
 )
 @click.option(
     "--stage",
     type=click.Path(file_okay=False, path_type=Path),
     help="For DEST on another file system: where to write the files first.  [default: in the user's cache]",
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask before snapshots are removed.")
-@click.option("--dry-run", is_flag=True, help="Show what would be written and removed; do nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before removing snapshots.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written and removed; change nothing.")
 @common_options
 @click.pass_obj
 def export_command(

@@ -24,7 +24,7 @@ SHOWN = 50
 @common_options
 @click.pass_obj
 def diff(context: CommandContext, a: str, b: str, limit: int) -> None:
-    """Show what changed from snapshot A to snapshot B: what appeared, vanished, moved, went back.
+    """Show the changes from snapshot A to snapshot B: what was added, removed, moved or moved back.
 
     A and B are directories of one snapshot, or directories of snapshots, of which the newest is taken.
     """

@@ -28,7 +28,7 @@ ROWS = 200
 @common_options
 @click.pass_obj
 def report(context: CommandContext, snapshot_path: str, to: Path, before: str | None, limit: int) -> None:
-    """Write an HTML page about SNAPSHOT: plots and sortable tables, in one file that loads nothing.
+    """Write an HTML page about SNAPSHOT: plots and sortable tables, in one self-contained file.
 
     SNAPSHOT is a snapshot's directory, or a directory of snapshots, of which the newest is taken.
     """

@@ -1,7 +1,8 @@
-"""`mledger topics terminate|truncate|delete|set-properties`: whole topics changed, with a plan and an undo file.
+"""`mledger topics terminate|truncate|delete|set-properties`: changes of topics, with plan and undo file.
 
-Each takes a topic, or a partitioned topic with all its partitions. The plan is made read-only: of the topic as
-opening it would make it. Deleted ledgers do not come back: the plan and the undo file say what of them is lost.
+Each command changes a topic, or a partitioned topic with all its partitions. The plan only reads; it is
+based on the state that opening the topic would produce. Undo cannot restore deleted ledgers: the plan and
+the undo file list what is lost.
 """
 
 import time
@@ -51,7 +52,7 @@ TOPIC_COLUMNS = columns("topic", "entries", "last_entry", "terminated")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The topic that a command changes, and how."""
+    """The topic that a command changes, and the options."""
 
     context: CommandContext
     command: str
@@ -60,7 +61,7 @@ class Subject:
     change: ChangeOptions
 
     def inspector(self, cluster: ReadOnlyCluster) -> Inspector:
-        """Looks with the topic's settings."""
+        """An inspector with the topic's settings."""
         return Inspector(cluster.metadata, cluster.bookies, self.options.config.password)
 
 
@@ -71,7 +72,7 @@ class Subject:
 @common_options
 @click.pass_obj
 def truncate(context: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
-    """Acknowledge everything on every cursor of TOPIC, and delete every ledger whatever retention says (rule M8)."""
+    """Acknowledge everything on every cursor of TOPIC and delete all ledgers despite retention (rule M8)."""
     subject = Subject(context, "topics truncate", TopicName.parse(topic), options, change)
     shorten(subject, truncate=True)
 
@@ -83,7 +84,7 @@ def truncate(context: CommandContext, topic: str, options: WriteOptions, change:
 @common_options
 @click.pass_obj
 def terminate(context: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
-    """Let TOPIC take no more entries, for good: its readers end after the last one (rule M8)."""
+    """Terminate TOPIC: it accepts no more entries, and its readers end after the last one (rule M8)."""
     subject = Subject(context, "topics terminate", TopicName.parse(topic), options, change)
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
@@ -120,8 +121,8 @@ def terminate(context: CommandContext, topic: str, options: WriteOptions, change
 def delete(context: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).
 
-    With it go the ledgers of its compaction and of delayed delivery, and the topics that hold the acknowledgements of
-    transactions on its subscriptions. Its schema stays.
+    This also deletes the ledgers of its compaction and delayed delivery, and the topics with the pending
+    acknowledgements of transactions on its subscriptions. Its schema stays.
     """
     subject = Subject(context, "topics delete", TopicName.parse(topic), options, change)
     found: list[Targets] = []
@@ -165,7 +166,9 @@ def delete(context: CommandContext, topic: str, options: WriteOptions, change: C
 @topic_argument
 @click.argument("properties", type=PropertyType(), nargs=-1)
 @click.option("--remove", "removed", multiple=True, metavar="KEY", help="A property to remove; may be repeated.")
-@click.option("--take-over", is_flag=True, help="Change the record though an owner was seen; it is fenced.")
+@click.option(
+    "--take-over", is_flag=True, help="Change the record although the topic has an owner, and fence the owner."
+)
 @change_options
 @common_options
 @click.pass_obj
@@ -177,15 +180,16 @@ def set_properties(
     take_over: bool,
     change: ChangeOptions,
 ) -> None:
-    """Set PROPERTIES of TOPIC, written KEY=VALUE, and remove others; those that are not named stay.
+    """Set PROPERTIES of TOPIC, written KEY=VALUE, or remove some; the others stay.
 
-    They are in the topic's record; of a partitioned topic in its own, as Pulsar keeps them. The topic is not opened.
+    They are in the topic's record. Those of a partitioned topic are in its own record, as in Pulsar. The
+    topic is not opened.
     """
     if not properties and not removed:
         raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")
     both = sorted(dict(properties).keys() & set(removed))
     if both:
-        raise click.UsageError(f"{', '.join(both)} cannot be set and removed at once")
+        raise click.UsageError(f"cannot both set and remove {', '.join(both)}")
     options = WriteOptions(ManagedLedgerConfig(), take_over)
     subject = Subject(context, "topics set-properties", TopicName.parse(topic), options, change)
     wanted: dict[str, str] = {}
@@ -285,12 +289,12 @@ def _shown(
 
 
 def _new_name(view: OpeningView) -> tuple[str, str]:
-    """The ledger that opening makes, as it is called while it has no id."""
+    """The text about the ledger that opening creates, and its replacement, since it has no id yet."""
     return f"ledger {view.new_ledger} is open for writing", "the rest is a new ledger, open for writing"
 
 
 def _move_rows(topic: TopicName, view: OpeningView, plan: TrimPlan, truncate: bool) -> list[tuple[Value, ...]]:
-    """The cursors that stand elsewhere afterwards; `new:-1` is the start of the ledger that opening makes."""
+    """The cursors that move; `new:-1` is the start of the ledger that opening creates."""
     moves = {move.cursor: move.new for move in plan.moves}
     rows: list[tuple[Value, ...]] = []
     for cursor in view.cursors:

@@ -23,9 +23,9 @@ from mledger.metastore.records.paths import TopicName
 @common_options
 @click.pass_obj
 def describe(context: CommandContext, topic: str) -> None:
-    """Show TOPIC's ledgers, its end and its cursors; nothing is changed and nothing is fenced.
+    """Show TOPIC's ledgers, its end and its cursors; change nothing and fence nothing.
 
-    Of a partitioned topic it shows the partitions.
+    For a partitioned topic, show the partitions.
     """
     context.output.record(context.run(_describe(context.url, topic)))
 

@@ -27,10 +27,12 @@ MAX_PARTITIONS = 100_000
     type=PropertyType(),
     multiple=True,
     metavar="KEY=VALUE",
-    help="A property to keep with it.",
+    help="A property of the topic.",
 )
-@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), help="Create a partitioned topic of so many.")
-@click.option("--missing", is_flag=True, help="Create the partitions of a partitioned topic that are not there.")
+@click.option(
+    "--partitions", type=click.IntRange(1, MAX_PARTITIONS), help="Create a partitioned topic with this number."
+)
+@click.option("--missing", is_flag=True, help="Create the missing partitions of a partitioned topic.")
 @write_options
 @common_options
 @click.pass_obj
@@ -44,13 +46,13 @@ def create(
 ) -> None:
     """Create TOPIC, persistent://tenant/namespace/topic, with a first ledger.
 
-    With --partitions TOPIC becomes a partitioned topic, as Pulsar makes it: its partitions are topics of their own,
-    TOPIC-partition-0 and on, and get their first ledger when they are first opened.
+    With --partitions, create a partitioned topic as Pulsar does: its partitions are topics named
+    TOPIC-partition-0 and so on, and get their first ledger when they are first opened.
     """
     name = TopicName.parse(topic)
     if missing and (partitions or properties):
         raise click.UsageError(
-            "--missing keeps the topic's partitions and properties: leave --partitions and --property out"
+            "--missing keeps the topic's partitions and properties: omit --partitions and --property"
         )
     if partitions or missing:
         plan = context.run(_create_partitioned(context.url, str(name), partitions, dict(properties)))

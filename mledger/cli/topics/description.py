@@ -1,4 +1,4 @@
-"""What `mledger topics describe` shows of a topic and of a partitioned one."""
+"""The output of `mledger topics describe`, for a topic and for a partitioned topic."""
 
 from mledger.admin.inspect import PartitionedInspection, TopicInspection
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
@@ -14,7 +14,7 @@ PARTITION_COLUMNS = columns(
 def described_topic(
     topic: str, found: TopicInspection, retention: RetentionInForce | PoliciesUnavailable
 ) -> OutputRecord:
-    """A topic's facts, the retention in force and its ledgers; `topic` as it was asked for."""
+    """A topic's facts, its effective retention and its ledgers; `topic` is the name as given."""
     ledgers = tuple(
         (each.ledger_id, each.entries, each.size, _ledger_state(each.closed, each.unconfirmed), each.timestamp or None)
         for each in found.ledgers
@@ -37,7 +37,7 @@ def described_topic(
 
 
 def _retention(found: RetentionInForce | PoliciesUnavailable) -> dict[str, Value]:
-    """Figures and origin; without figures where they cannot be read, or are a broker's own, which is in no node."""
+    """Limits and origin; without limits if they cannot be read or are the broker's default, in no node."""
     if isinstance(found, PoliciesUnavailable):
         return {"retention_ms": None, "retention_mb": None, "retention_origin": None}
     if found.origin is RetentionOrigin.DEFAULT:
@@ -54,7 +54,7 @@ def _retention_warnings(found: RetentionInForce | PoliciesUnavailable) -> tuple[
 
 
 def described_partitions(topic: str, found: PartitionedInspection) -> OutputRecord:
-    """A partitioned topic's facts and its partitions; one without a managed ledger is there with nothing known."""
+    """A partitioned topic's facts and partitions; one without a managed ledger has no values."""
     rows = tuple(_partition(index, each) for index, each in enumerate(found.partitions))
     there = [each for each in found.partitions if each is not None]
     missing = [str(index) for index, each in enumerate(found.partitions) if each is None]
@@ -67,7 +67,7 @@ def described_partitions(topic: str, found: PartitionedInspection) -> OutputReco
     if missing:
         warnings.insert(0, f"no managed ledger: partition {', '.join(missing)}; `topics create --missing` creates them")
     if found.record.deleted:
-        warnings.insert(0, "a deletion was begun: `topics delete` finishes it")
+        warnings.insert(0, "its deletion has begun: `topics delete` finishes it")
     facts = fields(
         topic=topic,
         partition_count=found.record.partitions,

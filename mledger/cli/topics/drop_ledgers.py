@@ -1,4 +1,4 @@
-"""`mledger topics drop-ledgers`: ledgers taken off a topic's list by hand, with a plan first and an undo file."""
+"""`mledger topics drop-ledgers`: removes ledgers from a topic's list, with a plan and an undo file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ from mledger.metastore.url import open_store
 from mledger.metastore.write_verification import put_own
 
 LEDGER_COLUMNS = columns("ledger_id", "entries", "size", "closed_ms", "cursors")
-STILL_THERE = "the ledgers themselves stay, named by nothing: `ledgers delete` or `topics repair` removes them for good"
+STILL_THERE = "the ledgers stay, but nothing will name them: `ledgers delete` or `topics repair` deletes them"
 
 
 @click.command("drop-ledgers", epilog="Example: mledger topics drop-ledgers orders 12 13 --dry-run")
@@ -42,10 +42,10 @@ STILL_THERE = "the ledgers themselves stay, named by nothing: `ledgers delete` o
 def drop_ledgers(
     context: CommandContext, topic: str, ledger_ids: tuple[int, ...], take_over: bool, change: ChangeOptions
 ) -> None:
-    """Take the ledgers LEDGER_ID off the list of TOPIC: nobody reads their entries any more. Undoing lists them again.
+    """Remove the ledgers LEDGER_ID from the list of TOPIC: readers then skip their entries.
 
-    For ledgers that cannot be read and hold a topic up. The topic is not opened; cursors that stand in such a ledger
-    go on behind it when it is opened next (rules R6, R7).
+    For ledgers that cannot be read and block the topic. Undo lists them again. The topic is not opened;
+    at its next open, cursors in such a ledger continue after it (rules R6, R7).
     """
     name = TopicName.parse(topic)
     dropped = frozenset(ledger_ids)
@@ -53,7 +53,7 @@ def drop_ledgers(
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
         targets = await find_targets(cluster, name)
         if targets.partitioned is not None:
-            raise click.UsageError(f"{name} is partitioned: name one of its partitions, {name.partition(0)} and on")
+            raise click.UsageError(f"{name} is partitioned: name one of its partitions, such as {name.partition(0)}")
         before = await read_before(cluster.metadata, [name.managed_ledger_path])
         info = _decoded(before[0]).value
         cursors = await Inspector(cluster.metadata, cluster.bookies).cursors(str(name))
@@ -88,7 +88,7 @@ def drop_ledgers(
 
 
 def without_ledgers(info: ManagedLedgerInfo, dropped: frozenset[int]) -> ManagedLedgerInfo:
-    """The record with `dropped` off its list."""
+    """The record without the ledgers `dropped`."""
     return replace(info, ledgers=tuple(ledger for ledger in info.ledgers if ledger.ledger_id not in dropped))
 
 
@@ -100,7 +100,7 @@ def _decoded(record: ChangedRecord) -> Decoded[ManagedLedgerInfo]:
 def _rows(
     info: ManagedLedgerInfo, dropped: frozenset[int], cursors: Sequence[CursorInspection]
 ) -> tuple[tuple[Value, ...], ...]:
-    """The ledgers that go, each with the cursors that stand in it."""
+    """The ledgers to drop, each with the cursors whose mark-delete is in it."""
     standing: dict[int, list[str]] = {}
     for cursor in cursors:
         if cursor.plan is not None:
@@ -121,5 +121,5 @@ def _rows(
 def _warnings(info: ManagedLedgerInfo, dropped: frozenset[int]) -> tuple[str, ...]:
     found = [STILL_THERE] if any(ledger.ledger_id in dropped for ledger in info.ledgers) else []
     if info.ledgers and info.ledgers[-1].ledger_id in dropped:
-        found.append("the last ledger is dropped: entries of it that were not read yet are out of reach")
+        found.append("the last ledger is dropped: its unread entries will be unreachable")
     return tuple(found)

@@ -1,4 +1,4 @@
-"""`mledger topics read`: the messages of a topic, or its entries as they are."""
+"""`mledger topics read`: the messages of a topic, or its raw entries."""
 
 from collections.abc import AsyncIterator
 
@@ -23,11 +23,11 @@ from mledger.metastore.records.values import LedgerInfo
 @click.option(
     "--first", type=PositionType(), help="First position to read.  [default: the earliest; with --follow the end]"
 )
-@click.option("--last", type=PositionType(), help="Last position to read.  [default: the last that can be seen]")
-@click.option("--limit", type=click.IntRange(1), help="At most so many entries.")
-@click.option("--raw", is_flag=True, help="Entries as they are, not the messages in them; nothing between them.")
-@click.option("--decode", is_flag=True, help="For people: a line a message, with its key, properties and producer too.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with entries as they come, until interrupted or --limit.")
+@click.option("--last", type=PositionType(), help="Last position to read.  [default: the last visible one]")
+@click.option("--limit", type=click.IntRange(1), help="The maximum number of entries.")
+@click.option("--raw", is_flag=True, help="Raw entries instead of their messages, with nothing between them.")
+@click.option("--decode", is_flag=True, help="For people: one line per message, with key, properties and producer.")
+@click.option("--follow", "-f", is_flag=True, help="Continue with new entries as they arrive, until --limit.")
 @common_options
 @click.pass_obj
 def read(
@@ -40,11 +40,12 @@ def read(
     decode: bool,
     follow: bool,
 ) -> None:
-    """Write TOPIC's messages to stdout: a payload a line, or an object each where --output asks for one.
+    """Write TOPIC's messages to stdout: one payload per line, or objects in the --output format.
 
-    No cursor is needed or moved, and nothing is fenced. A ledger that is still written is read to its end as its
-    bookies show it; what of it is not proven acknowledged is marked unconfirmed (rule Q3). What is not shown is said
-    on stderr. With --follow it begins behind the last entry that can be seen, unless --first says where.
+    It needs and moves no cursor, and fences nothing. An open ledger is read to its end according to its
+    bookies; entries that are not proven acknowledged are marked unconfirmed (rule Q3). Warnings on stderr
+    report what is not shown. With --follow it begins after the last visible entry, unless --first is
+    given.
     """
     if decode and raw:
         raise click.UsageError("--decode and --raw cannot go together")
@@ -79,7 +80,7 @@ async def _follow(
 
 
 async def _write(writer: Writer, batches: AsyncIterator[list[SeenEntry]], limit: int | None) -> None:
-    """Write the entries, of each list at once, until there are no more or so many were written."""
+    """Write the entries, flushing after each list, until the end or until `limit` were written."""
     left = limit
     async for batch in batches:
         for entry in batch[:left]:
@@ -92,5 +93,5 @@ async def _write(writer: Writer, batches: AsyncIterator[list[SeenEntry]], limit:
 
 def _say_skipped(ledger: LedgerInfo) -> None:
     messages.warning(
-        f"ledger {ledger.ledger_id}, {ledger.entries:,} entries, is offloaded and not on the bookies: not shown"
+        f"ledger {ledger.ledger_id} with {ledger.entries:,} entries is offloaded and not on the bookies: not shown"
     )

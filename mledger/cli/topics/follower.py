@@ -1,4 +1,4 @@
-"""A topic's entries as they come, over rollovers and over what is away for a while; it only looks (M9, Q3)."""
+"""Follows a topic's entries across rollovers and temporary unavailability; read-only (M9, Q3)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,11 +11,11 @@ from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
 
-LOOK_AGAIN_S = 0.5
+POLL_S = 0.5
 
 
 class Follower:
-    """Looks at a topic again and again, each time from behind what it has shown: every entry once, in order."""
+    """Polls a topic, each time from after the last entry shown: every entry once, in order."""
 
     def __init__(self, inspector: Inspector, name: str, on_skipped: Callable[[LedgerInfo], None]) -> None:
         self._inspector = inspector
@@ -25,13 +25,14 @@ class Follower:
         self._away = False
 
     async def end(self) -> Position:
-        """Behind the last entry that can be seen now. TopicNotFound, and what keeps the end from being seen."""
+        """The position after the last visible entry. Raises TopicNotFound, and errors of reading the end."""
         return after((await self._inspector.topic(self._name)).last_confirmed)
 
     async def follow(self, first: Position) -> AsyncIterator[list[SeenEntry]]:
-        """Entries from `first` on, in lists; an empty one ends each look, until nobody asks for more.
+        """Entries from `first` on, in lists, without an end; an empty list ends each poll.
 
-        While bookies or the metadata store are away it says so once and goes on. TopicNotFound when the topic is gone.
+        Warns once while bookies or the metadata store are unavailable, and continues. Raises TopicNotFound
+        when the topic is gone.
         """
         next_position = first
         while True:
@@ -40,35 +41,35 @@ class Follower:
                     if batch:
                         next_position = after(batch[-1].position)
                         yield batch
-                self._say_back()
+                self._report_back()
             except MledgerError as error:
-                if not passes(error):
+                if not is_temporary(error):
                     raise
-                self._say_away(error)
+                self._report_away(error)
             yield []
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(POLL_S)
 
     def _skip(self, ledger: LedgerInfo) -> None:
         if ledger.ledger_id not in self._skipped:
             self._skipped.add(ledger.ledger_id)
             self._on_skipped(ledger)
 
-    def _say_away(self, error: MledgerError) -> None:
+    def _report_away(self, error: MledgerError) -> None:
         if not self._away:
-            messages.warning(f"{one_line(error)}; it is looked for again until it is there")
+            messages.warning(f"{one_line(error)}; retrying")
         self._away = True
 
-    def _say_back(self) -> None:
+    def _report_back(self) -> None:
         if self._away:
             messages.warning(f"{self._name} can be read again")
         self._away = False
 
 
 def after(position: Position) -> Position:
-    """Where the entry behind `position` is, in the same ledger or at the start of a later one."""
+    """The position after `position`; its entry may be in a later ledger."""
     return Position(position.ledger_id, position.entry_id + 1)
 
 
-def passes(error: MledgerError) -> bool:
-    """Whether what `error` tells of may be over the next time: something is away, or a ledger was just trimmed."""
+def is_temporary(error: MledgerError) -> bool:
+    """Whether a retry may succeed: something is unavailable, or a ledger was just trimmed."""
     return exit_code(error) == UNAVAILABLE or isinstance(error, NoSuchLedger | NoSuchEntry)

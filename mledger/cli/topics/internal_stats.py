@@ -1,6 +1,6 @@
-"""`mledger topics info-internal|stats-internal`: what `pulsar-admin` shows under these names, without a broker.
+"""`mledger topics info-internal|stats-internal`: the same output as `pulsar-admin`, without a broker.
 
-The JSON has Pulsar's names and shape. What only a broker's memory has is null.
+The JSON has Pulsar's names and structure. Values that exist only in a broker's memory are null.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ STATS_CURSORS = columns(
 @common_options
 @click.pass_obj
 def info_internal(context: CommandContext, topic: str) -> None:
-    """Show the records of TOPIC and of its cursors as they are stored; the JSON is as `pulsar-admin` prints it."""
+    """Show the stored records of TOPIC and its cursors; the JSON is that of `pulsar-admin`."""
     found = context.run(_read(context.url, topic))
     shown = info_json(found)
     if context.output.for_programs:
@@ -56,13 +56,13 @@ def info_internal(context: CommandContext, topic: str) -> None:
 
 @click.command("stats-internal", epilog="Example: mledger topics stats-internal orders --output json")
 @topic_argument
-@click.option("--with-metadata", "-m", is_flag=True, help="With BookKeeper's metadata of each ledger.")
+@click.option("--with-metadata", "-m", is_flag=True, help="Include BookKeeper's metadata of each ledger.")
 @common_options
 @click.pass_obj
 def stats_internal(context: CommandContext, topic: str, with_metadata: bool) -> None:
-    """Show TOPIC's ledgers and cursors as opening would find them; the JSON is as `pulsar-admin` prints it.
+    """Show TOPIC's ledgers and cursors as an open would find them; the JSON is that of `pulsar-admin`.
 
-    Null is what only the memory of a broker that owns the topic has: its counters, states and waiting reads.
+    Values that exist only in the memory of the owning broker are null: counters, states, waiting reads.
     """
     found = context.run(_read(context.url, topic))
     shown = stats_json(found, with_metadata=with_metadata)
@@ -84,7 +84,7 @@ def stats_internal(context: CommandContext, topic: str, with_metadata: bool) -> 
 
 
 def info_json(found: TopicInternals) -> dict[str, Value]:
-    """As Pulsar's ManagedLedgerInfo: the records, null where a record does not say."""
+    """The records as Pulsar's ManagedLedgerInfo, with null for values that a record does not have."""
     return {
         "version": found.stat.version,
         "creationDate": _time(found.stat.created_ms),
@@ -97,7 +97,7 @@ def info_json(found: TopicInternals) -> dict[str, Value]:
 
 
 def stats_json(found: TopicInternals, *, with_metadata: bool) -> dict[str, Value]:
-    """As Pulsar's PersistentTopicInternalStats; null: only its broker's memory has it."""
+    """The statistics as Pulsar's PersistentTopicInternalStats, with null for values in a broker's memory."""
     current = found.topic.ledgers[-1] if found.topic.ledgers else None
     newest = found.ledgers[-1].metadata if found.ledgers else None
     return {
@@ -185,7 +185,7 @@ def _stats_cursor(cursor: CursorInternals) -> dict[str, Value]:
 
 
 def _other(ledger: OtherLedger, *, with_metadata: bool) -> dict[str, Value]:
-    """A ledger beside the list; -1 where there is none or its end is not known, as Pulsar says it."""
+    """A ledger that is not in the list; as in Pulsar, -1 if there is none or its end is not known."""
     closed = ledger.metadata is not None and ledger.metadata.state is LedgerState.CLOSED
     shown: dict[str, Value] = {
         "ledgerId": ledger.ledger_id,

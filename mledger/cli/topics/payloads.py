@@ -1,4 +1,4 @@
-"""What to publish, in batches: lines of a file or of stdin, or made to a count and size; and messages made of them."""
+"""Payloads to publish: lines of a file or stdin, or generated ones; and their messages and batches."""
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,20 +14,20 @@ BATCH_BYTES = 1024 * 1024
 
 
 def lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Each line without its newline; empty ones too."""
+    """The lines without their newlines, including empty ones."""
     for line in stream:
         yield line.removesuffix(b"\n")
 
 
-def made(count: int, size: int) -> Iterator[bytes]:
-    """`count` payloads of `size` bytes: their number with leading zeros, or as many of its last digits as fit."""
+def generated(count: int, size: int) -> Iterator[bytes]:
+    """`count` payloads of `size` bytes: their numbers with leading zeros, or the last digits that fit."""
     for number in range(count):
         yield f"{number:0{size}d}"[-size:].encode()
 
 
 @dataclass(frozen=True, slots=True)
 class MessageShape:
-    """What messages have beside their payload; with `separator` each payload is key, separator, value."""
+    """The attributes of messages; with `separator` each payload is key, separator, value."""
 
     key: str | None
     separator: str | None
@@ -36,15 +36,15 @@ class MessageShape:
 
 
 def messages(payloads: Iterable[bytes], shape: MessageShape) -> Iterator[PulsarMessage]:
-    """A message of each payload; InvalidSetting for one without the separator that it should have."""
+    """A message for each payload. Raises InvalidSetting for one without the required separator."""
     for number, payload in enumerate(payloads):
         key, is_base64 = shape.key, False
         if shape.separator is not None:
             before, found, payload = payload.partition(shape.separator.encode())
             if not found:
                 raise InvalidSetting(
-                    f"line {number + 1} has no {shape.separator!r} between key and value: mend it and publish from "
-                    "there on what `topics read` does not show"
+                    f"line {number + 1} has no {shape.separator!r} between key and value: fix it, check with `topics "
+                    "read` which lines are published, and publish the rest"
                 )
             try:
                 key = before.decode()

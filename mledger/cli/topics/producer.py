@@ -1,4 +1,4 @@
-"""`mledger topics produce`: Pulsar's messages published to a topic, or entries as they are."""
+"""`mledger topics produce`: publishes Pulsar's messages, or raw entries, to a topic."""
 
 import asyncio
 import secrets
@@ -27,7 +27,7 @@ WINDOW_BATCHES = 8
 
 @dataclass(slots=True)
 class Publication:
-    """What is to be published: messages to encode, or with `raw` entries as they are; `total` where it is known."""
+    """What to publish: messages to encode, or with `raw` raw entries; `total` is their number if known."""
 
     lines: Iterator[bytes]
     total: int | None
@@ -43,7 +43,7 @@ class Publication:
         if topic.last_confirmed.entry_id >= 0:
             try:
                 last = decode_entry((await topic.read_entry(topic.last_confirmed)).payload)
-            except RecordError:  # no message: it has no number
+            except RecordError:  # not a message, so without a number
                 last = None
         self.encoder.next_index = next_index(topic.properties.items(), last)
         return self.encoder.entries(payloads.messages(self.lines, self.shape))
@@ -52,23 +52,34 @@ class Publication:
 @click.command(epilog="Example: seq 1000 | mledger topics produce orders --key all --property source=seq")
 @topic_argument
 @click.option("--file", "source", type=click.File("rb"), default="-", help="Lines to publish.  [default: stdin]")
-@click.option("--count", type=click.IntRange(1), help="Publish so many made messages instead of lines.")
-@click.option("--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a made message.")
+@click.option("--count", type=click.IntRange(1), help="Publish this number of generated messages instead of lines.")
+@click.option(
+    "--size", type=click.IntRange(1), default=100, show_default=True, help="The size in bytes of a generated message."
+)
 @click.option("--whole", is_flag=True, help="Publish the whole file as one message.")
 @click.option("--key", help="The key of every message.")
-@click.option("--key-separator", metavar="TEXT", help="Lines are KEY TEXT VALUE: the key ends where TEXT begins.")
+@click.option("--key-separator", metavar="TEXT", help="Lines are KEY, TEXT, VALUE: the key ends where TEXT begins.")
 @click.option(
-    "--property", "properties", type=PropertyType(), multiple=True, metavar="KEY=VALUE", help="One of every message."
+    "--property",
+    "properties",
+    type=PropertyType(),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A property of every message.",
 )
 @click.option("--producer-name", help="The producer's name.  [default: mledger- and random letters]")
-@click.option("--sequence-id", type=click.IntRange(0), help="Of the first message; it rises by one.  [default: 0]")
-@click.option("--batch", type=click.IntRange(1), help="Up to so many messages in an entry.  [default: one, no batch]")
+@click.option(
+    "--sequence-id", type=click.IntRange(0), help="The first message's sequence id; it rises by one.  [default: 0]"
+)
+@click.option(
+    "--batch", type=click.IntRange(1), help="The maximum number of messages in a batch.  [default: no batches]"
+)
 @click.option(
     "--compression",
     type=click.Choice([kind.name for kind in CompressionType], case_sensitive=False),
-    help="Of each entry's payload.  [default: NONE]",
+    help="The compression of each entry's payload.  [default: NONE]",
 )
-@click.option("--raw", is_flag=True, help="Entries as they are, not Pulsar messages: no Pulsar client can read them.")
+@click.option("--raw", is_flag=True, help="Publish raw entries, not Pulsar messages: no Pulsar client can read them.")
 @write_options
 @common_options
 @click.pass_obj
@@ -89,20 +100,20 @@ def produce(
     raw: bool,
     options: WriteOptions,
 ) -> None:
-    """Publish Pulsar messages to TOPIC: a line each, or --count made ones; returns when all are acknowledged.
+    """Publish Pulsar messages to TOPIC, one per line, or --count generated ones, and wait for the acks.
 
-    They have no schema: what a schema would check or encode is the publisher's to see to.
+    The messages have no schema: the publisher must encode and check them.
     """
     given = (key, key_separator, producer_name, sequence_id, batch, compression)
     if raw and (properties or any(each is not None for each in given)):
-        raise click.UsageError("--raw publishes entries as they are: leave out what belongs to messages")
+        raise click.UsageError("--raw publishes raw entries: omit the options of messages")
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator cannot go together")
     if key_separator == "" or (key_separator is not None and (whole or count is not None)):
-        raise click.UsageError("--key-separator splits lines: give some text, and lines to split")
+        raise click.UsageError("--key-separator splits lines: give a separator that is not empty, and lines to split")
     name = str(TopicName.parse(topic))
-    made = payloads.made(count, size) if count is not None else None
-    lines = made or (iter([source.read()]) if whole else payloads.lines(source))
+    generated = payloads.generated(count, size) if count is not None else None
+    lines = generated or (iter([source.read()]) if whole else payloads.lines(source))
     shape = payloads.MessageShape(key, key_separator, dict(properties), sequence_id or 0)
     encoder = EntryEncoder(
         producer_name or f"mledger-{secrets.token_hex(4)}",
@@ -131,7 +142,7 @@ class Published:
 
     @property
     def entries(self) -> int:
-        """How many entries it took."""
+        """The number of entries."""
         return sum(each.last_entry - each.first_entry + 1 for each in self.ranges)
 
 

@@ -1,4 +1,4 @@
-"""`mledger topics repair`: what is wrong with topics' records, and mending it, with a plan first and an undo file."""
+"""`mledger topics repair`: finds and repairs damage in topics' records, with a plan and an undo file."""
 
 import time
 from collections import defaultdict
@@ -27,7 +27,7 @@ from mledger.cli.shared.change_command import (
 )
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.output import Output, OutputRecord, OutputTable, Value, columns, fields
-from mledger.cli.shared.read_only import ReadOnlyCluster, tell_waiting
+from mledger.cli.shared.read_only import ReadOnlyCluster, report_waiting
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.errors import InvalidLedgerList
 from mledger.ledgers.pending_records import read_records
@@ -41,14 +41,14 @@ MEND_COLUMNS = columns("topic", "wrong", "ledger_id", "cursor", "mend")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plans of the topics that were looked at, and why others could not be."""
+    """The plans for topics, and the reasons why others could not be read."""
 
     plans: tuple[RepairPlan, ...]
     failed: tuple[tuple[str, str], ...]
 
     @property
     def pending(self) -> tuple[RepairPlan, ...]:
-        """Those with something to do."""
+        """The plans with something to do."""
         return tuple(plan for plan in self.plans if plan.pending)
 
 
@@ -68,11 +68,12 @@ def repair(
     take_over: bool,
     change: ChangeOptions,
 ) -> None:
-    """Find and mend what is wrong with the records of TOPIC, of a namespace's topics, or of all.
+    """Find and repair damage in the records of TOPIC, of a namespace's topics, or of all topics.
 
-    Lost ledgers leave the list; wrong counts of closed ledgers are set right; cursors whose cursor ledger is lost fall
-    back to their snapshot (R4), those whose position is in no ledger are moved (R6, R7); ledgers that nothing names
-    are deleted; records that a crash left are finished. What cannot be read now is left as it is.
+    Lost ledgers are removed from the list. Wrong counts of closed ledgers are corrected. Cursors whose
+    cursor ledger is lost fall back to their snapshot (R4); those whose position is in no ledger are moved
+    (R6, R7). Ledgers that nothing names are deleted. Deletions and creations that a crash interrupted are
+    finished. Records that cannot be read now are not changed.
     """
     scope = TopicSelection.of(topic, namespace, every)
     found: list[Planned] = []
@@ -85,7 +86,7 @@ def repair(
     async def act(_: CommandChange) -> Facts:
         async with await open_store(context.url) as store:
             bookkeeper = BookKeeper(store, ClientConfig())
-            bookkeeper.on_waiting = tell_waiting()
+            bookkeeper.on_waiting = report_waiting()
             try:
                 for each in found[0].pending:
                     await carry_out(each, store, bookkeeper, change_command.on_step)
@@ -101,7 +102,7 @@ def repair(
 async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, min_age_ms: int) -> Planned:
     now_ms = time.time_ns() // 1_000_000
     names = dict.fromkeys(each.managed_ledger_name for each in await scope.topics(cluster))
-    with output.progress("looking at", "ledgers and topics") as progress:
+    with output.progress("reading", "ledgers and topics") as progress:
         task = progress.add_task("", total=None)
         auditor = LedgerAuditor(cluster.metadata, cluster.bookies)
         audit = await auditor.audit(now_ms, min_age_ms, lambda _, count: progress.advance(task, count))
@@ -126,7 +127,7 @@ async def _plan(output: Output, cluster: ReadOnlyCluster, scope: TopicSelection,
 
 
 def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> RepairPlan | tuple[str, str]:
-    """The plan, or the topic and why there is none."""
+    """The plan, or the topic and the reason why there is none."""
     if isinstance(facts, MledgerError):
         return name, str(facts)
     try:
@@ -136,7 +137,7 @@ def _plan_one(name: str, facts: TopicFacts | MledgerError, now_ms: int) -> Repai
 
 
 def _is_gone(scope: TopicSelection, managed_ledger: str) -> bool:
-    """Whether a managed ledger that is none of the topics there are is to be cleaned up after."""
+    """Whether the scope includes a managed ledger that no longer exists, so its orphans are deleted."""
     if scope.topic is not None or not managed_ledger:
         return False
     return not scope.namespace or managed_ledger.startswith(f"{scope.namespace}/")
@@ -161,14 +162,14 @@ async def _change(cluster: ReadOnlyCluster, scope: TopicSelection, planned: Plan
         ),
         lost=(
             *(f"the entries of ledger {ledger_id}" for plan in pending for ledger_id in plan.delete),
-            *(f"the right of ledger {ledger_id}'s writer to go on" for ledger_id in recovered),
+            *(f"the ability of ledger {ledger_id}'s writer to continue" for ledger_id in recovered),
         ),
         pending=bool(pending),
     )
 
 
 def _paths(plan: RepairPlan) -> list[str]:
-    """The nodes that carrying `plan` out may change; records between the lists do not count."""
+    """The nodes that `plan` may change, without pending and deletion records."""
     topic = managed_ledger_path(plan.managed_ledger)
     ledgers = {*plan.delete, *(ledger_id for ledger_id, _ in plan.recover)}
     return [
@@ -179,13 +180,13 @@ def _paths(plan: RepairPlan) -> list[str]:
 
 
 def _check_versions(before: tuple[ChangedRecord, ...], plans: tuple[RepairPlan, ...]) -> None:
-    """Raise BadVersion where a record was changed between looking at it and keeping it for the undo file."""
+    """Raise BadVersion if a record changed between planning and reading it for the undo file."""
     versions = {mend.path: mend.version for plan in plans for mend in plan.cursors}
     versions |= {managed_ledger_path(plan.managed_ledger): plan.version for plan in plans if plan.version is not None}
     for record in before:
         expected = versions.get(record.path)
         if expected is not None and (record.before is None or record.before.version != expected):
-            raise BadVersion(f"{record.path} was changed while it was looked at: run the command again", record.path)
+            raise BadVersion(f"{record.path} was changed during planning: run the command again", record.path)
 
 
 def _shown(planned: Planned) -> OutputRecord:

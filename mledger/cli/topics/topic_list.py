@@ -19,7 +19,7 @@ from mledger.metastore.url import open_reader
 
 @click.command("list", epilog="Example: mledger topics list public/default")
 @click.argument("namespace", default="")
-@click.option("--partitioned", is_flag=True, help="Only the partitioned topics, and how many partitions they have.")
+@click.option("--partitioned", is_flag=True, help="Only the partitioned topics, with their numbers of partitions.")
 @common_options
 @click.pass_obj
 def list_command(context: CommandContext, namespace: str, partitioned: bool) -> None:
@@ -40,7 +40,7 @@ async def _list(url: str, namespace: str) -> list[tuple[str, str, str | None]]:
         if not found:
             await check_namespace(metadata, namespace)
         partitioned: set[TopicName] = set()
-        with suppress(MetadataAccessDenied):  # who may see topics need not see Pulsar's own nodes
+        with suppress(MetadataAccessDenied):  # a login with access to topics may lack access to Pulsar's nodes
             partitioned = {topic for topic, _ in await list_partitioned(metadata, namespace)}
     return [
         (str(name), name.managed_ledger_name, str(name.partitioned) if name.partitioned in partitioned else None)

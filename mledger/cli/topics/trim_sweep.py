@@ -1,7 +1,7 @@
-"""`mledger topics trim`: the ledgers that nobody needs deleted, of a topic, of a namespace's topics, or of all.
+"""`mledger topics trim`: deletes unneeded ledgers of a topic, of a namespace's topics, or of all.
 
-Of many topics there is one plan, one question and one undo file. What keeps a topic from being planned or trimmed is
-told with its name, and stops no other.
+For many topics there is one plan, one question and one undo file. A topic that cannot be planned or
+trimmed is reported with the reason, and does not stop the others.
 """
 
 import asyncio
@@ -46,14 +46,14 @@ COMMAND = "topics trim"
 PAGE = 200
 AT_ONCE = 16
 POLICIES_AGE_S = 10.0
-"""How old what was read of a namespace's policies may be for planning; trimming itself reads them anew."""
+"""The maximum age of a namespace's policies for planning; trimming itself reads them again."""
 PULSARS_OWN = "__"
 SWEEP_COLUMNS = columns("topic", "ledgers_deleted", "entries_deleted", "bytes_deleted", "retention_origin")
 
 
 @dataclass(frozen=True, slots=True)
 class TrimOfTopic:
-    """What trimming a topic would do; `part` has what undoing needs."""
+    """The trim of one topic; `part` has what undo needs."""
 
     topic: TopicName
     plan: TrimPlan
@@ -63,7 +63,7 @@ class TrimOfTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeftTopic:
-    """A topic that is not trimmed, and why; `code` is the exit code that this means, 0 where nothing went wrong."""
+    """A topic that is not trimmed, and why; `code` is the exit code for it, 0 if that is not an error."""
 
     topic: TopicName
     reason: str
@@ -71,14 +71,14 @@ class LeftTopic:
 
     @classmethod
     def by(cls, topic: TopicName, error: MledgerError) -> "LeftTopic":
-        """Left because of what was raised."""
+        """The topic, not trimmed because of `error`."""
         code = OK if isinstance(error, ShadowTopic) else exit_code(error)
         return cls(topic, one_line(error), code)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTrims:
-    """The topics of which ledgers would go, those that are left, and how many were looked at."""
+    """The topics to trim, those that are not trimmed, and the number of topics read."""
 
     looked_at: int
     trims: tuple[TrimOfTopic, ...]
@@ -99,11 +99,11 @@ def trim(
     options: WriteOptions,
     change: ChangeOptions,
 ) -> int:
-    """Delete the ledgers that every cursor is past and retention does not keep, of TOPIC or of many topics.
+    """Delete the ledgers of one or many topics that all cursors have consumed and retention does not keep.
 
-    Retention is that of the topic's policies, else of its namespace's, where Pulsar has one, else that of --config
-    (rules M10, R9, R10). Where policies cannot be read nothing is deleted. Of many topics, those that are owned or
-    cannot be read are named and left; the others are trimmed.
+    Retention is that of the topic's policies, else of its namespace's policies, else of --config (rules
+    M10, R9, R10). If policies cannot be read, nothing is deleted. If several topics are selected, those
+    that are owned or cannot be read are reported and skipped; the others are trimmed.
     """
     scope = TopicSelection.of(topic, namespace, every)
     if scope.topic is not None:
@@ -119,23 +119,26 @@ def plan_trim_of(
     records: Sequence[ChangedRecord],
     now_ms: int,
 ) -> TrimOfTopic | LeftTopic | None:
-    """What trimming `topic` would delete, or why it is left; None where nothing would go.
+    """The trim of `topic`, or why it is not trimmed; None if nothing would be deleted.
 
-    `records` are its nodes as they were before `view`. Raises what keeps a cursor's state from being read, ShadowTopic.
+    `records` are its nodes as read before `view`. Raises ShadowTopic, and the error if a cursor's state
+    cannot be read.
     """
     refuse_shadow(topic.managed_ledger_name, view.info)
     plan = plan_topic_trim(view, retention, now_ms)
     if not plan.deletions:
         return None
     if topic.local_name.startswith(PULSARS_OWN) and not view.cursors:
-        return LeftTopic(topic, "it is one of Pulsar's own and no cursor holds it: trim it by its name if it may go")
+        return LeftTopic(
+            topic, "it is one of Pulsar's system topics and has no cursors: to trim it anyway, give its name"
+        )
     cursors = saved_states(topic, view.cursors, records)
     lost = lost_ledgers(str(topic), plan.deletions)
     return TrimOfTopic(topic, plan, retention, ChangePart(topic.managed_ledger_name, tuple(records), cursors, lost))
 
 
 def plan_change(scope: TopicSelection, planned: PlannedTrims) -> CommandChange:
-    """The change that trims all that is planned, as it is shown and undone."""
+    """The change that carries out the planned trims, as shown and undone."""
     rows = tuple(
         (
             str(each.topic),
@@ -163,7 +166,7 @@ def plan_change(scope: TopicSelection, planned: PlannedTrims) -> CommandChange:
 
 
 def exit_code_of(left: Iterable[LeftTopic]) -> int:
-    """What the first topic that should not have been left means."""
+    """The exit code of the first topic whose failure is an error."""
     return next((each.code for each in left if each.code != OK), OK)
 
 
@@ -172,7 +175,7 @@ def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOpt
     found: list[PlannedTrims] = []
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:
-        planned = await _plan(context.output, cluster, scope, options, look_only=change.dry_run)
+        planned = await _plan(context.output, cluster, scope, options, read_only=change.dry_run)
         found.append(planned)
         left.extend(planned.left)
         return plan_change(scope, planned)
@@ -182,7 +185,7 @@ def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOpt
         for each in found[-1].trims:
             if each.part.managed_ledger not in still:
                 path = each.topic.managed_ledger_path
-                left.append(LeftTopic.by(each.topic, BadVersion("it was changed since the plan was made", path)))
+                left.append(LeftTopic.by(each.topic, BadVersion("it has changed since the plan was made", path)))
         trims = [each for each in found[-1].trims if each.part.managed_ledger in still]
         removed, failed = await _carry_out(context, options, trims)
         left.extend(failed)
@@ -203,12 +206,12 @@ def _trim_many(context: CommandContext, scope: TopicSelection, options: WriteOpt
 
 
 async def _plan(
-    output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, options: WriteOptions, *, look_only: bool
+    output: Output, cluster: ReadOnlyCluster, scope: TopicSelection, options: WriteOptions, *, read_only: bool
 ) -> PlannedTrims:
     topics = await scope.topics(cluster)
     found: list[TrimOfTopic | LeftTopic | None] = []
-    planner = _TopicPlanner(cluster, options, look_only=look_only)
-    with output.progress("looking at", "topics") as progress:
+    planner = _TopicPlanner(cluster, options, read_only=read_only)
+    with output.progress("reading", "topics") as progress:
         task = progress.add_task("", total=len(topics))
         for start in range(0, len(topics), PAGE):
             page = topics[start : start + PAGE]
@@ -223,18 +226,18 @@ async def _plan(
 
 
 class _TopicPlanner:
-    """Plans topics, some at once, by looking at them and at who owns them."""
+    """Plans the trims of topics, some of them concurrently, and checks their owners."""
 
-    def __init__(self, cluster: ReadOnlyCluster, options: WriteOptions, *, look_only: bool) -> None:
+    def __init__(self, cluster: ReadOnlyCluster, options: WriteOptions, *, read_only: bool) -> None:
         self._reader = cluster.metadata
         self._inspector = Inspector(cluster.metadata, cluster.bookies, options.config.password)
         self._policies = PolicyReader(cluster.metadata, cluster.bookies, options.config.password)
         self._options = options
-        self._look_only = look_only
+        self._read_only = read_only
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def plan(self, topic: TopicName, records: Sequence[ChangedRecord]) -> TrimOfTopic | LeftTopic | None:
-        """As `plan_trim_of`; what keeps the topic from being planned is its reason to be left."""
+        """Plan as `plan_trim_of` does; an error becomes the reason why the topic is not trimmed."""
         try:
             async with self._at_once:
                 view = await self._inspector.opening(str(topic))
@@ -252,10 +255,10 @@ class _TopicPlanner:
         return found
 
     async def _check_owner(self, managed_ledger: str) -> None:
-        """Raise OwnedElsewhere where there is an owner; one that may be dead is waited for unless we only look."""
+        """Raise OwnedElsewhere if there is an owner; unless read-only, wait for a dead one to go."""
         if self._options.take_over:
             return
-        if not self._look_only:
+        if not self._read_only:
             await check_owner(self._reader, managed_ledger, session_timeout=self._options.session_timeout)
         elif owner := await find_owner(self._reader, managed_ledger):
             raise OwnedElsewhere(f"{managed_ledger} has an owner: {owner}")
@@ -264,7 +267,7 @@ class _TopicPlanner:
 async def _carry_out(
     context: CommandContext, options: WriteOptions, trims: Sequence[TrimOfTopic]
 ) -> tuple[list[RemovingLedger], list[LeftTopic]]:
-    """Trim one topic after another: the ledgers that went, and the topics that could not be trimmed."""
+    """Trim one topic after another; returns the deleted ledgers, and the topics that failed."""
     removed: list[RemovingLedger] = []
     failed: list[LeftTopic] = []
 

@@ -72,7 +72,7 @@ def test_without_bookies_cursors_kept_in_their_records_are_still_shown(url, with
 def test_without_bookies_a_topic_is_deleted_and_unknown_losses_are_named(url, without_bookies, tmp_path) -> None:
     undo_file = tmp_path / "undo.json"
     planned = answer("topics", "delete", CRASHED, "--dry-run", url=url)
-    assert [line for line in planned["lost"] if "how many entries is not known" in line]
+    assert [line for line in planned["lost"] if "with an unknown number of entries" in line]
     assert [line for line in planned["lost"] if "cursor" in line]
     ok("topics", "delete", CRASHED, "--yes", "--undo-file", undo_file, url=url)
     assert mledger("topics", "describe", CRASHED, url=url).code == 3

@@ -118,7 +118,7 @@ def test_an_orphan_is_deleted_with_a_warning_that_its_entries_are_lost(url, undo
     ledger = orphan(url)
     planned = answer("ledgers", "delete", ledger, "--dry-run", url=url)
     assert planned["lost"] == [
-        f"the 5 entries of ledger {ledger}: bookies free them by and by, undoing restores the record only"
+        f"the 5 entries of ledger {ledger}: bookies free them over time; undo restores only the record"
     ]
     assert answer("ledgers", "delete", ledger, "--yes", "--undo-file", undo_file, url=url)["deleted"]
     assert mledger("ledgers", "describe", ledger, url=url).code == 3

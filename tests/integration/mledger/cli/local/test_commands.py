@@ -99,7 +99,7 @@ def test_two_ups_at_once_do_not_mix(tmp_path) -> None:
     with LocalCluster(tmp_path).locked():
         done = mledger("up", "--dir", tmp_path)
     assert done.code == 1
-    assert "at work" in done.err
+    assert "is running in" in done.err
 
 
 def test_a_bookie_that_cannot_start_is_an_error_and_leaves_no_process(directory) -> None:

@@ -119,7 +119,7 @@ def test_a_restore_under_live_bookies_and_owners_is_refused(cluster, backup, und
 
     for done in run(main()):
         assert done.code == 4, done
-        assert "would lose what it stands on" in done.err
+        assert "would lose the metadata that it uses" in done.err
     assert not undo_file.exists()
     planned = answer("metadata", "restore", backup, "--path", path, "--dry-run", url=url)
     assert planned["change"] == 1

@@ -187,7 +187,7 @@ def test_older_snapshots_are_removed_after_a_confirmation(cluster, tmp_path):
     assert [each["name"] for each in plan["removed"]] == names[:2]
     refused = mledger("snapshot", "export", tmp_path, "--keep", 2, url=url)
     assert refused.code == 2
-    assert "say --yes" in refused.err
+    assert "use --yes" in refused.err
     assert [each["name"] for each in answer("snapshot", "list", tmp_path)] == names
     done = answer("snapshot", "export", tmp_path, "--keep", 2, "--yes", url=url)
     assert [each["name"] for each in done["removed"]] == names[:2]

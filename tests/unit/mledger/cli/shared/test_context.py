@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mledger.cli.shared.context import CommandContext, CommandTimeout, MeantCluster, plan_cluster
+from mledger.cli.shared.context import CommandContext, CommandTimeout, SelectedCluster, plan_cluster
 from mledger.cli.shared.context_file import ContextError, Contexts
 
 CONTEXTS = Contexts({"prod": "zk://prod:1", "test": "zk://test:1"}, "test")
@@ -12,19 +12,19 @@ BOTH = {"MLEDGER_METADATA": "zk://variable:1", "MLEDGER_CONTEXT": "prod"}
 
 
 @pytest.mark.parametrize(
-    ("metadata", "context", "environment", "meant"),
+    ("metadata", "context", "environment", "selected"),
     [
-        ("zk://option:1", "prod", BOTH, MeantCluster("zk://option:1", "--metadata")),
-        (None, "prod", BOTH, MeantCluster("zk://prod:1", "--context")),
-        (None, None, BOTH, MeantCluster("zk://variable:1", "MLEDGER_METADATA")),
-        (None, None, {"MLEDGER_CONTEXT": "prod"}, MeantCluster("zk://prod:1", "MLEDGER_CONTEXT")),
-        (None, None, {}, MeantCluster("zk://test:1", "context test", by_default=True)),
+        ("zk://option:1", "prod", BOTH, SelectedCluster("zk://option:1", "--metadata")),
+        (None, "prod", BOTH, SelectedCluster("zk://prod:1", "--context")),
+        (None, None, BOTH, SelectedCluster("zk://variable:1", "MLEDGER_METADATA")),
+        (None, None, {"MLEDGER_CONTEXT": "prod"}, SelectedCluster("zk://prod:1", "MLEDGER_CONTEXT")),
+        (None, None, {}, SelectedCluster("zk://test:1", "context test", by_default=True)),
     ],
 )
 def test_options_come_before_the_environment_and_that_before_the_current_context(
-    metadata: str | None, context: str | None, environment: dict[str, str], meant: MeantCluster
+    metadata: str | None, context: str | None, environment: dict[str, str], selected: SelectedCluster
 ) -> None:
-    assert plan_cluster(metadata, context, environment, lambda: CONTEXTS) == meant
+    assert plan_cluster(metadata, context, environment, lambda: CONTEXTS) == selected
 
 
 def test_without_any_of_them_there_is_no_cluster() -> None:

@@ -42,7 +42,7 @@ def test_the_first_context_becomes_the_current_one() -> None:
 
 @pytest.mark.parametrize("name", ["", " a", "a\n", "\x1b[1m"])
 def test_a_name_that_cannot_be_typed_is_refused(name: str) -> None:
-    with pytest.raises(ContextError, match="is no name of a context"):
+    with pytest.raises(ContextError, match="is not a valid name of a context"):
         Contexts().added(name, "zk://a:1")
 
 
@@ -55,8 +55,8 @@ def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     ("text", "said"),
     [
         ("current = ", "is not TOML"),
-        ("current = 3", "`current` is a name"),
-        ("contexts = 3", "`contexts` holds a table a name"),
+        ("current = 3", "`current` must be a name"),
+        ("contexts = 3", "`contexts` must have one table per name"),
         ("[contexts.a]\nurl = 'zk://a'", "the context 'a' has no metadata URL"),
         ("[contexts]\na = 'zk://a'", "the context 'a' has no metadata URL"),
         ("current = 'b'\n[contexts.a]\nmetadata = 'zk://a:1'", "the current context 'b' is not among its contexts"),

@@ -105,7 +105,7 @@ def test_a_stream_without_words_for_people_is_one_line_of_json_per_object(capsys
 
 
 def test_an_unknown_format_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="'xml' is no format of output: use one of table, json, ndjson, csv, yaml"):
+    with pytest.raises(ValueError, match="'xml' is not an output format: use one of table, json, ndjson, csv, yaml"):
         Output("xml")
 
 

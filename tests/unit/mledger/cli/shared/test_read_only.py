@@ -1,10 +1,10 @@
 """What a command prints while it waits for a bookie."""
 
-from mledger.cli.shared.read_only import tell_waiting
+from mledger.cli.shared.read_only import report_waiting
 
 
 def test_a_wait_is_reported_when_it_begins_and_every_five_seconds(capsys):
-    tell = tell_waiting()
+    tell = report_waiting()
     for seconds in range(1, 12):
         tell("10.0.0.1:3181", float(seconds))
     assert capsys.readouterr().err.splitlines() == [
@@ -13,7 +13,7 @@ def test_a_wait_is_reported_when_it_begins_and_every_five_seconds(capsys):
 
 
 def test_another_wait_and_another_bookie_are_reported_anew(capsys):
-    tell = tell_waiting()
+    tell = report_waiting()
     for bookie, seconds in [("a:1", 3.0), ("b:1", 1.0), ("a:1", 1.0)]:
         tell(bookie, seconds)
     assert [line.split("bookie ")[1] for line in capsys.readouterr().err.splitlines()] == [

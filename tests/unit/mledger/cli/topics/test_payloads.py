@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from mledger.cli.topics.payloads import BATCH_BYTES, BATCH_ENTRIES, MessageShape, batches, lines, made, messages
+from mledger.cli.topics.payloads import BATCH_BYTES, BATCH_ENTRIES, MessageShape, batches, generated, lines, messages
 from mledger.messages.pulsar_producer import PublishedEntry
 from mledger.metastore.errors import InvalidSetting
 
@@ -18,13 +18,13 @@ def test_lines_lose_their_newline_and_nothing_else() -> None:
 
 
 def test_generated_payloads_are_distinct_and_have_the_requested_size() -> None:
-    payloads = list(made(1000, 8))
+    payloads = list(generated(1000, 8))
     assert len(set(payloads)) == 1000
     assert {len(payload) for payload in payloads} == {8}
 
 
 def test_batches_are_bounded_in_entries() -> None:
-    assert [len(batch) for batch in batches(entries(made(BATCH_ENTRIES + 1, 10)))] == [BATCH_ENTRIES, 1]
+    assert [len(batch) for batch in batches(entries(generated(BATCH_ENTRIES + 1, 10)))] == [BATCH_ENTRIES, 1]
 
 
 def test_batches_are_bounded_in_bytes() -> None:
