@@ -128,7 +128,7 @@ def _remove(to: SnapshotDirectory, keep: int | None, coming: str, agreed: Sequen
 
 def _ask(removing: Sequence[Manifest]) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this removes {len(removing)} older snapshots: add --yes, or --dry-run to see which")
+        raise click.UsageError(f"this removes {len(removing)} older snapshots: use --yes, or --dry-run to see which")
     for each in removing:
         click.echo(f"  {each.name}  {utc_text(each.time_ms)}", err=True)
     click.confirm(f"Remove {len(removing)} older snapshots after the export?", abort=True, err=True)
