@@ -1,12 +1,13 @@
 """`python -m tests.sim`: search many seeds, or replay one and print its history."""
 
 import argparse
+import hashlib
 import multiprocessing
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.sim.schedule import plan_schedule
@@ -59,10 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shrink", action="store_true", help="with --seed: leave out steps as long as it fails")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--schedules", type=int, default=10_000, help="how many seeds")
+    parser.add_argument("--digest", action="store_true", help="print one digest of all histories, and nothing else")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args(arguments)
     if args.seed is not None:
         return _replay(args.seed, shorter=args.shrink)
+    if args.digest:
+        print(_digest_of(range(args.first, args.first + args.schedules)))
+        return 0
     began, steps, violated = time.monotonic(), 0, []
     for number, found in enumerate(search(args.first, args.schedules, args.processes), 1):
         steps += found.steps
@@ -86,6 +91,12 @@ def _replay(seed: str, *, shorter: bool) -> int:
         outcome = simulate(shrink(outcome.schedule, lambda schedule: _kind(simulate(schedule).violation) == kind))
     report(outcome)
     return 1 if outcome.violation else 0
+
+
+def _digest_of(seeds: Iterable[int]) -> str:
+    """One digest of the histories of seeds."""
+    digests = "\n".join(run_seed(str(seed)).history.digest for seed in seeds)
+    return hashlib.sha256(digests.encode()).hexdigest()
 
 
 def _kind(violation: str) -> str:

@@ -78,6 +78,15 @@ class SimHandle:
 
 
 _numbers = itertools.count()
+_CLOSES = 50
+
+
+def _close(coroutine: Any) -> None:
+    """Close a coroutine whose finally blocks may await something, again and again."""
+    for _ in range(_CLOSES):
+        with contextlib.suppress(BaseException):
+            coroutine.close()
+            return
 
 
 class SimFuture(asyncio.Future[T]):
@@ -207,11 +216,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timers.clear()
         self.current = Process("nobody", self.seed)
         self.current.alive = False
-        for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            if not task.done():
-                with contextlib.suppress(BaseException):
-                    task.get_coro().close()  # type: ignore[union-attr]
+        asyncio._set_running_loop(self)
+        try:
+            for task in self._tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                if not task.done():
+                    _close(task.get_coro())
+        finally:
+            asyncio._set_running_loop(None)
         self._tasks.clear()
 
     # What asyncio asks for

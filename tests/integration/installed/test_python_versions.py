@@ -1,6 +1,8 @@
 """The wheel and its requirements from PyPI, with each Python that pyproject.toml names, and the next one."""
 
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -48,6 +50,15 @@ def test_everything_is_imported_and_the_command_runs(on_version, tmp_path) -> No
     help_text = on_version.run(on_version.command, "--help", at=tmp_path)
     assert (help_text.returncode, help_text.stderr) == (0, "")
     assert "topics" in help_text.stdout
+
+
+@pytest.mark.slow
+def test_a_simulated_seed_is_the_same_history_on_each_python(on_version) -> None:
+    """Sets, random numbers and the order of callbacks are the same in every version that is supported."""
+    simulate = ("-m", "tests.sim", "--digest", "--schedules", "20")
+    there = on_version.run(on_version.python, *simulate, at=ROOT)
+    here = subprocess.run([sys.executable, *simulate], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (there.stdout, there.stderr) == (here.stdout, "")
 
 
 def test_every_named_python_is_tried() -> None:
