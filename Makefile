@@ -2,13 +2,13 @@
 .PHONY: help setup demo test lint bench soak docs proto sim fuzz clean
 PY := .venv/bin/python
 WORKERS ?= $(shell tools/workers)
-# Tests start hundreds of servers and commands: none of them compiles its modules anew.
+# Tests start hundreds of servers and commands, which should not compile their modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-help: ## show what there is
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## make .venv with everything the project and its tests need (PYTHON=... chooses the interpreter)
+setup: ## create .venv with everything the project and its tests need (PYTHON=... chooses the interpreter)
 	@tools/setup
 
 demo: setup ## publish 336,776 real rows, kill the owner and a bookie, and show that nothing is lost
@@ -33,7 +33,7 @@ soak: setup ## long and hostile runs, about 40 minutes; figures go to docs/refer
 sim: setup ## search simulated schedules for violations (SCHEDULES=10000 FIRST=0), or replay one (SEED=...)
 	@$(PY) -m tests.sim $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),0) --schedules $(or $(SCHEDULES),10000))
 
-fuzz: setup ## read damaged frames, records and files (INPUTS=10000000 SEED=1 NICE=0)
+fuzz: setup ## fuzz the readers with damaged frames, records and files (INPUTS=10000000 SEED=1 NICE=0)
 	@$(PY) -m tests.fuzz --inputs $(or $(INPUTS),10000000) --seed $(or $(SEED),1) --nice $(or $(NICE),0)
 
 docs: setup ## build the documents as a site in docs/_build

@@ -17,28 +17,29 @@ BENCHES = ("append", "read", "recover", "topics", "snapshot", "start")
 HEADER = """# Benchmarks
 
 Written by `make bench`: real processes on one machine, sync on. Ratio is ours over the peer's, the median of
-alternating pairs; spread is the lowest and the highest of them. Where the unit is a time or a size, less is better.
+alternating pairs; spread is their lowest and highest ratio. If the unit is a time or a size, less is better.
 
-- `append`: through `ManagedLedger` with its defaults, E=3 Wq=3 Aq=2, batches of at most 500 distinct payloads, one
-  cursor acknowledging behind, every entry read back and compared. The ceiling (`bench/ceiling.py`) is the bare work of
-  it: frames, digests, journal, RocksDB, sockets; no metadata, no last-add-confirmed, no recovery, no errors.
+- `append`: through `ManagedLedger` with its defaults, E=3 Wq=3 Aq=2, batches of at most 500 distinct payloads; one
+  cursor acknowledges, every entry is read back and compared. The ceiling (`bench/ceiling.py`) is the bare work: frames,
+  digests, journal, RocksDB, sockets; no metadata, no last-add-confirmed, no recovery, no error handling.
 - `read`: a process that has written nothing reads the topic with a new cursor and compares every entry.
 - `recover`: the owner is killed with -9; another process opens the topic, appends, and recovers every cursor.
-- `topics`: one process owns very many idle topics: opened by another after a clean close and after kill -9, each with
-  its cursors recovered and checked. Then a thousand ledgers written at once against one that gets the same batches.
-- `snapshot`: `mledger snapshot export` of a made-up cluster of 100,000 topics, 300,000 cursors and 500,000 ledgers, as
-  users run it: from ZooKeeper's files (a snapshot of a million znodes), the same with `--spark`, and from a running
+- `topics`: one process owns very many idle topics; another opens them after a clean close and after kill -9, and
+  recovers and checks the cursors of each. Then concurrent appends to a thousand ledgers, compared with the same batches
+  on one ledger.
+- `snapshot`: `mledger snapshot export` of a synthetic cluster of 100,000 topics, 300,000 cursors and 500,000 ledgers,
+  as users run it: from ZooKeeper's files (a snapshot of a million znodes), the same with `--spark`, and from a running
   ZooKeeper on the same two cores that was started on that file. Every table is written; what does not decode is a row
-  of `errors`. Memory is that of all processes together, the server's left out. Where the CPU of one process goes is
-  measured by processes that do one thing more each. A writer sets nodes, four at a time, each durable when answered,
-  alone and beside a reading at a limited rate.
-- `start`: processor time of commands that look at a small cluster, beside that of a Python that does nothing, and of
-  one that imports click.
+  of `errors`. Memory is that of all processes together, without the server. Processes that each do one thing more
+  measure the CPU of the parts. A writer sets nodes, four at a time, each durable when acknowledged, alone and while an
+  export reads at a limited rate.
+- `start`: processor time of commands that inspect a small cluster, compared with a Python that does nothing, and one
+  that imports click.
 """
 
 
 def machine() -> list[str]:
-    """What the figures were taken on."""
+    """The machine of the measurements."""
     model = next((line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if "model name" in line), "unknown")
     total = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     return [
@@ -61,7 +62,7 @@ def run_bench(name: str, options: list[str]) -> list[dict[str, Any]]:
             print(line, end="", flush=True)
             results.append(json.loads(line))
     if process.returncode:
-        raise SystemExit(f"bench: {name} failed with {process.returncode}; {len(results)} results before that")
+        raise SystemExit(f"bench: {name} failed with exit code {process.returncode} after {len(results)} results")
     return results
 
 

@@ -54,14 +54,14 @@ class Ledger:
 
 @dataclass(frozen=True)
 class State:
-    """What is stored: the ledgers, and of each cursor which entries are acknowledged, in order over all ledgers."""
+    """The stored state: the ledgers, and for each cursor which entries are acknowledged, over all ledgers in order."""
 
     ledgers: list[Ledger]
     cursors: dict[str, list[bool]]
 
 
 async def own(url: str) -> None:
-    """Write the topic and wait to be killed."""
+    """Write the topic, then wait to be killed."""
     async with mledger.open_cluster(url, config=CONFIG) as cluster:
         topic = await cluster.create_topic(TOPIC)
         cursors = [await topic.open_cursor(name) for name in (UNTOUCHED, CUMULATIVE, HOLES)]
@@ -75,7 +75,7 @@ async def own(url: str) -> None:
 
 
 async def look(url: str) -> State:
-    """What the killed owner left, by looking: nothing is opened."""
+    """What the killed owner left, read without opening the topic."""
     async with await open_reader(url) as reader:
         bookkeeper = BookKeeperReader(reader)
         try:
@@ -93,7 +93,7 @@ async def look(url: str) -> State:
 
 
 async def recover(url: str) -> list[Event]:
-    """Open the topic as the next owner; its events."""
+    """Open the topic as the next owner; returns its events."""
     events: list[Event] = []
     async with mledger.open_cluster(url, config=CONFIG) as cluster:
         topic = await cluster.open_topic(TOPIC, events=events.append)
@@ -103,7 +103,7 @@ async def recover(url: str) -> list[Event]:
 
 
 def record() -> tuple[State, list[Event], State]:
-    """Before, the events, and after."""
+    """The state before, the events, and the state after."""
     with (
         tempfile.TemporaryDirectory(prefix="mledger-picture-") as directory,
         RunningCluster.start(Path(directory), 3) as cluster,
@@ -119,7 +119,7 @@ def record() -> tuple[State, list[Event], State]:
 
 
 def lines_of(events: list[Event]) -> list[str]:
-    """The events as they came, each cursor's together: cursors are recovered at once, and finish in any order."""
+    """The events in order, but those of a cursor together: cursors are recovered concurrently, and end in any order."""
     cursors = sorted({event.cursor for event in events if hasattr(event, "cursor")})
     first = next(index for index, event in enumerate(events) if hasattr(event, "cursor"))
     ahead = events[:first]
@@ -129,7 +129,7 @@ def lines_of(events: list[Event]) -> list[str]:
 
 
 def draw_state(state: State, top: int, title: str) -> tuple[list[str], int]:
-    """The ledgers as boxes, below them a bar for each cursor; the parts, and where the next thing may begin."""
+    """The ledgers as boxes, below them a bar for each cursor; returns the SVG parts, and the y of the next element."""
     parts = [f'<text x="10" y="{top}" class="title">{escape(title)}</text>']
     top += 14
     edge, edges = LEFT, []

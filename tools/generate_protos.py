@@ -1,4 +1,4 @@
-"""Generate the protobuf modules and their type stubs from `proto/`, or check that those committed are the same.
+"""Generate the protobuf modules and their type stubs from `proto/`, or check that the committed ones are current.
 
 Each module lands in the package that owns its format. Descriptor names are our own (`mledger/metastore/records/pb/…`,
 package `mledger.…`), so that they meet no other distribution's in protobuf's pool; names do not go over the wire.
@@ -31,7 +31,7 @@ SUFFIXES = ("_pb2.py", "_pb2.pyi")
 
 
 def generate(target: Path) -> list[Path]:
-    """Write all modules and stubs below `target`; their paths relative to it. SystemExit says what protoc refused."""
+    """Write all modules and stubs below `target`; returns their relative paths. SystemExit if protoc fails."""
     unowned = {path.stem for path in PROTO.glob("*.proto")} - set(OWNERS)
     if unowned:
         raise SystemExit(f"no package owns {', '.join(sorted(unowned))}: add it to OWNERS in tools/generate_protos.py")
@@ -49,15 +49,17 @@ def generate(target: Path) -> list[Path]:
 
 
 def without_runtime_check(module: str) -> str:
-    """A generated module without its check of the runtime's version; SystemExit when protoc writes another one."""
+    """A generated module without its check of the runtime's version; SystemExit if the check has another form."""
     shorter, checks = _RUNTIME_CHECK.subn("", module.replace(_RUNTIME_IMPORT, "", 1))
     if checks != 1:
-        raise SystemExit("protoc writes the check of the runtime's version anew: see tools/generate_protos.py")
+        raise SystemExit(
+            "protoc writes the check of the runtime's version in another form: update tools/generate_protos.py"
+        )
     return shorter
 
 
 def differing(target: Path) -> list[Path]:
-    """The generated files that are not, byte for byte, those in the working tree; those that nothing generates, too."""
+    """The generated files that differ from the working tree, and the files in it that nothing generates."""
     made = generate(target)
     stale = [
         path
@@ -74,10 +76,10 @@ def differing(target: Path) -> list[Path]:
 
 
 def main() -> int:
-    """Generate, or with `--check` compare; 1 when something differs."""
+    """Generate, or with `--check` compare; returns 1 if something differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--check", action="store_true", help="fail when committed modules differ from what proto/ gives"
+        "--check", action="store_true", help="fail if committed modules differ from those generated from proto/"
     )
     if not parser.parse_args().check:
         for path in generate(ROOT):
@@ -86,7 +88,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         stale = differing(Path(scratch))
     for path in stale:
-        print(f"{path} is not what proto/ gives: run make proto and commit it", file=sys.stderr)
+        print(f"{path} differs from what proto/ generates: run make proto and commit it", file=sys.stderr)
     return 1 if stale else 0
 
 

@@ -1,4 +1,4 @@
-"""Write the defaults of settings into `docs/reference/configuration.md`, as the code has them, or check that they are.
+"""Write the defaults of settings from the code into `docs/reference/configuration.md`, or check that they are current.
 
 The tables stand between `<!-- settings: NAME -->` and `<!-- /settings -->`. The tool fills the column `default` of each
 key that has a default in the code. The other columns, and the default of a key without one, are written by hand.
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def bookie_defaults() -> dict[str, object]:
-    """The values that a bookie uses for keys of `bookkeeper.conf` that nobody sets."""
+    """The values that a bookie uses for unset keys of `bookkeeper.conf`."""
 
     def started_with(*settings: str) -> BookieOptions:
         given = [word for setting in settings for word in ("--set", setting)]
@@ -63,7 +63,7 @@ def bookie_defaults() -> dict[str, object]:
 
 
 def owner_defaults() -> dict[str, object]:
-    """The values that an owner uses for keys of `broker.conf` that nobody sets."""
+    """The values that an owner uses for unset keys of `broker.conf`."""
     config, client, owner = ManagedLedgerConfig(), ClientConfig(), OwnerSettings()
     placement = client.placement
     topics: dict[str, object] = {}
@@ -87,7 +87,7 @@ def owner_defaults() -> dict[str, object]:
 
 
 def as_text(value: object) -> str:
-    """A default as a settings file would have it."""
+    """A default in the form of a settings file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, DigestType):
@@ -100,7 +100,7 @@ def as_text(value: object) -> str:
 
 
 def with_defaults(page: str) -> str:
-    """The page with the default of each key that has one in the code. ValueError: a key of these has no row."""
+    """The page with the default of each key that has one in the code. ValueError if one of these keys has no row."""
     defaults = {"bookies": bookie_defaults(), "owners": owner_defaults()}
     left = {key for table in defaults.values() for key in table}
 
@@ -124,7 +124,7 @@ def with_defaults(page: str) -> str:
 
 
 def main() -> int:
-    """Write the page, or with --check say whether it is as the code has it."""
+    """Write the page, or with --check say whether it is current."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if the page is stale")
     before = PAGE.read_text()

@@ -1,8 +1,8 @@
 """Write into `docs/explanation/dependencies.md` which wheels native dependencies have, or check that it is current.
 
-pip answers for each interpreter and processor, in a dry run, with the versions that CI runs with: nothing is installed.
-A package is native if pip chooses a wheel for one platform. The table stands between `<!-- wheels -->` and
-`<!-- /wheels -->`. With --check the tool compares its packages and their versions and asks nobody.
+The tool runs pip in a dry run for each interpreter and processor, with the versions of CI, and installs nothing. A
+package is native if pip chooses a wheel for one platform. The table is between `<!-- wheels -->` and
+`<!-- /wheels -->`. With --check the tool compares only packages and versions, without network.
 """
 
 import argparse
@@ -23,11 +23,11 @@ PAGE = ROOT / "docs" / "explanation" / "dependencies.md"
 PINS = (ROOT / "tools" / "constraints.txt", ROOT / "tools" / "data-packages.txt")
 EXTRAS = ("local", "zookeeper", "spark", "hdfs", "report")
 SOURCE_ONLY = ("pyspark",)
-"""Published without a wheel: pip would have to ask anew without it each time."""
+"""Published without a wheel; leaving these out saves pip a second run each time."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PROCESSORS = ("x86_64", "aarch64")
 GLIBC = range(17, 40)
-"""The minor versions of glibc 2 whose wheels count: 2.39 is that of Ubuntu 24.04."""
+"""The minor versions of glibc 2 whose wheels count: Ubuntu 24.04 has 2.39."""
 OLD_NAMES = {"manylinux1": 5, "manylinux2010": 12, "manylinux2014": 17}
 TABLE = re.compile(r"(<!-- wheels -->\n)(.*?)(<!-- /wheels -->)", re.DOTALL)
 MISSING = "**none**"
@@ -35,16 +35,16 @@ OTHERS = "Without a wheel for one platform: "
 NOT_FOUND = re.compile(r"No matching distribution found for ([A-Za-z0-9._-]+?)==")
 
 Wheels = dict[str, str]
-"""The file name of the wheel that pip chooses, by package; a package that has none is not in it."""
+"""The file name of the wheel that pip chooses, by package, without packages that have none."""
 
 
 def normalized(name: str) -> str:
-    """A distribution's name as an index compares it."""
+    """A distribution's name in the normalised form of package indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def dependencies(pyproject: Mapping[str, Any], pins: str) -> dict[str, str]:
-    """The version by name of what the distribution and `EXTRAS` require. KeyError: no file pins one of these."""
+    """The pinned versions of the requirements of the distribution and `EXTRAS`. KeyError if one is not pinned."""
     versions = {normalized(name): found for name, found in re.findall(r"^([\w.-]+)==([^\s;]+)", pins, re.MULTILINE)}
     project = pyproject["project"]
     required = list(project["dependencies"])
@@ -55,26 +55,26 @@ def dependencies(pyproject: Mapping[str, Any], pins: str) -> dict[str, str]:
 
 
 def chosen(python: str, processor: str, versions: Mapping[str, str]) -> Wheels:
-    """The wheels that pip chooses on such a machine. RuntimeError: pip could not tell."""
+    """The wheels that pip chooses on such a machine. RuntimeError if pip fails."""
     left = dict(versions)
     while True:
         sys.stderr.write(f"asking for {len(left)} packages for Python {python} on {processor}\n")
         with tempfile.TemporaryDirectory() as directory:
             report = Path(directory) / "report.json"
             asked = subprocess.run(
-                _question(python, processor, left, report), env=_plain(), capture_output=True, text=True
+                _dry_run(python, processor, left, report), env=_plain(), capture_output=True, text=True
             )
             if asked.returncode == 0:
                 files = [each["download_info"]["url"] for each in json.loads(report.read_text())["install"]]
-                sys.stderr.write(f"told for Python {python} on {processor}\n")
+                sys.stderr.write(f"done for Python {python} on {processor}\n")
                 return {normalized(Path(file).name.split("-")[0]): Path(file).name for file in files}
         missing = NOT_FOUND.search(asked.stderr)
         if missing is None or re.search(rf"total=0,.*/simple/{normalized(missing[1])}/", asked.stderr):
-            raise RuntimeError(f"pip, asked for Python {python} on {processor}: {asked.stderr.strip()}")
+            raise RuntimeError(f"pip failed for Python {python} on {processor}: {asked.stderr.strip()}")
         del left[normalized(missing[1])]
 
 
-def _question(python: str, processor: str, versions: Mapping[str, str], report: Path) -> list[str]:
+def _dry_run(python: str, processor: str, versions: Mapping[str, str], report: Path) -> list[str]:
     tags = [f"manylinux_2_{minor}_{processor}" for minor in GLIBC]
     tags[1:1] = [f"manylinux2014_{processor}"]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--dry-run", "--quiet"]
@@ -85,7 +85,7 @@ def _question(python: str, processor: str, versions: Mapping[str, str], report: 
 
 
 def _plain() -> dict[str, str]:
-    """The environment without wheels that only this machine has."""
+    """The environment without settings for this machine's own wheels."""
     return {name: value for name, value in os.environ.items() if name != "PIP_FIND_LINKS"}
 
 
@@ -99,7 +99,7 @@ def glibc(wheel: str) -> str:
 
 
 def plan_table(versions: Mapping[str, str], found: Mapping[tuple[str, str], Wheels]) -> str:
-    """The table, what is missing in it, and which packages are not in it."""
+    """The table, the missing wheels, and the packages without platform-specific wheels."""
     native = [name for name in versions if any(glibc(wheels.get(name, "-any.whl")) for wheels in found.values())]
     columns = [f"{_processor(processor)}, {python}" for processor, python in found]
     lines = [_row("package", "version", *columns), _row(*["---"] * (2 + len(columns)))]
@@ -126,7 +126,7 @@ def _row(*cells: str) -> str:
 
 
 def stale(page: str, versions: Mapping[str, str]) -> list[str]:
-    """What the page's table has otherwise than the pinned versions of the dependencies; nothing if it is theirs."""
+    """The differences between the page's table and the pinned versions of the dependencies."""
     found = TABLE.search(page)
     if found is None:
         return ["no markers"]
@@ -138,9 +138,11 @@ def stale(page: str, versions: Mapping[str, str]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the table, or with --check say whether it is that of the pinned versions."""
+    """Write the table, or with --check say whether it matches the pinned versions."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="ask and write nothing; exit code 1 if the table is stale")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, without network; exit code 1 if the table is stale"
+    )
     check = parser.parse_args(arguments).check
     pins = "\n".join(path.read_text() for path in PINS)
     versions = dependencies(tomllib.loads((ROOT / "pyproject.toml").read_text()), pins)

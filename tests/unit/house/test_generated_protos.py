@@ -34,7 +34,7 @@ def test_a_changed_contract_is_noticed(checkout):
     contract.write_text(contract.read_text().replace("ctime = 10", "ctime = 13"))
     result = check(checkout)
     assert result.returncode == 1
-    assert "mledger/metastore/records/pb/LedgerMetadata_pb2.py is not what proto/ gives" in result.stderr
+    assert "mledger/metastore/records/pb/LedgerMetadata_pb2.py differs from what proto/ generates" in result.stderr
 
 
 def test_a_module_that_nothing_generates_is_noticed(checkout):
