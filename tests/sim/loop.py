@@ -79,6 +79,7 @@ class SimHandle:
 
 _numbers = itertools.count()
 _CLOSES = 50
+_STEPS_BETWEEN_CHECKS = 8
 
 
 def _close(coroutine: Any) -> None:
@@ -177,8 +178,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         try:
             while not done():
-                if not self._step(deadline):
-                    return done()
+                for _ in range(_STEPS_BETWEEN_CHECKS):
+                    if not self._step(deadline):
+                        return done()
             return True
         finally:
             asyncio._set_running_loop(None)

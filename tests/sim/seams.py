@@ -161,6 +161,7 @@ def simulated(world: World) -> Iterator[None]:
         put(rows.Rdict, "system", system)
         put(main, "_bind", lambda host, port: world.network.bind(host, port))
         put(main, "_allow_connections", lambda wanted: wanted)
+        put(main, "_program_version", lambda: "")
         put(main.BookieProcess, "_announce", lambda self: None)
         put(main, "open_store", lambda url, session_timeout, timeout: _open(world, session_timeout))
         put(cluster, "open_store", lambda url, session_timeout: _open(world, session_timeout))
