@@ -11,7 +11,7 @@ from mledger.admin.topic_names import list_topics
 from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.ledgers.peek import Peek
 from mledger.bookie.client.ledgers.reader import LedgerReader
-from mledger.bookie.errors import NoSuchLedger
+from mledger.bookie.errors import NoSuchLedger, RecoveryUndecided
 from mledger.cursors.ledger_state import CursorLedgerFinding
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
 from mledger.cursors.state_reader import StateLedger, find_state
@@ -132,6 +132,12 @@ class _Topic:
         plan = self.open_plan()
         return plan.ledgers(), plan.warnings
 
+    @property
+    def undecided(self) -> RecoveryUndecided | None:
+        """Why a ledger may have acknowledged entries beyond those seen, so that opening would fail now."""
+        reason = next((peek.undecided for peek in self.peeks.values() if peek is not None and peek.undecided), None)
+        return None if reason is None else RecoveryUndecided(reason)
+
     def open_plan(self) -> OpenPlan:
         """What opening would do to the list."""
         ends = {
@@ -174,6 +180,8 @@ class Inspector:
         source = shadow_source(topic.info)
         if source is not None:
             warnings = (f"the topic is a shadow of {source}: the ledgers are those of its source", *warnings)
+        if topic.undecided is not None:
+            warnings = (*warnings, str(topic.undecided))
         return TopicInspection(
             managed_ledger=topic.name,
             version=topic.node.version,
@@ -215,7 +223,7 @@ class Inspector:
         """
         states = await self._states_on(name, cursor)
         topic = await self._topic(name)
-        return _inspections(_found(states, name, cursor), topic.ledger_list()[0])
+        return _inspections(_found(states, name, cursor), topic.ledger_list()[0], topic.undecided)
 
     async def _states_on(self, name: str, cursor: str | None) -> "list[_State]":
         """The states of the topic's cursors, or of one; read them before the ends of its ledgers.
@@ -238,7 +246,7 @@ class Inspector:
         states = await self._states_on(name, cursor)
         topic = await self._topic(name)
         ledgers, _ = topic.ledger_list()
-        (found,) = _inspections(_found(states, name, cursor), ledgers)
+        (found,) = _inspections(_found(states, name, cursor), ledgers, topic.undecided)
         return found, TopicView(self, ledgers)
 
     async def look(self, path: str, node: Node, cursors: Mapping[str, Node]) -> TopicLook:
@@ -248,17 +256,22 @@ class Inspector:
         """
         states = await self._states(cursors)
         topic = await self._seen(path, node)
-        looked = _inspections(states, topic.ledger_list()[0])
+        looked = _inspections(states, topic.ledger_list()[0], topic.undecided)
         return TopicLook(tuple(self._ledgers(topic)), dict(zip(cursors, looked, strict=True)))
 
     async def opening(self, name: str) -> OpeningView:
-        """The topic as opening it would leave it, from which commands that open it plan. TopicNotFound."""
+        """The topic as opening it would leave it, from which commands that open it plan.
+
+        Raises TopicNotFound, and RecoveryUndecided where opening would.
+        """
         states = await self._states_on(name, None)
         topic = await self._topic(name)
+        if topic.undecided is not None:
+            raise topic.undecided
         plan = topic.open_plan()
         new_ledger = (-1 if plan.above is None else plan.above) + 1 if plan.create else None
         ledgers = plan.ledgers(new_ledger)
-        return OpeningView(topic.info, ledgers, new_ledger, tuple(_inspections(states, ledgers)), plan.warnings)
+        return OpeningView(topic.info, ledgers, new_ledger, tuple(_inspections(states, ledgers, None)), plan.warnings)
 
     async def read(
         self,
@@ -269,7 +282,8 @@ class Inspector:
     ) -> AsyncIterator[list[SeenEntry]]:
         """Entries from `first` to `last`, in lists; a ledger that is not closed is read up to the peeked end (Q3).
 
-        `on_skipped` is called with each ledger in between that is offloaded and no longer on the bookies.
+        `on_skipped` is called with each ledger in between that is offloaded and no longer on the bookies. Raises, after
+        the entries that can be seen, RecoveryUndecided if there may be more that are acknowledged.
         """
         topic = await self._topic(name, peek=False)
         for info in topic.info.ledgers:
@@ -282,9 +296,9 @@ class Inspector:
                 continue
             peek = await self.peek(info.ledger_id)
             entry = max(0, first.entry_id) if first is not None and first.ledger_id == info.ledger_id else 0
-            end = peek.last_entry
-            if last is not None and last.ledger_id == info.ledger_id:
-                end = min(end, last.entry_id)
+            end, whole = peek.last_entry, True
+            if last is not None and last.ledger_id == info.ledger_id and last.entry_id <= end:
+                end, whole = last.entry_id, False
             while entry <= end:
                 payloads = await peek.reader.read(entry, min(end, entry + READ_ENTRIES - 1), READ_BYTES)
                 yield [
@@ -292,6 +306,8 @@ class Inspector:
                     for at, payload in enumerate(payloads, entry)
                 ]
                 entry += len(payloads)
+            if whole:
+                peek.decided()
 
     async def _topic(self, name: str, *, peek: bool = True) -> _Topic:
         topic = TopicName.parse(name)
@@ -362,7 +378,7 @@ class Inspector:
         return _State(name, node.version, record, finding)
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
-        return _PeekedLedger(await self._bookkeeper.peek(ledger_id, self._password))
+        return _PeekedLedger((await self._bookkeeper.peek(ledger_id, self._password)).decided())
 
 
 class TopicView:
@@ -396,9 +412,25 @@ def _found(states: list[_State], name: str, cursor: str | None) -> list[_State]:
     return states
 
 
-def _inspections(states: Sequence[_State], ledgers: LedgerList) -> list[CursorInspection]:
-    """What opening the topic would do to the cursors, whose states were read before `ledgers`."""
-    return [_inspection(state, ledgers) for state in states]
+def _inspections(
+    states: Sequence[_State], ledgers: LedgerList, undecided: RecoveryUndecided | None
+) -> list[CursorInspection]:
+    """What opening the topic would do to the cursors, whose states were read before `ledgers`.
+
+    With `undecided` the end of `ledgers` is not known: a state past the one that is seen may be right.
+    """
+    found = [_inspection(state, ledgers) for state in states]
+    if undecided is None:
+        return found
+    return [
+        replace(each, plan=None, error=undecided) if each.plan is not None and _is_cut_short(each.plan) else each
+        for each in found
+    ]
+
+
+def _is_cut_short(plan: CursorRecoveryPlan) -> bool:
+    """Whether the end of the ledgers left out some of the cursor's state, for all that can be told."""
+    return "R7" in plan.rules or bool(plan.warnings)
 
 
 def _inspection(state: _State, ledgers: LedgerList) -> CursorInspection:

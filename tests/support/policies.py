@@ -56,6 +56,8 @@ async def put_compacted(bookkeeper: BookKeeper) -> int:
     return writer.ledger_id
 
 
-async def open_events(cluster: mledger.Cluster, namespace: str) -> mledger.ManagedLedger:
+async def open_events(
+    cluster: mledger.Cluster, namespace: str, config: mledger.ManagedLedgerConfig = CONFIG
+) -> mledger.ManagedLedger:
     """The namespace's `__change_events`, created here, without entries."""
-    return await cluster.create_topic(f"persistent://{namespace}/__change_events", config=CONFIG)
+    return await cluster.create_topic(f"persistent://{namespace}/__change_events", config=config)

@@ -28,7 +28,10 @@ START = Position(NO_ENTRY, NO_ENTRY)
 
 
 class ChangeEvents:
-    """The events of one topic `__change_events`, or of one partition of it; `password` is that of its ledgers."""
+    """The events of one topic `__change_events`, or of one partition of it; `password` is that of its ledgers.
+
+    If it cannot be told whether there is one more event, reading fails: that event may be what keeps a topic.
+    """
 
     def __init__(
         self, store: MetadataReader, bookkeeper: BookKeeperReader, topic: TopicName, password: bytes = b""
@@ -42,7 +45,7 @@ class ChangeEvents:
         self._read_to = START
 
     async def read(self) -> PolicyTable:
-        """The policies after all events so far. RecordError, BookieUnavailable, StoreUnavailable."""
+        """The policies after all events so far. RecordError, BookieError, StoreUnavailable."""
         for attempt in range(ATTEMPTS):
             try:
                 return await self._read()
@@ -68,7 +71,7 @@ class ChangeEvents:
             if ledger_id < self._read_to.ledger_id:
                 continue
             first = self._read_to.entry_id + 1 if ledger_id == self._read_to.ledger_id else 0
-            peek = await self._bookkeeper.peek(ledger_id, self._password)
+            peek = (await self._bookkeeper.peek(ledger_id, self._password)).decided()
             await self._apply(self._settled, peek.reader, first, min(peek.last_add_confirmed, peek.last_entry))
             self._read_to = max(self._read_to, Position(ledger_id, peek.last_add_confirmed))
             table = self._settled.copy()
@@ -88,7 +91,7 @@ class ChangeEvents:
         compacted = dict(found.plan.properties).get(COMPACTED_LEDGER)
         if compacted is None:
             return
-        peek = await self._bookkeeper.peek(compacted)
+        peek = (await self._bookkeeper.peek(compacted)).decided()
         await self._apply(self._settled, peek.reader, 0, peek.last_entry, _compacted)
         self._read_to = found.plan.mark_delete
 

@@ -102,7 +102,7 @@ class LedgerAuditor:
         return references
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
-        return (await self._bookkeeper.peek(ledger_id, self._password)).reader
+        return (await self._bookkeeper.peek(ledger_id, self._password)).decided().reader
 
     async def confirm_orphans(
         self, candidates: Sequence[LedgerOrigin], unreadable: Sequence[UnreadableRecord] = ()
@@ -176,7 +176,7 @@ class LedgerAuditor:
 
         async def open_peeked(ledger_id: int) -> StateLedger:
             opened.add(ledger_id)
-            return (await self._bookkeeper.peek(ledger_id, self._password)).reader
+            return (await self._bookkeeper.peek(ledger_id, self._password)).decided().reader
 
         for cursor, node in zip(names, await self._store.get_many([f"{path}/{name}" for name in names]), strict=True):
             if node is None:

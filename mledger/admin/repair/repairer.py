@@ -62,8 +62,8 @@ class FactsReader:
         """The facts of the given managed ledgers, in that order, read in few requests.
 
         `orphans` (by managed ledger) and `records` are known already. A managed ledger gets an error instead of facts
-        if its record or a ledger's metadata does not parse, if one of its open ledgers cannot be peeked at, or if an
-        owner changed it during each attempt.
+        if its record or a ledger's metadata does not parse, if one of its open ledgers cannot be peeked at or its
+        end not be decided, or if an owner changed it during each attempt.
         """
         by_name: dict[str, list[PendingRecord]] = {}
         for record in records:
@@ -147,7 +147,7 @@ class FactsReader:
             return LedgerFacts(metadata.state, LedgerEnd(metadata.last_entry + 1, metadata.length))
         try:
             async with self._at_once:
-                peek = await self._bookkeeper.peek(ledger_id, metadata.password or b"")
+                peek = (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided()
         except NoSuchLedger:
             return None
         return LedgerFacts(metadata.state, LedgerEnd(peek.last_entry + 1, peek.length))
@@ -170,7 +170,7 @@ class FactsReader:
 
     async def _open_peeked(self, ledger_id: int) -> StateLedger:
         metadata = await self._bookkeeper.metadata(ledger_id)
-        return (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).reader
+        return (await self._bookkeeper.peek(ledger_id, metadata.password or b"")).decided().reader
 
 
 def _info(path: str, node: Node | None) -> Decoded[ManagedLedgerInfo] | RecordError | None:

@@ -31,6 +31,7 @@ async def ledgers_to_lose(
             try:
                 peek = await cluster.bookies.peek(ledger.ledger_id, password)
                 ledger = replace(ledger, entries=peek.last_entry + 1, size=peek.length)
+                peek.decided()
             except BookieError as error:
                 unknown.append(f"ledger {ledger.ledger_id} of {topic}, with an unknown number of entries: {error}")
         ledgers.append(ledger)

@@ -1,7 +1,7 @@
 """Looks at a ledger without changing it: no fence, no recovery, no write (Q3)."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mledger.bookie.client.connections.frames import StoredEntry
 from mledger.bookie.client.ledgers.last_confirmed import EndReader, Ends, troubles_text
@@ -14,7 +14,7 @@ from mledger.bookie.client.plans.recovery import (
     known_length,
     read_ahead,
 )
-from mledger.bookie.errors import BookieUnavailable
+from mledger.bookie.errors import BookieUnavailable, RecoveryUndecided
 from mledger.bookie.wire import MAX_FRAME
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
 
@@ -26,7 +26,8 @@ class Peek:
     """A ledger as its bookies show it now; a live ledger may have more entries the next moment.
 
     `last_entry` is -1 for none; `unconfirmed` says that it is beyond what is proven acknowledged; `length` counts the
-    payload bytes up to it.
+    payload bytes up to it. `undecided` says why more entries may be acknowledged: too few bookies answer, and recovery
+    would fail. Empty where they do.
     """
 
     ledger_id: int
@@ -36,11 +37,18 @@ class Peek:
     closed: bool
     unconfirmed: bool
     warnings: tuple[str, ...]
+    undecided: str
     reader: LedgerReader = field(repr=False, compare=False)
 
     async def read(self, entry: int) -> bytes:
         """The payload of one entry up to `last_entry`; errors as of `LedgerReader.read`."""
         return (await self.reader.read(entry, entry))[0]
+
+    def decided(self) -> "Peek":
+        """This one, for who takes `last_entry` for the end. RecoveryUndecided where that is not known (R5)."""
+        if self.undecided:
+            raise RecoveryUndecided(self.undecided)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,7 @@ class PeekedEnd:
     last_add_confirmed: int
     length: int
     warnings: tuple[str, ...] = ()
+    undecided: str = ""
 
     def bounds(self, metadata: LedgerMetadata) -> Bounds:
         """The bounds for a reader up to that end."""
@@ -92,12 +101,13 @@ async def find_unconfirmed_end(metadata: LedgerMetadata, reader: EndReader) -> P
             last, entry, before = stored, entry + 1, stored.length
         if finding is not Finding.FOUND:
             break
+    undecided = ""
     if finding is Finding.UNDECIDED:
-        what = f"whether ledger {reader.ledger_id} has entry {entry} cannot be decided: {troubles_text(troubles)}"
-        warnings.append(what)
+        undecided = f"whether ledger {reader.ledger_id} has entry {entry} cannot be decided: {troubles_text(troubles)}"
+        warnings.append(undecided)
     if last is None:
-        return PeekedEnd(confirmed.last_entry, confirmed.last_entry, confirmed.length, tuple(warnings))
-    return PeekedEnd(last.entry, confirmed.last_entry, last.length, tuple(warnings))
+        return replace(confirmed, warnings=tuple(warnings), undecided=undecided)
+    return PeekedEnd(last.entry, confirmed.last_entry, last.length, tuple(warnings), undecided)
 
 
 async def _ends(metadata: LedgerMetadata, reader: EndReader) -> Ends:
@@ -146,5 +156,6 @@ def peeked(ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, reader: Led
         closed=metadata.state is LedgerState.CLOSED,
         unconfirmed=end.last_entry > end.last_add_confirmed,
         warnings=end.warnings,
+        undecided=end.undecided,
         reader=reader,
     )
