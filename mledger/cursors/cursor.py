@@ -22,7 +22,6 @@ from mledger.cursors.positions import (
     backlog,
     check_markable,
     count_from,
-    end,
     mark_delete_after,
     next_valid,
     plan_reset,
@@ -221,7 +220,6 @@ class Cursor:
         """Acknowledge every entry of the topic; durable on return (C7)."""
         self.check()
         await self._pass(self._host.ledger_list.last_confirmed)
-        self._reads.move_to(end(self._host.ledger_list))
 
     async def _pass(self, position: Position) -> None:
         """Acknowledge everything up to `position`, durably; keeps the properties, since nothing was consumed."""

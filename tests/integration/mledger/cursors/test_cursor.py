@@ -325,3 +325,22 @@ def test_the_cursor_of_compaction_reads_again_from_a_reset_and_stays_where_its_l
             assert cursor.properties == {"CompactedTopicLedger": 7}
 
     run(main())
+
+
+def test_what_is_appended_while_the_backlog_is_cleared_is_read(topic_url, topic):
+    async def main():
+        throttled = replace(KEEP, throttle_mark_delete=0.001)
+        async with mledger.open_cluster(topic_url, config=throttled) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 5)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:1])  # the next flush has to wait
+            clearing = asyncio.ensure_future(cursor.clear_backlog())
+            await opened.add(b"meanwhile")
+            assert not clearing.done()
+            await cursor.flush()
+            await clearing
+            assert cursor.backlog == 1
+            assert [entry.payload for entry in await cursor.read(10)] == [b"meanwhile"]
+
+    run(main())
