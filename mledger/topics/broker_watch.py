@@ -58,13 +58,15 @@ class BrokerWatch:
         if not followed.seen:
             followed.before, followed.seen = serving(topic, namespace.bundles, {}, ()), True
 
-    def forget(self, managed_ledger: str) -> None:
-        """Stop watching the topic."""
+    def forget(self, managed_ledger: str, yield_to: Yield) -> None:
+        """Stop watching the topic for `yield_to`; an owner that has opened it since is still told."""
         folder = bundle_folders(TopicName.of_managed_ledger(managed_ledger))[0]
         namespace = self._namespaces.get(folder)
         if namespace is None:
             return
-        namespace.followed.pop(managed_ledger, None)
+        followed = namespace.followed.get(managed_ledger)
+        if followed is not None and followed.yield_to == yield_to:
+            del namespace.followed[managed_ledger]
         if not namespace.followed and namespace.task is not None:
             namespace.task.cancel()
             del self._namespaces[folder]

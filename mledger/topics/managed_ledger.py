@@ -372,7 +372,7 @@ class ManagedLedger(TopicAttributes):
 
     async def _let_go(self) -> None:
         """Stop all tasks; write nothing except the release of the owner node."""
-        self._brokers.forget(self.name)
+        self._brokers.forget(self.name, self._yield)
         await self._background.finish() if self._record.fenced is None else await self._background.cancel()
         if self._appender is not None:
             await self._appender.abandon(self._record.fenced or self._stopped or self._terminated_error())

@@ -122,3 +122,21 @@ def test_topics_opened_and_closed_leave_no_watch_behind(topic_url, topic):
             assert not cluster._services.brokers._namespaces
 
     run(main())
+
+
+def test_an_owner_that_opened_the_topic_again_yields_though_the_one_before_was_closed_since(topic_url, topic):
+    async def main():
+        events = []
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as broker:
+            before = await cluster.create_topic(topic)
+            before._record.fence("a test says so")
+            again = await cluster.open_topic(topic, events=events.append)
+            await before.close()
+            await broker.create(bundle_of(topic), OWNED, ephemeral=True, parents=True)
+            await fenced(events)
+            with pytest.raises(mledger.ManagedLedgerFenced, match=re.escape(SERVED)):
+                await again.append([b"two"])
+            await again.close()
+            assert not cluster._services.brokers._namespaces
+
+    run(main(), timeout=60.0)
