@@ -393,6 +393,12 @@ class Cluster:
             raise
         counters.open_times.observe(time.perf_counter() - began)
         self._open[managed_ledger.name] = managed_ledger
+        managed_ledger.on_end(lambda: self._forget(managed_ledger))
         if sessions_ended != self._sessions_ended:  # during the open: `session_renewed` did not reach it
             managed_ledger.session_renewed()
         return managed_ledger
+
+    def _forget(self, ended: ManagedLedger) -> None:
+        """Count the topic no longer among those open here, unless it was opened again."""
+        if self._open.get(ended.name) is ended:
+            del self._open[ended.name]

@@ -19,7 +19,7 @@ from mledger.cursors.host import CursorHost
 from mledger.cursors.recovery import Start, plan_cursor_recovery
 from mledger.cursors.state_reader import find_state
 from mledger.cursors.store import CursorContext, CursorStore
-from mledger.errors import CursorExists, CursorNotFound, ManagedLedgerFenced
+from mledger.errors import CursorExists, CursorNotFound, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import (
     CursorRecovered,
     CursorRecoveryDelayed,
@@ -27,7 +27,7 @@ from mledger.events import (
     RecoveringFromLedger,
     SubscriptionOpened,
 )
-from mledger.ledgers.background import Background
+from mledger.ledgers.background import Background, outcome
 from mledger.metastore.errors import MledgerError, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.paths import cursor_name, deletion_path
@@ -73,6 +73,7 @@ class CursorContainer:
         self._retries: set[asyncio.Task[None]] = set()
         self._unreadable: set[str] = set()  # cursors whose records do not parse
         self._stopping = False
+        self._abandoned: MledgerError | None = None
         self.open: dict[str, Cursor] = {}
         self._creations = CursorCreations(host, context, background, self._adopt, recovered_late)
 
@@ -203,11 +204,17 @@ class CursorContainer:
 
     async def _attempt(self, name: str, make: Callable[[], Coroutine[Any, Any, Cursor]]) -> Cursor:
         task = self._attempts.get(name)
+        if self._abandoned is not None:
+            raise self._why_stopped()
         if task is None:
             task = asyncio.get_running_loop().create_task(make())
             self._attempts[name] = task
             task.add_done_callback(lambda done: self._ended(name, done))
-        return await asyncio.shield(task)
+        return await outcome(task, self._why_stopped)
+
+    def _why_stopped(self) -> MledgerError:
+        closed = ManagedLedgerClosed(f"{self._host.name} is closed; open it again")
+        return self._context.record.fenced or self._abandoned or closed
 
     def _ended(self, name: str, task: "asyncio.Task[Cursor]") -> None:
         del self._attempts[name]
@@ -215,6 +222,7 @@ class CursorContainer:
             self._adopt(task.result())
 
     async def _recover_now(self, name: str, found: _Found) -> Cursor:
+        self._context.record.check()  # opening its ledger fences it, and it may be another owner's
         topic = self._host.name
         self._host.emit(LoadingCursor(topic, name))
         record = decode_managed_cursor_info(found.node.data, found.path).value
@@ -369,8 +377,9 @@ class CursorContainer:
         for cursor in self.open.values():
             cursor.fence(error)
 
-    async def abandon(self) -> None:
-        """Release all cursor ledgers without writing anything."""
+    async def abandon(self, why: MledgerError) -> None:
+        """Release all cursor ledgers without writing anything; who waits for a cursor gets `why`."""
+        self._abandoned = why
         if attempts := list(self._attempts.values()):
             for task in attempts:
                 task.cancel()

@@ -1,7 +1,7 @@
 """Background tasks: kept, named, and reported when they fail."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,6 +11,18 @@ from mledger.metastore.runtime.logs import get_logger
 T = TypeVar("T")
 
 log = get_logger(__name__)
+
+
+async def outcome(task: "asyncio.Task[T]", stopped: Callable[[], MledgerError]) -> T:
+    """What `task` comes to; who gives up waiting does not end it.
+
+    Where the task itself was cancelled it raises what `stopped` says: a CancelledError would be taken for the caller's
+    own, and drop its work without a word.
+    """
+    await asyncio.wait([task])
+    if task.cancelled():
+        raise stopped()
+    return task.result()
 
 
 class Background:

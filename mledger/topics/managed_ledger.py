@@ -6,7 +6,7 @@ stops, and so do its cursors.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mledger.cursors.container import CursorContainer
@@ -15,7 +15,7 @@ from mledger.cursors.recovery import Start
 from mledger.cursors.store import CursorContext
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
 from mledger.events import Closed, CurrentLedgerClosed, Event, Fenced, Initialized, Terminated
-from mledger.ledgers.background import Background
+from mledger.ledgers.background import Background, outcome
 from mledger.ledgers.bundles import BrokerOwner
 from mledger.ledgers.entry import Entry
 from mledger.ledgers.entry_reader import EntryReader
@@ -56,6 +56,7 @@ class ManagedLedger(TopicAttributes):
         self._closing: asyncio.Task[None] | None = None
         self.close_reported = False
         """Whether a caller of `close` has received its outcome; one that was cancelled has not."""
+        self._tell_end: Callable[[], object] = lambda: None
         self._ledgers = TopicLedgers(
             opened.record,
             opened.factory,
@@ -144,9 +145,12 @@ class ManagedLedger(TopicAttributes):
         return self._stopped is None and self._record.fenced is None and self._cursors.all_recovered
 
     async def initialized(self) -> None:
-        """Wait until recovery of every cursor was tried once, and the cleanup and first trim are done."""
+        """Wait until recovery of every cursor was tried once, and the cleanup and first trim are done.
+
+        Raises what stopped the topic before that.
+        """
         if self._loaded is not None:
-            await asyncio.shield(self._loaded)
+            await outcome(self._loaded, self._why_stopped)
 
     # -- writing
 
@@ -276,7 +280,7 @@ class ManagedLedger(TopicAttributes):
         self._check_open()
         if self._terminating is None or self._terminating.done():
             self._terminating = self._background.spawn(self._terminate(), "termination")
-        return await asyncio.shield(self._terminating)
+        return await outcome(self._terminating, self._why_stopped)
 
     async def _terminate(self) -> Position:
         assert self._appender is not None
@@ -322,8 +326,13 @@ class ManagedLedger(TopicAttributes):
             self._closing = asyncio.get_running_loop().create_task(self._close(closed))
         await self.closed()
         self.close_reported = True
+        self._tell_end()
         if not self._closing.cancelled():
             self._closing.result()
+
+    def on_end(self, listener: Callable[[], object]) -> None:
+        """Call `listener` when it was closed, and its caller told, or abandoned."""
+        self._tell_end = listener
 
     async def closed(self) -> None:
         """Wait for a close that is under way, whatever its outcome."""
@@ -364,6 +373,7 @@ class ManagedLedger(TopicAttributes):
         if self._closing is not None:
             await asyncio.wait([self._closing])
         await self._let_go()
+        self._tell_end()
 
     async def _stop_writing(self, closed: ManagedLedgerClosed) -> None:
         if self._appender is not None:
@@ -375,8 +385,8 @@ class ManagedLedger(TopicAttributes):
         self._brokers.forget(self.name, self._yield)
         await self._background.finish() if self._record.fenced is None else await self._background.cancel()
         if self._appender is not None:
-            await self._appender.abandon(self._record.fenced or self._stopped or self._terminated_error())
-        await self._cursors.abandon()
+            await self._appender.abandon(self._why_stopped())
+        await self._cursors.abandon(self._why_stopped())
         self.wake_readers()
         try:
             await self._ownership.release()
@@ -394,6 +404,9 @@ class ManagedLedger(TopicAttributes):
     def _check_readable(self) -> None:
         if self._stopped is not None:
             raise self._stopped
+
+    def _why_stopped(self) -> MledgerError:
+        return self._record.fenced or self._stopped or self._terminated_error()
 
     def _terminated_error(self) -> TopicTerminated:
         return TopicTerminated(f"{self.name} is terminated: it accepts no more entries")

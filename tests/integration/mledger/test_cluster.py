@@ -113,3 +113,19 @@ def test_leaving_the_cluster_closes_its_topics_cleanly(topic_url, topic):
             assert (await cluster.inspector.topic(topic)).owner is None
 
     run(main())
+
+
+def test_a_topic_that_was_closed_or_abandoned_is_not_counted_among_those_open(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            assert list(cluster.opened.values()) == [opened]
+            await opened.close()
+            assert not cluster.opened
+            again = await cluster.open_topic(topic)
+            await opened.close()
+            assert list(cluster.opened.values()) == [again]
+            await again.abandon()
+            assert not cluster.opened
+
+    run(main())

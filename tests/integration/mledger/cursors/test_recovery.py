@@ -20,7 +20,17 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import ManagedCursorInfo
 from mledger.metastore.url import open_store
 from tests.support.aio import run
-from tests.support.topics import CONFIG, KEEP, Events, assert_nothing_orphaned, everything, fill, payloads, recount
+from tests.support.topics import (
+    CONFIG,
+    KEEP,
+    Events,
+    assert_nothing_orphaned,
+    everything,
+    fill,
+    managed_ledger_of,
+    payloads,
+    recount,
+)
 
 
 async def topic_with_holes(cluster, topic, config=KEEP):
@@ -342,5 +352,35 @@ def test_opening_a_cursor_does_not_wait_for_others(topic_url, topic, monkeypatch
             go_on.set()
             await opened.initialized()
             assert len(events.of(CursorRecovered)) == 30
+
+    run(main())
+
+
+def test_a_fenced_owner_that_tries_a_cursor_again_leaves_the_next_owner_s_cursor_ledger_alone(
+    topic_url, topic, monkeypatch
+):
+    monkeypatch.setattr("mledger.cursors.container.RETRY_DELAYS_S", (3600.0,))  # the test is the timer
+
+    async def main():
+        path = cursor_path(managed_ledger_of(topic), "sub")
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster, await open_store(topic_url) as store:
+            await topic_with_holes(cluster, topic)
+            good = await store.get(path)
+            await store.put(path, b"no record", good.version)
+            events = Events()
+            fenced = await cluster.open_topic(topic, events=events)
+            await events.next(CursorRecoveryDelayed)
+            fenced._record.fence("a test says so")
+            await store.put(path, good.data, good.version + 1)
+            async with mledger.open_cluster(topic_url, config=KEEP) as other:
+                opened = await other.open_topic(topic, take_over=True)
+                cursor = await opened.open_cursor("sub")
+                await cursor.acknowledge([(await fill(opened, 1))[0]])
+                ledger = cursor.cursor_ledger
+                with pytest.raises(mledger.ManagedLedgerFenced):
+                    await fenced._cursors._recover("sub")
+                await cursor.acknowledge([(await fill(opened, 1))[0]])
+                assert cursor.cursor_ledger == ledger
+            await fenced.abandon()
 
     run(main())

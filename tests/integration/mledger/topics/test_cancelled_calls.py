@@ -214,3 +214,27 @@ def test_a_topic_opened_twice_at_once_is_opened_once(topic_url, topic):
             assert cluster.opened == {opened.name: opened}
 
     run(main())
+
+
+@pytest.mark.parametrize("ended", ["abandoned", "fenced and closed"])
+def test_who_waits_for_a_topic_that_ends_hears_of_it_and_is_not_cancelled(topic_url, topic, ended):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge((await fill(opened, 9))[3:4])  # its state is in a cursor ledger
+            await opened.abandon()
+            again = await cluster.open_topic(topic)
+            works = (again.initialized(), again.open_cursor("sub"), again.terminate())
+            waiting = [asyncio.ensure_future(each) for each in works]
+            await asyncio.sleep(0)
+            if ended == "abandoned":
+                await again.abandon()
+            else:
+                again._record.fence("a test says so")
+                await again.close()
+            for each in waiting:
+                with pytest.raises((mledger.ManagedLedgerClosed, mledger.ManagedLedgerFenced)):
+                    await each
+
+    run(main())
