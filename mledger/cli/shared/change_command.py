@@ -207,6 +207,7 @@ async def _plan(url: str, options: ChangeOptions, plan: Plan, wait_s: float | No
 async def _carry_out(url: str, change: CommandChange, path: Path, made_at_ms: int, act: Act) -> Facts:
     async with await open_reader(url) as reader:
         on_step("look again")
+        await reader.sync()
         change = plan_unchanged(change, await read_before(reader, [record.path for record in change.before]))
         file = UndoFile(
             command=change.command,
@@ -266,6 +267,7 @@ async def _keep_failed(reader: MetadataReader, path: Path, file: UndoFile, error
 
 
 async def _completed(reader: MetadataReader, file: UndoFile, outcome: Outcome) -> UndoFile:
+    await reader.sync()  # another session has written: a server that lags has not heard of it
     now = await read_before(reader, file.paths)
     records = tuple(replace(record, after=found.before) for record, found in zip(file.records, now, strict=True))
     return replace(file, outcome=outcome, records=records)

@@ -1,0 +1,76 @@
+"""The undo file of a change says what the change left, also where the server that is asked lags."""
+
+import contextlib
+
+import pytest
+
+from mledger.admin.undo.undo_file import NodeState, Outcome
+from mledger.cli.shared import change_command, undo_files
+from mledger.cli.shared.change_command import CommandChange, read_before
+from mledger.cli.shared.output import OutputRecord, fields
+from mledger.metastore.errors import BadVersion
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+
+PATH = "/record"
+
+
+class Lagging:
+    """A reader by a server that lags: until it is synced it has heard of nothing since."""
+
+    def __init__(self, store, nodes):
+        self._store, self._nodes = store, nodes
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def sync(self):
+        self._nodes = {}
+        await self._store.sync()
+
+    async def get_many(self, paths):
+        return [
+            self._nodes.get(path, node) for path, node in zip(paths, await self._store.get_many(paths), strict=True)
+        ]
+
+
+@pytest.fixture
+def carried_out(tmp_path, monkeypatch):
+    """Carries a change of one record out beside a reader that lags after it; the undo file, and what was raised."""
+
+    def carry_out(failure=None):
+        async def main():
+            async with await open_store("memory:") as store:
+                await store.create(PATH, b"before")
+                reader = Lagging(store, {})
+
+                @contextlib.asynccontextmanager
+                async def opened():
+                    yield reader
+
+                async def open_reader(url):
+                    return opened()
+
+                async def act(change):
+                    reader._nodes = {PATH: await store.get(PATH)}
+                    await store.put(PATH, b"after", 0)
+                    if failure is not None:
+                        raise failure
+                    return fields()
+
+                monkeypatch.setattr(change_command, "open_reader", open_reader)
+                change = CommandChange("topics trim", "t", OutputRecord(()), await read_before(store, [PATH]))
+                with contextlib.suppress(BadVersion):
+                    await change_command._carry_out(store.url, change, tmp_path / "undo.json", 0, act)
+
+        run(main())
+        return undo_files.load(tmp_path / "undo.json")
+
+    return carry_out
+
+
+@pytest.mark.parametrize("failure", [None, BadVersion("another record was changed", "/other")], ids=["done", "failed"])
+def test_the_undo_file_has_what_the_change_left_though_the_server_lags(carried_out, failure):
+    file = carried_out(failure)
+    assert file.outcome is (Outcome.DONE if failure is None else Outcome.FAILED)
+    assert [record.after for record in file.records] == [NodeState(b"after", 1)]
