@@ -331,7 +331,7 @@ class ManagedLedger(TopicAttributes):
             self._closing.result()
 
     def on_end(self, listener: Callable[[], object]) -> None:
-        """Call `listener` when it was closed, and its caller told, or abandoned."""
+        """Call `listener` once it is closed and a caller of `close` was told, or it is abandoned."""
         self._tell_end = listener
 
     async def closed(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import click
 
+import mledger
 from mledger.admin.inspect import Inspector, OpeningView
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.topic_plans import lost_ledgers, plan_topic_terminate, plan_topic_trim, plan_topic_truncate
@@ -38,6 +39,7 @@ from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_opt
 from mledger.cli.shared.topic_targets import records_of, saved_states, states_kept_and_lost, with_pending_acks
 from mledger.config import ManagedLedgerConfig
 from mledger.cursors.plans import plan_properties
+from mledger.errors import CursorRecoveryFailed
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.retention import KEEP_ALL, RetentionInForce, retention_in_force, retention_warnings
 from mledger.ledgers.trim_plan import TrimPlan
@@ -250,12 +252,19 @@ def shorten(subject: Subject, *, truncate: bool) -> None:
         for each in change.managed_ledgers:
             name = str(TopicName.of_managed_ledger(each))
             async with opened_topic(subject.context.url, name, options, note, change_command.on_step) as opened:
-                await (opened.truncate() if truncate else opened.trim())
+                await (opened.truncate() if truncate else trim_now(opened))
         return fields(removed=tuple(event.ledger_id for event in removed), bytes_removed=sum(e.size for e in removed))
 
     run_change(
         subject.context, subject.change, plan, act, take_over=options.take_over, session_timeout=options.session_timeout
     )
+
+
+async def trim_now(opened: mledger.ManagedLedger) -> None:
+    """Trim the topic. CursorRecoveryFailed where nothing goes since a cursor's state is not known."""
+    done = await opened.trim()
+    if not opened.can_trim:
+        raise CursorRecoveryFailed(f"nothing of {opened.name} was trimmed: {done.kept_because}")
 
 
 def _changes(view: OpeningView, plan: TrimPlan, *, truncate: bool) -> bool:

@@ -32,7 +32,7 @@ from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, scope_arguments
 from mledger.cli.shared.topic_owner import WriteOptions, write_options
 from mledger.cli.shared.topic_targets import records_of_each, saved_states
-from mledger.cli.topics.changes import Subject, shorten
+from mledger.cli.topics.changes import Subject, shorten, trim_now
 from mledger.errors import OwnedElsewhere, ShadowTopic, TopicNotFound
 from mledger.events import Event, RemovingLedger
 from mledger.ledgers.ownership import check_owner, find_owner
@@ -288,7 +288,7 @@ async def _carry_out(
                         on_step=change_command.on_step,
                     )
                     try:
-                        await opened.trim()
+                        await trim_now(opened)
                     finally:
                         await opened.close()
                 except StoreUnavailable:

@@ -152,3 +152,20 @@ def test_a_topic_that_gets_an_owner_meanwhile_is_left_out_and_named(
 @pytest.mark.parametrize("arguments", [(), ("--all", "--namespace", "a/b"), ("orders", "--all")])
 def test_exactly_one_of_topic_namespace_and_all_must_be_given(url, arguments) -> None:
     assert mledger("topics", "trim", *arguments, url=url).code == 2
+
+
+@pytest.mark.parametrize("many", [True, False], ids=["of many", "alone"])
+def test_a_topic_of_which_nothing_went_since_a_cursor_cannot_be_read_is_not_said_to_be_trimmed(
+    url, namespace, topics, tmp_path, monkeypatch, many
+) -> None:
+    def step(name: str) -> None:
+        if name == "act":
+            with ThreadPoolExecutor() as pool:
+                pool.submit(write, url, f"/managed-ledgers/{managed_ledger_of(topics[0])}/one", b"no record").result()
+
+    monkeypatch.setattr(change_command, "on_step", step)
+    scope = ("--namespace", namespace) if many else (topics[0],)
+    done = trim(url, *scope, "--yes", "--undo-file", tmp_path / "undo.json")
+    assert done.code == 5
+    assert f"nothing of {managed_ledger_of(topics[0])} was trimmed" in done.err
+    assert [entries(url, topic) for topic in topics] == ([25, 15, 15] if many else [25, 25, 25])
