@@ -1,17 +1,12 @@
-"""How requests and replies pass between the loop and kazoo's threads, and what a watch concludes from two reads."""
+"""How requests and replies pass between the loop and kazoo's threads."""
 
 import asyncio
 import threading
 
-import pytest
 from kazoo.protocol.serialization import Create, Exists
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from mledger.metastore.errors import SessionExpired, StoreClosed
-from mledger.metastore.session import Session
-from mledger.metastore.store import NodeChange, SessionState
 from mledger.metastore.zookeeper.connection import Inbox, Withdrawable
-from mledger.metastore.zookeeper.watch import plan_changes
 from tests.support.aio import run
 
 CREATE = Create("/node", b"data", OPEN_ACL_UNSAFE, 0)
@@ -57,33 +52,3 @@ def test_a_write_withdrawn_while_it_is_sent_stays_a_write():
     code = write.type
     write.withdrawn = True
     assert (code, write.type, write.serialize()) == (Create.type, Create.type, bytes(CREATE.serialize()))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "changes"),
-    [
-        (None, None, []),
-        ((1, 1), (1, 1), []),
-        (None, (1, 1), [NodeChange.CREATED]),
-        ((1, 1), None, [NodeChange.DELETED]),
-        ((1, 1), (1, 2), [NodeChange.CHANGED]),
-        ((1, 1), (3, 3), [NodeChange.DELETED, NodeChange.CREATED]),
-    ],
-)
-def test_two_reads_of_a_node_tell_what_happened(before, after, changes):
-    assert plan_changes(before, after, NodeChange.CHANGED) == changes
-
-
-@pytest.mark.parametrize(
-    ("state", "error"), [(SessionState.EXPIRED, SessionExpired), (SessionState.CLOSED, StoreClosed)]
-)
-def test_a_session_that_has_ended_stays_ended(state, error):
-    session = Session("zk://host:1", SessionState.CONNECTED)
-    seen = []
-    session.listen(seen.append)
-    session.check()
-    for new in (SessionState.SUSPENDED, SessionState.CONNECTED, state, SessionState.CONNECTED, SessionState.EXPIRED):
-        session.change(new)
-    assert seen == [SessionState.SUSPENDED, SessionState.CONNECTED, state]
-    with pytest.raises(error, match="zk://host:1"):
-        session.check()

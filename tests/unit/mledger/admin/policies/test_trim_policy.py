@@ -1,0 +1,71 @@
+"""Whether a topic is trimmed automatically: as it was opened, and unless a broker serves the cluster (M10)."""
+
+from mledger.admin.policies.topic_policies import PolicyReader
+from mledger.admin.policies.trim_policy import TrimPolicy, live_broker
+from mledger.bookie.client.client import BookKeeperReader
+from mledger.config import ManagedLedgerConfig
+from mledger.ledgers.bundles import LIVE_BROKERS
+from mledger.ledgers.retention import KEEP_ALL
+from mledger.metastore.url import open_store
+from tests.support.aio import run
+
+BROKER = f"{LIVE_BROKERS}/localhost:8080"
+NAME = "public/default/persistent/topic"
+
+
+def with_store(test):
+    """Turn a coroutine function into a test with an empty store in memory."""
+
+    def call():
+        async def main():
+            async with await open_store("memory:") as store:
+                await test(store)
+
+        run(main())
+
+    return call
+
+
+def policy(store, trim):
+    """The trim policy of a topic that was opened with `trim`."""
+    return TrimPolicy(PolicyReader(store, BookKeeperReader(store)), store, NAME, ManagedLedgerConfig(), trim)
+
+
+async def start_broker(store):
+    """Register a live broker."""
+    await store.create(BROKER, b"{}", ephemeral=True, parents=True)
+
+
+@with_store
+async def test_without_a_broker_a_topic_is_trimmed(store):
+    assert await policy(store, None).why_not() == ""
+
+
+@with_store
+async def test_trimming_is_left_to_a_live_broker_which_is_named(store):
+    await start_broker(store)
+    assert BROKER in await policy(store, None).why_not()
+
+
+@with_store
+async def test_a_topic_opened_to_be_trimmed_is_trimmed_beside_a_broker(store):
+    await start_broker(store)
+    assert await policy(store, True).why_not() == ""
+
+
+@with_store
+async def test_a_topic_opened_not_to_be_trimmed_is_not(store):
+    assert "switched off" in await policy(store, False).why_not()
+
+
+@with_store
+async def test_a_broker_s_node_without_a_session_is_not_live(store):
+    await store.create(BROKER, b"{}", parents=True)
+    assert await live_broker(store) is None
+
+
+@with_store
+async def test_everything_is_kept_until_the_retention_was_read(store):
+    opened = policy(store, None)
+    assert opened.known == KEEP_ALL
+    assert await opened.retention() == opened.known != KEEP_ALL

@@ -1,0 +1,51 @@
+"""Ledgers beside the cursor ledger that a restored cursor names: those that are gone are removed, with a note."""
+
+from mledger.admin.undo.undo_references import ledgers_beside, named_ledgers, plan_record, plan_state
+from mledger.ledgers.references import COMPACTED_LEDGER, DELAYED_BUCKET
+from mledger.metastore.records.codec import encode_managed_cursor_info, encode_managed_ledger_info
+from mledger.metastore.records.position import Position
+from mledger.metastore.records.values import LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo
+
+BUCKET = f"{DELAYED_BUCKET}_1_1"
+RECORD = ManagedCursorInfo(
+    7,
+    Position(1, 0),
+    properties=((COMPACTED_LEDGER, 8), ("other", 9)),
+    cursor_properties=((BUCKET, "10"), (f"{BUCKET}_odd", "no number"), ("kept", "11")),
+)
+STATE = PositionInfo(Position(1, 0), properties=((COMPACTED_LEDGER, 12), ("other", 13)))
+
+
+def test_record_and_state_name_the_compacted_ledger_and_buckets():
+    assert ledgers_beside(RECORD, None) == {8, 10}
+    assert ledgers_beside(RECORD, STATE) == {8, 10, 12}
+
+
+def test_a_cursor_names_its_cursor_ledger_and_a_topic_its_list():
+    cursor = encode_managed_cursor_info(RECORD)
+    topic = encode_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(1), LedgerInfo(2))))
+    assert named_ledgers(cursor, "/cursor", topic=False) == {7, 8, 10}
+    assert named_ledgers(topic, "/topic", topic=True) == {1, 2}
+
+
+def test_an_unreadable_record_names_nothing():
+    assert named_ledgers(b"\xff", "/topic", topic=True) == named_ledgers(b"\xff", "/cursor", topic=False) == set()
+
+
+def test_existing_ledgers_stay_named_without_a_note():
+    assert plan_record(RECORD, {8, 10}) == (RECORD, "")
+    assert plan_state(STATE, {12}) == (STATE, "")
+
+
+def test_a_record_is_restored_without_deleted_ledgers_and_the_note_names_them():
+    record, note = plan_record(RECORD, set())
+    assert record.properties == (("other", 9),)
+    assert record.cursor_properties == ((f"{BUCKET}_odd", "no number"), ("kept", "11"))
+    assert record.cursors_ledger_id == RECORD.cursors_ledger_id
+    assert note.endswith(f": {COMPACTED_LEDGER} 8, {BUCKET} 10")
+
+
+def test_a_state_is_restored_without_a_deleted_ledger_and_the_note_names_it():
+    state, note = plan_state(STATE, set())
+    assert state.properties == (("other", 13),)
+    assert note.endswith(f": {COMPACTED_LEDGER} 12")

@@ -1,0 +1,80 @@
+"""Which metadata store `mledger up` uses, and the options of its bookies: decided without starting anything."""
+
+import os
+
+import psutil
+import pytest
+
+from mledger.cli.local.processes import (
+    MEMORY,
+    OWN_TO_EACH,
+    ROCKSDB,
+    ZOOKEEPER,
+    ClusterState,
+    LocalClusterError,
+    MetadataPlan,
+    Part,
+    plan_bookie_options,
+    plan_metadata,
+)
+from mledger.metastore.errors import InvalidMetadataUrl
+
+ENDED = {"pid": 2**22 + 1, "started": 0.0}
+BOOKIE = Part("bookie-1", "127.0.0.1:3181", **ENDED)
+
+
+def part(name, address, **fields):
+    return Part(name, address, **(ENDED | fields))
+
+
+def test_a_new_cluster_gets_a_zookeeper_unless_the_url_says_otherwise(tmp_path):
+    assert plan_metadata(ClusterState(), None, tmp_path) == MetadataPlan(ZOOKEEPER)
+    assert plan_metadata(ClusterState(), "rocksdb:/metadata", tmp_path) == MetadataPlan(ROCKSDB, "/metadata")
+    assert plan_metadata(ClusterState(), "memory:", tmp_path) == MetadataPlan(MEMORY, str(tmp_path / MEMORY))
+    assert plan_metadata(ClusterState(), "zk://host:2181", tmp_path) == MetadataPlan("", "zk://host:2181")
+
+
+def test_memory_of_another_process_is_refused(tmp_path):
+    with pytest.raises(InvalidMetadataUrl, match="memory:"):
+        plan_metadata(ClusterState(), "memory:other", tmp_path)
+
+
+@pytest.mark.parametrize("url", [None, "rocksdb:/metadata"])
+def test_a_cluster_keeps_its_store(tmp_path, url):
+    state = ClusterState((part(ROCKSDB, "/metadata"), BOOKIE))
+    assert plan_metadata(state, url, tmp_path) == MetadataPlan(ROCKSDB, "/metadata")
+
+
+@pytest.mark.parametrize("url", ["rocksdb:/other", "memory:", "zk://host:2181"])
+def test_another_store_than_the_cluster_s_is_refused_with_both_urls(tmp_path, url):
+    state = ClusterState((part(ROCKSDB, "/metadata"), BOOKIE))
+    with pytest.raises(LocalClusterError, match=f"in rocksdb:/metadata, not in {url}"):
+        plan_metadata(state, url, tmp_path)
+
+
+def test_a_cluster_on_an_ensemble_keeps_it(tmp_path):
+    state = ClusterState((BOOKIE,), "zk://host:2181")
+    assert plan_metadata(state, None, tmp_path) == MetadataPlan("", "zk://host:2181")
+
+
+def test_a_cluster_whose_metadata_in_memory_ended_is_refused_with_what_to_do(tmp_path):
+    memory = part(MEMORY, str(tmp_path / MEMORY))
+    assert plan_metadata(ClusterState((memory,)), None, tmp_path).part == MEMORY
+    with pytest.raises(LocalClusterError, match="mledger down"):
+        plan_metadata(ClusterState((memory, BOOKIE)), None, tmp_path)
+
+
+def test_a_part_is_running_only_as_the_process_that_was_started():
+    started = psutil.Process().create_time()
+    assert part(ZOOKEEPER, "127.0.0.1:2181", pid=os.getpid(), started=started).process is not None
+    assert part(ZOOKEEPER, "127.0.0.1:2181", pid=os.getpid(), started=started - 60).process is None
+
+
+def test_bookies_get_the_settings_without_those_that_each_has_for_itself(tmp_path):
+    options = plan_bookie_options(tmp_path / "bookkeeper.conf", ["journalMaxSizeMB=8"], True, "json")
+    assert options[:4] == ["--log-format", "json", "--config", str(tmp_path / "bookkeeper.conf")]
+    assert options[-2:] == ["--metrics-port", "0"]
+    assert [option for option in options if "=" in option] == [
+        "journalMaxSizeMB=8",
+        *(f"{key}=" for key in OWN_TO_EACH),
+    ]
