@@ -145,10 +145,7 @@ class ManagedLedger(TopicAttributes):
         return self._stopped is None and self._record.fenced is None and self._cursors.all_recovered
 
     async def initialized(self) -> None:
-        """Wait until recovery of every cursor was tried once, and the cleanup and first trim are done.
-
-        Raises what stopped the topic before that.
-        """
+        """Wait until every cursor's recovery was tried, and cleanup and first trim are done. Raises what stopped it."""
         if self._loaded is not None:
             await outcome(self._loaded, self._why_stopped)
 
