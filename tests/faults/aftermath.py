@@ -20,7 +20,7 @@ from tests.faults.checker import (
     check_ledgers,
     check_topic,
 )
-from tests.faults.history import Books, acknowledged_of
+from tests.faults.history import History, acknowledged_of
 from tests.faults.owner import CLIENT, CONFIG, TOPIC
 from tests.faults.payloads import decode_entries
 from tests.faults.replicas import copies
@@ -41,7 +41,7 @@ class Checked:
 
 
 async def check_everything(
-    books: Books, url: str, *, config: mledger.ManagedLedgerConfig = CONFIG, size: int = 0, damaged: bool = False
+    history: History, url: str, *, config: mledger.ManagedLedgerConfig = CONFIG, size: int = 0, damaged: bool = False
 ) -> Checked:
     """Open the topic and compare it with the history: entries, each replica, cursors, no orphan.
 
@@ -49,13 +49,13 @@ async def check_everything(
     one bookie may be bad: one good copy of each entry is enough.
     """
     violations: list[Violation] = []
-    checked = Checked(acknowledged=sum(owner.acked_entries for owner in books.owners), backlogs={})
+    checked = Checked(acknowledged=sum(owner.acked_entries for owner in history.owners), backlogs={})
     async with mledger.open_cluster(url, config=config, client=replace(CLIENT, read_timeout_s=60.0)) as cluster:
         topic = await cluster.open_topic(TOPIC, take_over=True)
         await topic.initialized()
         ledgers = [(ledger.ledger_id, ledger.entries) for ledger in topic.ledgers if ledger.entries]
-        for name in books.cursors:
-            violations += await _check_cursor(books, await topic.open_cursor(name), ledgers, checked)
+        for name in history.cursors:
+            violations += await _check_cursor(history, await topic.open_cursor(name), ledgers, checked)
         rows = []
         for ledger_id, count in ledgers:
             entries = await _read_ledger(topic, ledger_id, count)
@@ -70,9 +70,9 @@ async def check_everything(
                 violations += check_copies(ledger_id, entries, found.payloads, least)
                 checked.bad += len(found.bad)
                 checked.copies += sum(map(len, found.payloads.values()))
-        issued = [cursor.issued for cursor in books.cursors.values()]
+        issued = [cursor.issued for cursor in history.cursors.values()]
         topic_found = Topic(ledgers, FoundEntries.of(rows), issued)
-        violations += check_topic([owner.given for owner in books.owners], topic_found)
+        violations += check_topic([owner.given for owner in history.owners], topic_found)
         listed = [ledger.ledger_id for ledger in topic.ledgers]
         await topic.close()
         violations += await _check_ledgers(cluster, listed)
@@ -83,12 +83,12 @@ async def check_everything(
 
 
 async def _check_cursor(
-    books: Books, cursor: mledger.Cursor, ledgers: list[tuple[int, int]], checked: Checked
+    history: History, cursor: mledger.Cursor, ledgers: list[tuple[int, int]], checked: Checked
 ) -> list[Violation]:
     """The state of a cursor, and what it reads."""
     holes = [(tuple(run.lower), tuple(run.upper)) for run in cursor.holes]
     found = FoundCursor(acknowledged_of(tuple(cursor.mark_delete), holes), cursor.backlog)
-    known = books.cursors[cursor.name]
+    known = history.cursors[cursor.name]
     violations = check_cursor(cursor.name, known.issued, known.durable, found, ledgers)
     read: list[tuple[int, int]] = []
     while page := await cursor.read(_PAGE):

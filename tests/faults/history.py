@@ -89,7 +89,7 @@ class Owner:
             self.acked_entries += last - first + 1
 
 
-class Books:
+class History:
     """All owners, in order, and the cursors."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults.history import Books, Owner
+from tests.faults.history import History, Owner
 from tests.faults.owner import RECOVERING, UNDER_WAY, Load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ class OwnerProcess:
 
     def __init__(
         self,
-        books: Books,
+        history: History,
         url: str,
         log: Path,
         pause_at: str = "",
@@ -37,9 +37,9 @@ class OwnerProcess:
         beside: "OwnerProcess | None" = None,
     ) -> None:
         """`beside`: an owner that still lives; its reports count before the later ones of this owner."""
-        self.owner = Owner(len(books.owners))
-        books.owners.append(self.owner)
-        self.books, self.log, self._beside = books, log, beside
+        self.owner = Owner(len(history.owners))
+        history.owners.append(self.owner)
+        self.history, self.log, self._beside = history, log, beside
         self._rest = b""
         arguments = [url, str(self.owner.epoch), pause_at, (load or Load()).encode()]
         with log.open("wb") as errors:
@@ -157,7 +157,7 @@ class OwnerProcess:
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         for line in lines:
-            self.books.record(json.loads(line), self.owner)
+            self.history.record(json.loads(line), self.owner)
         return True
 
     def _said(self) -> str:

@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.history import Books
+from tests.faults.history import History
 from tests.faults.owner import CHANGING, CONFIG, RECOVERING, Load
 from tests.faults.recorder import OwnerProcess
 from tests.support.bookies import BookieProcesses
@@ -20,13 +20,13 @@ class Rounds:
 
     def __init__(self, url: str, bookies: BookieProcesses, directory: Path, seed: int = 20) -> None:
         self.url, self.bookies, self.directory = url, bookies, directory
-        self.books, self.rng = Books(), random.Random(seed)
+        self.history, self.rng = History(), random.Random(seed)
         self.killed_at: Counter[str] = Counter()
 
     def owner(self, pause_at: str = "", load: Load | None = None, beside: OwnerProcess | None = None) -> OwnerProcess:
         """Start the next owner; `beside` is one that still lives."""
-        log = self.directory / f"owner-{len(self.books.owners) % 2}.log"
-        return OwnerProcess(self.books, self.url, log, pause_at, load, beside)
+        log = self.directory / f"owner-{len(self.history.owners) % 2}.log"
+        return OwnerProcess(self.history, self.url, log, pause_at, load, beside)
 
     def kill_somewhere(self, down: int | None) -> None:
         """Kill an owner under load at a random moment; bookie `down` dies under it."""
@@ -60,10 +60,10 @@ class Rounds:
         owner.acknowledge_more(500)
         for number in itertools.cycle(range(len(self.bookies))):
             self.bookies.kill(number)
-            target = self.books.owner.acked_entries + 2 * CONFIG.max_entries_per_ledger
+            target = self.history.owner.acked_entries + 2 * CONFIG.max_entries_per_ledger
             owner.until(lambda seen, target=target: seen.at == CHANGING or seen.acked_entries >= target)
             self.bookies.restart(number)
-            if self.books.owner.at == CHANGING:
+            if self.history.owner.at == CHANGING:
                 return
 
     def _back(self, down: int | None) -> None:

@@ -29,11 +29,11 @@ def kill_under_load(rounds: Rounds, metadata: MetadataProcess, rng: random.Rando
     owner = rounds.owner()
     try:
         for _ in range(2):
-            target = rounds.books.owner.acked_entries + rng.randrange(500, 6000)
+            target = rounds.history.owner.acked_entries + rng.randrange(500, 6000)
             owner.until(lambda seen, target=target: seen.acked_entries >= target)
             metadata.kill()
             metadata.start()
-        target = rounds.books.owner.acked_entries + UNDER_WAY
+        target = rounds.history.owner.acked_entries + UNDER_WAY
         owner.until(lambda seen: seen.acked_entries >= target)
         if with_owner:
             metadata.kill()
@@ -55,4 +55,4 @@ def test_nothing_is_lost_repeated_or_orphaned_when_the_metadata_server_dies(
     for number in range(ROUNDS):
         kill_under_load(rounds, metadata_process, rng, with_owner=number % 2 == 1)
     assert all(bookie.running for bookie in bookies_on_rocksdb)
-    run(check_everything(rounds.books, rounds.url))
+    run(check_everything(rounds.history, rounds.url))

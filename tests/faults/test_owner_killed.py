@@ -24,4 +24,4 @@ def test_nothing_is_lost_repeated_or_out_of_order_over_many_kills(cluster_url, b
         else:
             rounds.kill_at(step, None if step == CHANGING else down)
     assert set(rounds.killed_at) == set(STEPS)
-    run(check_everything(rounds.books, rounds.url))
+    run(check_everything(rounds.history, rounds.url))

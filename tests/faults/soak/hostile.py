@@ -125,7 +125,7 @@ def entries_flipped(stage: Stage) -> None:
     flips = flip_in_stored_entries(stage.world.bookies[number].directory, stage.rng, FLIPS)
     stage.saw["bytes of stored entries changed under a running bookie"] += len(flips)
     try:
-        work = check_everything(stage.rounds.books, stage.world.url, config=stage.load.config, damaged=True)
+        work = check_everything(stage.rounds.history, stage.world.url, config=stage.load.config, damaged=True)
         stage.saw["copies that failed their digest, with a good one read instead"] += run(work, timeout=_CHECK_S).bad
     finally:
         for flip in flips:
@@ -303,7 +303,7 @@ def run_hostile(
         finally:
             stage.close()
             proxies.close()
-        done.rounds, done.owners, done.ended = rounds, len(stage.rounds.books.owners), stage.ended
+        done.rounds, done.owners, done.ended = rounds, len(stage.rounds.history.owners), stage.ended
         done.saw = stage.saw
     done.seconds = progress.seconds
     return done
@@ -324,7 +324,7 @@ def _do(stage: Stage, fault: Fault) -> None:
 
 def _compare(stage: Stage, done: Hostile) -> None:
     stage.owner.kill()
-    checked = run(check_everything(stage.rounds.books, stage.world.url, config=stage.load.config), timeout=_CHECK_S)
+    checked = run(check_everything(stage.rounds.history, stage.world.url, config=stage.load.config), timeout=_CHECK_S)
     done.checked.entries += checked.entries
     done.checked.copies += checked.copies
     done.checked.ledgers += checked.ledgers

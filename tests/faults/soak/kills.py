@@ -42,8 +42,8 @@ def run_kills(where: Path | None, *, owner_kills: int, bookie_kills: int, seed: 
             _kill_bookies(world, rounds, bookie_kills, done, progress)
         progress.step("comparing everything with what was acknowledged", always=True)
         done.disk_bytes = disk_used(world.directory / "bookies")
-        done.checked = run(check_everything(rounds.books, world.url), timeout=_CHECK_S)
-        done.owners = len(rounds.books.owners)
+        done.checked = run(check_everything(rounds.history, world.url), timeout=_CHECK_S)
+        done.owners = len(rounds.history.owners)
         done.killed_at = rounds.killed_at
     done.seconds = progress.seconds
     return done
@@ -61,7 +61,7 @@ def _kill_owners(rounds: Rounds, kills: int, done: Kills, progress: Progress) ->
             rounds.kill_at(step, None if step == CHANGING else down)
         done.owner_kills += 1
         done.with_bookie_down += down is not None and step != CHANGING
-        acked = sum(owner.acked_entries for owner in rounds.books.owners)
+        acked = sum(owner.acked_entries for owner in rounds.history.owners)
         progress.step(f"owner killed {number + 1} of {kills} times, {acked:,} entries acknowledged")
 
 
@@ -75,7 +75,9 @@ def _kill_bookies(world: World, rounds: Rounds, kills_of_each: int, done: Kills,
             owner.acknowledge_more(BETWEEN)
             world.bookies.restart(number % bookies)
             done.bookie_kills += 1
-            progress.step(f"bookies killed {number + 1} of {bookies * kills_of_each} times, owner {owner.books.owner}")
+            progress.step(
+                f"bookies killed {number + 1} of {bookies * kills_of_each} times, owner {owner.history.owner}"
+            )
         owner.kill()
     finally:
         owner.close()

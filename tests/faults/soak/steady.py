@@ -62,9 +62,9 @@ def run_steady(where: Path | None, *, minutes: float, rate: int) -> Steady:
             probe.stop()
         done.unexplained = unexplained(done.stalls, probe.syncs)
         done.longest_sync = max(sync.seconds for sync in probe.syncs)
-        known = rounds.books.owner
+        known = rounds.history.owner
         done.latencies, done.ledgers_made = known.latencies, len({ledger for _, ledger, _, _ in known.acked})
-        done.checked = run(check_everything(rounds.books, world.url, config=load.config, size=SIZE), timeout=600)
+        done.checked = run(check_everything(rounds.history, world.url, config=load.config, size=SIZE), timeout=600)
     return done
 
 
@@ -77,7 +77,7 @@ def _measure(world: World, owner: OwnerProcess, seconds: float, done: Steady, pr
         },
         {"bookies": lambda: disk_used(world.directory / "bookies")},
     )
-    begun, first, seen = time.monotonic(), owner.books.owner.acked_entries, len(owner.books.owner.latencies)
+    begun, first, seen = time.monotonic(), owner.history.owner.acked_entries, len(owner.history.owner.latencies)
     following, waited = begun, cpu_waited()
     while (now := time.monotonic()) - begun < seconds:
         sampler.sample(now - begun)
@@ -85,7 +85,7 @@ def _measure(world: World, owner: OwnerProcess, seconds: float, done: Steady, pr
         while (now := time.monotonic()) < following:
             owner.for_seconds(min(0.05, max(0.0, following - now)))
             seen = _look_for_stalls(owner, seen, done)
-        done.acknowledged = owner.books.owner.acked_entries - first
+        done.acknowledged = owner.history.owner.acked_entries - first
         memory, disk = sampler.memory["owner"][-1][1], sampler.disk["bookies"][-1][1]
         stalls = f"{len(done.stalls)} stalls" if done.stalls else "no stall"
         progress.step(f"{done.acknowledged:,} acknowledged, owner {mib(memory)}, disk {mib(disk)}, {stalls}")
@@ -99,7 +99,7 @@ def _measure(world: World, owner: OwnerProcess, seconds: float, done: Steady, pr
 
 def _look_for_stalls(owner: OwnerProcess, seen: int, done: Steady) -> int:
     """Note the slow batches acknowledged since."""
-    latencies, now = owner.books.owner.latencies, time.time()
+    latencies, now = owner.history.owner.latencies, time.time()
     done.stalls += [Stall(now, seconds) for seconds in latencies[seen:] if seconds > STALL_S]
     return len(latencies)
 
