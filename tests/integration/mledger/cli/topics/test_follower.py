@@ -12,6 +12,7 @@ import mledger as public
 from tests.support.aio import HANG_S, run
 from tests.support.cli import ROOT, mledger, ok
 from tests.support.forked_python import ForkedPython
+from tests.support.ledgers import client
 from tests.support.ports import environment_of_commands
 from tests.support.topics import KEEP, fill, payloads
 
@@ -24,9 +25,9 @@ def follower(url, topic):
     """Starts a follower of the topic, and stops it at the end."""
     started = []
 
-    def start(*arguments: object) -> ForkedPython:
+    def start(*arguments: object, at: str = url) -> ForkedPython:
         words = ["topics", "read", topic, "--follow", *map(str, arguments)]
-        environment = environment_of_commands() | {"PYTHONPATH": str(ROOT), "MLEDGER_METADATA": url}
+        environment = environment_of_commands() | {"PYTHONPATH": str(ROOT), "MLEDGER_METADATA": at}
         process = ForkedPython(
             [sys.executable, "-m", "mledger.cli.main", *words], env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
@@ -85,6 +86,45 @@ def test_a_follower_begins_after_the_last_entry_and_ends_at_its_limit(url, topic
             await opened.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("copies", [3, 1], ids=["others have its entries", "it alone has its entries"])
+def test_a_follower_goes_on_while_a_bookie_goes_away_and_comes_back(bookies, topic, follower, copies) -> None:
+    bookies.start(3)
+    config = replace(KEEP, write_quorum_size=copies, ack_quorum_size=min(2, copies), max_entries_per_ledger=1000)
+
+    async def main() -> None:
+        async with (
+            public.open_cluster(bookies.metadata_url, config=config) as cluster,
+            client(bookies.metadata_url) as bookkeeper,
+        ):
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 6)
+            (ledger,) = opened.ledger_list.ids
+            process = follower("--first", f"{ledger}:0", at=bookies.metadata_url)
+            assert lines(process, 6) == payloads(6)
+            holder = (await bookkeeper.metadata(ledger)).ensemble[6 % 3]  # of the next entry
+            (bookie,) = (each for each in bookies if each.bookie_id == holder)
+            bookie.kill()
+            if copies == 1:
+                assert b"cannot be decided" in process.stderr.readline()
+            else:
+                await fill(opened, 8, 6)
+                assert lines(process, 8) == payloads(8, 6)
+            bookie.start()
+            if copies == 1:
+                assert process.stderr.readline().endswith(b"can be read again\n")
+                await fill(opened, 8, 6)
+                assert lines(process, 8) == payloads(8, 6)
+            await fill(opened, 8, 14)
+            assert lines(process, 8) == payloads(8, 14)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=HANG_S)
+            assert (process.returncode, out) == (130, b"")
+            assert b"retrying" not in err
+            await opened.abandon()
+
+    run(main(), timeout=120.0)
 
 
 def test_decode_prints_one_line_per_message_with_its_fields(url, topic) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ import pytest
 
 import mledger as public
 from mledger.cli.shared import change_command, undo_files
+from mledger.ledgers.bundles import has_topic
+from mledger.ledgers.ownership import BROKER_SESSION_S
 from mledger.metastore.store import ANY_VERSION
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -18,6 +21,7 @@ from tests.support.tree import tree
 
 ONE = {"ensemble_size": 1, "write_quorum_size": 1, "ack_quorum_size": 1}
 SMALL = replace(KEEP, **ONE, max_entries_per_ledger=10)
+BUNDLES = ("0x00000000_0x80000000", "0x80000000_0xffffffff")
 SINGLE = ("--ensemble-size", 1, "--write-quorum", 1, "--ack-quorum", 1)
 
 
@@ -125,6 +129,47 @@ def test_a_topic_with_a_live_owner_is_named_and_the_others_are_trimmed(
     assert topics[1] in done.err
     assert done.json["trimmed"] == 2
     assert [entries(url, topic) for topic in topics] == [15, 26, 15]
+
+
+def test_topics_that_a_live_broker_serves_are_named_and_left_at_once_and_the_others_are_trimmed(
+    url, namespace, topics, tmp_path
+) -> None:
+    bundle = next(each for each in BUNDLES if has_topic(each, public.TopicName.parse(topics[1])))
+    served = [each for each in topics if has_topic(bundle, public.TopicName.parse(each))]
+    others = [each for each in topics if each not in served]
+
+    async def main():
+        listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        said = {"nativeUrl": f"pulsar://127.0.0.1:{port}", "webServiceUrl": "http://127.0.0.1:8080"}
+        async with listening, await open_store(url) as broker:
+            for path in (f"/namespace/{namespace}/{bundle}", "/loadbalance/brokers/127.0.0.1:8080"):
+                await broker.create(path, json.dumps(said).encode(), ephemeral=True, parents=True)
+            before = await broker.get_many([f"/managed-ledgers/{managed_ledger_of(each)}" for each in served])
+            words = ("--namespace", namespace)
+            planned = await asyncio.to_thread(trim, url, *words, "--dry-run")
+            began = time.monotonic()
+            done = await asyncio.to_thread(trim, url, *words, "--yes", "--undo-file", tmp_path / "undo.json")
+            took_s = time.monotonic() - began
+            after = await broker.get_many([f"/managed-ledgers/{managed_ledger_of(each)}" for each in served])
+            assert after == before
+            taken = await asyncio.to_thread(
+                trim, url, *words, "--yes", "--take-over", "--undo-file", tmp_path / "taken.json"
+            )
+            return planned, done, took_s, taken, port
+
+    planned, done, took_s, taken, port = run(main(), timeout=120.0)
+    assert planned.code == 0
+    assert [each["topic"] for each in planned.json["left"]] == served
+    assert done.code == 4
+    assert [each["topic"] for each in done.json["not_trimmed"]] == served
+    assert all(
+        f"the Pulsar broker pulsar://127.0.0.1:{port} serves its bundle" in line for line in done.err.splitlines()
+    )
+    assert done.json["trimmed"] == len(others)
+    assert took_s < BROKER_SESSION_S  # one that answers is not waited for
+    assert (taken.code, taken.json["trimmed"]) == (0, len(served))
+    assert [entries(url, topic) for topic in topics] == [15, 15, 15]
 
 
 def test_a_topic_that_gets_an_owner_meanwhile_is_left_out_and_named(
