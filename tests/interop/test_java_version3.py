@@ -234,7 +234,7 @@ def test_autorecovery_by_its_defaults_brings_every_ledger_back_to_its_write_quor
 
 
 def wait_until_all_ledgers_were_checked(tree):
-    """Until the auditor's check at its start is over: what is lost from now on, it learns from its watch."""
+    """Wait until the auditor's first check is over. It learns of later losses from its watch."""
     client, checked = KazooClient(tree.zookeeper), threading.Event()
     client.start(timeout=FOLLOWED_S)
     try:

@@ -24,7 +24,7 @@ class MeanwhileWriting(BookKeeperReader):
         return found
 
 
-def test_a_live_cursor_is_never_past_the_end_that_is_seen(topic_url, topic):
+def test_a_live_cursor_is_never_past_the_visible_end(topic_url, topic):
     async def main():
         async with open_cluster(topic_url, config=KEEP) as cluster, await open_reader(topic_url) as reader:
             opened = await cluster.create_topic(topic)

@@ -1,4 +1,4 @@
-"""Whoever looks takes no ledger to end where it cannot be told whether it ends there (Q3, Q4, R5, M10)."""
+"""Inspection takes no ledger to end where its end is undecided (Q3, Q4, R5, M10)."""
 
 import asyncio
 from dataclasses import replace
@@ -36,7 +36,7 @@ async def lose_last_entry(bookies, ledger):
 
 @pytest.fixture
 def crashed(bookies):
-    """A topic of one ledger whose owner has died, with a cursor at its last entry; that entry's bookies are away."""
+    """A topic of one ledger whose owner has died, with a cursor at its last entry, whose bookies are down."""
     bookies.start(3)
 
     async def main():
@@ -54,7 +54,7 @@ def crashed(bookies):
     return bookies
 
 
-def test_a_cursor_past_the_end_that_is_seen_is_not_moved_back(crashed, tmp_path):
+def test_a_cursor_past_the_visible_end_is_not_moved_back(crashed, tmp_path):
     async def main():
         async with await open_reader(crashed.metadata_url) as reader, client(crashed.metadata_url) as bookkeeper:
             inspector = Inspector(reader, bookkeeper)
@@ -83,7 +83,7 @@ def test_a_cursor_past_the_end_that_is_seen_is_not_moved_back(crashed, tmp_path)
     assert run(backlogs()) == [10, 0]
 
 
-def test_a_reader_is_told_that_there_may_be_more(crashed):
+def test_a_reader_learns_that_there_may_be_more(crashed):
     done = command("topics", "read", TOPIC, "--first", "0:8", url=crashed.metadata_url)
     assert (done.code, done.out) == (5, "entry-000008\n")
     assert "entry 9 cannot be decided" in done.err
@@ -91,7 +91,7 @@ def test_a_reader_is_told_that_there_may_be_more(crashed):
     assert (done.code, done.out) == (0, "entry-000008\n")
 
 
-def test_nothing_goes_while_it_cannot_be_told_whether_a_newer_policy_keeps_it(bookies):
+def test_nothing_is_deleted_while_a_newer_policy_may_keep_it(bookies):
     bookies.start(3)
     url, topic = bookies.metadata_url, "persistent://public/kept/after-compaction"
 

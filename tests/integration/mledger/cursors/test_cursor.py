@@ -327,7 +327,7 @@ def test_the_cursor_of_compaction_reads_again_from_a_reset_and_stays_where_its_l
     run(main())
 
 
-def test_what_is_appended_while_the_backlog_is_cleared_is_read(topic_url, topic):
+def test_an_entry_appended_while_the_backlog_is_cleared_is_read(topic_url, topic):
     async def main():
         throttled = replace(KEEP, throttle_mark_delete=0.001)
         async with mledger.open_cluster(topic_url, config=throttled) as cluster:

@@ -217,7 +217,7 @@ def test_a_topic_opened_twice_at_once_is_opened_once(topic_url, topic):
 
 
 @pytest.mark.parametrize("ended", ["abandoned", "fenced and closed"])
-def test_who_waits_for_a_topic_that_ends_hears_of_it_and_is_not_cancelled(topic_url, topic, ended):
+def test_a_caller_that_waits_for_a_topic_learns_of_its_end_and_is_not_cancelled(topic_url, topic, ended):
     async def main():
         async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
             opened = await cluster.create_topic(topic)

@@ -233,7 +233,7 @@ def test_either_a_deletion_is_claimed_or_the_ledger_is_listed_again():
     run(main())
 
 
-def test_a_ledger_whose_record_was_withdrawn_is_not_deleted_by_who_dropped_it():
+def test_the_owner_that_dropped_a_ledger_does_not_delete_it_once_its_record_was_withdrawn():
     async def main():
         async with scene() as it:
             await it.made(1, 2)

@@ -12,7 +12,7 @@ def test_a_wait_is_reported_when_it_begins_and_every_five_seconds(capsys):
     ]
 
 
-def test_another_wait_and_another_bookie_are_reported_anew(capsys):
+def test_another_wait_and_another_bookie_are_reported_again(capsys):
     tell = report_waiting()
     for bookie, seconds in [("a:1", 3.0), ("b:1", 1.0), ("a:1", 1.0)]:
         tell(bookie, seconds)

@@ -42,7 +42,7 @@ def test_a_cookie_of_version_3_is_three_lines():
         (b'5\nnewField: "h:1"\n', "newField"),
     ],
 )
-def test_what_is_no_cookie_is_refused(data, wrong):
+def test_an_invalid_cookie_is_refused(data, wrong):
     with pytest.raises(RecordError, match=wrong):
         decode_cookie(data, "VERSION")
 

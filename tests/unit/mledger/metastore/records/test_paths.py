@@ -105,7 +105,7 @@ def test_the_old_form_has_five_levels():
     ["", "t/topic", "persistent://t/ns", "persistent://t/ns/", "persistent:///ns/x", "t/use/ns/x", "x://t/ns/a",
      "persistent://t/n s/x", "persistent://t/ns/..", "persistent://../ns/x"],
 )  # fmt: skip
-def test_what_is_no_topic_name(text):
+def test_invalid_topic_names_are_refused(text):
     with pytest.raises(InvalidName):
         TopicName.parse(text)
 
@@ -116,7 +116,7 @@ def test_a_non_persistent_topic_is_refused_as_such():
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "a/./b", "a/../b", "a\x00b", "a\ue000"])
-def test_what_is_no_managed_ledger_name(name):
+def test_invalid_managed_ledger_names_are_refused(name):
     with pytest.raises(InvalidName):
         managed_ledger_path(name)
 
@@ -129,7 +129,7 @@ def test_a_cursor_s_name_is_read_from_its_path(cursor):
 
 
 @pytest.mark.parametrize("cursor", ["", ".", ".."])
-def test_what_is_no_cursor_name(cursor):
+def test_invalid_cursor_names_are_refused(cursor):
     with pytest.raises(InvalidName):
         cursor_path("t/ns/persistent/x", cursor)
 
@@ -154,7 +154,7 @@ def test_ledger_paths_on_both_sides_of_the_long_form(ledger_id, path):
 
 
 @pytest.mark.parametrize("ledger_id", [-1, MAX_LEDGER_ID + 1])
-def test_what_is_no_ledger_id(ledger_id):
+def test_invalid_ledger_ids_are_refused(ledger_id):
     with pytest.raises(InvalidName, match="not a ledger id"):
         ledger_path(ledger_id)
 
@@ -165,7 +165,7 @@ def test_what_is_no_ledger_id(ledger_id):
      "/ledgers/99/9999/L9999", "/ledgers/000/0000/0000/0000/L0001", "/ledgers/999/9999/9999/9999/L9999",
      "/other/00/0000/L0000", "/ledgers/0\u0660/0000/L0000"],
 )  # fmt: skip
-def test_what_is_no_ledger_path(path):
+def test_invalid_ledger_paths_are_refused(path):
     with pytest.raises(InvalidName):
         ledger_id_from_path(path)
 
@@ -178,7 +178,7 @@ def test_a_bookies_paths(bookie_id):
 
 
 @pytest.mark.parametrize("bookie_id", ["", "readonly", "a/b", "a b", "ü", "..", "a\n"])
-def test_what_is_no_bookie_id(bookie_id):
+def test_invalid_bookie_ids_are_refused(bookie_id):
     with pytest.raises(InvalidName, match="not a bookie id"):
         check_bookie_id(bookie_id)
 

@@ -69,7 +69,7 @@ def test_hadoop_names_of_s3_are_read():
 @pytest.mark.parametrize(
     ("text", "path"), [("/a/b", "/a/b"), ("file:///a%20b", "/a b"), ("file:/a", "/a"), ("hdfs://n/a", None)]
 )
-def test_what_is_local(text, path):
+def test_local_places_are_recognised(text, path):
     assert local_path(text) == path
 
 
