@@ -7,6 +7,7 @@ import click
 
 from mledger.admin.inspect import CursorInspection, Inspector
 from mledger.admin.undo.undo_file import ChangedRecord
+from mledger.bookie.errors import BookieError
 from mledger.cli.ledgers.changes import take_over_option
 from mledger.cli.shared import change_command
 from mledger.cli.shared.change_command import (
@@ -56,13 +57,13 @@ def drop_ledgers(
             raise click.UsageError(f"{name} is partitioned: name one of its partitions, such as {name.partition(0)}")
         before = await read_before(cluster.metadata, [name.managed_ledger_path])
         info = _decoded(before[0]).value
-        cursors = await Inspector(cluster.metadata, cluster.bookies).cursors(str(name))
+        cursors, unseen = await _cursors(Inspector(cluster.metadata, cluster.bookies), name)
         listed = {ledger.ledger_id for ledger in info.ledgers}
         facts = fields(
             topic=str(name),
             ledgers_left=len(listed - dropped),
             not_listed=tuple(sorted(dropped - listed)),
-            warnings=_warnings(info, dropped),
+            warnings=_warnings(info, dropped) + unseen,
         )
         return CommandChange(
             command="topics drop-ledgers",
@@ -95,6 +96,14 @@ def without_ledgers(info: ManagedLedgerInfo, dropped: frozenset[int]) -> Managed
 def _decoded(record: ChangedRecord) -> Decoded[ManagedLedgerInfo]:
     assert record.before is not None  # the topic was found
     return decode_managed_ledger_info(record.before.data, record.path)
+
+
+async def _cursors(inspector: Inspector, topic: TopicName) -> tuple[Sequence[CursorInspection], tuple[str, ...]]:
+    """The topic's cursors, or a warning: the ledgers to drop may be those that cannot be read."""
+    try:
+        return await inspector.cursors(str(topic)), ()
+    except BookieError as error:
+        return (), (f"which cursors stand in these ledgers is unknown: {error}",)
 
 
 def _rows(

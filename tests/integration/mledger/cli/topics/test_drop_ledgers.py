@@ -1,12 +1,15 @@
 """`topics drop-ledgers` on a real cluster: its plan, its refusals, and its undo."""
 
 import asyncio
+from dataclasses import replace
 
 import mledger as public
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
-from tests.support.topics import managed_ledger_of
+from tests.support.topics import KEEP, fill, managed_ledger_of
 from tests.support.tree import tree
+
+ONE_COPY = replace(KEEP, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 
 
 def test_the_plan_of_dropping_ledgers_names_the_cursors_in_them_and_changes_nothing(url, topic, written) -> None:
@@ -47,3 +50,34 @@ def test_ledgers_of_a_partitioned_topic_are_dropped_by_partition(url, topic) -> 
     refused = mledger("topics", "drop-ledgers", topic, 1, "--dry-run", url=url)
     assert refused.code == 2
     assert f"{topic}-partition-0" in refused.err
+
+
+def test_a_last_ledger_whose_bookies_are_gone_is_dropped_so_that_the_topic_opens_again(
+    bookies, topic, undo_file
+) -> None:
+    (bookie,) = bookies.start(1)
+    url = bookies.metadata_url
+
+    async def crash():
+        async with public.open_cluster(url, config=ONE_COPY) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("one")
+            await fill(opened, 5)
+            await opened.abandon()
+            return opened.ledgers[-1].ledger_id
+
+    async def reopen():
+        async with public.open_cluster(url, config=ONE_COPY) as cluster:
+            opened = await cluster.open_topic(topic)
+            assert (await opened.open_cursor("one")).backlog == 0
+            await fill(opened, 1)
+
+    lost = run(crash())
+    bookie.kill()
+    bookies.start(1)
+    done = mledger(
+        "topics", "drop-ledgers", topic, lost, "--yes", "--undo-file", undo_file, "--output", "json", url=url
+    )
+    assert done.code == 0, done.err
+    assert any("cursors" in each for each in done.json["warnings"])
+    run(reopen(), timeout=60.0)
