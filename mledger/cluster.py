@@ -53,10 +53,10 @@ async def open_cluster(
 ) -> AsyncIterator["Cluster"]:
     """Open the cluster whose metadata is at `url` (`zk://host:port,…/chroot`); closes open topics at exit.
 
-    `config` applies to topics opened without their own. Without it, or with `cluster_quorums`, new ledgers
-    have the quorums that policies set, else those of the topic's last ledger. `client` configures the
-    bookie client; `session_timeout` is in seconds; `now_ms` is the clock, in ms since 1970. With `metrics`,
-    an HTTP server serves metrics while the cluster is open.
+    `config` applies to topics opened without their own. Without it, or with `cluster_quorums`, new
+    ledgers have the quorums that policies set, else those of the topic's last ledger. `client`
+    configures the bookie client; `session_timeout` is in seconds; `now_ms` is the clock, in ms
+    since 1970. With `metrics`, an HTTP server serves metrics while the cluster is open.
 
     Raises:
         InvalidMetadataUrl: `url` is not the URL of a metadata store.
@@ -94,7 +94,7 @@ async def _metrics_served(cluster: "Cluster", options: MetricsOptions | None) ->
     if options is None:
         yield
         return
-    from mledger.metrics import serve_metrics  # who serves none does not pay for the library
+    from mledger.metrics import serve_metrics  # imported on first use, since its library is large
 
     async with serve_metrics(cluster, options) as server:
         cluster.metrics_port = server.port
@@ -200,19 +200,20 @@ class Cluster:
     ) -> ManagedLedger:
         """Open the topic as its owner; it accepts entries on return (M3).
 
-        `create`: create the topic if it does not exist. If there is a live owner, an mledger process or a
-        Pulsar broker, wait one session time-out for it to go (M9); `take_over` fences it instead.
-        Consumed ledgers that retention does not keep are trimmed automatically, unless a Pulsar broker
-        serves the cluster; `trim` True: even then; False: never (M10). `config` applies where policies set
-        nothing. `events` receives events in the order of R11, `on_step` the name of each step that changes
-        the cluster, before the step.
+        `create`: create the topic if it does not exist. If there is a live owner, an mledger
+        process or a Pulsar broker, wait one session time-out for it to go (M9); `take_over` fences
+        it instead. Consumed ledgers that retention does not keep are trimmed automatically, unless
+        a Pulsar broker serves the cluster; `trim` True: even then; False: never (M10). `config`
+        applies where policies set nothing. `events` receives events in the order of R11, `on_step`
+        the name of each step that changes the cluster, before the step.
 
         Raises:
             TopicNotFound: the topic does not exist, and `create` is false.
             TopicExists: it is open here already.
             OwnedElsewhere: there is a live owner, and `take_over` is false.
             ManagedLedgerFenced: another owner opens it at the same time.
-            BookieError, MetadataError: its last ledger cannot be recovered, or a new one cannot be created.
+            BookieError, MetadataError: its last ledger cannot be recovered, or a new one cannot be
+            created.
         """
         topic = TopicName.parse(name)
         if not await self._store.exists(topic.managed_ledger_path):
@@ -284,9 +285,10 @@ class Cluster:
     ) -> None:
         """Delete the topic with its cursors and ledgers (M8).
 
-        This also deletes the ledgers of its compaction and delayed delivery and, before it, the topics with
-        the pending acknowledgements of transactions on its subscriptions. `unreadable_cursors` deletes
-        cursors whose record does not parse too: set it once you have a copy of the record (M12).
+        This also deletes the ledgers of its compaction and delayed delivery and, before it, the
+        topics with the pending acknowledgements of transactions on its subscriptions.
+        `unreadable_cursors` deletes cursors whose record does not parse too: set it once you have a
+        copy of the record (M12).
 
         Raises:
             TopicNotFound: the topic does not exist.

@@ -18,9 +18,9 @@ CURSOR_ZNODE_LIMIT = 512 * 1024  # bytes; C3's limit for a record in the cursor'
 class ManagedLedgerConfig:
     """Settings of one managed ledger. Raises InvalidConfiguration for a value out of range.
 
-    Names of times end in their unit. Retention: -1 keeps everything, 0 keeps no consumed ledger; a consumed
-    ledger is deleted once its time has passed or the remaining ledgers exceed the size. This is the default
-    for topics without a policy (M10). A time-out of 0 seconds means none.
+    Names of times end in their unit. Retention: -1 keeps everything, 0 keeps no consumed ledger; a
+    consumed ledger is deleted once its time has passed or the remaining ledgers exceed the size.
+    This is the default for topics without a policy (M10). A time-out of 0 seconds means none.
     """
 
     ensemble_size: int = 2
@@ -173,8 +173,8 @@ def setting_name(field: str) -> str:
 def config_from_settings(settings: Mapping[str, str], where: Mapping[str, str] | None = None) -> ManagedLedgerConfig:
     """A configuration from broker.conf keys and texts; ignores other keys, uses defaults for missing ones.
 
-    `where` gives the place of each key. Raises InvalidConfiguration, which names key and place, for text
-    that does not parse or a value out of range.
+    `where` gives the place of each key. Raises InvalidConfiguration, which names key and place, for
+    text that does not parse or a value out of range.
     """
     types = {item.name: type(item.default) for item in fields(ManagedLedgerConfig)}
     values: dict[str, object] = {}

@@ -1,7 +1,7 @@
 """An owner's metrics for Prometheus, under Pulsar's names where they exist (monitoring.md), and its health.
 
-Topics are read some at a time, so that a scrape of ten thousand of them does not delay appends. A thread
-formats the text.
+Topics are read some at a time, so that a scrape of ten thousand of them does not delay appends. A
+thread formats the text.
 """
 
 import asyncio
@@ -72,14 +72,14 @@ class OwnerMetrics:
         session = self._cluster.metadata.session_state
         states = [topic.state for topic in self._cluster.opened.values()]
         well = session is SessionState.CONNECTED
-        said = {
+        health = {
             "status": "ok" if well else "metadata store away",
             "session": session.name.lower(),
             "topics": len(states),
             "fenced": states.count(TopicState.FENCED),
         }
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
-        return HttpResponse(json.dumps(said).encode() + b"\n", "application/json", status)
+        return HttpResponse(json.dumps(health).encode() + b"\n", "application/json", status)
 
     async def heartbeat(self, _: HttpRequest) -> HttpResponse:
         """200: the process is running."""

@@ -10,8 +10,8 @@ CLUSTER_NAME = "standalone"
 class MetricsOptions:
     """Where to serve metrics, and in which detail.
 
-    `port` 0 picks a free port. `cluster_name` is the value of the label `cluster`, by which Pulsar's
-    dashboards select. Without `topics` there are only sums per namespace
+    `port` 0 picks a free port. `cluster_name` is the value of the label `cluster`, by which
+    Pulsar's dashboards select. Without `topics` there are only sums per namespace
     (`exposeTopicLevelMetricsInPrometheus`).
     """
 

@@ -64,7 +64,8 @@ class OwnerSettings:
 def read_owner_settings(path: str | None, assignments: Sequence[str] = ()) -> OwnerSettings:
     """The settings of `path`, a broker.conf, overridden by `assignments`, each KEY=VALUE.
 
-    Raises InvalidSetting and InvalidConfiguration, which name the place, the key and the valid values.
+    Raises InvalidSetting and InvalidConfiguration, which name the place, the key and the valid
+    values.
     """
     return owner_settings(read_settings(path, assignments))
 

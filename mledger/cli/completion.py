@@ -67,8 +67,8 @@ def register() -> None:
 def completion(shell: str) -> None:
     """Print the script that makes SHELL complete `mledger` commands.
 
-    Names of topics and cursors and paths of nodes come from the selected cluster. If it does not answer
-    at once, they are not completed.
+    Names of topics and cursors and paths of nodes come from the selected cluster. If it does not
+    answer at once, they are not completed.
     """
     from mledger.cli.main import command
 

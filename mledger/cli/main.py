@@ -29,8 +29,8 @@ FEWEST_COLLECTED = 50_000
 def command() -> None:
     """Topics, cursors, ledgers and bookies of a Pulsar storage cluster.
 
-    Read-only commands change nothing and fence nothing. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found,
-    4 fenced, conflict or owned elsewhere, 5 unavailable.
+    Read-only commands change nothing and fence nothing. Exit codes: 0 ok, 1 failed, 2 usage, 3 not
+    found, 4 fenced, conflict or owned elsewhere, 5 unavailable.
     """
 
 

@@ -17,8 +17,8 @@ def server_command(
 ) -> click.Command:
     """The command `name`, which passes its arguments, and its own path for messages, to a server's main.
 
-    `load` imports that main on first use, so that other commands do not load a server. `client`: the
-    server uses a metadata store and takes --metadata or MLEDGER_METADATA.
+    `load` imports that main on first use, so that other commands do not load a server. `client`:
+    the server uses a metadata store and takes --metadata or MLEDGER_METADATA.
     """
 
     @click.command(

@@ -57,8 +57,8 @@ def undo(
     """Restore the records that a command changed, from its undo FILE.
 
     Every record must still be as the command left it; else undo names it and writes nothing. Undo
-    restores all records or none. It restores many hundred in pieces; if it is interrupted, the same undo
-    continues. Entries of deleted ledgers, which the file lists as lost, cannot be restored.
+    restores all records or none. It restores many hundred in pieces; if it is interrupted, the same
+    undo continues. Entries of deleted ledgers, which the file lists as lost, cannot be restored.
     """
     undone = undo_files.load(file)
     plans: list[UndoPlan] = []

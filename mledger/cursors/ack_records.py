@@ -1,8 +1,8 @@
 """The records that store a cursor's state (C3, C5); no I/O.
 
-A state is one entry that Pulsar 4.x reads: ranges or bit-set words, whichever is smaller. It is always
-complete: if it does not fit, that is an error and the state stays in memory. The znode alone stores a
-state of few ranges, without batch indexes, in a small record.
+A state is one entry that Pulsar 4.x reads: ranges or bit-set words, whichever is smaller. It is
+always complete: if it does not fit, that is an error and the state stays in memory. The znode alone
+stores a state of few ranges, without batch indexes, in a small record.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, BatchDeletion, ManagedCursorInfo, PositionInfo
 
 if TYPE_CHECKING:
-    import numpy as np  # imported where states have holes: a command that looks starts sooner without it
+    import numpy as np  # imported only for states with holes: read-only commands start sooner without it
 
 Properties = tuple[tuple[str, int], ...]
 
@@ -54,8 +54,8 @@ def znode_record(
 ) -> ManagedCursorInfo | None:
     """The state as the cursor's znode, without a cursor ledger; None if it needs a cursor ledger (C3).
 
-    It needs one if it has more than `max_ranges` ranges, or batch indexes, or if its encoding reaches
-    `limit` bytes.
+    It needs one if it has more than `max_ranges` ranges, or batch indexes, or if its encoding
+    reaches `limit` bytes.
     """
     if acks.has_batches or acks.range_count > max_ranges:
         return None

@@ -1,11 +1,11 @@
 """What a cursor has acknowledged (C1, C2, C5, C8); no I/O.
 
-The mark-delete position and all entries before it are deleted. Above it, deleted entries are stored as
-one roaring bitmap per ledger, and partly acknowledged batches as bit-set words (1: not yet
-acknowledged). Invariants: bitmaps contain only existing entries above mark-delete, none is empty, and
-the entry of a partly acknowledged batch is not itself deleted. So counts are exact.
-Recovered ranges are split by ledger. Ranges over ledgers that the topic does not have are dropped;
-invalid ones are reported and skipped (R7).
+The mark-delete position and all entries before it are deleted. Above it, deleted entries are stored
+as one roaring bitmap per ledger, and partly acknowledged batches as bit-set words (1: not yet
+acknowledged). Invariants: bitmaps contain only existing entries above mark-delete, none is empty,
+and the entry of a partly acknowledged batch is not itself deleted. So counts are exact. Recovered
+ranges are split by ledger. Ranges over ledgers that the topic does not have are dropped; invalid
+ones are reported and skipped (R7).
 """
 
 import heapq
@@ -71,9 +71,9 @@ class AckState:
     def acknowledge(self, positions: Iterable[Position], ledgers: LedgerList) -> int:
         """Delete individual entries, then advance mark-delete over contiguous deleted entries (C2).
 
-        Returns how many are newly deleted. Positions that are at or below mark-delete, already deleted, or
-        not an entry are ignored. Raises InvalidPosition, before any change, for a position past the last
-        confirmed entry.
+        Returns how many are newly deleted. Positions that are at or below mark-delete, already
+        deleted, or not an entry are ignored. Raises InvalidPosition, before any change, for a
+        position past the last confirmed entry.
         """
         by_ledger: defaultdict[int, list[int]] = defaultdict(list)
         for ledger_id, entry_id in positions:
@@ -117,9 +117,9 @@ class AckState:
     def acknowledge_cumulative(self, position: Position, ledgers: LedgerList, words: Sequence[int] = ()) -> bool:
         """Delete everything up to `position`, then advance over contiguous deleted entries (C2).
 
-        With `words`, the entry at `position` is a batch, and the indexes with bit 0 are deleted. Returns
-        whether anything changed. Raises InvalidPosition for a position past the end or below
-        mark-delete.
+        With `words`, the entry at `position` is a batch, and the indexes with bit 0 are deleted.
+        Returns whether anything changed. Raises InvalidPosition for a position past the end or
+        below mark-delete.
         """
         self.check_markable(position, ledgers)
         before = self.mark_delete
@@ -365,8 +365,8 @@ class AckState:
     ) -> tuple["AckState", tuple[str, ...]]:
         """The state in a record, fitted to the topic's ledgers (R7), and warnings about omitted parts.
 
-        Mark-delete is not changed. Parts at or below it are omitted without a warning, since they are
-        deleted anyway.
+        Mark-delete is not changed. Parts at or below it are omitted without a warning, since they
+        are deleted anyway.
         """
         state = cls(mark_delete)
         warnings: list[str] = []

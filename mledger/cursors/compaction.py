@@ -21,9 +21,9 @@ def is_compaction(path: str) -> bool:
 def compacted_ledger(record: ManagedCursorInfo, finding: CursorLedgerFinding | None) -> int | None:
     """The ledger of the compacted topic; None if there is none yet.
 
-    `record` is the record of compaction's cursor, `finding` the content of its cursor ledger, or None if
-    it has none. If the cursor ledger is lost, the record counts (R4). Raises CursorRecoveryFailed if it
-    cannot be read now (R5).
+    `record` is the record of compaction's cursor, `finding` the content of its cursor ledger, or
+    None if it has none. If the cursor ledger is lost, the record counts (R4). Raises
+    CursorRecoveryFailed if it cannot be read now (R5).
     """
     if isinstance(finding, CursorLedgerUnavailable):
         raise CursorRecoveryFailed(f"cursor {COMPACTION}: {finding.describe()}; try again when the bookies are back")

@@ -1,9 +1,10 @@
 """The cursors of an open topic: recovery, opening, creation and deletion (M3, R1 to R8).
 
-Recovery starts after the topic is open, a bounded number of cursors at a time. Opening a cursor waits for
-that cursor only. If a cursor cannot be recovered now, recovery is retried until it succeeds, and at each
-open of the cursor (R5); meanwhile the topic works without it, and nothing is trimmed. A record that does
-not parse is kept, reported, and read again at each retry, since an operator may have repaired it (M12).
+Recovery starts after the topic is open, a bounded number of cursors at a time. Opening a cursor
+waits for that cursor only. If a cursor cannot be recovered now, recovery is retried until it
+succeeds, and at each open of the cursor (R5); meanwhile the topic works without it, and nothing is
+trimmed. A record that does not parse is kept, reported, and read again at each retry, since an
+operator may have repaired it (M12).
 """
 
 import asyncio

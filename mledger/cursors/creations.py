@@ -1,8 +1,8 @@
 """Cursors being created in the metadata store (R1): each holds its ledgers once its position is chosen.
 
-If the response to a creation is lost, the cursor holds its ledgers until the outcome is known (M7): it
-was created, or it was not and the ledgers are released. The store is asked periodically, and whenever a
-caller wants the cursor.
+If the response to a creation is lost, the cursor holds its ledgers until the outcome is known (M7):
+it was created, or it was not and the ledgers are released. The store is asked periodically, and
+whenever a caller wants the cursor.
 """
 
 import asyncio

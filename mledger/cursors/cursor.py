@@ -1,8 +1,8 @@
 """A durable cursor: what a subscription has acknowledged and where it reads next (C1 to C8, C10, C11).
 
-An acknowledgement changes the state in memory at once and returns a future that is done when that state
-is durable. A change that could not be written stays in memory and is retried. When the topic is fenced,
-the state in memory returns to the durable one.
+An acknowledgement changes the state in memory at once and returns a future that is done when that
+state is durable. A change that could not be written stays in memory and is retried. When the topic
+is fenced, the state in memory returns to the durable one.
 """
 
 import asyncio
@@ -168,8 +168,8 @@ class Cursor:
     def acknowledge_batch(self, position: Position, ack_set: Sequence[int]) -> "asyncio.Future[None]":
         """Acknowledge the batch indexes of one entry whose bit in `ack_set` is 0; done when durable.
 
-        Without acknowledgmentAtBatchIndexLevelEnabled only a whole batch counts: a partial one changes
-        nothing (D11).
+        Without acknowledgmentAtBatchIndexLevelEnabled only a whole batch counts: a partial one
+        changes nothing (D11).
         """
         self.check()
         if trim_words(ack_set) and not self._host.config.deletion_at_batch_index_level_enabled:
@@ -181,12 +181,14 @@ class Cursor:
     ) -> "asyncio.Future[None]":
         """Acknowledge everything up to `position`; done when durable.
 
-        `properties` replace those of the old position. Without `properties` the new position has none,
-        as in Pulsar, except that compaction's cursor keeps them: they name its compacted ledger. With
-        `ack_set` the entry at `position` is a batch, acknowledged as by `acknowledge_batch`.
+        `properties` replace those of the old position. Without `properties` the new position has
+        none, as in Pulsar, except that compaction's cursor keeps them: they name its compacted
+        ledger. With `ack_set` the entry at `position` is a batch, acknowledged as by
+        `acknowledge_batch`.
 
         Raises:
-            InvalidPosition: it is past the last confirmed entry or below mark-delete; nothing is changed.
+            InvalidPosition: it is past the last confirmed entry or below mark-delete; nothing is
+            changed.
             InvalidProperties: no record can hold them.
         """
         self.check()
@@ -248,10 +250,10 @@ class Cursor:
     async def reset(self, to: Position | str, *, force: bool = False, batch: BatchDeletion | None = None) -> None:
         """Make `to` ("earliest", "latest" or a position) the first entry to read; durable on return (C7).
 
-        Everything from there on counts as not acknowledged, except the indexes that `batch` deletes of
-        the entry at `to`. A position without an entry becomes the next valid one, unless `force`. The
-        properties of the position stay. Compaction's cursor reads from there but keeps its mark-delete
-        position, which says how far its compacted ledger extends.
+        Everything from there on counts as not acknowledged, except the indexes that `batch` deletes
+        of the entry at `to`. A position without an entry becomes the next valid one, unless
+        `force`. The properties of the position stay. Compaction's cursor reads from there but keeps
+        its mark-delete position, which says how far its compacted ledger extends.
 
         Raises:
             InvalidPosition: `to` is not a position to reset to.
@@ -313,8 +315,8 @@ class Cursor:
     ) -> list[Entry]:
         """The next unacknowledged entries, within `max_entries`, `max_bytes` and `max_position`.
 
-        At least one if there is one; none at the end. Moves the read position. Missing and empty ledgers
-        are skipped (C11). With autoSkipNonRecoverableData lost entries are acknowledged.
+        At least one if there is one; none at the end. Moves the read position. Missing and empty
+        ledgers are skipped (C11). With autoSkipNonRecoverableData lost entries are acknowledged.
 
         Raises:
             NoSuchLedger, NoSuchEntry: a listed ledger or an entry of one is lost.

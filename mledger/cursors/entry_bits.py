@@ -10,7 +10,7 @@ from pyroaring import BitMap
 from mledger.metastore.records.position import Position, PositionRange
 
 if TYPE_CHECKING:
-    import numpy as np  # imported where there are holes: a command that looks starts sooner without it
+    import numpy as np  # imported only for states with holes: read-only commands start sooner without it
 
     EntryArray = np.ndarray[tuple[int], np.dtype[np.uint32]]
 

@@ -48,7 +48,8 @@ class CursorHost(Protocol):
     def next_arrival(self) -> "asyncio.Future[None]":
         """A future that is done when there may be something new to read.
 
-        That is an entry, a moved cursor, or the end of the topic. A caller that stops waiting cancels it.
+        That is an entry, a moved cursor, or the end of the topic. A caller that stops waiting
+        cancels it.
         """
 
     def wake_readers(self) -> None:

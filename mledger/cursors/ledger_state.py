@@ -1,14 +1,14 @@
 """Reading a cursor's state out of its cursor ledger, step by step (R3, R4, R5); no I/O.
 
-The last entry is the state. If it is missing, or its bytes verify but are not a state (damaged, or of a
-newer format), the reader returns the latest earlier state and reports what it skipped.
+The last entry is the state. If it is missing, or its bytes verify but are not a state (damaged, or
+of a newer format), the reader returns the latest earlier state and reports what it skipped.
 
 Newer Pulsar splits a large state into chunks. A last chunk whose part index equals the part count
-commits them; entries after the last commit were left by a crash and are skipped. It may also write one
-entry per data ledger (property `entry-type` 1) and, as the commit, a checkpoint marker (`entry-type` 2)
-whose `values` name those entries as [cursor ledger id, entry id], also in older cursor ledgers. These
-two forms are implemented from the public source (CursorWal in Pulsar's managed-ledger), not from a real
-record.
+commits them; entries after the last commit were left by a crash and are skipped. It may also write
+one entry per data ledger (property `entry-type` 1) and, as the commit, a checkpoint marker
+(`entry-type` 2) whose `values` name those entries as [cursor ledger id, entry id], also in older
+cursor ledgers. These two forms are implemented from the public source (CursorWal in Pulsar's
+managed-ledger), not from a real record.
 """
 
 from collections.abc import Generator, Sequence
@@ -99,8 +99,8 @@ class CursorLedgerUnavailable:
 class StateFound:
     """The state (R3) and the entry that commits it.
 
-    `unconfirmed`: a peek could not prove that the entry is confirmed. `passed_over` is the last entry if
-    it cannot be read; the state is then an older one (R4).
+    `unconfirmed`: a peek could not prove that the entry is confirmed. `passed_over` is the last
+    entry if it cannot be read; the state is then an older one (R4).
     """
 
     state: PositionInfo
@@ -218,8 +218,8 @@ def _merge(
 ) -> Generator[ReadEntries, Sequence[EntryOutcome], PositionInfo | EntryUnavailable]:
     """The marker's position and properties, with the content of the entries that it names.
 
-    If such an entry is lost, the acknowledgements in its data ledger are lost too: those messages are
-    delivered again, and none is skipped.
+    If such an entry is lost, the acknowledgements in its data ledger are lost too: those messages
+    are delivered again, and none is skipped.
     """
     named = tuple(Position(*bits.words[:2]) for bits in marker.ledger_bits if len(bits.words) >= 2)
     if len(named) < len(marker.ledger_bits):

@@ -1,10 +1,10 @@
 """Makes one cursor's state durable, with retries, and tracks what is durable (C3, C5, R8).
 
-- A failed write is retried as long as the cursor is open, at intervals up to RETRY_LAST_S; metrics and
-  the log report it.
-- If a state is too large for one entry, its mark-delete is written with the acknowledgements above it
-  that were durable before. The rest stays in memory, is retried, and is reported as an error: nothing is
-  dropped silently.
+- A failed write is retried as long as the cursor is open, at intervals up to RETRY_LAST_S; metrics
+  and the log report it.
+- If a state is too large for one entry, its mark-delete is written with the acknowledgements above
+  it that were durable before. The rest stays in memory, is retried, and is reported as an error:
+  nothing is dropped silently.
 - When the topic is fenced, the state in memory returns to the durable one (M7).
 """
 

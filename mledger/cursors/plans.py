@@ -1,6 +1,7 @@
 """The effect on a cursor of a skip, clear, reset or new properties, over plain values; no I/O (C6, C7).
 
-Dry runs of commands use these plans. They share their decisions with `Cursor`: `positions`, `AckState`.
+Dry runs of commands use these plans. They share their decisions with `Cursor`: `positions`,
+`AckState`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """Positions and counts over a topic's ledgers; no I/O.
 
-C6: `position_after_n` counts entries across ledgers, deleted ones or not; the end is the last position.
-C7: the position after a reset, and the search for the newest matching entry. C8: counts are exact and
-never negative. R8: the next valid position. The owner may change the `LedgerList` between two calls;
-nothing here keeps a reference to it.
+C6: `position_after_n` counts entries across ledgers, deleted ones or not; the end is the last
+position. C7: the position after a reset, and the search for the newest matching entry. C8: counts
+are exact and never negative. R8: the next valid position. The owner may change the `LedgerList`
+between two calls; nothing here keeps a reference to it.
 """
 
 from collections.abc import Generator
@@ -63,8 +63,8 @@ def previous(ledgers: LedgerList, position: Position) -> Position:
 def position_after_n(ledgers: LedgerList, start: Position, n: int, *, start_included: bool) -> Position:
     """The last of `n` entries counted from `start`, deleted ones counted too (C6).
 
-    With `start_included` the count starts at `start`, else at the next valid position. If `n` is 0, this
-    is the position before the first one counted. Past the end it is the last confirmed entry.
+    With `start_included` the count starts at `start`, else at the next valid position. If `n` is 0,
+    this is the position before the first one counted. Past the end it is the last confirmed entry.
     """
     first = start if start_included else next_valid(ledgers, start)
     if n == 0 and first.entry_id <= ledgers.entries(first.ledger_id):
@@ -145,8 +145,8 @@ class ResetPlan:
 def plan_reset(ledgers: LedgerList, to: Position, *, force: bool = False) -> ResetPlan:
     """The positions after a reset that makes `to` the first entry to read (C7).
 
-    `to` may be EARLIEST or LATEST. A position without an entry becomes the next valid position, and past
-    the end the latest; with `force` it is used unchanged.
+    `to` may be EARLIEST or LATEST. A position without an entry becomes the next valid position, and
+    past the end the latest; with `force` it is used unchanged.
     """
     if to == EARLIEST:
         read_position = next_valid(ledgers, ledgers.first_position)
@@ -177,8 +177,9 @@ def find_newest(
 ) -> Generator[Position, bool, Position | None]:
     """Binary search for the newest entry above `lower` (up to `upper` or the end) that matches (C7).
 
-    A generator: it yields an entry's position and receives whether the entry matches. Matching entries
-    must precede all others. Returns the newest matching entry, or None if the first does not match.
+    A generator: it yields an entry's position and receives whether the entry matches. Matching
+    entries must precede all others. Returns the newest matching entry, or None if the first does
+    not match.
     """
     low = ledgers.count_through(lower)
     high = ledgers.total_entries if upper is None else ledgers.count_through(upper)

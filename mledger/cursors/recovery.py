@@ -3,8 +3,8 @@
 - R1: no znode: a new cursor.
 - R2: no cursor ledger: the znode is the state.
 - R3: the last state in the cursor ledger.
-- R4: if that is lost or unreadable, the latest earlier state that can be read, else the snapshot in the
-  znode, but not below the first ledger. A cursor ledger with an unreadable state is kept (M12).
+- R4: if that is lost or unreadable, the latest earlier state that can be read, else the snapshot in
+  the znode, but not below the first ledger. A cursor ledger with an unreadable state is kept (M12).
 - R5: if the cursor ledger cannot be read now, an error, never a fallback.
 - R6, R7: the position is fitted to the existing ledgers.
 - R8: the read position.
@@ -31,11 +31,12 @@ Start = Literal["earliest", "latest"] | Position
 class CursorRecoveryPlan:
     """A cursor's state after recovery, its source, and what to do with it.
 
-    `source` describes where the state was found, `at` is its entry of the cursor ledger (None: not from
-    one). `rules` are those that applied, in order; `rule` decided the source. `acks` has mark-delete and
-    holes. `persist`: the state differs from the stored one and must be made durable. `move_to`: R9 moves
-    mark-delete there before trimming. `old_cursor_ledger` is to be deleted once the znode names another
-    one; None if there is none. With `keeps_cursor_ledger` it is kept, since its last state is unreadable.
+    `source` describes where the state was found, `at` is its entry of the cursor ledger (None: not
+    from one). `rules` are those that applied, in order; `rule` decided the source. `acks` has
+    mark-delete and holes. `persist`: the state differs from the stored one and must be made
+    durable. `move_to`: R9 moves mark-delete there before trimming. `old_cursor_ledger` is to be
+    deleted once the znode names another one; None if there is none. With `keeps_cursor_ledger` it
+    is kept, since its last state is unreadable.
     """
 
     cursor: str
@@ -71,9 +72,9 @@ def plan_cursor_recovery(
 ) -> CursorRecoveryPlan:
     """Decide the state of `cursor` from its znode's `record` and the content of its cursor ledger.
 
-    `finding` is None if the record names no cursor ledger. `ledgers` is the topic's list after opening;
-    read-only callers pass one without a ledger for writing. `start` is where a new cursor begins. Raises
-    CursorRecoveryFailed if the cursor ledger cannot be read now (R5).
+    `finding` is None if the record names no cursor ledger. `ledgers` is the topic's list after
+    opening; read-only callers pass one without a ledger for writing. `start` is where a new cursor
+    begins. Raises CursorRecoveryFailed if the cursor ledger cannot be read now (R5).
     """
     if isinstance(finding, CursorLedgerUnavailable):
         raise CursorRecoveryFailed(

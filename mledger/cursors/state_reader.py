@@ -42,9 +42,9 @@ async def find_state(
 ) -> CursorLedgerFinding:
     """The content of the cursor ledger `ledger_id`; an unreadable one is a finding, not an error.
 
-    A loss counts only if it is found again after `sync` (`MetadataReader.sync`): a lagging server may
-    not know a new ledger, or the bookies that a ledger's entries were moved to. `unconfirmed` says
-    whether the last entry of an opened ledger may be unconfirmed.
+    A loss counts only if it is found again after `sync` (`MetadataReader.sync`): a lagging server
+    may not know a new ledger, or the bookies that a ledger's entries were moved to. `unconfirmed`
+    says whether the last entry of an opened ledger may be unconfirmed.
     """
     search = _StateSearch(open_ledger, unconfirmed)
     finding = await search.find(ledger_id)

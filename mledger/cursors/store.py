@@ -1,9 +1,9 @@
 """Stores one cursor's states, in its cursor ledger or in its znode (C3, C4, R8).
 
-- A state is one entry of the cursor ledger, which is created at the first change. The znode names that
-  ledger and is written only for a new cursor ledger and at a clean close.
-- A new cursor ledger is created at the entry limit, at the age limit and after a write error. The multi
-  that names the new one records the old one for deletion.
+- A state is one entry of the cursor ledger, which is created at the first change. The znode names
+  that ledger and is written only for a new cursor ledger and at a clean close.
+- A new cursor ledger is created at the entry limit, at the age limit and after a write error. The
+  multi that names the new one records the old one for deletion.
 - If no cursor ledger can be written, the znode holds the state, within the limits of a clean close.
 - Every write of the znode checks the topic's record: a fenced owner cannot move a cursor (M7).
 """

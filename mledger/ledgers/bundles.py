@@ -1,9 +1,9 @@
 """Which Pulsar broker serves a topic, according to the brokers' nodes in the metadata store (M9); no I/O.
 
-A broker serves bundles of a namespace: ranges of the CRC-32 of a topic's full name. With Pulsar's older
-load managers, each served bundle has an ephemeral node below `/namespace/<tenant>/<namespace>`. With the
-extensible load manager, it has an entry in a channel: nodes below `/service_unit_state`, or messages of
-a system topic. The messages cannot be read here.
+A broker serves bundles of a namespace: ranges of the CRC-32 of a topic's full name. With Pulsar's
+older load managers, each served bundle has an ephemeral node below
+`/namespace/<tenant>/<namespace>`. With the extensible load manager, it has an entry in a channel:
+nodes below `/service_unit_state`, or messages of a system topic. The messages cannot be read here.
 """
 
 import json
@@ -71,9 +71,9 @@ def serving(
             return BrokerOwner(path, f"{who} serves its bundle {name}", node.stat.ephemeral_owner, address)
     for path, node in channel.items():
         name = path.rpartition("/")[2]
-        said = _fields(node.data) if node is not None and has_topic(name, topic) else {}
-        broker = str(said.get("dstBroker") or said.get("sourceBroker"))
-        if said.get("state") in _SERVES and broker in brokers:
+        content = _fields(node.data) if node is not None and has_topic(name, topic) else {}
+        broker = str(content.get("dstBroker") or content.get("sourceBroker"))
+        if content.get("state") in _SERVES and broker in brokers:
             return BrokerOwner(path, f"the Pulsar broker {broker} serves its bundle {name}", address=f"//{broker}")
     return None
 
@@ -81,21 +81,22 @@ def serving(
 def unseen(brokers: Mapping[str, Node | None], *, has_channel: bool) -> BrokerOwner | None:
     """The first of these live brokers whose served bundles are not visible here, or None.
 
-    `has_channel`: the channel's nodes exist, so the bundles of the extensible load manager are visible.
+    `has_channel`: the channel's nodes exist, so the bundles of the extensible load manager are
+    visible.
     """
     for path, node in brokers.items():
         if node is None or not node.stat.ephemeral_owner:
             continue
-        said = _fields(node.data)
-        manager = said.get("loadManagerClassName", "")
-        shows = bool(said.get("webServiceUrl") or said.get("webServiceUrlTls"))
-        if not shows or (_WITH_CHANNEL in str(manager) and not has_channel):
+        content = _fields(node.data)
+        manager = content.get("loadManagerClassName", "")
+        is_visible = bool(content.get("webServiceUrl") or content.get("webServiceUrlTls"))
+        if not is_visible or (_WITH_CHANNEL in str(manager) and not has_channel):
             name = path.rpartition("/")[2]
             return BrokerOwner(
                 path,
                 f"the Pulsar broker {name} is live, and which bundles it serves cannot be seen",
                 node.stat.ephemeral_owner,
-                _address(said),
+                _address(content),
             )
     return None
 
@@ -118,5 +119,5 @@ def _fields(data: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _address(said: Mapping[str, Any]) -> str:
-    return next((str(said[key]) for key in _URLS if said.get(key)), "")
+def _address(content: Mapping[str, Any]) -> str:
+    return next((str(content[key]) for key in _URLS if content.get(key)), "")

@@ -86,8 +86,8 @@ class EntryReader:
     async def read_afresh(self, ledger_id: int, entry: int) -> Entry:
         """One entry, read with the ledger's latest metadata: if it is not found, it is lost.
 
-        Here NoSuchLedger and NoSuchEntry are proof of loss. Elsewhere they are not: a cached handle may
-        predate the ledger's replication to other bookies, and a metadata server may lag. Raises
+        Here NoSuchLedger and NoSuchEntry are proof of loss. Elsewhere they are not: a cached handle
+        may predate the ledger's replication to other bookies, and a metadata server may lag. Raises
         retriable errors as `read` does.
         """
         await self._factory.sync()

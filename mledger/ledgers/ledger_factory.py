@@ -24,8 +24,8 @@ __all__ = ["LedgerFactory", "StepHook", "ignore_steps"]
 class LedgerFactory:
     """Creates, opens and deletes data and cursor ledgers of one managed ledger with its settings.
 
-    `on_step` is called with a name before each step that another owner could observe; tests stop the
-    process there.
+    `on_step` is called with a name before each step that another owner could observe; tests stop
+    the process there.
     """
 
     def __init__(
@@ -151,9 +151,9 @@ class LedgerFactory:
     async def discard(self, writer: LedgerWriter) -> None:
         """Delete a ledger that was created but is not listed, then its record (C4).
 
-        A write whose response was lost may have listed the ledger after all; then it stays, since the
-        next owner may use it. That write removed the pending record, and only the client that turns
-        the pending record into a deletion record may delete the ledger.
+        A write whose response was lost may have listed the ledger after all; then it stays, since
+        the next owner may use it. That write removed the pending record, and only the client that
+        turns the pending record into a deletion record may delete the ledger.
         """
         ledger_id = writer.ledger_id
         await writer.abandon()

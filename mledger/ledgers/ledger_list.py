@@ -1,9 +1,9 @@
 """The ordered ledgers of a topic, and the plans that change that list; no I/O.
 
-M1: ids rise. M3: opening records the last ledger's true end, adds a ledger for writing, and drops empty
-ledgers and a last ledger that does not exist; a terminated topic gets no new ledger. M4: roll over past
-a limit. A list in which a ledger before the last has 0 entries is rejected before it is written, since
-Java deletes such ledgers.
+M1: ids rise. M3: opening records the last ledger's true end, adds a ledger for writing, and drops
+empty ledgers and a last ledger that does not exist; a terminated topic gets no new ledger. M4: roll
+over past a limit. A list in which a ledger before the last has 0 entries is rejected before it is
+written, since Java deletes such ledgers.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,10 +22,10 @@ class LedgerList:
     """Ledgers in rising order, with entries and payload bytes of each; the current one's are live.
 
     `current` is the id of the ledger open for writing, always the last, or None (the topic is
-    terminated, or opened read-only). `terminated` is where a terminated topic ends, possibly in an empty
-    ledger that is no longer listed. Look-ups take O(log n). A change of the list makes a new
-    LedgerList; only the live counts change in place.
-    Raises InvalidLedgerList when ids do not rise or `current` is not the last (M1).
+    terminated, or opened read-only). `terminated` is where a terminated topic ends, possibly in an
+    empty ledger that is no longer listed. Look-ups take O(log n). A change of the list makes a new
+    LedgerList; only the live counts change in place. Raises InvalidLedgerList when ids do not rise
+    or `current` is not the last (M1).
     """
 
     __slots__ = ("_before", "_current", "_ids", "_infos", "_live_entries", "_live_size", "_size_before", "_terminated")
@@ -223,8 +223,8 @@ class LedgerEnd:
 class OpenPlan:
     """What opening a topic does to its list (M3): write `info(new ledger)`, then delete `dropped`.
 
-    `kept`: the ledgers that stay, with their true entries, sizes and close times. `create`: whether to
-    create a ledger for writing.
+    `kept`: the ledgers that stay, with their true entries, sizes and close times. `create`: whether
+    to create a ledger for writing.
     """
 
     base: ManagedLedgerInfo
@@ -253,9 +253,9 @@ class OpenPlan:
 def ledgers_to_recover(info: ManagedLedgerInfo) -> tuple[int, ...]:
     """The ledgers to recover before `plan_open`, to find their true ends (M3).
 
-    These are the last one and any other recorded without entries, which is dropped only if it really is
-    empty. An offloaded ledger was closed before its offload, and stays listed even if the bookies no
-    longer have it.
+    These are the last one and any other recorded without entries, which is dropped only if it
+    really is empty. An offloaded ledger was closed before its offload, and stays listed even if the
+    bookies no longer have it.
     """
     found = [ledger for ledger in info.ledgers[:-1] if ledger.entries <= 0] + list(info.ledgers[-1:])
     return tuple(ledger.ledger_id for ledger in found if not is_offloaded(ledger))
@@ -264,9 +264,9 @@ def ledgers_to_recover(info: ManagedLedgerInfo) -> tuple[int, ...]:
 def plan_open(info: ManagedLedgerInfo, ends: dict[int, LedgerEnd | None], now_ms: int) -> OpenPlan:
     """What opening does to the topic's list (M3).
 
-    `ends` has the true end of each of `ledgers_to_recover(info)`, None if the ledger does not exist;
-    `now_ms` becomes the close time of those that had none. Raises InvalidLedgerList if the ids in `info`
-    do not rise.
+    `ends` has the true end of each of `ledgers_to_recover(info)`, None if the ledger does not
+    exist; `now_ms` becomes the close time of those that had none. Raises InvalidLedgerList if the
+    ids in `info` do not rise.
     """
     check_rising(info.ledgers)
     kept: list[LedgerInfo] = []

@@ -58,7 +58,8 @@ class Batch:
 class _Piece:
     """The part of a batch pushed in one append, at time `at`; `length` is the ledger's length after it.
 
-    The writer holds the payloads of its `count` entries. If the writer rejected them, `refused` does.
+    The writer holds the payloads of its `count` entries. If the writer rejected them, `refused`
+    does.
     """
 
     __slots__ = ("at", "batch", "count", "first", "length", "refused")

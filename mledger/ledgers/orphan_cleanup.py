@@ -1,14 +1,16 @@
 """Cleans up ledgers that crashes left unlisted (R10), in one round for all waiting topics of a process.
 
-- A replay deletes a recorded ledger only if the managed ledger that the record names does not list it,
-  neither as a data ledger nor in a cursor's record.
-- A replay claims a deletion record first and reads the lists again after that. A client that lists the
-  ledger again either removed the record before the claim, or sees the claim and leaves the ledger alone.
+- A replay deletes a recorded ledger only if the managed ledger that the record names does not list
+  it, neither as a data ledger nor in a cursor's record.
+- A replay claims a deletion record first and reads the lists again after that. A client that lists
+  the ledger again either removed the record before the claim, or sees the claim and leaves the
+  ledger alone.
 - A replay turns a pending record into a deletion record first, in one multi that checks the topic's
-  version. The multi that lists a ledger removes its pending record, so only one of the two succeeds: a
-  former owner whose replay was delayed cannot delete a ledger that the current owner lists.
-- Any process may clean up the records of managed ledgers that no longer exist; other records are left to
-  their owners. A damaged record has no owner and stays (M12).
+  version. The multi that lists a ledger removes its pending record, so only one of the two
+  succeeds: a former owner whose replay was delayed cannot delete a ledger that the current owner
+  lists.
+- Any process may clean up the records of managed ledgers that no longer exist; other records are
+  left to their owners. A damaged record has no owner and stays (M12).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Who has a topic open (M9): our ephemeral owner node, and the nodes of Pulsar's brokers.
 
-`open()` claims the owner node, but the fence is the record's version, not this node (M7). Commands that
-write call `check_owner` first.
+`open()` claims the owner node, but the fence is the record's version, not this node (M7). Commands
+that write call `check_owner` first.
 """
 
 import asyncio
@@ -122,8 +122,8 @@ class Ownership:
 async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> BrokerOwner | None:
     """The managed ledger's owner: an mledger process, or the Pulsar broker that serves its topic's bundle.
 
-    A live broker whose served bundles cannot be seen counts as the owner. A node of `own_session`, this
-    program's session, does not.
+    A live broker whose served bundles cannot be seen counts as the owner. A node of `own_session`,
+    this program's session, does not.
     """
     node = await _get(reader, owner_path(managed_ledger))
     if node is not None and node.stat.ephemeral_owner not in (0, own_session):
@@ -159,8 +159,8 @@ async def check_owner(
     """Raise OwnedElsewhere if there is an owner and it is still there after a session time-out (M9).
 
     `session_timeout` is that of mledger owners, in s. For a broker the wait is the default session
-    time-out of brokers, and ends at once if the broker accepts connections at its address: then it is
-    alive. With `take_over` no owner is checked for; `own_session` as in `find_owner`.
+    time-out of brokers, and ends at once if the broker accepts connections at its address: then it
+    is alive. With `take_over` no owner is checked for; `own_session` as in `find_owner`.
     """
     if take_over:
         return

@@ -2,17 +2,18 @@
 
 - `/mledger/pending/<id>` is created with the ledger's metadata and removed by the update that lists
   the ledger.
-- `/mledger/deletions/<id>` is created by the update that unlists the ledger and removed once the ledger
-  is deleted.
-- A ledger with a deletion record is either deleted or listed again, never both. A client that deletes
-  it claims the record first, by a write from version 0 to 1. A client that lists it again (an undo)
-  removes the record at version 0. A claim is permanent: whoever finds it continues the deletion.
+- `/mledger/deletions/<id>` is created by the update that unlists the ledger and removed once the
+  ledger is deleted.
+- A ledger with a deletion record is either deleted or listed again, never both. A client that
+  deletes it claims the record first, by a write from version 0 to 1. A client that lists it again
+  (an undo) removes the record at version 0. A claim is permanent: whoever finds it continues the
+  deletion.
 - `orphan_cleanup` deletes the ledgers that a crash leaves recorded.
-- `/mledger/kept/<id>` is created by the update that unlists a cursor ledger whose last state could not
-  be read (R4, M12). With this record the ledger is not an orphan, until its topic is deleted or an
-  operator deletes the ledger.
-- If the records exceed one write, they are written ahead of the update that they belong to, in pieces
-  (M11). Until that update, a replay finds their ledgers listed and removes the records.
+- `/mledger/kept/<id>` is created by the update that unlists a cursor ledger whose last state could
+  not be read (R4, M12). With this record the ledger is not an orphan, until its topic is deleted or
+  an operator deletes the ledger.
+- If the records exceed one write, they are written ahead of the update that they belong to, in
+  pieces (M11). Until that update, a replay finds their ledgers listed and removes the records.
 """
 
 import contextlib
@@ -121,8 +122,8 @@ async def write_ahead(store: MetadataStore, groups: Sequence[Sequence[Operation]
     """Create and remove records of ledgers in pieces, each conditional on `guard`; no group is split.
 
     Operations that an earlier attempt carried out are skipped. Raises the conflict (BadVersion of
-    `guard`; NodeExists or NodeNotFound if another client changes the records) and StoreUnavailable; the
-    earlier pieces have been carried out then.
+    `guard`; NodeExists or NodeNotFound if another client changes the records) and StoreUnavailable;
+    the earlier pieces have been carried out then.
     """
     for part in plan_multis(groups):
         operations = [operation for index in part for operation in groups[index]]
@@ -201,8 +202,8 @@ async def giving_up_kept(reader: MetadataReader, managed_ledger: str) -> list[li
 async def owned_ledgers(reader: MetadataReader, managed_ledger: str, *, unreadable_cursors: bool = False) -> set[int]:
     """Every ledger that the managed ledger lists: data ledgers and its cursors' ledgers.
 
-    Raises NodeNotFound if the managed ledger does not exist, and RecordError if a record does not parse;
-    `unreadable_cursors` skips such records of cursors.
+    Raises NodeNotFound if the managed ledger does not exist, and RecordError if a record does not
+    parse; `unreadable_cursors` skips such records of cursors.
     """
     path = managed_ledger_path(managed_ledger)
     node = await reader.get(path)

@@ -1,15 +1,15 @@
 """Which records name which ledgers; orphans and dangling references; no I/O.
 
-- A topic's record names its data ledgers, a cursor's record its cursor ledger, a schema's locator its
-  ledgers. A pending or deletion record names a ledger that is being created or deleted (R10).
-- An orphan is a ledger of a managed ledger or schema that nothing names. Candidates are ledgers listed
-  before any reference was read; each is checked again before it counts.
+- A topic's record names its data ledgers, a cursor's record its cursor ledger, a schema's locator
+  its ledgers. A pending or deletion record names a ledger that is being created or deleted (R10).
+- An orphan is a ledger of a managed ledger or schema that nothing names. Candidates are ledgers
+  listed before any reference was read; each is checked again before it counts.
 - A reference dangles if its ledger does not exist. Ledgers that are offloaded and deleted from the
   bookies are gone on purpose; those of pending and deletion records may be gone.
 - The last state of compaction's cursor names the compacted topic's ledger (see `compaction`). The
   cursor's record may name an older one that is gone.
-- Custom metadata identifies the other ledgers in the cluster (compacted topics, delayed delivery, other
-  programs). Not all references to them are known here, so they never count as orphans.
+- Custom metadata identifies the other ledgers in the cluster (compacted topics, delayed delivery,
+  other programs). Not all references to them are known here, so they never count as orphans.
 """
 
 import enum
@@ -59,8 +59,8 @@ class Reference:
 class LedgerOrigin:
     """A ledger's origin by its custom metadata, with empty text for what that does not say.
 
-    `created_ms` is since 1970. `of` describes the origin in words, for schemas, compacted topics and
-    delayed delivery too.
+    `created_ms` is since 1970. `of` describes the origin in words, for schemas, compacted topics
+    and delayed delivery too.
     """
 
     ledger_id: int
@@ -100,9 +100,9 @@ def references_in_topic(path: str, info: ManagedLedgerInfo) -> list[Reference]:
 def references_in_cursor(path: str, record: ManagedCursorInfo) -> list[Reference]:
     """The cursor ledgers, and ledgers of other parts of Pulsar, that a cursor's record names.
 
-    Ledgers that only an entry of the cursor ledger names are not included: those of checkpoints, and
-    the compacted topic's ledger. If there is a cursor ledger, the compacted ledger that the record names
-    need not exist.
+    Ledgers that only an entry of the cursor ledger names are not included: those of checkpoints,
+    and the compacted topic's ledger. If there is a cursor ledger, the compacted ledger that the
+    record names need not exist.
     """
     found = []
     if record.cursors_ledger_id != NO_CURSOR_LEDGER:

@@ -1,8 +1,8 @@
 """The effective retention of a topic (M10), decided over plain values; no I/O.
 
-The topic's own policy applies; else its policy for all clusters, else the namespace's policy, else the
-default of the broker, which is the configuration given. A configuration never shortens the retention
-that a policy sets: to keep less, change the policy.
+The topic's own policy applies; else its policy for all clusters, else the namespace's policy, else
+the default of the broker, which is the configuration given. A configuration never shortens the
+retention that a policy sets: to keep less, change the policy.
 """
 
 import enum

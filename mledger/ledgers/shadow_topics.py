@@ -1,8 +1,8 @@
 """Shadow topics: Pulsar's topics that read the entries of a source topic under their own cursors.
 
-A broker copies the source's list of ledgers into the shadow's record each time it opens the shadow. A
-trim, repair or deletion by that list would change the source's ledgers, so every command that writes
-rejects a shadow.
+A broker copies the source's list of ledgers into the shadow's record each time it opens the shadow.
+A trim, repair or deletion by that list would change the source's ledgers, so every command that
+writes rejects a shadow.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
 """A topic's record at its owner: every write is a compare-and-set; a conflict means another owner (M7).
 
 - If another owner's write came first, the store rejects ours: this owner is fenced, permanently.
-- After a conflict or a lost connection the record is read back: our own bytes at the next version are
-  our own write.
-- Cursor records are written in one multi with a check of this record's version: an owner that lost the
-  topic has also lost its cursors.
+- After a conflict or a lost connection the record is read back: our own bytes at the next version
+  are our own write.
+- Cursor records are written in one multi with a check of this record's version: an owner that lost
+  the topic has also lost its cursors.
 """
 
 import asyncio
@@ -42,7 +42,8 @@ async def commit(
 ) -> None:
     """Carry out `first` and `others` atomically within `timeout_s`.
 
-    `before` is awaited before each attempt with whether the response to an earlier attempt was lost.
+    `before` is awaited before each attempt with whether the response to an earlier attempt was
+    lost.
 
     A lost connection is retried a bounded number of times. A conflict may be with our own earlier
     attempt, so the node of `first` is read back to decide (M7). Raises the conflict (BadVersion,
@@ -105,8 +106,8 @@ async def _was_ours(store: MetadataStore, first: Put | Create | Delete, *, uncer
 async def fence_owner(store: MetadataStore, path: str, version: int) -> int:
     """Rewrite the topic's record at `path` and `version` unchanged, to fence its owner; the new version.
 
-    Raises NodeNotFound, and BadVersion if the record, or a lagging server's view of it, is at another
-    version.
+    Raises NodeNotFound, and BadVersion if the record, or a lagging server's view of it, is at
+    another version.
     """
     return await put_own(store, path, await data_at(store, path, version, "it was changed since"), version)
 
@@ -115,8 +116,8 @@ async def fence_owner(store: MetadataStore, path: str, version: int) -> int:
 class RecordChange:
     """The record to write, and the other operations of the same multi.
 
-    `deletions` record the ledgers that it no longer lists for deletion; if they exceed one write, they
-    are written ahead of it (M11).
+    `deletions` record the ledgers that it no longer lists for deletion; if they exceed one write,
+    they are written ahead of it (M11).
     """
 
     info: ManagedLedgerInfo
@@ -210,7 +211,8 @@ class TopicRecord:
     async def check_same(self) -> None:
         """Check that the node is the same one: the version does not reveal a recreated topic.
 
-        Call it before a write without an earlier `verify`. Raises ManagedLedgerFenced; writes nothing.
+        Call it before a write without an earlier `verify`. Raises ManagedLedgerFenced; writes
+        nothing.
         """
         self.check()
         async with _answered_within(self._timeout_s, f"a read of {self.path}", self.path):
@@ -250,8 +252,8 @@ class TopicRecord:
     async def update(self, change: Callable[[ManagedLedgerInfo], RecordChange]) -> ManagedLedgerInfo:
         """Write the record as `change` changes it; returns the record as written.
 
-        Raises ManagedLedgerFenced if another owner wrote first, and StoreUnavailable if the outcome is
-        unknown: the next update finds it out first.
+        Raises ManagedLedgerFenced if another owner wrote first, and StoreUnavailable if the outcome
+        is unknown: the next update finds it out first.
         """
         async with self._lock:
             self.check()

@@ -1,10 +1,10 @@
 """Which ledgers of a topic can go, decided over plain values; no I/O.
 
-R9: a cursor whose mark-delete is the last entry of a fully consumed ledger moves to the start of the
-next, durably, before anything is deleted. R10: a trim removes a prefix of the list: ledgers wholly below
-the slowest durable cursor (all closed ledgers if there is no cursor), never the current one, that exceed
-retention in time or in size. A ledger with an offloaded copy stays, and so do all after it, until both
-copies can be deleted together.
+R9: a cursor whose mark-delete is the last entry of a fully consumed ledger moves to the start of
+the next, durably, before anything is deleted. R10: a trim removes a prefix of the list: ledgers
+wholly below the slowest durable cursor (all closed ledgers if there is no cursor), never the
+current one, that exceed retention in time or in size. A ledger with an offloaded copy stays, and so
+do all after it, until both copies can be deleted together.
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ class CursorMove:
 class TrimPlan:
     """What trimming does: first `moves`, durably, then `deletions` in order.
 
-    `remaining` is the list afterwards, as recorded; `remaining_ledgers` and `remaining_size` (payload
-    bytes, including the current ledger) count it. `kept_because` says why the first remaining ledger
-    stays.
+    `remaining` is the list afterwards, as recorded; `remaining_ledgers` and `remaining_size`
+    (payload bytes, including the current ledger) count it. `kept_because` says why the first
+    remaining ledger stays.
     """
 
     moves: tuple[CursorMove, ...]
@@ -82,9 +82,9 @@ def plan_trim(
 ) -> TrimPlan:
     """Decide moves and deletions from the durable cursors' durable mark-deletes (R9, R10).
 
-    With `through` (truncate), delete every closed ledger without an entry above that position, whatever
-    cursors and `retention` say. Else delete a consumed ledger once its retention time has passed, or if
-    the ledgers after it reach the retention size.
+    With `through` (truncate), delete every closed ledger without an entry above that position,
+    whatever cursors and `retention` say. Else delete a consumed ledger once its retention time has
+    passed, or if the ledgers after it reach the retention size.
     """
     moves = plan_moves(ledgers, cursors)
     positions = [*{**cursors, **{move.cursor: move.new for move in moves}}.values()]

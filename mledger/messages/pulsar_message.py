@@ -7,8 +7,8 @@ An entry consists of, in this order:
 - a 4-byte size and MessageMetadata;
 - the payload, compressed as the metadata says.
 
-The payload of a batch has, for each message, a 4-byte size, SingleMessageMetadata and the value. Integers
-are big-endian. In a compacted ledger the original message id precedes each entry
+The payload of a batch has, for each message, a 4-byte size, SingleMessageMetadata and the value.
+Integers are big-endian. In a compacted ledger the original message id precedes each entry
 (`decode_compacted_entry`).
 """
 
@@ -110,11 +110,13 @@ def decode_entry(data: bytes, where: str = "") -> PulsarEntry:
         raw, at = _sized(data, len(BROKER_METADATA_MAGIC), "broker's metadata", where)
         broker = parse_binary(BrokerEntryMetadata, raw, "broker's metadata of a " + _WHAT, where)
     if data.startswith(CHECKSUM_MAGIC, at):
-        said = int.from_bytes(data[at + 2 : at + 6], "big")
+        expected = int.from_bytes(data[at + 2 : at + 6], "big")
         at += 6
         found = google_crc32c.value(data[at:])
-        if found != said:
-            raise record_error(_WHAT, where, f"its checksum is {said:#010x}, but that of its bytes is {found:#010x}")
+        if found != expected:
+            raise record_error(
+                _WHAT, where, f"its checksum is {expected:#010x}, but that of its bytes is {found:#010x}"
+            )
     raw, at = _sized(data, at, "metadata", where)
     return PulsarEntry(parse_binary(MessageMetadata, raw, "metadata of a " + _WHAT, where), data[at:], broker)
 

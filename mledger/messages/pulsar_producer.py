@@ -1,7 +1,8 @@
 """Encodes Pulsar's messages as entries, as a producer and its broker do; no I/O.
 
-A broker that numbers a topic's messages (with the interceptor AppendIndexMetadataInterceptor) puts the
-number into the entry and, at times, into the topic's property `index`. If it did, the numbers continue.
+A broker that numbers a topic's messages (with the interceptor AppendIndexMetadataInterceptor) puts
+the number into the entry and, at times, into the topic's property `index`. If it did, the numbers
+continue.
 """
 
 import time

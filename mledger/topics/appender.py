@@ -1,15 +1,15 @@
 """A topic's write path: batches into the current ledger, rollover, recovery from failed adds (M4, M5).
 
-- A batch is one append to the writer. A batch that exceeds the ledger's limit is split: the rest goes
-  to the next ledger.
+- A batch is one append to the writer. A batch that exceeds the ledger's limit is split: the rest
+  goes to the next ledger.
 - During a ledger switch, batches wait in order. Every entry is in exactly one ledger of the list.
 - If no new ledger can be created, writes continue to the full one: rollover is postponed, no write
   is rejected.
 - After a failed or fenced add, the ledger's true end is determined first. Entries in the ledger are
   acknowledged; the others are added again, in order, once each.
 - An add that exceeds its time-out has failed: its ledger is recovered at once.
-- A batch fails if ledger after ledger fails without storing a single entry: bookies may never accept
-  it (Q11).
+- A batch fails if ledger after ledger fails without storing a single entry: bookies may never
+  accept it (Q11).
 - Fencing by another owner is final (M7): everything pending fails, and nothing else is changed.
 """
 

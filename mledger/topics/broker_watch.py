@@ -1,8 +1,8 @@
 """Tells this process's owners when a Pulsar broker starts to serve their topics, so they yield (M9).
 
 A broker that loads a topic reads its record, fences its last ledger and writes the record. An owner
-that keeps writing would win this race every time. One watch per namespace covers all its topics. The
-store re-establishes the watch in a new session, and the bundles are read again then.
+that keeps writing would win this race every time. One watch per namespace covers all its topics.
+The store re-establishes the watch in a new session, and the bundles are read again then.
 """
 
 import asyncio

@@ -31,8 +31,8 @@ async def delete_managed_ledger(
     It also deletes the other ledgers that the topic's cursors name: the compacted topic's, and the
     index of delayed delivery. The order:
 
-    1. If the topic has many ledgers, or some are recorded for deletion already, fence an owner. Then
-       record the ledgers for deletion in pieces if they are too many for one multi (M11).
+    1. If the topic has many ledgers, or some are recorded for deletion already, fence an owner.
+       Then record the ledgers for deletion in pieces if they are too many for one multi (M11).
     2. Delete the cursors, in pieces too, and the cursor ledgers that were kept (M12).
     3. In one multi, delete the record and record the remaining ledgers for deletion.
     4. Delete the ledgers.

@@ -1,8 +1,9 @@
 """Scheduled work of topics, independent of traffic: rollover by age, retention, retries.
 
-One timer serves all topics of a cluster. Times are those of the injected clock. A machine's clock may
-step, so the timer checks at least as often as a broker does (`retentionCheckIntervalInSeconds`). When
-many alarms are due at once, they ring a limited number at a time.
+One timer serves all topics of a cluster. Times are those of the injected clock. A machine's clock
+may step, so the timer checks at least as often as a broker does
+(`retentionCheckIntervalInSeconds`). When many alarms are due at once, they ring a limited number at
+a time.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """An open topic: append, read, cursors, trim, terminate, close (M2 to M5, M7, M8).
 
-`opening.open_managed_ledger` creates it. It belongs to one event loop and needs no locks. Every change
-of the list goes through the topic's record, whose version is the fence: an owner that loses the record
-stops, and so do its cursors.
+`opening.open_managed_ledger` creates it. It belongs to one event loop and needs no locks. Every
+change of the list goes through the topic's record, whose version is the fence: an owner that loses
+the record stops, and so do its cursors.
 """
 
 import asyncio
@@ -225,8 +225,8 @@ class ManagedLedger(TopicAttributes):
     async def delete_cursor(self, name: str, *, attached: Sequence[int] = ()) -> None:
         """Delete the cursor, its record and its ledger.
 
-        The same write records `attached`, other ledgers that the cursor names (`attached_ledgers`), for
-        deletion. The caller must pass them: a consumer of this owner may still use them.
+        The same write records `attached`, other ledgers that the cursor names (`attached_ledgers`),
+        for deletion. The caller must pass them: a consumer of this owner may still use them.
 
         Raises:
             CursorNotFound: there is no such cursor.
@@ -244,8 +244,8 @@ class ManagedLedger(TopicAttributes):
     async def trim(self) -> TrimPlan:
         """Move cursors off consumed ledgers and delete ledgers; returns the plan carried out (R9, R10).
 
-        Ledgers that policies retain stay (M10). While a cursor's state is unknown nothing is deleted,
-        and the plan has no deletions.
+        Ledgers that policies retain stay (M10). While a cursor's state is unknown nothing is
+        deleted, and the plan has no deletions.
 
         Raises:
             PoliciesUnavailable: the policies cannot be read.
@@ -270,7 +270,8 @@ class ManagedLedger(TopicAttributes):
     async def terminate(self) -> Position:
         """Accept no more entries, permanently; returns the position where readers end (M8).
 
-        A second call returns the same position. Cancelling the caller does not cancel the termination.
+        A second call returns the same position. Cancelling the caller does not cancel the
+        termination.
         """
         if self.terminated is not None and self._appender is None:
             return self.terminated
@@ -311,8 +312,8 @@ class ManagedLedger(TopicAttributes):
     async def close(self) -> None:
         """Close cleanly: acknowledge accepted entries, persist cursors (C3), close the current ledger.
 
-        Raises the first error after everything else is closed. A second call waits for the first and
-        raises the same error. Cancelling the caller does not cancel the close.
+        Raises the first error after everything else is closed. A second call waits for the first
+        and raises the same error. Cancelling the caller does not cancel the close.
         """
         if self._closing is None:
             if self._stopped is not None:

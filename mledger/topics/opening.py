@@ -45,10 +45,10 @@ async def open_managed_ledger(
     `trim` as in `TrimPolicy`; `cluster_quorums`: new ledgers have the quorums that the cluster
     configures for the topic (M6).
 
-    Fences the last ledger's writer and claims the owner node. If another owner writes the record at the
-    same time, the open starts over, a bounded number of times. Raises TopicNotFound, ShadowTopic,
-    ManagedLedgerFenced, RecordError, InvalidLedgerList, and errors of the recovery of the last ledger
-    or of the creation of a new one.
+    Fences the last ledger's writer and claims the owner node. If another owner writes the record at
+    the same time, the open starts over, a bounded number of times. Raises TopicNotFound,
+    ShadowTopic, ManagedLedgerFenced, RecordError, InvalidLedgerList, and errors of the recovery of
+    the last ledger or of the creation of a new one.
     """
     emit(Opening(name))
     await services.prepare()

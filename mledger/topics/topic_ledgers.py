@@ -55,8 +55,8 @@ class TopicLedgers:
     async def verify_owner(self, *, fenced: bool = False) -> None:
         """Raise ManagedLedgerFenced if there is another owner; writes nothing (M7).
 
-        `fenced`: another client fenced, closed or deleted the current ledger. If a broker serves the
-        topic, that broker is loading it, and this owner yields (M9).
+        `fenced`: another client fenced, closed or deleted the current ledger. If a broker serves
+        the topic, that broker is loading it, and this owner yields (M9).
         """
         try:
             other = await self._ownership.lost_to() or (await self._ownership.broker() if fenced else None)
@@ -79,7 +79,8 @@ class TopicLedgers:
         def plan(info: ManagedLedgerInfo) -> RecordChange:
             if info.terminated is not None:  # by an update of unknown outcome
                 raise TopicTerminated(f"{self._record.name} is terminated: it accepts no more entries")
-            # an earlier update of unknown outcome may have listed an unused ledger behind the one that ended
+            # an earlier update of unknown outcome may have listed an unused ledger behind the one
+            # that ended
             is_last = ended.ledger_id == info.ledgers[-1].ledger_id
             planned = plan_rollover(info, ended.end if is_last else NOTHING, self._now_ms(), writer.ledger_id)
             dropped[:] = [ledger.ledger_id for ledger in planned.dropped]

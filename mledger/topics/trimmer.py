@@ -1,8 +1,8 @@
 """Trims consumed ledgers from a topic, as `plan_trim` decides (R9, R10).
 
-First the trimmer makes the moves of R9 durable. Then one update removes the ledgers from the list and
-records each for deletion. Then it deletes the ledgers, in order, and their records. A ledger that
-cannot be deleted stays recorded, and the next trim tries again.
+First the trimmer makes the moves of R9 durable. Then one update removes the ledgers from the list
+and records each for deletion. Then it deletes the ledgers, in order, and their records. A ledger
+that cannot be deleted stays recorded, and the next trim tries again.
 
 Retention is read right before ledgers are removed (M10). If it cannot be read, nothing is removed.
 """
@@ -114,10 +114,10 @@ class Trimmer:
     async def trim(self, *, through: Position | None = None, asked: bool = True) -> TrimPlan:
         """Move cursors off consumed ledgers, delete ledgers, and retry earlier failed deletions.
 
-        Returns the plan carried out. `through` as in `plan_trim`. `asked`: a caller requests it; else
-        nothing is removed while automatic trimming is off (M10). Raises PoliciesUnavailable if
-        retention cannot be read, and errors of the writes of a cursor's move or of the list. A failed
-        deletion is logged and retried.
+        Returns the plan carried out. `through` as in `plan_trim`. `asked`: a caller requests it;
+        else nothing is removed while automatic trimming is off (M10). Raises PoliciesUnavailable if
+        retention cannot be read, and errors of the writes of a cursor's move or of the list. A
+        failed deletion is logged and retried.
         """
         async with self._topic.trim_lock:
             await self._settle_drop()

@@ -46,8 +46,8 @@ def describe(context: CommandContext, bookie_id: str) -> None:
 def check(click_context: click.Context, context: CommandContext, bookie_ids: tuple[str, ...]) -> None:
     """Check bookies, by default all: registration, connection, cookie, reads, free disk space, clock.
 
-    Exit code 5 if a bookie is unavailable, 1 for another error. Warnings (read-only, disk nearly full,
-    clock off) do not change exit code 0.
+    Exit code 5 if a bookie is unavailable, 1 for another error. Warnings (read-only, disk nearly
+    full, clock off) do not change exit code 0.
     """
     found, _ = context.run(_inspect(context.url, bookie_ids))
     checked = [(each, plan_problems(each)) for each in found]
@@ -69,9 +69,9 @@ def _address(found: BookieFindings) -> str | None:
 
 def _row(found: BookieFindings, problems: tuple[BookieProblem, ...], *, json: bool) -> tuple[Value, ...]:
     free = None if found.info is None else found.info.free_bytes
-    said = tuple(f"{problem.severity.value}: {problem.what}" for problem in problems)
+    described = tuple(f"{problem.severity.value}: {problem.what}" for problem in problems)
     shown = free if json or free is None else free // MIB
-    return found.bookie_id, _address(found), _state(found.registration), found.held.count, shown, said
+    return found.bookie_id, _address(found), _state(found.registration), found.held.count, shown, described
 
 
 def _described(found: BookieFindings, average: float) -> OutputRecord:

@@ -1,8 +1,8 @@
 """`mledger cursors skip|reset|repair|clear|set-properties|delete`: manual changes, with an undo file.
 
-The plan only reads. To carry it out, a command opens the topic as its owner, moves the cursor, and closes
-cleanly. It trims nothing, so that the command can be undone: the next owner trims what the cursor has
-consumed.
+The plan only reads. To carry it out, a command opens the topic as its owner, moves the cursor, and
+closes cleanly. It trims nothing, so that the command can be undone: the next owner trims what the
+cursor has consumed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -131,8 +131,8 @@ def reset(
 ) -> None:
     """Move CURSOR back or forward; everything from there on becomes unacknowledged.
 
-    A cursor whose record does not parse is recreated there, without properties; the undo file keeps the
-    record.
+    A cursor whose record does not parse is recreated there, without properties; the undo file keeps
+    the record.
     """
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
@@ -169,8 +169,8 @@ def repair(
 ) -> None:
     """Recreate CURSOR if its record does not parse; do nothing if it does.
 
-    Shows the record's bytes; the undo file keeps them. A cursor with such a record cannot be opened, and
-    its topic is not trimmed. `cursors delete` deletes the cursor instead.
+    Shows the record's bytes; the undo file keeps them. A cursor with such a record cannot be
+    opened, and its topic is not trimmed. `cursors delete` deletes the cursor instead.
     """
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
@@ -250,9 +250,9 @@ def set_properties(
 def delete(context: CommandContext, topic: str, cursor: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete CURSOR of TOPIC, its record and its cursor ledger. Undo recreates it at the same position.
 
-    This also deletes the ledgers of delayed delivery that it names, the compacted topic's ledger if it is
-    compaction's cursor, and the topic with its transactions' pending acknowledgements; undo does not
-    restore these. A record that does not parse is deleted too; the undo file keeps it.
+    This also deletes the ledgers of delayed delivery that it names, the compacted topic's ledger if
+    it is compaction's cursor, and the topic with its transactions' pending acknowledgements; undo
+    does not restore these. A record that does not parse is deleted too; the undo file keeps it.
     """
     target = Target(context, "cursors delete", TopicName.parse(topic), cursor, options, change)
     attachments: list[AttachedToCursor] = []
@@ -409,7 +409,8 @@ def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
 def _moved(cursor: str, plan: CursorMovePlan) -> tuple[Facts, bool]:
     """The fields of the plan, and whether it changes anything.
 
-    Raises InvalidPosition for compaction's cursor if it would claim entries that were never compacted.
+    Raises InvalidPosition for compaction's cursor if it would claim entries that were never
+    compacted.
     """
     if cursor == COMPACTION and plan.after.mark_delete > plan.before.mark_delete:
         raise InvalidPosition(

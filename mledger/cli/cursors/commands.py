@@ -165,8 +165,8 @@ def _partial_batches(plan: CursorRecoveryPlan, output: Output) -> tuple[tuple[Ou
     if output.for_programs:
         left: Value = tuple({"position": position, "unacknowledged": indexes} for position, indexes in batches)
         return fields(partial_batches=left)
-    said = [f"{position} lacks {', '.join(map(str, indexes))}" for position, indexes in batches]
-    return fields(partial_batches=shorten(said, HOLES_SHOWN)) if said else ()
+    described = [f"{position} lacks {', '.join(map(str, indexes))}" for position, indexes in batches]
+    return fields(partial_batches=shorten(described, HOLES_SHOWN)) if described else ()
 
 
 def _text(position: Position | None) -> str | None:

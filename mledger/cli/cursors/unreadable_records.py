@@ -1,7 +1,7 @@
 """Cursors whose record does not parse: shown, saved in the undo file, then deleted or recreated (M12).
 
-The topic is not opened, since its owner cannot recover such a cursor. An open topic reads the record again
-periodically.
+The topic is not opened, since its owner cannot recover such a cursor. An open topic reads the
+record again periodically.
 """
 
 import time

@@ -49,8 +49,8 @@ def replace_bookie(
 ) -> None:
     """Replace BOOKIE with OTHER in the metadata of every ledger: OTHER has the entries of BOOKIE.
 
-    Use it after a change of a bookie's id, or after a copy of its entries. The command copies no entries.
-    It skips open ledgers, whose writers own their metadata.
+    Use it after a change of a bookie's id, or after a copy of its entries. The command copies no
+    entries. It skips open ledgers, whose writers own their metadata.
     """
 
     async def plan(cluster: ReadOnlyCluster) -> CommandChange:

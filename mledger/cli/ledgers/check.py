@@ -94,10 +94,10 @@ def check(
 ) -> int:
     """Read every entry from every bookie that should have it, and verify its digest.
 
-    It fences, recovers and writes nothing. Missing and damaged copies are listed by bookie. Open ledgers
-    are read up to their last-add-confirmed. With --all, ledgers that no topic, cursor, schema or pending
-    record names are listed as orphans. With --all or --topic, records that name a missing ledger are
-    listed too.
+    It fences, recovers and writes nothing. Missing and damaged copies are listed by bookie. Open
+    ledgers are read up to their last-add-confirmed. With --all, ledgers that no topic, cursor,
+    schema or pending record names are listed as orphans. With --all or --topic, records that name a
+    missing ledger are listed too.
 
     Exit code 1: there are findings. Exit code 5: there are none, but some bookies were unavailable.
     """

@@ -58,8 +58,8 @@ def read(
 ) -> None:
     """Write a ledger's entries to stdout: one payload per line, or objects in the --output format.
 
-    It fences nothing. An open ledger is read to its end according to its bookies; entries that are not
-    proven acknowledged are marked unconfirmed (rule Q3).
+    It fences nothing. An open ledger is read to its end according to its bookies; entries that are
+    not proven acknowledged are marked unconfirmed (rule Q3).
     """
     if decode and raw:
         raise click.UsageError("--decode and --raw cannot go together")

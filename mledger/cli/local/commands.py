@@ -62,10 +62,10 @@ def up(
 ) -> None:
     """Start a metadata store and bookies on this machine; leave running ones alone.
 
-    The metadata is in a real ZooKeeper unless --metadata names another store: `rocksdb:DIR` needs no Java,
-    `memory:` lasts as long as its process, `zk://host:port` is an ensemble that runs already. Everything
-    binds to 127.0.0.1 and runs until `mledger down`. Settings apply to the bookies that this command
-    starts; `up` chooses ids, ports and directories.
+    The metadata is in a real ZooKeeper unless --metadata names another store: `rocksdb:DIR` needs
+    no Java, `memory:` lasts as long as its process, `zk://host:port` is an ensemble that runs
+    already. Everything binds to 127.0.0.1 and runs until `mledger down`. Settings apply to the
+    bookies that this command starts; `up` chooses ids, ports and directories.
     """
     output = context.output
     options = plan_bookie_options(config_file, assignments, metrics, messages.log_format)
@@ -115,9 +115,9 @@ def down(context: CommandContext, directory: Path) -> None:
 def status(click_context: click.Context, context: CommandContext, directory: Path, url: bool) -> None:
     """Show the selected cluster and whether it serves; exit code 5 if it does not.
 
-    The cluster is that of --dir if given; else the one selected by an option, the environment or the
-    current context; else the one in mledger-data in the current directory. For a cluster of `mledger up`,
-    show its processes; for any other, its metadata store, bookies and brokers.
+    The cluster is that of --dir if given; else the one selected by an option, the environment or
+    the current context; else the one in mledger-data in the current directory. For a cluster of
+    `mledger up`, show its processes; for any other, its metadata store, bookies and brokers.
     """
     here = click_context.get_parameter_source("directory") is not ParameterSource.DEFAULT
     selected = None if here else context.selected

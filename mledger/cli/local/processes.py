@@ -1,7 +1,7 @@
 """A cluster on this machine: a metadata store and bookies, each a process that outlives the command.
 
-`cluster.json` in the cluster's directory lists them. A process counts as ours only if its pid has the
-recorded start time, so that a pid reused by another program is never signalled.
+`cluster.json` in the cluster's directory lists them. A process counts as ours only if its pid has
+the recorded start time, so that a pid reused by another program is never signalled.
 """
 
 import contextlib
@@ -43,8 +43,8 @@ class LocalClusterError(MledgerError):
 class Part:
     """One process of the cluster; `started` is its start time in seconds since 1970.
 
-    `address` is host:port, or the directory of a RocksDB or memory metadata server. `metrics` is the
-    host:port of its metrics, empty if it serves none.
+    `address` is host:port, or the directory of a RocksDB or memory metadata server. `metrics` is
+    the host:port of its metrics, empty if it serves none.
     """
 
     name: str
@@ -110,8 +110,8 @@ class MetadataPlan:
 def plan_metadata(state: ClusterState, url: str | None, directory: Path) -> MetadataPlan:
     """The metadata store for `up` in `directory`: that of `url`, else the existing one, else a ZooKeeper.
 
-    Raises InvalidMetadataUrl, and LocalClusterError if the cluster has another store, or had one in memory
-    and lost it.
+    Raises InvalidMetadataUrl, and LocalClusterError if the cluster has another store, or had one in
+    memory and lost it.
     """
     plan = _asked_for(url, directory)
     known = state.metadata
@@ -252,9 +252,9 @@ class LocalCluster:
                 starting.append((name, self._spawn(name, "mledger.bookie.server", arguments)))
         try:
             for name, process in starting:
-                said = self._wait_until_serving(name, process)
-                metrics = f"{LOOPBACK}:{said['metrics_port']}" if "metrics_port" in said else ""
-                part = _part(name, f"{said['host']}:{said['port']}", process.pid)
+                serving = self._wait_until_serving(name, process)
+                metrics = f"{LOOPBACK}:{serving['metrics_port']}" if "metrics_port" in serving else ""
+                part = _part(name, f"{serving['host']}:{serving['port']}", process.pid)
                 state = self._save(state.with_part(replace(part, metrics=metrics)))
         except BaseException:
             for name, process in starting:  # leave no process running that the state does not name
@@ -293,16 +293,16 @@ class LocalCluster:
         while time.monotonic() < deadline:
             text = started.read_text()
             if text.endswith("\n"):
-                said: dict[str, Any] = json.loads(text.splitlines()[0])
-                return said
+                serving: dict[str, Any] = json.loads(text.splitlines()[0])
+                return serving
             if process.poll() is not None:
                 raise LocalClusterError(f"{name} ended with exit code {process.returncode}: {_last_line(log)} ({log})")
             time.sleep(POLL_S)
         raise LocalClusterError(f"{name} did not serve within {START_TIMEOUT_S:g} s: see {log}")
 
     def _save(self, state: ClusterState) -> ClusterState:
-        said = {"format": STATE_FORMAT, "parts": [asdict(part) for part in state.parts], "ensemble": state.ensemble}
-        text = json.dumps(said, indent=2)
+        saved = {"format": STATE_FORMAT, "parts": [asdict(part) for part in state.parts], "ensemble": state.ensemble}
+        text = json.dumps(saved, indent=2)
         scratch = self.directory / f"{STATE_FILE}.new"
         scratch.write_text(text + "\n")
         scratch.replace(self.directory / STATE_FILE)

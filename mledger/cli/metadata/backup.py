@@ -48,8 +48,9 @@ MASKED = re.compile(r"digest:.*:x:[a-z]+")
 def backup(context: CommandContext, file: Path, path: str) -> None:
     """Copy the metadata tree, with versions and access control lists, to FILE; change nothing.
 
-    FILE must not exist; a name that ends in .gz compresses it. Other clients may write meanwhile: each
-    node is copied as it is when the backup reaches it, ledgers before the topics that name them.
+    FILE must not exist; a name that ends in .gz compresses it. Other clients may write meanwhile:
+    each node is copied as it is when the backup reaches it, ledgers before the topics that name
+    them.
     """
     if file.exists():
         raise click.UsageError(f"{file} exists already: a backup never overwrites a file")
@@ -73,9 +74,9 @@ def backup(context: CommandContext, file: Path, path: str) -> None:
 def restore(context: CommandContext, file: Path, path: str, remove: bool, change: ChangeOptions) -> None:
     """Restore the nodes of a backup FILE: create the missing ones, change those that differ.
 
-    It is rejected while bookies are registered (if ledgers change) or while there are live owners or
-    brokers (if anything else changes). Ephemeral nodes are never written, and the ledger ids never go
-    back.
+    It is rejected while bookies are registered (if ledgers change) or while there are live owners
+    or brokers (if anything else changes). Ephemeral nodes are never written, and the ledger ids
+    never go back.
     """
     start = check_path(path)
     head, nodes = check_backup(file)

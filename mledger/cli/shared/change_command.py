@@ -4,9 +4,9 @@
 - If there is a live owner, the command is rejected before it asks or writes anything.
 - The records of the plan are read again before the undo file is written; if one has changed, the
   command is rejected.
-- The undo file is durable before the first change and completed after the last. An interrupted command
-  leaves an undo file that lists what it may have changed. A command that failed without changing a
-  record leaves none.
+- The undo file is durable before the first change and completed after the last. An interrupted
+  command leaves an undo file that lists what it may have changed. A command that failed without
+  changing a record leaves none.
 """
 
 import asyncio
@@ -69,9 +69,9 @@ class ChangePart:
 class CommandChange:
     """A planned change: `plan` as shown, `before` the nodes that it may change, as read before planning.
 
-    `managed_ledgers` are those whose owners the command checks and whose versions undo checks, `cursors`
-    the states in cursor ledgers that may be deleted, `lost` what undo cannot restore. `pending` False:
-    there is nothing to do.
+    `managed_ledgers` are those whose owners the command checks and whose versions undo checks,
+    `cursors` the states in cursor ledgers that may be deleted, `lost` what undo cannot restore.
+    `pending` False: there is nothing to do.
     """
 
     command: str
@@ -83,8 +83,8 @@ class CommandChange:
     lost: tuple[str, ...] = ()
     pending: bool = True
     parts: tuple[ChangePart, ...] = ()
-    """The parts of a command on many topics, whose owners the plan has checked. A part that was changed
-    since planning is skipped; the others are carried out."""
+    """The parts of a command on many topics, whose owners the plan has checked. A part that was
+    changed since planning is skipped; the others are carried out."""
 
     def with_parts(self, parts: Sequence[ChangePart]) -> "CommandChange":
         """The change with only `parts`, and their records, cursors and losses."""
@@ -134,10 +134,10 @@ def run_change(
 ) -> None:
     """Plan, check for an owner, ask, write the undo file, act, and show the result.
 
-    `plan` receives types that cannot write. `act` carries out the change, opens the cluster itself, and
-    returns the fields of its result; it raises on anything that the plan did not foresee. `take_over` as
-    in M9. `session_timeout`, in s, is how long the node of a dead mledger owner may remain; None for the
-    default.
+    `plan` receives types that cannot write. `act` carries out the change, opens the cluster itself,
+    and returns the fields of its result; it raises on anything that the plan did not foresee.
+    `take_over` as in M9. `session_timeout`, in s, is how long the node of a dead mledger owner may
+    remain; None for the default.
 
     Raises:
         OwnedElsewhere: there is a live owner.

@@ -62,8 +62,8 @@ class Contexts:
 
 def path_of_contexts() -> Path:
     """The path of the file: MLEDGER_CONTEXTS, or in the platform's settings directory (~/.config/mledger)."""
-    said = os.environ.get(FILE_VARIABLE)
-    return Path(said) if said else Path(click.get_app_dir("mledger")) / _FILE_NAME
+    path = os.environ.get(FILE_VARIABLE)
+    return Path(path) if path else Path(click.get_app_dir("mledger")) / _FILE_NAME
 
 
 def read_contexts(path: Path) -> Contexts:
@@ -75,10 +75,10 @@ def read_contexts(path: Path) -> Contexts:
     except (OSError, UnicodeDecodeError) as error:
         raise ContextError(f"the contexts in {path} cannot be read: {error}") from error
     try:
-        said = tomllib.loads(text)
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ContextError(f"{path} is not TOML: {error}; fix it, or delete it and add the contexts again") from error
-    contexts, current = said.get("contexts", {}), said.get("current")
+    contexts, current = content.get("contexts", {}), content.get("current")
     if not isinstance(contexts, dict) or not isinstance(current, str | None):
         raise ContextError(f"{path}: `current` must be a name, and `contexts` must have one table per name")
     urls = {}
@@ -94,9 +94,9 @@ def read_contexts(path: Path) -> Contexts:
 
 def write_contexts(path: Path, contexts: Contexts) -> None:
     """Write `contexts` to the file. Raises OSError on failure, which leaves the file unchanged."""
-    import tomli_w  # only who changes the file writes it
+    import tomli_w  # imported on first use: only writing needs it
 
-    said: dict[str, object] = {} if contexts.current is None else {"current": contexts.current}
-    said["contexts"] = {name: {"metadata": url} for name, url in sorted(contexts.metadata.items())}
+    content: dict[str, object] = {} if contexts.current is None else {"current": contexts.current}
+    content["contexts"] = {name: {"metadata": url} for name, url in sorted(contexts.metadata.items())}
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, tomli_w.dumps(said).encode(), OWNER_ONLY)
+    replace_file(path, tomli_w.dumps(content).encode(), OWNER_ONLY)

@@ -87,7 +87,8 @@ class MessageWriter:
     """Writes the messages in Pulsar's entries, one payload per line; other entries are written raw.
 
     With `compacted` the entries are those of a compacted ledger, and messages have their original
-    positions. With `decoded` people see one message per line with its metadata, as programs always do.
+    positions. With `decoded` people see one message per line with its metadata, as programs always
+    do.
     """
 
     def __init__(

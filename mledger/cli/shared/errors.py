@@ -92,9 +92,9 @@ def exit_code(error: BaseException) -> int:
 
 def one_line(error: BaseException) -> str:
     """The text of `error` on one line."""
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     if isinstance(error, metastore.MledgerError):
-        return said
+        return text
     if isinstance(error, TimeoutError):
-        return said or "timed out: try again, or check with `mledger status` what is unavailable"
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return text or "timed out: try again, or check with `mledger status` what is unavailable"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -117,7 +117,7 @@ def _cell(value: object) -> object:
 
 
 def _document(value: object) -> str:
-    import yaml  # who does not ask for YAML does not wait for its parser
+    import yaml  # imported on first use, since its import is slow
 
     # through JSON: this converts tuples and mappings to types that the safe dumper supports
     plain = json.loads(json.dumps(value))

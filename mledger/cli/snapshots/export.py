@@ -65,7 +65,8 @@ def export_command(
 ) -> None:
     """Write all tables of the metadata as files into DEST, each time as a new snapshot.
 
-    The metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. Resumes an interrupted export.
+    The metadata may be a running cluster or, as file:///DIR, ZooKeeper's own files. Resumes an
+    interrupted export.
     """
     engine = SPARK if with_spark or file_format == DELTA else PYARROW
     check_format(file_format)

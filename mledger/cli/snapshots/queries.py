@@ -26,7 +26,8 @@ SHOWN = 50
 def diff(context: CommandContext, a: str, b: str, limit: int) -> None:
     """Show the changes from snapshot A to snapshot B: what was added, removed, moved or moved back.
 
-    A and B are directories of one snapshot, or directories of snapshots, of which the newest is taken.
+    A and B are directories of one snapshot, or directories of snapshots, of which the newest is
+    taken.
     """
     output = context.output
     with open_snapshots(b, a) as snapshots:

@@ -1,8 +1,8 @@
 """`mledger topics terminate|truncate|delete|set-properties`: changes of topics, with plan and undo file.
 
-Each command changes a topic, or a partitioned topic with all its partitions. The plan only reads; it is
-based on the state that opening the topic would produce. Undo cannot restore deleted ledgers: the plan and
-the undo file list what is lost.
+Each command changes a topic, or a partitioned topic with all its partitions. The plan only reads;
+it is based on the state that opening the topic would produce. Undo cannot restore deleted ledgers:
+the plan and the undo file list what is lost.
 """
 
 import time
@@ -123,8 +123,8 @@ def terminate(context: CommandContext, topic: str, options: WriteOptions, change
 def delete(context: CommandContext, topic: str, options: WriteOptions, change: ChangeOptions) -> None:
     """Delete TOPIC with its cursors and all its ledgers; a partitioned topic with all its partitions (rule M8).
 
-    This also deletes the ledgers of its compaction and delayed delivery, and the topics with the pending
-    acknowledgements of transactions on its subscriptions. Its schema stays.
+    This also deletes the ledgers of its compaction and delayed delivery, and the topics with the
+    pending acknowledgements of transactions on its subscriptions. Its schema stays.
     """
     subject = Subject(context, "topics delete", TopicName.parse(topic), options, change)
     found: list[Targets] = []
@@ -184,8 +184,8 @@ def set_properties(
 ) -> None:
     """Set PROPERTIES of TOPIC, written KEY=VALUE, or remove some; the others stay.
 
-    They are in the topic's record. Those of a partitioned topic are in its own record, as in Pulsar. The
-    topic is not opened.
+    They are in the topic's record. Those of a partitioned topic are in its own record, as in
+    Pulsar. The topic is not opened.
     """
     if not properties and not removed:
         raise click.UsageError("nothing to set: give KEY=VALUE or --remove KEY")

@@ -45,8 +45,8 @@ def drop_ledgers(
 ) -> None:
     """Remove the ledgers LEDGER_ID from the list of TOPIC: readers then skip their entries.
 
-    For ledgers that cannot be read and block the topic. Undo lists them again. The topic is not opened;
-    at its next open, cursors in such a ledger continue after it (rules R6, R7).
+    For ledgers that cannot be read and block the topic. Undo lists them again. The topic is not
+    opened; at its next open, cursors in such a ledger continue after it (rules R6, R7).
     """
     name = TopicName.parse(topic)
     dropped = frozenset(ledger_ids)

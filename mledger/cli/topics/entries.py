@@ -42,10 +42,10 @@ def read(
 ) -> None:
     """Write TOPIC's messages to stdout: one payload per line, or objects in the --output format.
 
-    It needs and moves no cursor, and fences nothing. An open ledger is read to its end according to its
-    bookies; entries that are not proven acknowledged are marked unconfirmed (rule Q3). Warnings on stderr
-    report what is not shown. With --follow it begins after the last visible entry, unless --first is
-    given.
+    It needs and moves no cursor, and fences nothing. An open ledger is read to its end according to
+    its bookies; entries that are not proven acknowledged are marked unconfirmed (rule Q3). Warnings
+    on stderr report what is not shown. With --follow it begins after the last visible entry, unless
+    --first is given.
     """
     if decode and raw:
         raise click.UsageError("--decode and --raw cannot go together")

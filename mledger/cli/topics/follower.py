@@ -31,8 +31,8 @@ class Follower:
     async def follow(self, first: Position) -> AsyncIterator[list[SeenEntry]]:
         """Entries from `first` on, in lists, without an end; an empty list ends each poll.
 
-        Warns once while bookies or the metadata store are unavailable, and continues. Raises TopicNotFound
-        when the topic is gone.
+        Warns once while bookies or the metadata store are unavailable, and continues. Raises
+        TopicNotFound when the topic is gone.
         """
         next_position = first
         while True:

@@ -62,7 +62,8 @@ def info_internal(context: CommandContext, topic: str) -> None:
 def stats_internal(context: CommandContext, topic: str, with_metadata: bool) -> None:
     """Show TOPIC's ledgers and cursors as an open would find them; the JSON is that of `pulsar-admin`.
 
-    Values that exist only in the memory of the owning broker are null: counters, states, waiting reads.
+    Values that exist only in the memory of the owning broker are null: counters, states, waiting
+    reads.
     """
     found = context.run(_read(context.url, topic))
     shown = stats_json(found, with_metadata=with_metadata)

@@ -70,10 +70,10 @@ def repair(
 ) -> None:
     """Find and repair damage in the records of TOPIC, of a namespace's topics, or of all topics.
 
-    Lost ledgers are removed from the list. Wrong counts of closed ledgers are corrected. Cursors whose
-    cursor ledger is lost fall back to their snapshot (R4); those whose position is in no ledger are moved
-    (R6, R7). Ledgers that nothing names are deleted. Deletions and creations that a crash interrupted are
-    finished. Records that cannot be read now are not changed.
+    Lost ledgers are removed from the list. Wrong counts of closed ledgers are corrected. Cursors
+    whose cursor ledger is lost fall back to their snapshot (R4); those whose position is in no
+    ledger are moved (R6, R7). Ledgers that nothing names are deleted. Deletions and creations that
+    a crash interrupted are finished. Records that cannot be read now are not changed.
     """
     scope = TopicSelection.of(topic, namespace, every)
     found: list[Planned] = []

@@ -101,9 +101,10 @@ def trim(
 ) -> int:
     """Delete the ledgers of one or many topics that all cursors have consumed and retention does not keep.
 
-    Retention is that of the topic's policies, else of its namespace's policies, else of --config (rules
-    M10, R9, R10). If policies cannot be read, nothing is deleted. If several topics are selected, those
-    that are owned or cannot be read are reported and skipped; the others are trimmed.
+    Retention is that of the topic's policies, else of its namespace's policies, else of --config
+    (rules M10, R9, R10). If policies cannot be read, nothing is deleted. If several topics are
+    selected, those that are owned or cannot be read are reported and skipped; the others are
+    trimmed.
     """
     scope = TopicSelection.of(topic, namespace, every)
     if scope.topic is not None:
@@ -121,8 +122,8 @@ def plan_trim_of(
 ) -> TrimOfTopic | LeftTopic | None:
     """The trim of `topic`, or why it is not trimmed; None if nothing would be deleted.
 
-    `records` are its nodes as read before `view`. Raises ShadowTopic, and the error if a cursor's state
-    cannot be read.
+    `records` are its nodes as read before `view`. Raises ShadowTopic, and the error if a cursor's
+    state cannot be read.
     """
     refuse_shadow(topic.managed_ledger_name, view.info)
     plan = plan_topic_trim(view, retention, now_ms)

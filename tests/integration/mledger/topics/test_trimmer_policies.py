@@ -126,7 +126,7 @@ def test_if_policies_cannot_be_read_nothing_is_deleted(topic_url, namespace, pol
         async with mledger.open_cluster(topic_url, config=CONFIG) as cluster:
             opened = await cluster.open_topic(topic)
             await opened.initialized()
-            with pytest.raises(PoliciesUnavailable, match="nothing of it is trimmed"):
+            with pytest.raises(PoliciesUnavailable, match="none of its ledgers is trimmed"):
                 await opened.trim()
             assert await everything(opened) == wanted
 
