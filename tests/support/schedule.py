@@ -19,6 +19,7 @@ FIRST = (
     "tests/interop/",
     "tests/integration/mledger/snapshot/",
     "tests/containers/",
+    "tests/sim/",
     "tests/integration/demo/",
     "tests/field_failures/",
     "tests/integration/",
