@@ -21,6 +21,7 @@ from tests.support.aio import run
 from tests.support.bookie_copies import copy_as_killed
 from tests.support.local_bookie import serving
 from tests.support.raw_bookie import RawClient, entry
+from tests.support.zookeeper import SHORT_SESSION_S
 
 KEY = master_key(b"")
 METADATA = LedgerMetadata(1, 1, 1, (Segment(0, ("bookie:1",)),))
@@ -39,8 +40,8 @@ def disk(tmp_path):
 
 @pytest.fixture
 def bookie(bookies, disk):
-    """A running bookie on the small file system, which it checks ten times a second."""
-    bookie = bookies.add("--set", "diskCheckInterval=100")
+    """A running bookie on the small file system, which it checks ten times a second. Killed, it is soon missed."""
+    bookie = bookies.add("--set", "diskCheckInterval=100", "--session-timeout", str(SHORT_SESSION_S))
     bookie.directory = disk / "bookie"
     yield bookie.start()
     if bookie.running:
