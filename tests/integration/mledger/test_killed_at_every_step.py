@@ -7,6 +7,7 @@ that is added to the code is killed too.
 import asyncio
 import json
 import sys
+from subprocess import PIPE
 
 import pytest
 
@@ -14,6 +15,7 @@ import mledger
 from mledger.ledgers.ledger_factory import LedgerFactory
 from tests.support.aio import run
 from tests.support.bookies import ROOT
+from tests.support.forked_python import ForkedPython
 from tests.support.operations import ACKED_BY_ONE, ACKED_BY_TWO, ENTRIES, MORE, OPERATIONS
 from tests.support.topics import (
     KEEP,
@@ -48,25 +50,21 @@ class Operator:
 
     async def run(self, operation, topic, nth):
         """The steps taken: killed at the last one, or "done"."""
-        self._process.stdin.write(f"{operation} {topic} {nth}\n".encode())
-        steps = json.loads(await self._process.stdout.readline())
+        self._process.stdin.write(f"{operation} {topic} {nth}\n")
+        self._process.stdin.flush()
+        steps = json.loads(await asyncio.to_thread(self._process.stdout.readline))
         assert not any(step.startswith("failed") for step in steps), steps
         return steps
 
 
 async def with_operator(url, test):
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.support.operations", url),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
+    command = [sys.executable, "-m", "tests.support.operations", url]
+    process = ForkedPython(command, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True)
     try:
         async with mledger.open_cluster(url, config=KEEP) as cluster:
             await test(Operator(process), cluster)
     finally:
-        process.stdin.close()
-        await process.wait()
+        await asyncio.to_thread(process.communicate)
 
 
 async def set_up(cluster, topic):
