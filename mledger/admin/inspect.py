@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from mledger.admin.partitions import no_such_topic, read_partitioned
 from mledger.admin.topic_names import list_topics
-from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.ledgers.peek import Peek
 from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger, RecoveryUndecided
 from mledger.cursors.ledger_state import CursorLedgerFinding
 from mledger.cursors.recovery import CursorRecoveryPlan, plan_cursor_recovery
@@ -19,8 +19,8 @@ from mledger.errors import CursorNotFound, TopicNotFound
 from mledger.ledgers.bundles import BrokerOwner
 from mledger.ledgers.entry import Entry
 from mledger.ledgers.ledger_list import LedgerEnd, LedgerList, OpenPlan, ledgers_to_recover, plan_open
+from mledger.ledgers.offload import deleted_after_offload
 from mledger.ledgers.ownership import find_owner
-from mledger.ledgers.references import deleted_after_offload
 from mledger.ledgers.shadow_topics import shadow_source, source_record
 from mledger.metastore.errors import MledgerError, NodeNotFound
 from mledger.metastore.records.codec import decode_managed_cursor_info, decode_managed_ledger_info

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mledger.admin.inspect import CursorInspection, Inspector, TopicInspection
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.compaction import COMPACTION
-from mledger.ledgers.references import COMPACTED_LEDGER, SCHEMAS, references_in_schema
+from mledger.ledgers.references import SCHEMAS, references_in_schema
 from mledger.metastore.cluster.bookies import list_bookies
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import MledgerError, NodeNotFound
@@ -21,7 +21,7 @@ from mledger.metastore.records.ledger_metadata import LedgerMetadata
 from mledger.metastore.records.paths import TopicName, cursor_name, encode_name
 from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.protobuf import parse_binary
-from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedLedgerInfo
+from mledger.metastore.records.values import COMPACTED_LEDGER, NO_CURSOR_LEDGER, LedgerInfo, ManagedLedgerInfo
 from mledger.metastore.store import MetadataReader, Node, Stat
 
 AT_ONCE = 64

@@ -32,7 +32,7 @@ BOOKIES = {
         "bookies.commands:describe",
         "Show a bookie: its registration, cookie, disk, version, and the ledgers whose metadata name it.",
     ),
-    "list": LazyCommand("bookies.commands:list_command", "List the registered bookies."),
+    "list": LazyCommand("bookies.bookie_list:list_command", "List the registered bookies."),
     "underreplicated": LazyCommand(
         "bookies.autorecovery:underreplicated",
         "List under-replicated ledgers: their missing replicas, since when, and the replicating bookie.",

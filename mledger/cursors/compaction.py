@@ -6,8 +6,7 @@ ledger, each compaction writes its state there and deletes the previous compacte
 
 from mledger.cursors.ledger_state import CursorLedgerFinding, CursorLedgerUnavailable, StateFound
 from mledger.errors import CursorRecoveryFailed
-from mledger.ledgers.references import COMPACTED_LEDGER
-from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
+from mledger.metastore.records.values import COMPACTED_LEDGER, NO_CURSOR_LEDGER, ManagedCursorInfo
 
 COMPACTION = "__compaction"
 """The cursor of compaction."""

@@ -9,7 +9,7 @@ from mledger.cursors.host import CursorHost
 from mledger.cursors.positions import next_valid
 from mledger.errors import LedgerOffloaded, TopicTerminated
 from mledger.ledgers.entry import Entry
-from mledger.ledgers.references import is_offloaded
+from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.records.position import Position
 
 MANY = 1 << 30

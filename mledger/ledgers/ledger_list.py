@@ -10,12 +10,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
-from mledger.config import ManagedLedgerConfig
 from mledger.errors import InvalidLedgerList
-from mledger.ledgers.references import is_offloaded
+from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.records.position import NO_ENTRY, Position
 from mledger.metastore.records.values import LedgerInfo, ManagedLedgerInfo
+
+if TYPE_CHECKING:
+    from mledger.config import ManagedLedgerConfig
 
 
 class LedgerList:
@@ -334,7 +337,7 @@ def plan_rollover(
     return RolloverPlan(replace(info, ledgers=ledgers), () if closed else (last,))
 
 
-def rollover_reason(config: ManagedLedgerConfig, entries: int, size: int, age_ms: int) -> str | None:
+def rollover_reason(config: "ManagedLedgerConfig", entries: int, size: int, age_ms: int) -> str | None:
     """Why to roll over the current ledger now; None if not due (M4).
 
     `entries` and `size` (payload bytes) count its added entries, `age_ms` is the time since its

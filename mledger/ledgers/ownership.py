@@ -10,16 +10,19 @@ import json
 import os
 import socket
 import uuid
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mledger.errors import ManagedLedgerFenced, OwnedElsewhere
 from mledger.ledgers.bundles import LIVE_BROKERS, BrokerOwner, bundle_folders, live, serving, unseen
-from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import BadVersion, MetadataError, NodeExists, NodeNotFound, StoreUnavailable
 from mledger.metastore.records.paths import TopicName, owner_path
 from mledger.metastore.runtime.logs import get_logger
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.store import Check, Create, Delete, MetadataReader, MetadataStore, Node, Operation
+
+if TYPE_CHECKING:
+    from mledger.ledgers.topic_record import TopicRecord
 
 log = get_logger(__name__)
 
@@ -70,7 +73,7 @@ class Ownership:
             return claimed
         raise ManagedLedgerFenced(f"{managed_ledger}: others are opening it at the same time; try again")
 
-    async def reclaim(self, record: TopicRecord) -> None:
+    async def reclaim(self, record: "TopicRecord") -> None:
         """Create the owner node again after the session that held it has ended.
 
         Retries until the store is available. Raises ManagedLedgerFenced if the node or the topic's
@@ -85,7 +88,7 @@ class Ownership:
                 await asyncio.sleep(delay)
                 delay = min(RECLAIM_LAST_S, 2 * delay)
 
-    async def _reclaim(self, record: TopicRecord) -> None:
+    async def _reclaim(self, record: "TopicRecord") -> None:
         for _ in range(CLAIM_ATTEMPTS):
             await record.verify()
             node = await _get(self._store, self.path)

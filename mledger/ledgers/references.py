@@ -16,20 +16,19 @@ import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from mledger.ledgers.offload import deleted_after_offload
 from mledger.ledgers.pending_records import PendingRecord
 from mledger.ledgers.shadow_topics import shadow_source
 from mledger.metastore.records.ledger_metadata import LedgerMetadata
-from mledger.metastore.records.pb.MLDataFormats_pb2 import OffloadContext as OffloadMessage
 from mledger.metastore.records.pb.SchemaStorage_pb2 import SchemaLocator
 from mledger.metastore.records.protobuf import parse_binary
-from mledger.metastore.records.values import NO_CURSOR_LEDGER, LedgerInfo, ManagedCursorInfo, ManagedLedgerInfo
+from mledger.metastore.records.values import COMPACTED_LEDGER, NO_CURSOR_LEDGER, ManagedCursorInfo, ManagedLedgerInfo
 
 MANAGED_LEDGER = "managed-ledger"
 SCHEMA = "schema"
 COMPACTED = "compacted-ledger"
 DELAYED_INDEX = "delayed-index-bucket"
 SCHEMAS = "/schemas"
-COMPACTED_LEDGER = "CompactedTopicLedger"
 DELAYED_BUCKET = "#pulsar.internal.delayed.bucket"
 
 
@@ -188,18 +187,3 @@ def find_orphans(
 def find_dangling(references: Iterable[Reference], existing: Collection[int]) -> tuple[Reference, ...]:
     """References to ledgers that should exist and do not."""
     return tuple(each for each in references if not each.may_be_gone and each.ledger_id not in existing)
-
-
-def is_offloaded(ledger: LedgerInfo, path: str = "") -> bool:
-    """Whether the ledger, of the record at `path`, has a complete copy in tiered storage."""
-    if ledger.offload is None:
-        return False
-    return parse_binary(OffloadMessage, ledger.offload.encoded, "offload context", path).complete
-
-
-def deleted_after_offload(ledger: LedgerInfo, path: str = "") -> bool:
-    """Whether the ledger, of the record at `path`, is offloaded and was deleted from the bookies on purpose."""
-    if ledger.offload is None:
-        return False
-    context = parse_binary(OffloadMessage, ledger.offload.encoded, "offload context", path)
-    return context.complete and context.bookkeeperDeleted

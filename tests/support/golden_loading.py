@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mledger.bookie import wire
-from mledger.bookie.client.plans.quorum import write_set
+from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import master_key
 from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.records.ledger_codec import decode_ledger_metadata, encode_ledger_metadata

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import mledger
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.events import Event
 from mledger.ledgers.pending_records import owned_ledgers, read_records

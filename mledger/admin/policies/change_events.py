@@ -8,16 +8,17 @@ from collections.abc import AsyncIterator, Callable
 
 from mledger.admin.inspect import Inspector
 from mledger.admin.policies.policy_events import AvroSchema, PolicyTable, decode_schema, schema_position
-from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.ledgers.reader import LedgerReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.errors import CursorNotFound
-from mledger.ledgers.references import COMPACTED_LEDGER, SCHEMAS
+from mledger.ledgers.references import SCHEMAS
 from mledger.messages.pulsar_message import PulsarEntry, decode_compacted_entry, decode_entry
 from mledger.metastore.errors import NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.position import NO_ENTRY, Position
+from mledger.metastore.records.values import COMPACTED_LEDGER
 from mledger.metastore.store import MetadataReader
 
 COMPACTION = "__compaction"

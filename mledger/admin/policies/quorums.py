@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mledger.admin.policies.topic_policies import PolicyReader
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import PoliciesUnavailable

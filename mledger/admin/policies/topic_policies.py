@@ -9,7 +9,7 @@ import time
 from mledger.admin.partitions import read_partitioned
 from mledger.admin.policies.change_events import ChangeEvents
 from mledger.admin.policies.policy_events import CHANGE_EVENTS, PolicyScope, PolicyTable
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import BookieError
 from mledger.errors import PoliciesUnavailable
 from mledger.ledgers.retention import TopicPolicies

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in_state
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed

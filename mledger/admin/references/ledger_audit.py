@@ -18,7 +18,7 @@ from mledger.admin.references.reader import (
     read_references,
     read_references_of,
 )
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cursors.compaction import compacted_ledger
 from mledger.cursors.ledger_state import CursorLedgerUnavailable
 from mledger.cursors.state_reader import StateLedger, find_state

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from mledger.admin.repair.repair_plan import CursorFacts, LedgerFacts, RepairPlan, TopicFacts
-from mledger.bookie.client.client import BookKeeper, BookKeeperReader
+from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import NoSuchLedger
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import ShadowTopic

@@ -28,7 +28,7 @@ from mledger.config import CURSOR_ZNODE_LIMIT, MAX_MESSAGE_SIZE, ManagedLedgerCo
 from mledger.cursors.ack_records import state_record
 from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.errors import UndoConflict
-from mledger.ledgers.references import is_offloaded
+from mledger.ledgers.offload import is_offloaded
 from mledger.ledgers.shadow_topics import refuse_shadow
 from mledger.metastore.batched_store import MOST_OPERATIONS
 from mledger.metastore.errors import RecordError

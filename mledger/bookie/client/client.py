@@ -1,59 +1,34 @@
-"""A client of a cluster's bookies: creates, opens, inspects, lists and deletes ledgers.
-
-`BookKeeperReader` only reads: it never writes to the metadata store or fences a ledger (M9, Q3).
-"""
+"""A client of a cluster's bookies that writes: it creates, recovers and deletes ledgers."""
 
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
-from mledger.bookie.client.checks.bookie_check import BookieCheck
-from mledger.bookie.client.checks.replica_check import CopiesSink, ReplicaCheck, ignore_copies
 from mledger.bookie.client.config import ClientConfig
-from mledger.bookie.client.connections.bad_replicas import BadReplica, BadReplicas, BadReplicaSink
-from mledger.bookie.client.connections.connection import WaitingSink
-from mledger.bookie.client.connections.pool import BookiePool, Lane, cancelled_itself
-from mledger.bookie.client.ledgers.last_confirmed import EndReader
+from mledger.bookie.client.connections.pool import cancelled_itself
 from mledger.bookie.client.ledgers.ledger_recovery import LedgerRecovery
-from mledger.bookie.client.ledgers.metadata_batches import MetadataReads, MetadataUpdates
+from mledger.bookie.client.ledgers.metadata_batches import MetadataUpdates
 from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater
-from mledger.bookie.client.ledgers.peek import (
-    Peek,
-    PeekedEnd,
-    closed_end,
-    find_confirmed_end,
-    find_unconfirmed_end,
-    peeked,
-)
+from mledger.bookie.client.ledgers.peek import closed_end
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.client.plans.placement import check_quorums, plan_ensemble
-from mledger.bookie.client.plans.replicas import LedgerCheck
+from mledger.bookie.client.reading_client import BookKeeperReader, checked_digest
 from mledger.bookie.digest import Digest, make_digest
-from mledger.bookie.errors import (
-    BookieUnavailable,
-    DigestMismatch,
-    LedgerConflict,
-    NoSuchLedger,
-    NotEnoughBookies,
-    Unauthorized,
-)
-from mledger.metastore.cluster.bookies import BookieRegistration
-from mledger.metastore.cluster.ledgers import LedgerStore, LedgerStoreReader
+from mledger.bookie.errors import BookieUnavailable, LedgerConflict, NoSuchLedger, NotEnoughBookies
+from mledger.metastore.cluster.ledgers import LedgerStore
 from mledger.metastore.errors import NodeExists, NodeNotFound
 from mledger.metastore.records.ledger_metadata import DigestType, LedgerMetadata, LedgerState, Segment
 from mledger.metastore.records.paths import ledger_path
 from mledger.metastore.runtime.logs import get_logger
-from mledger.metastore.runtime.rate_limiter import RateLimiter
-from mledger.metastore.store import MetadataReader, MetadataStore, Operation
+from mledger.metastore.store import MetadataStore, Operation
 from mledger.metastore.write_verification import is_there
 
 log = get_logger(__name__)
 
 _MOST_IDS = 1000  # drawn for one ledger
 _MOST_ENSEMBLES = 10  # tried for one ledger
-_MOST_CHECKS = 3  # of one ledger whose metadata changes meanwhile
 
 Also = Callable[[int], Sequence[Operation]]
 
@@ -63,156 +38,8 @@ def no_operations(_: int) -> Sequence[Operation]:
     return ()
 
 
-class BookKeeperReader:
-    """Reads ledgers. Owned by one event loop; close it when done (the store stays open)."""
-
-    def __init__(self, reader: MetadataReader, config: ClientConfig | None = None) -> None:
-        self._config = config or ClientConfig()
-        self._metadata = reader
-        self._pool = BookiePool(reader, self._config)
-        self._records = LedgerStoreReader(reader, self._config.ledgers_root)
-        self._metadata_reads = MetadataReads(self._records)
-        self._bad_replicas = BadReplicas()
-
-    @property
-    def bad_replicas(self) -> list[BadReplica]:
-        """Missing and damaged copies found since this client was created, the last thousand of them."""
-        return self._bad_replicas.last
-
-    @property
-    def on_bad_replica(self) -> BadReplicaSink | None:
-        """Called with every such copy; the log has the first of each ledger, bookie and reason, and totals."""
-        return self._bad_replicas.on_found
-
-    @on_bad_replica.setter
-    def on_bad_replica(self, sink: BadReplicaSink | None) -> None:
-        self._bad_replicas.on_found = sink
-
-    @property
-    def on_waiting(self) -> WaitingSink | None:
-        """Called each second while a bookie's answer is awaited, with the bookie and the seconds waited."""
-        return self._pool.on_waiting
-
-    @on_waiting.setter
-    def on_waiting(self, sink: WaitingSink | None) -> None:
-        self._pool.on_waiting = sink
-
-    async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        """The ledger's metadata.
-
-        Raises:
-            NoSuchLedger: it does not exist, or was deleted.
-            RecordError: its record does not parse.
-            StoreUnavailable: the metadata store does not answer.
-        """
-        return (await self._read_metadata(ledger_id))[0]
-
-    async def open_ledger_no_recovery(
-        self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None
-    ) -> LedgerReader:
-        """A reader to the ledger's end, or while it is not closed to its last-add-confirmed now (Q3).
-
-        Raises:
-            NoSuchLedger: it does not exist, or was deleted.
-            Unauthorized: `password` is not the ledger's.
-            DigestMismatch: `digest` is not the ledger's.
-            BookieUnavailable: too few bookies answer to say where it ends.
-        """
-        metadata = await self.metadata(ledger_id)
-        guard = _guard(ledger_id, metadata, password, digest)
-        if metadata.state is LedgerState.CLOSED:
-            return self._reader(ledger_id, metadata, closed_end(metadata), guard)
-        end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
-        return self._reader(ledger_id, metadata, end, guard)
-
-    async def peek(self, ledger_id: int, password: bytes = b"", digest: DigestType | None = None) -> Peek:
-        """The ledger as it is now, including its unconfirmed tail, without fencing or writing anything (Q3).
-
-        Raises:
-            BookieError: as of `open_ledger_no_recovery`.
-        """
-        metadata = await self.metadata(ledger_id)
-        guard = _guard(ledger_id, metadata, password, digest)
-        if metadata.state is LedgerState.CLOSED:
-            end = closed_end(metadata)
-        else:
-            end = await find_unconfirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
-        return peeked(ledger_id, metadata, end, self._reader(ledger_id, metadata, end, guard))
-
-    async def list_ledgers(self) -> AsyncIterator[list[int]]:
-        """Yield the ids of all ledgers in ascending order, in pages; raises rather than returning only a part."""
-        async for page in self._records.list():
-            yield page
-
-    async def bookies(self) -> list[BookieRegistration]:
-        """The bookies registered now."""
-        return await self._pool.registrations(fresh=True)
-
-    def bookie_check(self) -> BookieCheck:
-        """A check of bookies over this client's connections."""
-        return BookieCheck(self._metadata, self._pool, self._config.ledgers_root, self._config.silence_timeout_s)
-
-    async def check_ledger(
-        self, ledger_id: int, rate_limiter: RateLimiter | None = None, on_copies: CopiesSink = ignore_copies
-    ) -> LedgerCheck:
-        """Read every copy of every entry of the ledger and check its digest; fence and write nothing.
-
-        Of a ledger that is not closed, the entries up to its last-add-confirmed are checked. The ledger's own password
-        is used if its metadata has it. Bad copies are checked again if the metadata changed meanwhile.
-
-        Raises:
-            NoSuchLedger: it was deleted.
-            BookieUnavailable: the end of one that is not closed cannot be found.
-        """
-        check = ReplicaCheck(self._pool, rate_limiter or RateLimiter(), on_copies)
-        metadata, version = await self._read_metadata(ledger_id)
-        for _ in range(_MOST_CHECKS):
-            found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32C)
-            if metadata.digest_type is None and found.bad and not found.whole:  # the record may not name the digest
-                found = await self._check_by(check, ledger_id, metadata, DigestType.CRC32)
-            if not found.bad:
-                return found
-            before = version
-            metadata, version = await self._read_metadata(ledger_id)
-            if version == before:
-                return found
-        return found
-
-    async def _check_by(
-        self, check: ReplicaCheck, ledger_id: int, metadata: LedgerMetadata, otherwise: DigestType
-    ) -> LedgerCheck:
-        """Check every copy once; `otherwise` is the digest of a ledger whose metadata does not name it."""
-        guard = make_digest(metadata.digest_type or otherwise, metadata.password or b"")
-        end = closed_end(metadata)
-        if metadata.state is not LedgerState.CLOSED:
-            end = await find_confirmed_end(metadata, EndReader(ledger_id, guard, self._pool, Lane.NORMAL))
-        return await check.check(ledger_id, metadata, guard, end.last_entry, end.warnings)
-
-    async def close(self) -> None:
-        """Close the connections to bookies."""
-        self._bad_replicas.close()
-        await self._pool.close()
-
-    async def _read_metadata(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
-        found = await self._metadata_reads.read(ledger_id)
-        if found is None:
-            raise NoSuchLedger(f"ledger {ledger_id} does not exist, or was deleted")
-        return found
-
-    def _reader(self, ledger_id: int, metadata: LedgerMetadata, end: PeekedEnd, digest: Digest) -> LedgerReader:
-        return LedgerReader(
-            ledger_id,
-            end.bounds(metadata),
-            digest,
-            self._pool,
-            self._config,
-            report=self._bad_replicas.note,
-            reread=self.metadata,
-        )
-
-
 class BookKeeper(BookKeeperReader):
-    """Also creates, recovers and deletes ledgers."""
+    """A reading client that also creates, recovers and deletes ledgers."""
 
     def __init__(
         self, store: MetadataStore, config: ClientConfig | None = None, *, rng: random.Random | None = None
@@ -297,7 +124,7 @@ class BookKeeper(BookKeeperReader):
             StoreUnavailable: the metadata store does not answer.
         """
         metadata, version = await self._read_metadata(ledger_id)
-        guard = _guard(ledger_id, metadata, password, digest)
+        guard = checked_digest(ledger_id, metadata, password, digest)
         if metadata.state is not LedgerState.CLOSED:
             metadata = await self._recover(ledger_id, metadata, version, guard, password)
         return self._reader(ledger_id, metadata, closed_end(metadata), guard)
@@ -397,13 +224,3 @@ class BookKeeper(BookKeeperReader):
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.warning("recovery_failed", ledger=ledger_id, error=error)
-
-
-def _guard(ledger_id: int, metadata: LedgerMetadata, password: bytes, digest: DigestType | None) -> Digest:
-    """The ledger's digest, after checking password and digest type against its metadata (where it has them)."""
-    if metadata.password is not None and metadata.password != password:
-        raise Unauthorized(f"ledger {ledger_id}: the password is not the ledger's")
-    kept = metadata.digest_type
-    if kept is not None and digest is not None and kept is not digest:
-        raise DigestMismatch(f"ledger {ledger_id} has the digest type {kept.name}, not {digest.name}")
-    return make_digest(kept or digest or DigestType.CRC32C, password)

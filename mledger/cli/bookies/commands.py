@@ -1,13 +1,13 @@
-"""`mledger bookies`: the registered bookies, their ledgers, their health, and their cookies."""
+"""`mledger bookies describe|check`: their ledgers, their health, and their cookies."""
 
 import click
 
 from mledger.bookie.client.checks.bookie_check import BookieFindings, BookieProblem, Severity, plan_problems
+from mledger.cli.bookies.bookie_list import state_of
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.errors import FAILED, NOT_FOUND, OK, UNAVAILABLE
 from mledger.cli.shared.output import OutputColumn, OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import read_only_cluster
-from mledger.metastore.cluster.bookies import BookieRegistration
 
 CHECK_COLUMNS = (
     *columns("bookie_id", "address", "state"),
@@ -16,16 +16,6 @@ CHECK_COLUMNS = (
     OutputColumn("problems"),
 )
 MIB = 1 << 20
-
-
-@click.command("list", epilog="Example: mledger bookies list")
-@common_options
-@click.pass_obj
-def list_command(context: CommandContext) -> None:
-    """List the registered bookies."""
-    found = context.run(_list(context.url))
-    rows = tuple((each.bookie_id, f"{each.host}:{each.port}", _state(each)) for each in found)
-    context.output.table(OutputTable("bookies", columns("bookie_id", "address", "state"), rows))
 
 
 @click.command(epilog="Example: mledger bookies describe 127.0.0.1:3181")
@@ -57,12 +47,6 @@ def check(click_context: click.Context, context: CommandContext, bookie_ids: tup
     click_context.exit(UNAVAILABLE if Severity.AWAY in worst else FAILED if Severity.ERROR in worst else OK)
 
 
-def _state(registration: BookieRegistration | None) -> str:
-    if registration is None:
-        return "not registered"
-    return "read-only" if registration.read_only else "writable"
-
-
 def _address(found: BookieFindings) -> str | None:
     return None if found.registration is None else f"{found.registration.host}:{found.registration.port}"
 
@@ -71,7 +55,7 @@ def _row(found: BookieFindings, problems: tuple[BookieProblem, ...], *, json: bo
     free = None if found.info is None else found.info.free_bytes
     described = tuple(f"{problem.severity.value}: {problem.what}" for problem in problems)
     shown = free if json or free is None else free // MIB
-    return found.bookie_id, _address(found), _state(found.registration), found.held.count, shown, described
+    return found.bookie_id, _address(found), state_of(found.registration), found.held.count, shown, described
 
 
 def _described(found: BookieFindings, average: float) -> OutputRecord:
@@ -79,7 +63,7 @@ def _described(found: BookieFindings, average: float) -> OutputRecord:
     facts = fields(
         bookie_id=found.bookie_id,
         address=_address(found),
-        state=_state(registration),
+        state=state_of(registration),
         version=registration.version or None if registration is not None else None,
         metrics=registration.http or None if registration is not None else None,
         journal_directory=None if cookie is None else cookie.journal_dir,
@@ -95,11 +79,6 @@ def _described(found: BookieFindings, average: float) -> OutputRecord:
         problems=tuple(f"{problem.severity.value}: {problem.what}" for problem in plan_problems(found)),
     )
     return OutputRecord(facts)
-
-
-async def _list(url: str) -> list[BookieRegistration]:
-    async with read_only_cluster(url) as cluster:
-        return await cluster.bookies.bookies()
 
 
 async def _inspect(url: str, bookie_ids: tuple[str, ...]) -> tuple[list[BookieFindings], float]:

@@ -11,7 +11,6 @@ A write creates a new file and renames it over the old one, so readers never see
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -74,6 +73,8 @@ def read_contexts(path: Path) -> Contexts:
         return Contexts()
     except (OSError, UnicodeDecodeError) as error:
         raise ContextError(f"the contexts in {path} cannot be read: {error}") from error
+    import tomllib  # most commands are told the cluster otherwise
+
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplica
 from mledger.bookie.client.connections.connection import WaitingSink
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cli.shared.messages import messages
 from mledger.metastore.store import MetadataReader
 from mledger.metastore.url import open_reader

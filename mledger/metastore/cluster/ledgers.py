@@ -5,7 +5,6 @@ whose upper half is the name of the directory it counts in. Once that counter ex
 """
 
 import re
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -157,6 +156,8 @@ class LedgerStore(LedgerStoreReader):
         Creates missing parents. NodeExists when another client has taken the id. If the create's answer is lost, the
         node is read back (M7); the random token of version 3 distinguishes our node from another's.
         """
+        import secrets  # readers of ledgers draw no token
+
         token = secrets.randbits(63) or 1 if metadata.format_version == 3 else 0
         data = encode_ledger_metadata(replace(metadata, c_token=token))
         operations = [Create(ledger_path(ledger_id, self.root), data), *also]

@@ -7,6 +7,9 @@ from mledger.metastore.records.position import Position, PositionRange
 
 NO_CURSOR_LEDGER = -1
 
+COMPACTED_LEDGER = "CompactedTopicLedger"
+"""The property of a compaction's cursor that names the compacted ledger."""
+
 OPEN_ZEROS = frozenset({"timestamp"})
 """What Pulsar writes for a ledger that it has just created: no entries, no size, and the timestamp 0."""
 

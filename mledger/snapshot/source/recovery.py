@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from mledger.admin.inspect import Inspector, TopicLook
-from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.bookie.errors import BookieError
 from mledger.ledgers.ledger_list import ledgers_to_recover
 from mledger.metastore.errors import MledgerError, RecordError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mledger.bookie.client.connections.bookie_info import TIMEOUT_S, BookieInfo, ask_clock, ask_info
 from mledger.bookie.client.connections.pool import BookiePool
-from mledger.bookie.client.plans.quorum import write_set
+from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.errors import BookieUnavailable, Code
 from mledger.metastore.cluster.bookies import BookieRegistration
 from mledger.metastore.cluster.cookies import Cookie, read_cookie

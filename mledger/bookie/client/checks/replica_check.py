@@ -12,11 +12,8 @@ from itertools import islice
 from mledger.bookie.client.connections.connection import BookieConnection
 from mledger.bookie.client.connections.frames import StoredEntry, open_batch, open_entry
 from mledger.bookie.client.connections.pool import BookiePool
-from mledger.bookie.client.plans.quorum import entries_of
+from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING, UNREADABLE
 from mledger.bookie.client.plans.replicas import (
-    DAMAGED,
-    MISSING,
-    UNREADABLE,
     CopyRun,
     LedgerCheck,
     LedgerFragment,
@@ -24,6 +21,7 @@ from mledger.bookie.client.plans.replicas import (
     split_behind,
     uncovered,
 )
+from mledger.bookie.client.plans.write_sets import entries_of
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import BookieRefused, BookieUnavailable, Code
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState

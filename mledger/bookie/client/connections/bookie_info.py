@@ -3,7 +3,6 @@
 import asyncio
 import time
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 from google.protobuf.message import DecodeError
 
@@ -53,6 +52,8 @@ async def ask_info(host: str, port: int, timeout_s: float = TIMEOUT_S) -> Bookie
 
 async def ask_clock(address: str, timeout_s: float = TIMEOUT_S) -> float | None:
     """How many seconds the clock of a bookie's HTTP server is ahead of ours, to a second; None if it sends no date."""
+    from email.utils import parsedate_to_datetime  # few commands ask for a clock
+
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(timeout_s):

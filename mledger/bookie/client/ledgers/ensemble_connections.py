@@ -6,7 +6,8 @@ A batch is one write to each bookie. What a bookie has not read yet waits in its
 from itertools import chain
 
 from mledger.bookie.client.connections.connection import AddListener, BookieConnection
-from mledger.bookie.client.plans.quorum import WriteQuorum, entries_of
+from mledger.bookie.client.plans.quorum import WriteQuorum
+from mledger.bookie.client.plans.write_sets import entries_of
 
 
 class EnsembleConnections:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from mledger.bookie.client.connections.frames import StoredEntry, open_entry
 from mledger.bookie.client.connections.pool import BookiePool, Lane
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
-from mledger.bookie.client.plans.quorum import write_set
 from mledger.bookie.client.plans.recovery import Finding, RecoveryRead, Reported, answer_of, covered, plan_finding
+from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import BookieUnavailable, Code, Unauthorized
 from mledger.bookie.wire import LAST_ENTRY

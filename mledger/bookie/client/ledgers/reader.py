@@ -16,8 +16,8 @@ from mledger.bookie.client.connections.frames import StoredEntry, open_batch, op
 from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.client.ledgers.current_ensembles import CurrentEnsembles, Readable, Reread
 from mledger.bookie.client.ledgers.speculation import SpeculativeRead
-from mledger.bookie.client.plans.quorum import write_set
-from mledger.bookie.client.plans.replicas import DAMAGED, MISSING
+from mledger.bookie.client.plans.bad_copies import DAMAGED, MISSING
+from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.digest import Digest
 from mledger.bookie.errors import (
     BookieError,

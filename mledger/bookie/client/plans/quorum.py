@@ -13,20 +13,11 @@ For each index a watermark is kept: every entry below it that belongs to the ind
 the next expected entry waits in a set. The last-add-confirmed (LAC) is `acknowledged_below - 1`.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from mledger.bookie.client.plans.placement import check_quorums
-
-
-def write_set(entry: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
-    """The ensemble indexes that hold `entry`, in reading order (Q1)."""
-    return tuple((entry + i) % ensemble_size for i in range(write_quorum))
-
-
-def belongs(entry: int, index: int, ensemble_size: int, write_quorum: int) -> bool:
-    """Whether ensemble index `index` is in the write set of `entry` (Q1)."""
-    return (index - entry) % ensemble_size < write_quorum
+from mledger.bookie.client.plans.write_sets import belongs, write_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +168,3 @@ class WriteQuorum:
             early.discard(at)
             at = self._next_of(index, at + 1)
         self._watermarks[index] = at
-
-
-def entries_of(index: int, first: int, last: int, ensemble_size: int, write_quorum: int) -> Sequence[int]:
-    """The entries `first` to `last` that belong to `index` (Q1)."""
-    if write_quorum == ensemble_size:
-        return range(first, last + 1)
-    return [entry for entry in range(first, last + 1) if belongs(entry, index, ensemble_size, write_quorum)]

@@ -14,7 +14,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mledger.bookie.client.plans.quorum import write_set
+from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.errors import Code
 from mledger.metastore.records.ledger_metadata import NO_ENTRY, LedgerMetadata, LedgerState, Segment
 

@@ -9,12 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mledger.bookie.client.plans.quorum import write_set
+from mledger.bookie.client.plans.bad_copies import MISSING
+from mledger.bookie.client.plans.write_sets import write_set
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
-
-DAMAGED = "it fails its digest"
-MISSING = "it is not there"
-UNREADABLE = "the bookie cannot read it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from mledger import open_cluster
 from mledger.admin.inspect import Inspector
-from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.metastore.url import open_reader
 from tests.support.aio import run
 from tests.support.topics import KEEP, fill

@@ -24,8 +24,19 @@ FOR_ARRAYS = {"numpy"}
 FOR_OWNERS = {"mledger.cluster", "mledger.topics.managed_ledger", "prometheus_client", "fastavro"}
 FOR_SERVERS = {"mledger.bookie.server", "psutil", "rocksdict"}
 FOR_SNAPSHOTS = {"duckdb", "matplotlib", "pyarrow", "pyspark"}
-NEVER = FOR_OWNERS | FOR_SERVERS | FOR_SNAPSHOTS
-CLIENTS = {"google.protobuf", "kazoo", "mledger.admin.inspect", "mledger.bookie.client.client"}
+FOR_WRITERS = {
+    "mledger.bookie.client.client",
+    "mledger.bookie.client.ledgers.ensemble_changes",
+    "mledger.bookie.client.ledgers.ledger_recovery",
+    "mledger.bookie.client.ledgers.metadata_batches",
+    "mledger.bookie.client.ledgers.replication",
+    "mledger.bookie.client.ledgers.writer",
+    "mledger.bookie.client.plans.placement",
+    "mledger.bookie.client.plans.quorum",
+}
+FOR_CHECKS = {"mledger.bookie.client.checks.bookie_check", "mledger.bookie.client.checks.replica_check"}
+NEVER = FOR_OWNERS | FOR_SERVERS | FOR_SNAPSHOTS | FOR_WRITERS | FOR_CHECKS
+CLIENTS = {"google.protobuf", "kazoo", "mledger.admin.inspect", "mledger.bookie.client.reading_client"}
 
 
 def loaded(*arguments: str, url: str = "") -> set[str]:
@@ -73,11 +84,11 @@ LOOKING = [
 
 
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
-def test_reading_commands_import_nothing_of_owners_servers_and_snapshots(cluster, arguments) -> None:
+def test_reading_commands_import_nothing_of_owners_writers_servers_and_snapshots(cluster, arguments) -> None:
     found = loaded(*arguments, "--output", "json", url=cluster)
     other_store = {"kazoo"} if cluster.startswith("rocksdb:") else {"mledger.metastore.rocksdb.store"}
     assert not found & (NEVER | FOR_TABLES | FOR_ARRAYS | other_store)
 
 
 def test_listing_topics_asks_no_bookie(cluster) -> None:
-    assert not loaded("topics", "list", url=cluster) & {"mledger.admin.inspect", "mledger.bookie.client.client"}
+    assert not loaded("topics", "list", url=cluster) & {"mledger.admin.inspect", "mledger.bookie.client.reading_client"}

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import mledger
 from mledger.admin.references.attached_ledgers import find_attached, pending_ack_topic, pending_ack_topics
-from mledger.bookie.client.client import BookKeeperReader
 from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.ledgers.references import Naming
 from mledger.metastore.batched_store import MOST_OPERATIONS
 from mledger.metastore.records.paths import TopicName, deletion_path, managed_ledger_path

@@ -1,7 +1,7 @@
 """Policies are read as they are now, even if a server of the metadata store lags (M10)."""
 
 from mledger.admin.policies.topic_policies import PolicyReader
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.metastore.cluster.policies import Retention
 from mledger.metastore.url import open_store
 from tests.support.aio import run

@@ -2,7 +2,7 @@
 
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.admin.policies.trim_policy import TrimPolicy, live_broker
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.config import ManagedLedgerConfig
 from mledger.ledgers.bundles import LIVE_BROKERS
 from mledger.ledgers.retention import KEEP_ALL

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from mledger.bookie.client.client import BookKeeperReader
+from mledger.bookie.client.reading_client import BookKeeperReader
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import TopicSelection, find_targets
 from mledger.errors import NamespaceNotFound, TopicNotFound

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mledger.bookie.client.plans.quorum import EnsembleChange, Lacking, Resend, WriteQuorum, entries_of, write_set
+from mledger.bookie.client.plans.quorum import EnsembleChange, Lacking, Resend, WriteQuorum
 from mledger.bookie.errors import InvalidQuorum
 
 
@@ -10,11 +10,6 @@ def quorum(ensemble=3, write=3, ack=2, sent=0):
     tracker = WriteQuorum(ensemble, write, ack)
     tracker.sent(sent)
     return tracker
-
-
-def test_q1_names_the_write_set():
-    assert [write_set(entry, 3, 2) for entry in range(4)] == [(0, 1), (1, 2), (2, 0), (0, 1)]
-    assert list(entries_of(0, 0, 5, 3, 2)) == [0, 2, 3, 5]
 
 
 def test_an_entry_is_acknowledged_by_the_ack_quorum():

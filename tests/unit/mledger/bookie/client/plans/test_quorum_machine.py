@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mledger.bookie.client.plans.placement import replace_members, with_ensemble
-from mledger.bookie.client.plans.quorum import EnsembleChange, WriteQuorum, entries_of, write_set
+from mledger.bookie.client.plans.quorum import EnsembleChange, WriteQuorum
 from mledger.bookie.client.plans.recovery import (
     Finding,
     RecoveryRead,
@@ -22,6 +22,7 @@ from mledger.bookie.client.plans.recovery import (
     plan_finding,
     plan_in_recovery,
 )
+from mledger.bookie.client.plans.write_sets import entries_of, write_set
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 
 BOOKIES = tuple(f"b{number}" for number in range(6))

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from mledger.bookie.client.plans.quorum import write_set
 from mledger.bookie.client.plans.recovery import (
     Finding,
     RecoveryRead,
@@ -19,6 +18,7 @@ from mledger.bookie.client.plans.recovery import (
     plan_segments,
     read_ahead,
 )
+from mledger.bookie.client.plans.write_sets import write_set
 from mledger.bookie.errors import Code
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState, Segment
 

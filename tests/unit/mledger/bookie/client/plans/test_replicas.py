@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mledger.bookie.client.plans.quorum import belongs, write_set
 from mledger.bookie.client.plans.replicas import (
     MISSING,
     CopyRun,
@@ -13,6 +12,7 @@ from mledger.bookie.client.plans.replicas import (
     split_behind,
     uncovered,
 )
+from mledger.bookie.client.plans.write_sets import belongs, write_set
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 
 BOOKIES = tuple("abcde")
