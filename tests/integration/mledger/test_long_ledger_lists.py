@@ -34,6 +34,9 @@ from tests.support.topics import KEEP, assert_nothing_orphaned, fill, managed_le
 
 MANY = 12_000  # with the records of their deletion more than fits one request
 VERY_MANY = 20_000
+NAMED_LONG = 3_000
+LONG_NAME = "-" + "long" * 90
+"""The name stands in each record: with it the records of `NAMED_LONG` ledgers are more than fits one request."""
 _firsts = itertools.count(900_000_000, 100_000)
 """No ledger with these ids exists: the tests are about the records."""
 
@@ -70,13 +73,15 @@ async def recorded(store, name):
 def test_almost_all_of_a_long_list_is_dropped_and_recorded_for_deletion(topic_url, topic, compression):
     async def main():
         async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
-            info = long_list()
-            name, path = await put_topic(store, topic, info, compression)
+            info = long_list(NAMED_LONG)
+            name, path = await put_topic(store, topic + LONG_NAME, info, compression)
             record = await TopicRecord.read(store, name)
-            await record.update(lambda found: drop(name, found, MANY - 1))
+            dropped = drop(name, info, NAMED_LONG - 1).deletions
+            assert sum(len(each.path) + len(each.data) for each in dropped) > MAX_REQUEST_BYTES
+            await record.update(lambda found: drop(name, found, NAMED_LONG - 1))
             now = decode_managed_ledger_info((await store.get(path)).data, path)
             assert (len(now.value.ledgers), now.compression) == (1, compression)
-            assert len(await recorded(store, name)) == MANY - 1
+            assert len(await recorded(store, name)) == NAMED_LONG - 1
             await replay(bookkeeper, store, {name: Claimant(record, ())})
             assert await recorded(store, name) == []
 
@@ -133,10 +138,10 @@ def test_a_long_topic_is_deleted_even_after_an_interruption(topic_url, topic):
 
     async def main():
         async with await open_store(topic_url) as store, client(topic_url) as bookkeeper:
-            name, path = await put_topic(store, topic, long_list(VERY_MANY))
+            name, path = await put_topic(store, topic + LONG_NAME, long_list(NAMED_LONG))
             with pytest.raises(CutOff):
                 await delete_managed_ledger(store, bookkeeper, name, cut_off)
-            assert len(decode_managed_ledger_info((await store.get(path)).data, path).value.ledgers) == VERY_MANY
+            assert len(decode_managed_ledger_info((await store.get(path)).data, path).value.ledgers) == NAMED_LONG
             await delete_managed_ledger(store, bookkeeper, name)
             with pytest.raises(NodeNotFound):
                 await store.get(path)

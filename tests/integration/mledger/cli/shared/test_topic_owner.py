@@ -11,7 +11,9 @@ from tests.support.aio import run
 from tests.support.cli import mledger, ok
 
 
-def test_a_live_owner_is_left_alone_unless_taken_over(url, topic) -> None:
+def test_a_live_owner_is_left_alone_unless_taken_over(url, topic, monkeypatch) -> None:
+    monkeypatch.setattr("mledger.settings.SESSION_TIMEOUT_S", 1.0)
+
     async def main() -> None:
         async with public.open_cluster(url) as cluster:
             owned = await cluster.create_topic(topic)
