@@ -287,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         fetching = sum(row.length for row in rows)
         self._fetching += fetching
-        self._held = self._fetching > _MOST_OWED
+        self._held = self._held or self._fetching > _MOST_OWED  # `_fetched` resumes
         again = partial(self._when_warm, ledger, entry, batch, serve, tries - 1)
         turns.cold_reads.fetch(rows, partial(self._fetched, fetching, again))
 

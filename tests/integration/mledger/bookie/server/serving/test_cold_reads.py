@@ -175,6 +175,28 @@ def test_a_client_that_reads_endlessly_from_a_slow_disk_is_slowed_down(tmp_path,
     with_entries(tmp_path, count, test)
 
 
+def test_requests_behind_a_large_read_are_served_when_one_of_its_runs_had_to_be_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(connection, "_MOST_OWED", 3 * SIZE)
+
+    async def test(local, client):
+        files, fetched = local.bookie.files, []
+        keep = files.keep
+
+        def keep_all_but_the_fourth(row, run):
+            fetched.append(row)
+            if len(fetched) != 4:
+                keep(row, run)
+
+        monkeypatch.setattr(files, "keep", keep_all_but_the_fourth)
+        Disk(monkeypatch).go_on.set()
+        client.send(wire.encode_batch_read(1, 0, 7, 10, 5 << 20) + wire.encode_read(1, 11))
+        async with asyncio.timeout(HANG_S):
+            assert len(list(wire.batch_entries((await client.response()).body))) == 10
+            assert (await client.response()).entry == 11
+
+    with_entries(tmp_path, 12, test)
+
+
 def test_a_client_that_fences_endlessly_is_slowed_down_until_the_fence_is_durable(tmp_path, monkeypatch):
     count = 200
 
