@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mledger.bookie import wire
@@ -18,7 +18,7 @@ from mledger.bookie.server.serving.group_commit import LARGEST_TURN, GroupCommit
 from mledger.bookie.server.serving.version3_service import Version3Service
 from mledger.bookie.server.storage.directory import BookieDirectory
 from mledger.bookie.server.storage.directory_parts import missing_files, plan_missing_files
-from mledger.bookie.server.storage.disk import Reserve, fullest
+from mledger.bookie.server.storage.disk import Disk, Reserve, disk_of, fullest
 from mledger.bookie.server.storage.index import Index, IndexConfig, damage_named
 from mledger.bookie.server.storage.journal import (
     Journal,
@@ -141,10 +141,10 @@ class Bookie:
         """The protocol of a new connection."""
         return Connection(self.turns, self._service, self._config.max_frame, self._auth, self._gate, self._tls)
 
-    @property
-    def missing_reserve(self) -> int:
-        """Bytes of free space that must stay reserved for the index."""
-        return self._reserve.missing
+    def disk_left(self, path: str) -> Disk:
+        """The disk of `path`, without the bytes that should be reserved on it for the index and are not. OSError."""
+        disk = disk_of(path)
+        return replace(disk, free=max(disk.free - self._reserve.needed_of(path), 0))
 
     def tend_reserves(self) -> None:
         """Reserve space for the time when a disk is full, where there is room; release it where the disk is full."""

@@ -12,7 +12,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
@@ -26,7 +25,7 @@ from mledger.bookie.server.serving.auth import AuthFactory
 from mledger.bookie.server.serving.connection_limit import ConnectionLimit
 from mledger.bookie.server.serving.tls import server_context
 from mledger.bookie.server.storage.directory import BookieDirectory
-from mledger.bookie.server.storage.disk import DiskLimits, fullest, plan_read_only
+from mledger.bookie.server.storage.disk import DiskLimits, disk_of, fullest, plan_full
 from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
@@ -247,17 +246,19 @@ class BookieProcess:
         if self._disk_warned != (disk.used_share > limits.warn_share):
             self._disk_warned = not self._disk_warned
             log.warning("disk_nearly_full", value=self._disk_warned, used_share=round(disk.used_share, 3))
-        left = replace(disk, free=max(disk.free - self._bookie.missing_reserve, 0))
-        wanted = plan_read_only(turns.read_only, left, limits) or turns.full
+        full = plan_full(turns.read_only, {path: self._bookie.disk_left(path) for path in paths}, limits)
+        wanted = bool(full) or turns.full
         if wanted and limits.stop_when_full:
+            place = full[0] if full else self._directory.journal
             raise DiskFull(
-                f"disk full: the disk of {paths[0]} has {disk.free} bytes free and readOnlyModeEnabled is false: make "
-                "room and start the bookie again"
+                f"disk full: the disk of {place} has {disk_of(place).free} bytes free and readOnlyModeEnabled is "
+                "false: make room and start the bookie again"
             )
         if wanted != turns.read_only:
             turns.read_only = wanted
             why = "disk full, make room" if wanted else "there is room"
-            log.warning("read_only", value=wanted, free_bytes=disk.free, reason=why)
+            free = min(disk_of(path).free for path in full or paths)
+            log.warning("read_only", value=wanted, free_bytes=free, reason=why)
 
 
 def _program_version() -> str:

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mledger.bookie.server.storage.journal_files import free_bytes, hold_room
@@ -28,7 +28,7 @@ class DiskLimits:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The fullest of the disks that a bookie writes to, in bytes."""
+    """A disk that a bookie writes to, in bytes."""
 
     size: int
     free: int
@@ -50,10 +50,20 @@ def plan_read_only(read_only: bool, disk: Disk, limits: DiskLimits) -> bool:
     return disk.free < 2 * limits.min_free_bytes or disk.used_share > limits.low_water_share
 
 
+def plan_full(read_only: bool, disks: Mapping[str, Disk], limits: DiskLimits) -> list[str]:
+    """The paths for whose disks a bookie is to be read-only: every disk needs room, however full others are."""
+    return [path for path, disk in disks.items() if plan_read_only(read_only, disk, limits)]
+
+
+def disk_of(path: str) -> Disk:
+    """The disk that holds `path`. OSError."""
+    found = os.statvfs(path)
+    return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
 def fullest(paths: Sequence[str]) -> Disk:
-    """The disk with the least free bytes of those that hold `paths`. OSError."""
-    disks = [Disk(each.f_blocks * each.f_frsize, each.f_bavail * each.f_frsize) for each in map(os.statvfs, paths)]
-    return min(disks, key=lambda disk: (-disk.used_share, disk.free))
+    """Of the disks that hold `paths` the one of which the largest share is used. OSError."""
+    return min(map(disk_of, paths), key=lambda disk: (-disk.used_share, disk.free))
 
 
 def plan_reserve(kept: bool, free: int, size: int) -> bool:

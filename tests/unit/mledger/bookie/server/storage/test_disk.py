@@ -1,6 +1,6 @@
 """When a bookie becomes read-only for want of disk space, and when it holds room in reserve."""
 
-from mledger.bookie.server.storage.disk import Disk, DiskLimits, plan_read_only, plan_reserve
+from mledger.bookie.server.storage.disk import Disk, DiskLimits, plan_full, plan_read_only, plan_reserve
 
 
 def test_space_is_reserved_until_half_of_it_is_free_and_again_from_three_times_its_size():
@@ -18,3 +18,12 @@ def test_a_bookie_is_read_only_above_the_full_share_until_the_low_water_share():
     limits = DiskLimits(min_free_bytes=0, full_share=0.95, low_water_share=0.9)
     assert [plan_read_only(False, Disk(100, free), limits) for free in (4, 5)] == [True, False]
     assert [plan_read_only(True, Disk(100, free), limits) for free in (9, 11)] == [True, False]
+
+
+def test_each_disk_must_have_the_least_free_however_full_another_one_is():
+    limits = DiskLimits(min_free_bytes=100, full_share=0.99)
+    disks = {"large": Disk(10_000, 500), "small": Disk(500, 99)}  # 95 % and 80 % of them are used
+    assert plan_full(False, disks, limits) == ["small"]
+    assert plan_full(False, disks | {"small": Disk(500, 100)}, limits) == []
+    assert plan_full(True, disks | {"small": Disk(500, 199)}, limits) == ["small"]
+    assert plan_full(False, disks | {"large": Disk(100_000, 500)}, limits) == ["large", "small"]
