@@ -84,7 +84,7 @@ class BookieConnection(asyncio.Protocol):
         self.heard_at = float("-inf")
         """When it last received anything (event loop's clock, s). A frozen machine still accepts connections."""
         self.behind = False
-        """A read of a last entry was given up: its late answer would be taken for the next read's."""
+        """A read was given up: its late answer would be taken for that of the next read of the same entry."""
         self._loop = loop
         self._read_timeout_s = read_timeout_s
         self._silence_timeout_s = silence_timeout_s
@@ -318,7 +318,7 @@ class BookieConnection(asyncio.Protocol):
         for key, waiters in list(self._waiting.items()):
             while waiters and self._has_expired(waiters[0], now):
                 waiter = waiters.popleft()
-                self.behind = self.behind or key[1] == wire.LAST_ENTRY
+                self.behind = self.behind or key[0] != _BATCH_KEY
                 if not waiter.future.done():
                     waited = now - max(waiter.asked_at, self.heard_at)
                     what = f"no answer to a read within {now - waiter.asked_at:.1f} s"

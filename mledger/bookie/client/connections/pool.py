@@ -233,22 +233,18 @@ class BookiePool:
         return connection
 
     async def _address(self, bookie_id: str) -> tuple[str, int]:
-        """The bookie's address; InvalidName when it is not known.
+        """The bookie's address, looked up for each connection; InvalidName when it is not known.
 
-        An id that is its address is looked up when it is unknown or was not found there; the last known one is taken if
-        the metadata store does not answer. Any other is looked up for each connection: another bookie may serve at the
-        former address by now, and nothing in protocol 2 would show that it takes and misses the entries of this one.
+        Another bookie may serve at the former address by now, and nothing in protocol 2 would show that it takes and
+        misses the entries of this one. An id that is its address is tried there if the metadata store does not answer.
         """
         known = next((found for found in self._registrations if found.bookie_id == bookie_id), None)
-        settled = known is not None and bookie_id == f"{known.host}:{known.port}"
-        misplaced = bookie_id in self._misplaced
-        if misplaced or not settled:
-            before = known is None or misplaced or any((bookie_id, lane) in self._open for lane in Lane)
-            try:
-                async with asyncio.timeout(self._config.connect_timeout_s / 2):
-                    await self.registrations(fresh=before)
-            except (StoreUnavailable, RecordError, TimeoutError) as error:
-                log.warning("bookie_not_looked_up", bookie=bookie_id, error=error)
-                if known is not None and not settled:
-                    raise InvalidName("whether its address has changed cannot be looked up now") from error
+        before = bookie_id in self._misplaced or any((bookie_id, lane) in self._open for lane in Lane)
+        try:
+            async with asyncio.timeout(self._config.connect_timeout_s / 2):
+                await self.registrations(fresh=before or known is None)
+        except (StoreUnavailable, RecordError, TimeoutError) as error:
+            log.warning("bookie_not_looked_up", bookie=bookie_id, error=error)
+            if known is not None and bookie_id != f"{known.host}:{known.port}":
+                raise InvalidName("whether its address has changed cannot be looked up now") from error
         return resolve(self._registrations, bookie_id)

@@ -6,9 +6,10 @@ import socket
 
 import pytest
 
+from mledger.bookie import wire
 from mledger.bookie.client import BookKeeper, ClientConfig
 from mledger.bookie.client.connections.pool import BookiePool
-from mledger.bookie.errors import BookieUnavailable, NotEnoughBookies
+from mledger.bookie.errors import BookieUnavailable, Code, NotEnoughBookies
 from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import initialize
 from mledger.metastore.errors import StoreUnavailable
@@ -183,6 +184,57 @@ def test_a_bookie_whose_id_is_its_address_is_connected_to_while_nothing_can_be_l
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(store, "children_many", unavailable)
                 assert not (await pool.connection(name)).closed
+            await pool.close()
+
+    run(main())
+
+
+def test_a_bookie_whose_id_is_its_address_is_not_written_to_where_another_one_serves_in_its_place(tmp_path):
+    async def main():
+        async with await open_store("memory:") as store:
+            await initialize(store)
+            bookkeeper = BookKeeper(store)
+            async with serving(tmp_path / "first") as local:
+                port = local.address[1]
+                name = f"127.0.0.1:{port}"
+                await register(store, name, *local.address)
+                writer = await bookkeeper.create_ledger(1, 1, 1)
+                await writer.append([b"0"])
+                await unregister(store, name)
+            cut(writer)
+            async with registered(store, "second", tmp_path, port):
+                assert await writer.append([b"1"]) == 1
+                assert [segment.bookies for segment in writer.metadata.segments] == [(name,), ("second",)]
+                await bookkeeper.close()
+
+    run(main())
+
+
+def test_a_late_answer_is_not_taken_for_that_of_the_next_read_of_the_same_entry():
+    requests: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def serve(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                requests.put_nowait(writer)
+
+    async def main():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server, await open_store("memory:") as store:
+            await initialize(store)
+            await register(store, "slow", *server.sockets[0].getsockname())
+            pool = BookiePool(store, ClientConfig(read_timeout_s=STANDSTILL_S, silence_timeout_s=STANDSTILL_S))
+            connection = await pool.connection("slow")
+            connection._read_timeout_s = 0.0
+            with pytest.raises(BookieUnavailable):
+                await connection.read(1, 5)
+            connection._read_timeout_s = STANDSTILL_S
+            again = (await pool.connection("slow")).read(1, 5)
+            late, soon = await requests.get(), await requests.get()
+            late.write(wire.encode_response(wire.Op.READ, Code.NO_ENTRY, 1, 5))
+            soon.write(wire.encode_response(wire.Op.READ, Code.OK, 1, 5, b"stored"))
+            assert await again == (Code.OK, b"stored")
             await pool.close()
 
     run(main())
