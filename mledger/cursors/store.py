@@ -4,7 +4,9 @@
   that ledger and is written only for a new cursor ledger and at a clean close.
 - A new cursor ledger is created at the entry limit, at the age limit and after a write error. The
   multi that names the new one records the old one for deletion.
-- If no cursor ledger can be written, the znode holds the state, within the limits of a clean close.
+- If no new cursor ledger can be created, writes continue to one that is only due, and the switch is
+  postponed. If no cursor ledger can be written, the znode holds the state, within the limits of a
+  clean close.
 - Every write of the znode checks the topic's record: a fenced owner cannot move a cursor (M7).
 """
 
@@ -30,6 +32,8 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import NO_CURSOR_LEDGER, ManagedCursorInfo
 from mledger.metastore.store import Create, Delete, MetadataStore, Operation, Put
 from mledger.metastore.write_verification import changed_since, is_there
+
+SWITCH_POSTPONED_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ class CursorStore:
         self._writer: LedgerWriter | None = None
         self._written = 0
         self._created_at = 0.0
+        self._postponed_until = 0.0
         self._uncertain: _Attempt | None = None
         self._removed = False
         self._kept = znode.cursors_ledger_id if keep_ledger else NO_CURSOR_LEDGER
@@ -144,19 +149,38 @@ class CursorStore:
     async def _write(self, state: CursorState) -> None:
         await self._begin()
         data = self._encode(state)
-        if self._writer is not None and not self._is_due():
-            try:
-                await self._writer.append([data])
-            except (LedgerFenced, LedgerConflict):
-                self._context.factory.counters.states_in_ledgers_failed += 1
-                await self._context.record.verify()
-            except BookieError:  # the switch below handles it, and raises if it fails too
-                self._context.factory.counters.states_in_ledgers_failed += 1
-            else:
-                self._written += 1
-                self._context.factory.counters.states_in_ledgers += 1
-                return
-        await self._switch(state, data)
+        due = self._is_due()
+        if not due and await self._append(data):
+            return
+        try:
+            writer = await self._new_ledger(data)
+        except BookieError:
+            if due and await self._append(data):  # a ledger that is due still accepts entries
+                self._postponed_until = asyncio.get_running_loop().time() + SWITCH_POSTPONED_S
+            elif not await self._write_to_znode(state):
+                raise
+            return
+        self._context.factory.on_step("name cursor ledger")
+        await self._put(self._naming(writer.ledger_id, state), writer)
+        self._context.factory.on_step("cursor ledger named")
+
+    async def _append(self, data: bytes) -> bool:
+        """Append a state to the open cursor ledger; False if there is none, or it accepts no more entries."""
+        if self._writer is None:
+            return False
+        counters = self._context.factory.counters
+        try:
+            await self._writer.append([data])
+        except (LedgerFenced, LedgerConflict):
+            counters.states_in_ledgers_failed += 1
+            await self._context.record.verify()
+            return False
+        except BookieError:
+            counters.states_in_ledgers_failed += 1
+            return False
+        self._written += 1
+        counters.states_in_ledgers += 1
+        return True
 
     async def write_to_znode(self, state: CursorState) -> bool:
         """Make `state` durable in the znode and release the cursor ledger (C3).
@@ -234,27 +258,22 @@ class CursorStore:
         await self._settle_uncertain()
 
     def _is_due(self) -> bool:
-        config = self._context.config
-        age = asyncio.get_running_loop().time() - self._created_at
+        config, now = self._context.config, asyncio.get_running_loop().time()
+        if now < self._postponed_until:
+            return False
+        age = now - self._created_at
         too_old = 0 < config.ledger_rollover_timeout_s <= age
         return self._written >= config.metadata_max_entries_per_ledger or too_old
 
-    async def _switch(self, state: CursorState, data: bytes) -> None:
-        factory = self._context.factory
+    async def _new_ledger(self, data: bytes) -> LedgerWriter:
+        """Create a cursor ledger with the state as its first entry; no record names it yet."""
+        writer = await self._context.factory.create_cursor_ledger(self.name)
         try:
-            writer = await factory.create_cursor_ledger(self.name)
-            try:
-                await writer.append([data])
-            except BaseException:
-                await self._discard(writer)
-                raise
-        except BookieError:
-            if not await self._write_to_znode(state):
-                raise
-            return
-        factory.on_step("name cursor ledger")
-        await self._put(self._naming(writer.ledger_id, state), writer)
-        factory.on_step("cursor ledger named")
+            await writer.append([data])
+        except BaseException:
+            await self._discard(writer)
+            raise
+        return writer
 
     def _naming(self, ledger_id: int, state: CursorState) -> ManagedCursorInfo:
         """The znode that names the cursor ledger with the state, and has mark-delete as a snapshot (R4)."""
