@@ -23,6 +23,8 @@ from mledger.cli.shared.names import topic_argument
 from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import find_targets
+from mledger.errors import InvalidLedgerList
+from mledger.metastore.errors import RecordError
 from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import Decoded, ManagedLedgerInfo
@@ -99,10 +101,10 @@ def _decoded(record: ChangedRecord) -> Decoded[ManagedLedgerInfo]:
 
 
 async def _cursors(inspector: Inspector, topic: TopicName) -> tuple[Sequence[CursorInspection], tuple[str, ...]]:
-    """The topic's cursors, or a warning: the ledgers to drop may be those that cannot be read."""
+    """The topic's cursors, or a warning: the ledgers to drop may be what keeps the topic from being read."""
     try:
         return await inspector.cursors(str(topic)), ()
-    except BookieError as error:
+    except (BookieError, RecordError, InvalidLedgerList) as error:
         return (), (f"which cursors stand in these ledgers is unknown: {error}",)
 
 

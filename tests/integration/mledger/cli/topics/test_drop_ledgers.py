@@ -3,7 +3,12 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 import mledger as public
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
+from mledger.metastore.records.paths import ledger_path
+from mledger.metastore.url import open_store
 from tests.support.aio import run
 from tests.support.cli import answer, mledger, ok
 from tests.support.topics import KEEP, fill, managed_ledger_of
@@ -83,3 +88,34 @@ def test_a_last_ledger_whose_bookies_are_gone_is_dropped_so_that_the_topic_opens
     assert done.code == 0, done.err
     assert any("cursors" in each for each in done.json["warnings"])
     run(reopen(), timeout=60.0)
+
+
+async def damage(url, path) -> None:
+    """Replace a node's data with bytes that do not parse."""
+    async with await open_store(url) as store:
+        await store.put(path, b"\xff damaged", (await store.get(path)).version)
+
+
+@pytest.mark.parametrize("which", [1, -1])
+def test_a_ledger_whose_metadata_does_not_parse_is_dropped(url, topic, written, undo_file, which) -> None:
+    run(damage(url, ledger_path(written[which])))
+    drop = ("topics", "drop-ledgers", topic, written[which], "--yes", "--undo-file", undo_file)
+    done = mledger(*drop, "--output", "json", url=url)
+    assert done.code == 0, done.err
+    assert done.json["ledgers_left"] == 2
+
+
+def test_a_ledger_that_is_listed_twice_is_dropped(url, topic, written, undo_file) -> None:
+    async def list_twice():
+        async with await open_store(url) as store:
+            path = f"/managed-ledgers/{managed_ledger_of(topic)}"
+            node = await store.get(path)
+            info = decode_managed_ledger_info(node.data, path).value
+            ledgers = (*info.ledgers, info.ledgers[0])
+            await store.put(path, encode_managed_ledger_info(replace(info, ledgers=ledgers)), node.version)
+
+    run(list_twice())
+    drop = ("topics", "drop-ledgers", topic, written[0], "--yes", "--undo-file", undo_file)
+    done = mledger(*drop, "--output", "json", url=url)
+    assert done.code == 0, done.err
+    assert done.json["ledgers_left"] == 2
