@@ -341,13 +341,14 @@ def rollover_reason(config: "ManagedLedgerConfig", entries: int, size: int, age_
     """Why to roll over the current ledger now; None if not due (M4).
 
     `entries` and `size` (payload bytes) count its added entries, `age_ms` is the time since its
-    creation. A size or time limit of 0 means no limit. An empty ledger never rolls over.
+    creation, negative if the clock was set back: the minimum time then counts as passed. A size or
+    time limit of 0 means no limit. An empty ledger never rolls over.
     """
     if entries == 0:
         return None
     if 0 < config.maximum_rollover_time_ms <= age_ms:
         return f"age {age_ms} ms reached {config.maximum_rollover_time_ms} ms"
-    if age_ms < config.minimum_rollover_time_ms:
+    if 0 <= age_ms < config.minimum_rollover_time_ms:
         return None
     if entries >= config.max_entries_per_ledger:
         return f"entries reached {config.max_entries_per_ledger}"

@@ -112,7 +112,7 @@ class OpenLedger:
 
     def room(self, now_ms: int) -> int:
         """How many more entries may be pushed before the ledger is full."""
-        if now_ms < self.may_roll_ms:
+        if self.created_ms <= now_ms < self.may_roll_ms:
             return sys.maxsize  # no limit applies before the minimum rollover time
         return max(1, self._config.max_entries_per_ledger - self.pushed)
 

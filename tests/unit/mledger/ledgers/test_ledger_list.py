@@ -188,6 +188,8 @@ CONFIG = ManagedLedgerConfig(
         (1, MIB, 999, None),
         (1, 1, 60_000, "age 60000 ms reached 60000 ms"),
         (0, 0, 10**9, None),
+        (100, 0, -(10**9), "entries reached 100"),  # the clock was set back
+        (99, MIB - 1, -(10**9), None),
     ],
 )
 def test_a_ledger_rolls_over_when_a_limit_is_passed_and_the_minimum_time_too(entries, size, age_ms, reason):

@@ -1,6 +1,7 @@
 """The batches of a ledger that ends: acknowledged, or given back with their payloads (M4, M5)."""
 
 import asyncio
+import sys
 
 from mledger.bookie.client.ledgers.pending_batches import PendingBatch, PendingBatches, failed_future
 from mledger.bookie.errors import LedgerFenced
@@ -115,5 +116,14 @@ def test_nothing_is_given_back_if_everything_was_acknowledged():
         pushed.writer.pending.complete(3)
         await callbacks()
         assert pushed.ledger.end_at(LedgerEnd(3, 3)) == []
+
+    run(main())
+
+
+def test_a_ledger_holds_any_number_of_entries_until_the_minimum_time_but_not_after_the_clock_was_set_back():
+    async def main():
+        ledger = Pushed().ledger
+        assert ledger.room(0) == ledger.room(ledger.may_roll_ms - 1) == sys.maxsize
+        assert ledger.room(ledger.may_roll_ms) == ledger.room(-1) == ManagedLedgerConfig().max_entries_per_ledger
 
     run(main())
