@@ -69,10 +69,10 @@ def test_the_page_has_every_answer_and_writes_nothing_to_its_console(browser, pa
         "References to ledgers that do not exist",
         "Under-replicated ledgers",
         "Load of each bookie",
-        "Cursors with most holes",
+        "Cursors with the most holes",
         "Stuck cursors",
         "Topics without subscriptions",
-        "Consumed, and nothing dropped yet",
+        "Consumed ledgers, but none trimmed yet",
     ]
     first = [cell.text for cell in browser.find_elements("css selector", "#backlog tbody tr:first-child td")]
     assert first == [TOPIC, "slow", "19", "2.8 KiB", "10 h", "8 h", "4", "znode"]
