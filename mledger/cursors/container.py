@@ -346,6 +346,16 @@ class CursorContainer:
         record = decode_managed_cursor_info(found.node.data, found.path).value
         await CursorStore(name, found.path, self._context, record, found.node.version).remove(attached)
 
+    async def clear(self) -> None:
+        """Acknowledge everything on every recovered cursor; one that was closed is recovered again first."""
+
+        async def clear_one(name: str) -> None:
+            await self._settle(name)
+            if name in self.open:
+                await (await self._recover(name)).clear_backlog()
+
+        await asyncio.gather(*map(clear_one, list(self.open)))
+
     # -- ending
 
     async def stop_recovering(self) -> None:

@@ -264,7 +264,7 @@ class ManagedLedger(TopicAttributes):
         self._check_open()
         await self.initialized()
         through = self.last_confirmed
-        await asyncio.gather(*(cursor.clear_backlog() for cursor in self._cursors.open.values()))
+        await self._cursors.clear()
         return await self._trimmer.trim(through=through)
 
     async def terminate(self) -> Position:

@@ -158,3 +158,19 @@ def test_a_closed_cursor_can_be_deleted(topic_url, topic):
         await assert_nothing_orphaned(topic_url, name)
 
     run(main())
+
+
+def test_a_topic_with_a_closed_cursor_is_truncated(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            await fill(opened, 25)
+            closed = await opened.open_cursor("closed")
+            await opened.open_cursor("open")
+            await closed.close()
+            await opened.truncate()
+            assert len(opened.ledgers) == 1
+            again = [await opened.open_cursor(name) for name in ("closed", "open")]
+            assert [cursor.backlog for cursor in again] == [0, 0]
+
+    run(main())
