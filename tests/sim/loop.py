@@ -79,7 +79,7 @@ class SimHandle:
 
 _numbers = itertools.count()
 _CLOSES = 50
-_STEPS_BETWEEN_CHECKS = 8
+_TIMERS_BETWEEN_CHECKS = 4
 
 
 def _close(coroutine: Any) -> None:
@@ -178,9 +178,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         try:
             while not done():
-                for _ in range(_STEPS_BETWEEN_CHECKS):
+                for _ in range(_TIMERS_BETWEEN_CHECKS):
                     if not self._step(deadline):
                         return done()
+                    while self._ready:  # how many callbacks asyncio takes depends on its version
+                        self._step(deadline)
             return True
         finally:
             asyncio._set_running_loop(None)
