@@ -8,15 +8,38 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support import debian_python
 from tests.support.aio import HANG_S
 
 OURS = "{}.{}".format(*sys.version_info)
 TELL_VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
 
 
-def find_interpreter(version: str) -> str | None:
-    """An interpreter of `version`, such as 3.12: that of the tests, the first on PATH that runs, or pyenv's newest."""
-    return next((python for python in _candidates(version) if _runs(python, version)), None)
+class NoInterpreter(Exception):
+    """This version is not here. The message says where it was looked for."""
+
+
+def find_interpreter(version: str) -> str:
+    """An interpreter of `version`, such as 3.12.
+
+    That of the tests, else the first on PATH that runs, else pyenv's newest, else Debian's (3.14 only, fetched).
+
+    Raises:
+        NoInterpreter: none of them is here.
+    """
+    for python in _candidates(version):
+        if _runs(python, version):
+            return python
+    where = f"Python {version} is not installed: no python{version} on PATH, none of pyenv"
+    if version != debian_python.VERSION:
+        raise NoInterpreter(where)
+    try:
+        python = debian_python.debian_python()
+    except debian_python.NotToBeHad as error:
+        raise NoInterpreter(f"{where}; {error}") from error
+    if not _runs(python, version):
+        raise NoInterpreter(f"{where}; Debian's in {python} does not run")
+    return python
 
 
 def _candidates(version: str) -> Iterator[str]:
