@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.sim.schedule import plan_schedule
+from tests.sim.draws import plan_schedule
+from tests.sim.removed_fixes.catalogue import FIXES, without_any
 from tests.sim.shrinking import shrink
-from tests.sim.simulation import Outcome, collected, run_seed, simulate
+from tests.sim.simulation import Outcome, collected, simulate
 
 HASH_SEED = "0"
 _CHUNK = 25
@@ -26,9 +27,9 @@ class Found(NamedTuple):
     steps: int
 
 
-def search(first: int, count: int, processes: int) -> Iterator[Found]:
+def search(first: int, count: int, processes: int, without: str = "") -> Iterator[Found]:
     """Run the seeds from `first` on, on so many processes; in any order."""
-    seeds = map(str, range(first, first + count))
+    seeds = ((str(seed), without) for seed in range(first, first + count))
     if processes == 1:
         yield from map(_run, seeds)
         return
@@ -36,8 +37,13 @@ def search(first: int, count: int, processes: int) -> Iterator[Found]:
         yield from pool.imap_unordered(_run, seeds, _CHUNK)
 
 
-def _run(seed: str) -> Found:
-    outcome = run_seed(seed)
+def _run(wanted: tuple[str, str]) -> Found:
+    seed, without = wanted
+    schedule = plan_schedule(seed)
+    if without and not FIXES[without].may_show(schedule):
+        return Found(seed, "", 0)
+    with without_any(without):
+        outcome = simulate(schedule)
     collected(1)
     return Found(seed, outcome.violation, outcome.steps)
 
@@ -62,18 +68,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--schedules", type=int, default=10_000, help="how many seeds")
     parser.add_argument("--digest", action="store_true", help="print one digest of all histories, and nothing else")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--without", default="", choices=sorted(FIXES), help="take out a fix, stop when it is missed")
     args = parser.parse_args(arguments)
     if args.seed is not None:
-        return _replay(args.seed, shorter=args.shrink)
+        with without_any(args.without):
+            return _replay(args.seed, shorter=args.shrink)
     if args.digest:
         print(_digest_of(range(args.first, args.first + args.schedules)))
         return 0
     began, steps, violated = time.monotonic(), 0, []
-    for number, found in enumerate(search(args.first, args.schedules, args.processes), 1):
+    for number, found in enumerate(search(args.first, args.schedules, args.processes, args.without), 1):
         steps += found.steps
         if found.violation:
             violated.append(found.seed)
             print(f"seed {found.seed}: {found.violation}", flush=True)
+            if args.without:
+                return 1
         if not number % 1000:
             print(f"{number} schedules in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     took = time.monotonic() - began
@@ -95,7 +105,7 @@ def _replay(seed: str, *, shorter: bool) -> int:
 
 def _digest_of(seeds: Iterable[int]) -> str:
     """One digest of the histories of seeds."""
-    digests = "\n".join(run_seed(str(seed)).history.digest for seed in seeds)
+    digests = "\n".join(simulate(plan_schedule(str(seed))).history.digest for seed in seeds)
     return hashlib.sha256(digests.encode()).hexdigest()
 
 

@@ -1,13 +1,40 @@
 """What must hold in every simulation, whatever went wrong in it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mledger.bookie.server.storage.journal_changes import ChangeKind, JournalChange
+from mledger.metastore.errors import MetadataError, RecordError
 
 
 class Violated(AssertionError):
     """Something happened that must not."""
+
+
+def check_end(host: str, error: Exception, explained: bool) -> None:
+    """A bookie has ended by itself with `error`; `explained`: by a fault of its disk."""
+    unreachable = isinstance(error, MetadataError | RecordError)
+    if not (unreachable or explained):
+        raise Violated(f"{host} ended by itself: {type(error).__name__}: {error}")
+
+
+def check_ledgers_kept(host: str, kept: int, most: int) -> None:
+    """A bookie keeps no more ledgers in memory than it may."""
+    if kept > most:
+        raise Violated(f"{host} keeps too many ledgers in memory: {kept} of {most}")
+
+
+def check_live(host: str, live: Mapping[int, int], counted: Mapping[int, int]) -> None:
+    """What a bookie counts as live of each file is what its index names."""
+    found = {file: size for file, size in live.items() if size}
+    if found != counted:
+        raise Violated(f"{host} counts live bytes wrongly: {found}, its index names {dict(counted)}")
+
+
+def check_rows(host: str, unreadable: Sequence[str]) -> None:
+    """What a bookie's index names is in its journal."""
+    if unreadable:
+        raise Violated(f"{host}: its index names what its journal does not hold: {unreadable[0]}")
 
 
 @dataclass
@@ -57,6 +84,22 @@ class Knowledge:
                     f"at {ledger.closed_at}"
                 )
             ledger.acknowledged.add(entry)
+
+    def kept(self, host: str, needed: Callable[[int, int], bool], has: Callable[[int, int], bool]) -> None:
+        """A bookie still has what it made durable, as far as the metadata names it for that."""
+        for (ledger, entry), hosts in self.durable.items():
+            if host in hosts and needed(ledger, entry) and not has(ledger, entry):
+                raise Violated(f"{host} has lost entry {entry} of ledger {ledger}, which it had made durable")
+
+    def recorded(self, ledger: LedgerKnowledge, entry: int, ensemble: Iterable[str] | None) -> None:
+        """`ensemble` is what the metadata names for an entry that was acknowledged (Q2)."""
+        if ensemble is not None:
+            holders = self.durable.get((ledger.ledger, entry), set()) & set(ensemble)
+            if len(holders) < ledger.ack_quorum:
+                raise Violated(
+                    f"ledger {ledger.ledger}: entry {entry} was acknowledged, and of the bookies that the metadata "
+                    f"names, {sorted(ensemble)}, it is durable on {sorted(holders)}"
+                )
 
     def closed(self, ledger: LedgerKnowledge, last: int) -> None:
         """Somebody sees the ledger closed at `last`."""

@@ -96,6 +96,12 @@ class SimDisk:
     failing_syncs: int = 0
     """So many syncs fail, from now on."""
     on_fuse: Callable[[], None] | None = None
+    failing_batches: int = 0
+    """So many batches of a database fail, from now on."""
+    went_bad: bool = False
+    """Whether an error of this disk may explain that a bookie ends."""
+    unmounted: int = 0
+    """How many times files were hidden and are not shown again."""
 
     @property
     def used(self) -> int:
@@ -138,6 +144,7 @@ class SimDisk:
 
     def unmount(self, directory: str) -> dict[str, SimFile]:
         """Hide the files of a directory, as if its disk were not mounted; what was hidden."""
+        self.unmounted += 1
         hidden = {path: file for path, file in self.names.items() if path.startswith(directory + "/")}
         for path in hidden:
             del self.names[path]
@@ -147,6 +154,7 @@ class SimDisk:
 
     def mount(self, hidden: dict[str, SimFile]) -> None:
         """Show hidden files again."""
+        self.unmounted -= 1
         self.names.update(hidden)
         self.durable_names.update(hidden)
 
@@ -289,6 +297,7 @@ class SimSystem:
         """As os.pread."""
         _, file = self._of(descriptor)
         if file.bad:
+            self._of(descriptor)[0].went_bad = True
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return file.read(offset, length)
 
@@ -312,6 +321,7 @@ class SimSystem:
             disk.sync_directory(path)
         elif disk.failing_syncs and file.pending:
             disk.failing_syncs -= 1
+            disk.went_bad = True
             file.drop_unsynced()
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         else:

@@ -8,6 +8,9 @@ from tests.sim.schedule import Step
 
 _SLOW_S = 0.05
 _KIB = 1 << 10
+_SLOW_THREADS = 60.0
+_SLOW_DISK = 20.0
+_RESERVED_S = 0.1
 
 
 class Faults:
@@ -30,6 +33,11 @@ class Faults:
             "disk full": self._fill,
             "bad file": self._spoil,
             "journal unmounted": self._unmount,
+            "batch fails": self._fail_batch,
+            "slow threads": self._slow_threads,
+            "slow disk": self._slow_disk,
+            "kill after move": self._kill_after_move,
+            "freeze for good": self._freeze_for_good,
             "session expires": lambda machine, _: self._expire(machine.host),
             "metadata away": lambda machine, step: self._away(machine.host, step.seconds),
         }
@@ -37,6 +45,8 @@ class Faults:
             "lag": self._lag,
             "lose before": self._lose,
             "lose after": self._lose,
+            "part": self._part,
+            "lose after, away": self._lose_and_stay_away,
             "client session expires": lambda step: self._expire(step.who),
             "client away": lambda step: self._away(step.who, step.seconds),
         }
@@ -54,14 +64,15 @@ class Faults:
 
     def stop(self) -> None:
         """End all faults: everything works again, soon."""
-        self._stopped = True
+        self._stopped = self._cluster.quiet = True
         for undo in self._undo:
             undo()
         self._world.network.heal_all()
         self._world.metadata.blocked.clear()
         self._world.metadata.catch_up()
         for machine in self._cluster.machines.values():
-            machine.disk.fuse, machine.disk.failing_syncs = None, 0
+            machine.disk.fuse, machine.disk.failing_syncs, machine.disk.failing_batches = None, 0, 0
+            machine.moves_left = 0
             machine.start_at = 0.0
             machine.start()
         self._cluster.note("world", "faults stop")
@@ -113,7 +124,34 @@ class Faults:
     def _fail_syncs(machine: Machine, step: Step) -> None:
         machine.disk.failing_syncs = 1 + step.number % 2
 
+    @staticmethod
+    def _fail_batch(machine: Machine, _: Step) -> None:
+        machine.disk.failing_batches = 1
+
+    def _slow_threads(self, machine: Machine, step: Step) -> None:
+        process = machine.process
+        if process is not None:
+            process.threads_slow = _SLOW_THREADS
+            self._later(step.seconds, lambda: setattr(process, "threads_slow", 1.0))
+
+    def _slow_disk(self, machine: Machine, step: Step) -> None:
+        process = machine.process
+        if process is not None:
+            process.disk_slow = _SLOW_DISK
+            self._later(step.seconds, lambda: setattr(process, "disk_slow", 1.0))
+
+    @staticmethod
+    def _kill_after_move(machine: Machine, step: Step) -> None:
+        machine.moves_left = step.number
+
+    def _freeze_for_good(self, machine: Machine, _: Step) -> None:
+        if machine.process is not None and not any(each.gone for each in self._cluster.machines.values()):
+            machine.gone = True
+            self._world.loop.freeze(machine.process)
+
     def _fill(self, machine: Machine, step: Step) -> None:
+        ran_s = self._world.loop.now - machine.started_at if machine.serves else 0.0
+        machine.had_reserve = ran_s > _RESERVED_S and machine.disk.capacity == CAPACITY
         machine.disk.capacity = machine.disk.used + step.number * _KIB
         self._later(step.seconds, lambda: setattr(machine.disk, "capacity", CAPACITY))
 
@@ -134,6 +172,13 @@ class Faults:
 
         self._later(max(step.seconds, 0.1), mount)
 
+    def _part(self, step: Step) -> None:
+        """Block a client's ways to the bookies whose bits `number` has."""
+        hosts = [host for bit, host in enumerate(self._cluster.machines) if step.number >> bit & 1]
+        for host in hosts:
+            self._world.network.block(step.who, host)
+        self._later(step.seconds, lambda: [self._world.network.heal(step.who, host) for host in hosts])
+
     # Of metadata servers, and of sessions with them
 
     def _lag(self, step: Step) -> None:
@@ -149,7 +194,11 @@ class Faults:
 
     def _lose(self, step: Step) -> None:
         for store in self._stores(step.who):
-            store.lose = step.what.removeprefix("lose ")
+            store.lose, store.lose_s = step.what.removeprefix("lose "), None
+
+    def _lose_and_stay_away(self, step: Step) -> None:
+        for store in self._stores(step.who):
+            store.lose, store.lose_s = "after", step.seconds
 
     def _expire(self, name: str) -> None:
         for store in self._stores(name):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from mledger.bookie.client.client import BookKeeper
+from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.bookie.errors import BookieError, NoSuchLedger
 from mledger.metastore.errors import MledgerError
@@ -13,9 +14,13 @@ from mledger.metastore.store import MetadataStore
 from tests.sim.checks import LedgerKnowledge, Violated
 from tests.sim.cluster import CLIENT, SESSION_S, Cluster
 from tests.sim.loop import Process
+from tests.sim.mover import move_fragment
 from tests.sim.schedule import Step
 
 _CREATIONS = 5
+_WRITING = ("create", "append", "close", "wait", "die")
+_READS = 40
+_LOOK_S = 0.1
 
 
 class Client:
@@ -29,6 +34,7 @@ class Client:
         self.process.on_death.append(self._died)
         self._writer: LedgerWriter | None = None
         self._ledger: LedgerKnowledge | None = None
+        self._held: list[tuple[LedgerKnowledge, LedgerReader]] = []
 
     def start(self) -> None:
         """Begin."""
@@ -50,12 +56,15 @@ class Client:
                 client = BookKeeper(store, CLIENT)
                 for step in self._steps:
                     await asyncio.sleep(step.at - self._cluster.world.loop.now)
-                    await self._take(client, step)
+                    await self._take(store, client, step)
                 if self._waiting:
                     await asyncio.wait(list(self._waiting))
+                await self._read_held()
                 await client.close()
         except AssertionError as error:
             self._cluster.check(_raise, error)
+        except Exception as error:
+            self._cluster.check(_raise, Violated(f"{self.name}: {type(error).__name__}: {error}"))
         self.ended = True
 
     async def _open_store(self) -> MetadataStore:
@@ -69,29 +78,41 @@ class Client:
             except MledgerError as error:
                 self._note(f"no session: {error}")
 
-    async def _take(self, client: BookKeeper, step: Step) -> None:
+    async def _take(self, store: MetadataStore, client: BookKeeper, step: Step) -> None:
         try:
-            match step.what:
-                case "create":
-                    await self._create(client)
-                case "append":
-                    self._append(step.number, int(step.seconds))
-                case "close":
-                    await self._close()
-                case "wait" if self._waiting:
-                    await asyncio.wait(list(self._waiting))
-                case "die":
-                    self._note("dies")
-                    self._cluster.world.loop.kill(self.process)
-                    await asyncio.sleep(1000)
-                case "recover":
-                    await self._recover(client, step.number)
-                case "look":
-                    await self._look(client, step.number)
-                case "delete":
-                    await self._delete(client, step.number)
+            if step.what in _WRITING:
+                await self._take_writing(client, step)
+            elif step.what == "move":
+                await self._move(store, client, step)
+            elif step.what == "read again":
+                if self._held:
+                    await self._read_again(*self._held[step.number % len(self._held)])
+            else:
+                take = {
+                    "recover": self._recover,
+                    "look": self._look,
+                    "delete": self._delete,
+                    "hold": self._hold,
+                }.get(step.what)
+                if take is not None:
+                    await take(client, step.number)
         except (MledgerError, OSError) as error:
             self._note(f"{step.what} failed: {type(error).__name__}: {error}")
+
+    async def _take_writing(self, client: BookKeeper, step: Step) -> None:
+        match step.what:
+            case "create":
+                await self._create(client)
+            case "append":
+                self._append(step.number, int(step.seconds))
+            case "close":
+                await self._close()
+            case "wait" if self._waiting:
+                await asyncio.wait(list(self._waiting))
+            case "die":
+                self._note("dies")
+                self._cluster.world.loop.kill(self.process)
+                await asyncio.sleep(1000)
 
     def _note(self, what: str) -> None:
         self._cluster.note(self.name, what)
@@ -145,6 +166,9 @@ class Client:
                 _raise, Violated(f"ledger {ledger.ledger}: {first} was acknowledged as {done.result()}")
             )
         self._cluster.check(self._cluster.knowledge.acknowledge, ledger, first, count)
+        for entry in range(first, first + count):
+            ensemble = self._cluster.ensemble_of(ledger.ledger, entry)
+            self._cluster.check(self._cluster.knowledge.recorded, ledger, entry, ensemble)
 
     async def _close(self) -> None:
         ledger, writer = self._ledger, self._writer
@@ -177,6 +201,41 @@ class Client:
         if last >= 0 and not ledger.deleted:
             entries = await reader.read(0, last)
             self._cluster.check(self._cluster.knowledge.read, ledger, 0, entries)
+
+    async def _hold(self, client: BookKeeper, number: int) -> None:
+        ledger = self._chosen(number)
+        if ledger is not None:
+            reader = await client.open_ledger(ledger.ledger)
+            self._cluster.check(self._cluster.knowledge.closed, ledger, reader.last_entry)
+            self._held.append((ledger, reader))
+            self._note(f"holds a reader of ledger {ledger.ledger}")
+
+    async def _read_again(self, ledger: LedgerKnowledge, reader: LedgerReader) -> None:
+        if reader.last_entry >= 0 and not ledger.deleted:
+            entries = await reader.read(0, reader.last_entry)
+            self._cluster.check(self._cluster.knowledge.read, ledger, 0, entries)
+            self._note(f"ledger {ledger.ledger}: {len(entries)} entries read again")
+
+    async def _read_held(self) -> None:
+        """Readers that were opened once must be able to read when everything is quiet."""
+        while self._held and not self._cluster.quiet:
+            await asyncio.sleep(_LOOK_S)
+        for ledger, reader in self._held:
+            for left in reversed(range(_READS)):
+                try:
+                    await self._read_again(ledger, reader)
+                    break
+                except MledgerError as error:
+                    self._note(f"ledger {ledger.ledger} cannot be read again: {type(error).__name__}: {error}")
+                    if not left and not ledger.deleted:
+                        raise Violated(f"a reader of ledger {ledger.ledger} that is open cannot read it") from None
+                    await asyncio.sleep(_LOOK_S * 5)
+
+    async def _move(self, store: MetadataStore, client: BookKeeper, step: Step) -> None:
+        ledger = self._chosen(step.number)
+        if ledger is not None:
+            what = await move_fragment(store, client, ledger.ledger, tuple(self._cluster.machines), step.seconds)
+            self._note(f"ledger {ledger.ledger}: {what}")
 
     async def _delete(self, client: BookKeeper, number: int) -> None:
         ledger = self._chosen(number)

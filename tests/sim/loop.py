@@ -33,6 +33,10 @@ class Process:
         self.alive = True
         self.frozen = False
         self.wall_offset_s = 0.0
+        self.threads_slow = 1.0
+        """How much longer than usual the end of work for threads is told."""
+        self.disk_slow = 1.0
+        """How much longer than usual syncs take."""
         self.rng = Random(f"{seed}/{name}")
         self.backlog: deque[SimHandle] = deque()
         self.on_death: list[Callable[[], None]] = []
@@ -88,6 +92,16 @@ def _close(coroutine: Any) -> None:
         with contextlib.suppress(BaseException):
             coroutine.close()
             return
+
+
+def _tell(future: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
+    """Give a future what its work came to."""
+    if future.cancelled():
+        return
+    if failure is not None:
+        future.set_exception(failure)
+    else:
+        future.set_result(result)
 
 
 class SimFuture(asyncio.Future[T]):
@@ -273,21 +287,26 @@ class SimLoop(asyncio.AbstractEventLoop):
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """Run a function at one later moment."""
         future, process = self.create_future(), self.current
-        self.later_as(process, process.rng.expovariate(2000.0), self._carry_out, future, func, args)
+        took = process.rng.expovariate(2000.0)
+        self.later_as(process, took, self._carry_out, future, func, args, took * (process.threads_slow - 1.0))
         return future
 
-    @staticmethod
-    def _carry_out(future: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def _carry_out(
+        self, future: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...], told_after_s: float
+    ) -> None:
         if future.cancelled():
             return
+        result, failure = None, None
         try:
             result = func(*args)
         except Killed:
             raise
         except BaseException as error:
-            future.set_exception(error)
+            failure = error
+        if told_after_s:
+            self.later_as(self.current, told_after_s, _tell, future, result, failure)
         else:
-            future.set_result(result)
+            _tell(future, result, failure)
 
     def get_debug(self) -> bool:
         """As an event loop."""

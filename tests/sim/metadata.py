@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any, TypeVar
 
-from mledger.metastore.errors import MetadataError, NodeExists, NodeNotFound, StoreUnavailable
+from mledger.metastore.errors import MetadataError, NodeExists, NodeNotFound, NodeTooLarge, StoreUnavailable
 from mledger.metastore.memory.tree import MemoryTree
 from mledger.metastore.records.node_path import ancestors_of, check_path
 from mledger.metastore.session import ENDED, Session, SessionReader
@@ -30,53 +30,13 @@ from mledger.metastore.store import (
     Stat,
 )
 from tests.sim.loop import Process, SimLoop
+from tests.sim.metadata_server import LATENCY_S, SimServer
 
 T = TypeVar("T")
 
-LATENCY_S = 0.0005
+_OPERATION_BYTES = 40
 Entry = tuple[Sequence[Operation] | None, int]
 """Operations of a session, or None where the session ended."""
-
-
-class SimServer:
-    """One follower: its tree, and how far it has followed."""
-
-    def __init__(self, ensemble: "SimEnsemble", number: int) -> None:
-        self.ensemble, self.number = ensemble, number
-        self.tree = MemoryTree()
-        self.applied = 0
-        self.lag_s = 0.0
-        self.stopped = False
-        """Whether it follows no more for now: a long lag."""
-        self._waiters: list[tuple[int, Callable[[], None]]] = []
-        self._rng = Random(f"{ensemble.loop.seed}/metadata server {number}")
-        self._last = 0.0
-
-    def follow(self) -> None:
-        """Hear of the leader's newest entry, in order."""
-        loop = self.ensemble.loop
-        at = max(self._last, loop.now + LATENCY_S * self._rng.random() + self.lag_s * self._rng.random())
-        self._last = at
-        loop.later_as(loop.world, at - loop.now, self.catch_up, len(self.ensemble.log))
-
-    def catch_up(self, to: int) -> None:
-        """Apply the leader's log up to its entry `to`."""
-        if self.stopped:
-            return
-        while self.applied < to:
-            self.ensemble.replay(self.tree, self.ensemble.log[self.applied])
-            self.applied += 1
-        ready = [call for zxid, call in self._waiters if zxid <= self.applied]
-        self._waiters = [each for each in self._waiters if each[0] > self.applied]
-        for call in ready:
-            call()
-
-    def when_at(self, zxid: int, call: Callable[[], None]) -> None:
-        """Call once it has applied so many entries."""
-        if self.applied >= zxid:
-            call()
-        else:
-            self._waiters.append((zxid, call))
 
 
 class SimEnsemble:
@@ -94,13 +54,20 @@ class SimEnsemble:
         """Names of processes that reach no server."""
         self.on_write: Callable[[Sequence[Operation], int], None] | None = None
         self.writes = 0
-        self.clock_ms = lambda: int(loop.now * 1000)
+        self.request_bytes = 0
+        """The most bytes of a request; 0: no limit."""
+        self._replayed_ms: int | None = None
         self._opened = 0
+
+    def clock_ms(self) -> int:
+        """The time of the entry that is carried out: the leader's, also at a follower."""
+        return int(self.loop.now * 1000) if self._replayed_ms is None else self._replayed_ms
 
     def apply(self, operations: Sequence[Operation], session: int) -> list[Result]:
         """Carry out a write at the leader; MetadataError as it says."""
         results = self.leader.apply(operations, session)
         self.log.append((operations, session))
+        self.times.append(self.clock_ms())
         self.writes += 1
         if self.on_write is not None:
             self.on_write(operations, session)
@@ -115,17 +82,21 @@ class SimEnsemble:
         self.ended.add(session)
         self.leader.end_session(session)
         self.log.append((None, session))
+        self.times.append(self.clock_ms())
         for server in self.servers:
             server.follow()
 
-    @staticmethod
-    def replay(tree: MemoryTree, entry: Entry) -> None:
+    def replay(self, tree: MemoryTree, number: int) -> None:
         """Apply an entry of the log to a follower's tree."""
-        operations, session = entry
-        if operations is None:
-            tree.end_session(session)
-        else:
-            tree.apply(operations, session)
+        operations, session = self.log[number]
+        self._replayed_ms = self.times[number]
+        try:
+            if operations is None:
+                tree.end_session(session)
+            else:
+                tree.apply(operations, session)
+        finally:
+            self._replayed_ms = None
 
     def catch_up(self) -> None:
         """Let every server follow again, at once."""
@@ -156,6 +127,8 @@ class SimStore(SessionReader, MetadataStore):
         self.reachable = True
         self.lose: str = ""
         """What happens to the next write: "before" it is carried out the connection breaks, or "after"."""
+        self.lose_s: float | None = None
+        """How long the connection is away then; None: not long."""
         self._ending: Any = None
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watches: dict[Callable[[NodeChange], None], tuple[SimServer, str, bool]] = {}
@@ -234,11 +207,12 @@ class SimStore(SessionReader, MetadataStore):
 
     async def _write(self, operations: Sequence[Operation]) -> list[Result]:
         self._check()
+        self._check_size(operations)
         lose, self.lose = self.lose, ""
 
         def arrive(future: asyncio.Future[Any]) -> None:
             if lose == "before":
-                self.disconnect()
+                self.disconnect(self.lose_s)
                 return
             try:
                 results = self._ensemble.apply(operations, self._id)
@@ -246,12 +220,18 @@ class SimStore(SessionReader, MetadataStore):
                 self._answer(future, None, error)
                 return
             if lose == "after":
-                self.disconnect()
+                self.disconnect(self.lose_s)
                 return
             zxid = len(self._ensemble.log)
             self._server.when_at(zxid, lambda: self._answer(future, results))
 
         return await self._ask(arrive)  # type: ignore[no-any-return]
+
+    def _check_size(self, operations: Sequence[Operation]) -> None:
+        most = self._ensemble.request_bytes
+        size = sum(_OPERATION_BYTES + len(each.path) + len(getattr(each, "data", b"")) for each in operations)
+        if most and size > most:
+            raise NodeTooLarge(f"{operations[0].path}: a write of {size} bytes passes the limit of {most}")
 
     # The connection
 

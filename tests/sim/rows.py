@@ -4,11 +4,17 @@ The flushed state of a database belongs to its host's disk; what was written sin
 all column families at one point, as atomic flush does.
 """
 
+import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mledger.bookie.server.storage.index import _ROW
+from mledger.bookie.server.storage.runs import parse_run
+from mledger.bookie.wire import MalformedFrame
 from tests.sim.disk import SimDisk, SimSystem
+
+_KEY = struct.Struct(">QQ")
 
 
 class SimFamily:
@@ -149,6 +155,11 @@ class Rdict:
 
     def write(self, batch: WriteBatch, options: object) -> None:
         """Apply a batch, in memory."""
+        disk = self._disk
+        if disk.failing_batches:
+            disk.failing_batches -= 1
+            disk.went_bad = True
+            raise Exception("IO error: writes are stopped: an earlier flush failed")
         for family, key, value, end in batch.changes:
             if end is not None:
                 order = family.order
@@ -177,6 +188,38 @@ class Rdict:
 
     def close(self) -> None:
         """What was not flushed is gone."""
+
+
+def counted(index: Any) -> dict[int, int]:
+    """The bytes of each journal file that an index's rows name."""
+    found: dict[int, int] = {}
+    for family in (index._entries, index._repeats):
+        for value in family.rows.values():
+            file, _, length, _ = _ROW.unpack(value)
+            found[file] = found.get(file, 0) + length
+    return found
+
+
+def unreadable(index: Any, disk: SimDisk, journal: str) -> Iterator[str]:
+    """The rows of an index that name no whole frames of their entries, in words."""
+    for family in (index._entries, index._repeats):
+        for key, value in family.rows.items():
+            ledger, first = _KEY.unpack(key)
+            number, offset, length, last = _ROW.unpack(value)
+            file = disk.names.get(f"{journal}/{number:08d}.journal")
+            try:
+                entries = parse_run(b"" if file is None else file.read(offset, length)).entries
+                whole = (int(entries[0]), int(entries[-1])) == (first, last)
+            except (MalformedFrame, IndexError, ValueError):
+                whole = False
+            if not whole:
+                yield f"entries {first} to {last} of ledger {ledger}, in file {number}"
+
+
+def has_row(index: Any, ledger: int, entry: int) -> bool:
+    """Whether an index has an entry."""
+    row = index.run_at(ledger, entry)
+    return (row is not None and row.first <= entry <= row.last) or index.repeat(ledger, entry) is not None
 
 
 class SimOptions:

@@ -45,6 +45,25 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes and times of the product that a schedule changes."""
+
+    most_ledgers: int = 65_536
+    """Ledgers that a bookie keeps in memory."""
+    largest_run: int = 256 << 10
+    garbage_s: float = 0.7
+    grace_s: float = 1.0
+    overreplicated_s: float = 0.0
+    request_bytes: int = 0
+    """The most bytes of a metadata request (jute.maxbuffer); 0: as many as ZooKeeper takes."""
+    compressed: bool = False
+    """Whether the topic's record is compressed, and too large for a request if it is not."""
+    impatient: bool = False
+    """Whether owners wait for metadata writes for less than a session, and try again soon."""
+    entries_a_ledger: int = 6
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """One simulation: its seed, the sizes of its ensembles, and its steps in the order of time."""
 
@@ -55,15 +74,17 @@ class Schedule:
     steps: tuple[Step, ...]
     topics: bool = False
     """Whether owners with cursors run instead of writers of ledgers."""
+    limits: Limits = Limits()
 
 
-def plan_schedule(seed: str) -> Schedule:
-    """The schedule of a seed."""
+def plan_plain(seed: str) -> Schedule:
+    """A schedule of anything, with anything that goes wrong."""
     rng = Random(f"{seed}/schedule")
-    return _topics(seed, rng) if rng.random() < 0.4 else _ledgers(seed, rng)
+    return plan_topics(seed, rng) if rng.random() < 0.4 else _ledgers(seed, rng)
 
 
-def _sizes(rng: Random) -> tuple[tuple[int, int, int], int]:
+def plan_sizes(rng: Random) -> tuple[tuple[int, int, int], int]:
+    """Ensemble size, write and ack quorum; and how many bookies there are."""
     ensemble, bookies = rng.choice(
         [((3, 2, 2), 4), ((2, 2, 2), 3), ((3, 3, 2), 4), ((2, 2, 1), 3), ((3, 3, 3), 4), ((3, 3, 2), 3)]
     )
@@ -71,7 +92,7 @@ def _sizes(rng: Random) -> tuple[tuple[int, int, int], int]:
 
 
 def _ledgers(seed: str, rng: Random) -> Schedule:
-    sizes, bookies = _sizes(rng)
+    sizes, bookies = plan_sizes(rng)
     steps: list[Step] = []
     for number in range(rng.choice((1, 1, 2))):
         steps += _writer(f"writer-{number}", rng)
@@ -81,7 +102,7 @@ def _ledgers(seed: str, rng: Random) -> Schedule:
             what = rng.choice(("recover", "recover", "look", "delete"))
             at = rng.choice(steps).at + rng.expovariate(100.0) if rng.random() < _CLOSE else rng.uniform(0.05, SPAN_S)
             steps.append(Step(at, who, what, rng.randrange(4)))
-    steps += _faults(rng, bookies, ("writer-0", "reader-0"), steps)
+    steps += plan_faults(rng, bookies, ("writer-0", "reader-0"), steps)
     return Schedule(seed, sizes, bookies, tuple(sorted(steps, key=lambda step: step.at)))
 
 
@@ -99,7 +120,7 @@ def _writer(who: str, rng: Random) -> list[Step]:
     return [step for step in steps if step.at < SPAN_S]
 
 
-def _faults(rng: Random, bookies: int, clients: tuple[str, ...], steps: list[Step]) -> list[Step]:
+def plan_faults(rng: Random, bookies: int, clients: tuple[str, ...], steps: list[Step]) -> list[Step]:
     """Faults, most of them close to something that a client does."""
     found = []
     for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 4, 6))):
@@ -117,8 +138,9 @@ def _faults(rng: Random, bookies: int, clients: tuple[str, ...], steps: list[Ste
     return found
 
 
-def _topics(seed: str, rng: Random) -> Schedule:
-    sizes, bookies = _sizes(rng)
+def plan_topics(seed: str, rng: Random) -> Schedule:
+    """Owners of one topic, one after another."""
+    sizes, bookies = plan_sizes(rng)
     steps: list[Step] = []
     at = 0.0
     for number in range(rng.choice((1, 2, 2, 3))):
@@ -132,7 +154,7 @@ def _topics(seed: str, rng: Random) -> Schedule:
         at += rng.expovariate(100.0)
         steps.append(Step(at, who, rng.choice(("close", "die", "die", "leave", "leave"))))
     steps = [step for step in steps if step.at < SPAN_S]
-    steps += _faults(rng, bookies, ("owner-0", "owner-1"), steps)
+    steps += plan_faults(rng, bookies, ("owner-0", "owner-1"), steps)
     return Schedule(seed, sizes, bookies, tuple(sorted(steps, key=lambda step: step.at)), topics=True)
 
 

@@ -25,8 +25,13 @@ import mledger.bookie.server.storage.directory as directory
 import mledger.bookie.server.storage.directory_parts as directory_parts
 import mledger.bookie.server.storage.index as index
 import mledger.bookie.server.storage.journal_files as journal_files
+import mledger.bookie.server.storage.ledgers as ledgers
 import mledger.cluster as cluster
+import mledger.cursors.container as container
+import mledger.cursors.persistence as persistence
 import mledger.ledgers.ownership as ownership
+import mledger.ledgers.pending_records as pending_records
+import mledger.metastore.batched_store as batched_store
 import mledger.metastore.memory.tree as tree
 import mledger.metastore.runtime.durable_files as durable_files
 from mledger.bookie.server.process.options import BookieOptions
@@ -36,6 +41,7 @@ from tests.sim.disk import SimSystem
 from tests.sim.loop import EPOCH_S, Process, SimLoop
 from tests.sim.metadata import SimEnsemble
 from tests.sim.network import Network
+from tests.sim.schedule import Limits
 
 _FILL_BYTES = 1 << 16
 _SYNC_S = 0.0004
@@ -103,7 +109,7 @@ class SimJournalThread(JournalThread):
 
     def schedule(self, work: Callable[[], None]) -> None:
         """Carry out `work` after what was scheduled before."""
-        took = _SYNC_S * (0.3 + self._process.rng.expovariate(1.0))
+        took = _SYNC_S * (0.3 + self._process.rng.expovariate(1.0)) * self._process.disk_slow
         self._free_at = max(self._free_at, self.sim.now) + took
         self.sim.later_as(self._process, self._free_at - self.sim.now, self.carry_out, work)
 
@@ -133,8 +139,8 @@ class World:
 
 
 @contextlib.contextmanager
-def simulated(world: World) -> Iterator[None]:
-    """Replace the system by a simulated one."""
+def simulated(world: World, limits: Limits) -> Iterator[None]:
+    """Replace the system by a simulated one, and sizes and times of the product as `limits` say."""
     with contextlib.ExitStack() as stack:
 
         def put(where: Any, name: str, value: Any) -> None:
@@ -177,6 +183,15 @@ def simulated(world: World) -> Iterator[None]:
         put(secrets, "randbits", world._chance.getrandbits)
         put(uuid, "uuid4", lambda: uuid.UUID(int=world._chance.getrandbits(128), version=4))
         put(sys, "unraisablehook", lambda _: None)
+        put(group_commit, "MOST_LEDGERS", limits.most_ledgers)
+        put(ledgers, "LARGEST_RUN", limits.largest_run)
+        if limits.request_bytes:
+            put(pending_records, "ONE_WRITE_BYTES", limits.request_bytes * 3 // 4)
+            put(batched_store, "MOST_BYTES", limits.request_bytes // 3)
+        if limits.impatient:
+            put(container, "RETRY_DELAYS_S", (0.05, 0.1, 0.2, 0.4))
+            put(persistence, "RETRY_FIRST_S", 0.05)
+            put(persistence, "RETRY_LAST_S", 1.0)
         stack.callback(sys.set_asyncgen_hooks, *sys.get_asyncgen_hooks())
         sys.set_asyncgen_hooks(firstiter=None, finalizer=lambda _: None)  # those of dead processes stay as they are
         state = random.getstate()

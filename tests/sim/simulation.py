@@ -14,10 +14,11 @@ from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.store import MetadataStore
 from tests.sim.checks import Violated
 from tests.sim.cluster import CLIENT, SESSION_S, Cluster
+from tests.sim.draws import plan_schedule
 from tests.sim.faults import Faults
 from tests.sim.history import History
 from tests.sim.ledger_clients import Client, recover
-from tests.sim.schedule import BOOKIES, SPAN_S, Schedule, Step, plan_schedule
+from tests.sim.schedule import BOOKIES, SPAN_S, Schedule, Step
 from tests.sim.seams import World, simulated
 from tests.sim.topic_owners import TopicOwner, judge_topic
 
@@ -41,8 +42,8 @@ class Outcome:
 def simulate(schedule: Schedule) -> Outcome:
     """Run a schedule."""
     world = World(schedule.seed)
-    with simulated(world):
-        cluster = Cluster(world, BOOKIES[: schedule.bookies])
+    with simulated(world, schedule.limits):
+        cluster = Cluster(world, BOOKIES[: schedule.bookies], schedule.limits)
         before: Any = group_commit.enter
         group_commit.enter = cluster.stored
         try:
@@ -83,7 +84,7 @@ class _Run:
         if not self._until(lambda: self._clients_done, SETTLE_S):
             waiting = ", ".join(client.name for client in self._clients if not client.done)
             raise Violated(f"requests of {waiting} did not end within {SETTLE_S:g} s after faults stopped")
-        machines = self._cluster.machines.values()
+        machines = [machine for machine in self._cluster.machines.values() if not machine.gone]
         if not self._until(lambda: all(machine.serves for machine in machines), SETTLE_S):
             down = ", ".join(machine.host for machine in machines if not machine.serves)
             raise Violated(f"{down} did not serve within {SETTLE_S:g} s after faults stopped")
@@ -91,6 +92,9 @@ class _Run:
         self._loop.start(judge, self._judge_topic if self._schedule.topics else self._judge)
         if not self._until(lambda: self._judged, SETTLE_S):
             raise Violated(f"what was written could not be read within {SETTLE_S:g} s after faults stopped")
+        self._cluster.check_bookies()
+        if self._cluster.violation is not None:
+            raise self._cluster.violation
 
     def _begin(self) -> None:
         begun = False
@@ -172,7 +176,15 @@ class _Run:
         self._judged = True
 
 
-_METADATA = ("lag", "lose before", "lose after", "client session expires", "client away")
+_METADATA = (
+    "part",
+    "lag",
+    "lose before",
+    "lose after",
+    "lose after, away",
+    "client session expires",
+    "client away",
+)
 
 
 def collected(count: int) -> None:

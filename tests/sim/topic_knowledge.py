@@ -24,3 +24,7 @@ class KnownTopic:
     cursors: dict[str, KnownCursor] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     """Cursors that somebody asked to delete."""
+    opening: set[str] = field(default_factory=set)
+    """Who is opening the topic, or died while opening it."""
+    openings: int = 0
+    """How often somebody began to open the topic, or was done with it."""

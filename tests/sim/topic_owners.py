@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import mledger
 from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.records.paths import DELETIONS, PENDING
+from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.paths import DELETIONS, PENDING, cursor_name, managed_ledger_path
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
 from tests.faults.checker import (
     Acknowledged,
@@ -21,7 +22,7 @@ from tests.faults.checker import (
 )
 from tests.faults.history import acknowledged_of
 from tests.sim.checks import Violated
-from tests.sim.cluster import CLIENT, SESSION_S, Cluster
+from tests.sim.cluster import CLIENT, MANAGED_LEDGER, SESSION_S, Cluster
 from tests.sim.loop import Process
 from tests.sim.schedule import Step
 from tests.sim.topic_knowledge import KnownCursor, KnownTopic
@@ -29,6 +30,9 @@ from tests.sim.topic_knowledge import KnownCursor, KnownTopic
 TOPIC = "persistent://public/default/t"
 CURSORS = ("one", "two", "three")
 _LEAVES_S = 2.0
+_IMPATIENT_S = 1
+_LOOK_S = 0.1
+_SETTLED_S = 30.0
 
 
 class TopicOwner:
@@ -43,14 +47,16 @@ class TopicOwner:
             ensemble_size=sizes[0],
             write_quorum_size=sizes[1],
             ack_quorum_size=sizes[2],
-            max_entries_per_ledger=6,
+            max_entries_per_ledger=cluster.limits.entries_a_ledger,
             minimum_rollover_time_ms=0,
             metadata_max_entries_per_ledger=3,
             throttle_mark_delete=0.0,
-            metadata_operations_timeout_s=5,
+            metadata_operations_timeout_s=5 if not cluster.limits.impatient else _IMPATIENT_S,
         )
         self._epoch = -1
         self._sent = 0
+        self._away_s = 0.0
+        self._opened = 0
         self._acked: list[tuple[int, int, int, int]] = []
         self._topic: mledger.ManagedLedger | None = None
         self._waiting: set[asyncio.Future[object]] = set()
@@ -96,14 +102,16 @@ class TopicOwner:
     async def _take(self, cluster: mledger.Cluster, step: Step) -> None:
         try:
             if step.what == "open":
-                self._topic = await cluster.open_topic(TOPIC, create=True, take_over=True, trim=True)
-                self._epoch = len(self._known.given)  # in the order in which they took the topic
-                self._known.given.append(Given(self._epoch, 0, self._acked))
+                await self._open(cluster)
                 self._note("opened the topic")
             elif step.what == "die":
                 self._note("dies")
                 self._cluster.world.loop.kill(self.process)
                 await asyncio.sleep(1000)
+            elif step.what == "bookies away at recovery":
+                self._away_s = step.seconds
+            elif step.what == "stay" and self._topic is not None:
+                await self._stay(self._topic)
             elif step.what == "leave":
                 await asyncio.sleep(_LEAVES_S)
             elif step.what == "close" and self._topic is not None:
@@ -114,6 +122,19 @@ class TopicOwner:
         except (MledgerError, OSError) as error:
             self._note(f"{step.what} failed: {type(error).__name__}: {error}")
 
+    async def _open(self, cluster: mledger.Cluster) -> None:
+        self._known.opening.add(self.name)
+        self._known.openings += 1
+        try:
+            self._topic = await cluster.open_topic(TOPIC, create=True, take_over=True, trim=True, events=self._happened)
+        finally:
+            if self.process.alive:
+                self._known.opening.discard(self.name)
+                self._known.openings += 1
+        self._opened = self._known.openings
+        self._epoch = len(self._known.given)
+        self._known.given.append(Given(self._epoch, 0, self._acked))
+
     def _begin(self, topic: mledger.ManagedLedger, step: Step) -> None:
         """Begin a request; those before it may still be under way."""
 
@@ -122,6 +143,7 @@ class TopicOwner:
                 await self._use(topic, step)
             except (MledgerError, OSError) as error:
                 self._note(f"{step.what} failed: {type(error).__name__}: {error}")
+                self._cluster.check(self._check_fenced, error)
 
         task = asyncio.get_running_loop().create_task(use())
         self._waiting.add(task)
@@ -147,6 +169,35 @@ class TopicOwner:
                 self._note(f"unsubscribed {name}")
             case "roll over":
                 await topic.roll_over()
+
+    def _happened(self, event: object) -> None:
+        """Take every bookie away when the topic is open and a cursor is being recovered, if that is wanted."""
+        if isinstance(event, mledger.events.RecoveringFromLedger) and self._away_s:
+            self._note("the bookies go away")
+            for machine in self._cluster.machines.values():
+                machine.end(power=False, away_s=self._away_s)
+            self._away_s = 0.0
+
+    def _check_fenced(self, error: Exception) -> None:
+        """Only another owner, or the end of its session, fences an owner."""
+        fenced = isinstance(error, mledger.ManagedLedgerFenced) and "session" not in str(error)
+        if fenced and not self._known.opening and self._known.openings == self._opened:
+            raise Violated(f"{self.name} was fenced by nobody: {error}")
+
+    async def _stay(self, topic: mledger.ManagedLedger) -> None:
+        """Own the topic until everything is quiet, and durable (C3, R5)."""
+        while not self._cluster.quiet:
+            await asyncio.sleep(_LOOK_S)
+        until = self._cluster.world.loop.now + _SETTLED_S
+        while self._cluster.world.loop.now < until:
+            if topic.state is not mledger.TopicState.OPEN:
+                return
+            left = [name for name in topic.cursors if name not in self._known.dropped and not _settled(topic, name)]
+            if not left:
+                self._note("everything is durable")
+                return
+            await asyncio.sleep(_LOOK_S)
+        self._cluster.check(_raise, Violated(f"cursors {left} are not recovered and durable after {_SETTLED_S:g} s"))
 
     # Appends
 
@@ -218,14 +269,26 @@ class TopicOwner:
         future.add_done_callback(durable)
 
 
+def _settled(topic: mledger.ManagedLedger, name: str) -> bool:
+    """Whether a cursor is recovered, and everything that it has acknowledged is durable."""
+    cursor = topic.open_cursors.get(name)
+    return cursor is not None and not cursor.is_failing and cursor.behind_s == 0
+
+
 def _state(cursor: mledger.Cursor) -> Acknowledged:
     return acknowledged_of(cursor.mark_delete, [(hole.lower, hole.upper) for hole in cursor.holes])
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 async def judge_topic(cluster: Cluster, config: mledger.ManagedLedgerConfig) -> None:
     """Open the topic once more, and compare it with what its owners know. Violated, MledgerError."""
     known = cluster.topic
     async with mledger.open_cluster("sim://", config=config, client=CLIENT, session_timeout=SESSION_S) as opened:
+        issued = [cursor.issued for name, cursor in known.cursors.items() if name not in known.dropped]
+        issued += await _unknown_cursors(cluster, opened)
         topic = await opened.open_topic(TOPIC, create=True, take_over=True)
         await topic.initialized()
         ledgers = [(ledger.ledger_id, ledger.entries) for ledger in topic.ledgers if ledger.entries]
@@ -247,8 +310,9 @@ async def judge_topic(cluster: Cluster, config: mledger.ManagedLedgerConfig) -> 
             for entry in await topic.read(mledger.Position(ledger_id, 0), count, None, last):
                 epoch, number = entry.payload.split()
                 rows.append((*entry.position, int(epoch), int(number)))
-        issued = [cursor.issued for name, cursor in known.cursors.items() if name not in known.dropped]
         violations += check_topic(known.given, Topic(ledgers, FoundEntries.of(rows), issued))
+        if cluster.limits.request_bytes:
+            await topic.trim()
         listed = [ledger.ledger_id for ledger in topic.ledgers]
         await topic.close()
         cursors = await opened.inspector.cursors(TOPIC)
@@ -260,3 +324,17 @@ async def judge_topic(cluster: Cluster, config: mledger.ManagedLedgerConfig) -> 
         violations += check_ledgers(named, existing)
     if violations or left:
         raise Violated("; ".join([*map(str, violations), *(f"record {path} is left" for path in left)]))
+
+
+async def _unknown_cursors(cluster: Cluster, opened: mledger.Cluster) -> list[Acknowledged]:
+    """Where cursors stand that exist, though nobody was told so: an answer was lost. They hold their ledgers too."""
+    store, path, found = opened.metadata, managed_ledger_path(MANAGED_LEDGER), []
+    await store.sync()
+    for child in await store.children(path) if await store.exists(path) else ():
+        name = cursor_name(child)
+        if name in cluster.topic.cursors or name in cluster.topic.dropped:
+            continue
+        record = decode_managed_cursor_info((await store.get(f"{path}/{child}")).data, child).value
+        if record.cursors_ledger_id == NO_CURSOR_LEDGER and record.mark_delete is not None:
+            found.append(acknowledged_of(record.mark_delete, []))
+    return found

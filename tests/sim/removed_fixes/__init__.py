@@ -1,0 +1,1 @@
+"""The fixes that can be taken out, by topic."""
