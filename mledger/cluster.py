@@ -288,12 +288,12 @@ class Cluster:
         This also deletes the ledgers of its compaction and delayed delivery and, before it, the
         topics with the pending acknowledgements of transactions on its subscriptions.
         `unreadable_cursors` deletes cursors whose record does not parse too: set it once you have a
-        copy of the record (M12).
+        copy of the record (M12). A ledger that a cursor names and whose metadata does not parse then stays.
 
         Raises:
             TopicNotFound: the topic does not exist.
             OwnedElsewhere: there is a live owner, and `take_over` is false.
-            RecordError: a cursor's record does not parse, and `unreadable_cursors` is false.
+            RecordError: a cursor's record or a ledger that it names does not parse, and `unreadable_cursors` is false.
         """
         topic = TopicName.parse(name)
         managed_ledger = self._open.pop(topic.managed_ledger_name, None)

@@ -1,6 +1,6 @@
 """Deletes a topic: cursors, record and ledgers; an interruption orphans nothing (M8, R10)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mledger.admin.references.attached_ledgers import find_attached
 from mledger.bookie.client.client import BookKeeper
@@ -13,7 +13,7 @@ from mledger.metastore.batched_store import plan_multis
 from mledger.metastore.errors import BadVersion, NodeExists, NodeNotFound, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
-from mledger.metastore.store import Check, Create, Delete, MetadataStore, Operation
+from mledger.metastore.store import Check, Create, Delete, MetadataStore, Node, Operation
 
 CURSORS_AT_ONCE = 300
 
@@ -42,31 +42,21 @@ async def delete_managed_ledger(
 
     Raises TopicNotFound, ManagedLedgerFenced (an owner changed the topic), and RecordError for a
     cursor whose record does not parse, unless `unreadable_cursors` is set: the caller then has a
-    copy of it (M12).
+    copy of it (M12). The same goes for a ledger that a cursor names, and whose metadata does not
+    parse: with `unreadable_cursors` it stays.
     """
     await ensure_folders(store)
     record = await TopicRecord.read(store, name)
     refuse_shadow(name, record.info)
     paths = [f"{record.path}/{child}" for child in await store.children(record.path)]
     nodes = await store.get_many(paths)
-    attached = (await find_attached(store, bookkeeper, name, paths)).by_cursor()
-    operations: list[list[Operation]] = []
-    for path, node in zip(paths, nodes, strict=True):
-        if node is None:
-            continue
-        try:
-            cursor_ledger = decode_managed_cursor_info(node.data, path).value.cursors_ledger_id
-        except RecordError:
-            if not unreadable_cursors:
-                raise
-            cursor_ledger = NO_CURSOR_LEDGER
-        group: list[Operation] = [Delete(path, node.version)]
-        if cursor_ledger != NO_CURSOR_LEDGER:
-            group.append(deletion_record(cursor_ledger, name))
-        group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
-        operations.append(group)
+    found = await find_attached(store, bookkeeper, name, paths)
+    if found.damaged and not unreadable_cursors:
+        raise found.damaged[0]
+    operations = _of_cursors(name, paths, nodes, found.by_cursor(), unreadable_cursors=unreadable_cursors)
     operations += await giving_up_kept(store, name)
-    of_ledgers: list[Operation] = [deletion_record(ledger.ledger_id, name) for ledger in record.info.ledgers]
+    listed = dict.fromkeys(ledger.ledger_id for ledger in record.info.ledgers)  # a damaged list may name one twice
+    of_ledgers: list[Operation] = [deletion_record(ledger_id, name) for ledger_id in listed]
     groups = [*operations, of_ledgers]
     *operations, ledgers = await _unrecorded(store, groups)
     version = record.version
@@ -93,6 +83,33 @@ async def delete_managed_ledger(
         ) from None
     on_step("topic deleted")
     await replay(bookkeeper, store, {}, on_step=on_step)
+
+
+def _of_cursors(
+    name: str,
+    paths: Sequence[str],
+    nodes: Sequence[Node | None],
+    attached: Mapping[str, Sequence[int]],
+    *,
+    unreadable_cursors: bool,
+) -> list[list[Operation]]:
+    """What deletes each cursor: its record, its ledger, and those of `attached` at its path."""
+    operations: list[list[Operation]] = []
+    for path, node in zip(paths, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            cursor_ledger = decode_managed_cursor_info(node.data, path).value.cursors_ledger_id
+        except RecordError:
+            if not unreadable_cursors:
+                raise
+            cursor_ledger = NO_CURSOR_LEDGER
+        group: list[Operation] = [Delete(path, node.version)]
+        if cursor_ledger != NO_CURSOR_LEDGER:
+            group.append(deletion_record(cursor_ledger, name))
+        group += [deletion_record(ledger_id, name) for ledger_id in attached.get(path, ())]
+        operations.append(group)
+    return operations
 
 
 async def _unrecorded(store: MetadataStore, groups: Sequence[Sequence[Operation]]) -> list[list[Operation]]:

@@ -16,11 +16,11 @@ from mledger.cursors.compaction import compacted_ledger, is_compaction, names_in
 from mledger.cursors.state_reader import StateLedger, find_state
 from mledger.errors import CursorRecoveryFailed
 from mledger.ledgers.references import COMPACTED, DELAYED_INDEX, Naming, Reference, references_in_cursor
-from mledger.metastore.cluster.ledgers import LedgerStoreReader
 from mledger.metastore.errors import InvalidName, RecordError
 from mledger.metastore.records.codec import decode_managed_cursor_info
+from mledger.metastore.records.ledger_codec import decode_ledger_metadata
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, LedgerState
-from mledger.metastore.records.paths import TopicName, cursor_name_from_path
+from mledger.metastore.records.paths import TopicName, cursor_name_from_path, ledger_path
 from mledger.metastore.store import MetadataReader
 
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"
@@ -41,10 +41,14 @@ class AttachedLedger:
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """The ledgers that are deleted with a topic; `unknown` has a line for each thing that cannot be found out now."""
+    """The ledgers that are deleted with a topic; `unknown` has a line for each thing that cannot be found out now.
+
+    Ledgers whose metadata does not parse may belong to anyone, and are not among `ledgers`: `damaged` has the errors.
+    """
 
     ledgers: tuple[AttachedLedger, ...] = ()
     unknown: tuple[str, ...] = ()
+    damaged: tuple[RecordError, ...] = ()
 
     def by_cursor(self) -> Mapping[str, Sequence[int]]:
         """The ids of the ledgers by the path of the cursor that names them."""
@@ -83,15 +87,29 @@ async def find_attached(
             unknown.append(f"the compacted topic's ledger, if compaction has run again: {error}")
         else:
             named += [Reference(latest, Naming.COMPACTED, path)] if latest is not None else []
+    found = await _find_own(reader, named, _topic_of(managed_ledger))
+    return replace(found, unknown=(*unknown, *found.unknown))
+
+
+async def _find_own(reader: MetadataReader, named: Iterable[Reference], topic: str) -> Attachments:
+    """Those of the ledgers `named` that belong to `topic`."""
     unique = list({each.ledger_id: each for each in named}.values())
-    topic = _topic_of(managed_ledger)
-    found = await LedgerStoreReader(reader).read_many([each.ledger_id for each in unique])
-    ledgers = tuple(
-        _attached(each, metadata[0])
-        for each, metadata in zip(unique, found, strict=True)
-        if metadata is not None and _belongs(each.naming, metadata[0], topic)
-    )
-    return Attachments(ledgers, tuple(unknown))
+    ledgers: list[AttachedLedger] = []
+    unknown: list[str] = []
+    damaged: list[RecordError] = []
+    at = [ledger_path(each.ledger_id) for each in unique]
+    for reference, path, node in zip(unique, at, await reader.get_many(at), strict=True):
+        if node is None:
+            continue
+        try:
+            metadata = decode_ledger_metadata(node.data, path)
+        except RecordError as error:
+            damaged.append(error)
+            unknown.append(f"ledger {reference.ledger_id}, which {reference.path} names, stays: {error}")
+            continue
+        if _belongs(reference.naming, metadata, topic):
+            ledgers.append(_attached(reference, metadata))
+    return Attachments(tuple(ledgers), tuple(unknown), tuple(damaged))
 
 
 async def pending_ack_topics(

@@ -32,7 +32,7 @@ async def ledgers_to_lose(
                 peek = await cluster.bookies.peek(ledger.ledger_id, password)
                 ledger = replace(ledger, entries=peek.last_entry + 1, size=peek.length)
                 peek.decided()
-            except BookieError as error:
+            except (BookieError, RecordError) as error:
                 unknown.append(f"ledger {ledger.ledger_id} of {topic}, with an unknown number of entries: {error}")
         ledgers.append(ledger)
     return ledgers, unknown
@@ -42,12 +42,7 @@ async def attached_to(cluster: ReadOnlyCluster, topic: TopicName, records: Seque
     """The ledgers other than cursor ledgers that the topic's cursors among `records` name."""
     folder = f"{topic.managed_ledger_path}/"
     paths = [record.path for record in records if record.path.startswith(folder)]
-    try:
-        return await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, paths)
-    except RecordError as error:
-        return Attachments(
-            unknown=(f"the topic's ledgers of compaction and delayed delivery, which are unknown: {error}",)
-        )
+    return await find_attached(cluster.metadata, cluster.bookies, topic.managed_ledger_name, paths)
 
 
 def info_of(record: ChangedRecord) -> ManagedLedgerInfo:

@@ -11,6 +11,7 @@ from mledger.bookie.errors import BookieError
 from mledger.cli.shared.change_command import read_before
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets
+from mledger.errors import InvalidLedgerList
 from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.records.paths import TopicName, cursor_name
 from mledger.metastore.records.values import NO_CURSOR_LEDGER
@@ -75,11 +76,11 @@ async def states_kept_and_lost(
 ) -> tuple[tuple[SavedCursor, ...], tuple[str, ...]]:
     """The cursor states to save before a topic is deleted, and a line for each that cannot be saved.
 
-    A topic can be deleted even if its bookies are unavailable.
+    A topic can be deleted even if its bookies are unavailable or its list of ledgers is damaged.
     """
     try:
         cursors = await inspector.cursors(str(topic))
-    except (BookieError, RecordError) as error:
+    except (BookieError, RecordError, InvalidLedgerList) as error:
         return (), (f"the cursors' states of {topic} that are not in their records: {error}",)
     saved: list[SavedCursor] = []
     lost: list[str] = []
