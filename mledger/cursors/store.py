@@ -290,7 +290,7 @@ class CursorStore:
         )
 
     def _encode(self, state: CursorState) -> bytes:
-        limit = self._context.config.max_message_size
+        limit = self._context.factory.largest_entry
         try:
             return encode_position_info(state_record(state.acks, state.properties, limit=limit))
         except AckStateTooLarge as error:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import cached_property
 
 from mledger.bookie.client.client import Also, BookKeeper
 from mledger.bookie.client.ledgers.reader import LedgerReader
@@ -45,6 +46,11 @@ class LedgerFactory:
         """Ledgers that are created but not yet listed, or being deleted: a replay skips them."""
         self.on_step = on_step
         self.counters = counters or NamespaceCounters()
+
+    @cached_property
+    def largest_entry(self) -> int:
+        """The largest payload of an entry, in bytes: maxMessageSize, or the frame limit if that is smaller."""
+        return min(self._config.max_message_size, self._bookkeeper.largest_entry(self._config.digest_type))
 
     async def create_data_ledger(self, above: int | None) -> LedgerWriter:
         """Create a data ledger with an id above `above` (M1), pending until `listed` is carried out.

@@ -95,7 +95,7 @@ class Appender:
         self._stopped: MledgerError | None = None
         self._switching: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
-        self._largest = min(config.max_message_size, writer.largest_entry)
+        self._largest = factory.largest_entry
         self._ended: EndedLedger | None = None
         self._now_ms = maintenance.now_ms
         self._due = maintenance.alarm(self._roll_if_due)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from mledger.bookie.client.config import ClientConfig
+from mledger.bookie.client.connections.frames import largest_payload
 from mledger.bookie.client.connections.pool import cancelled_itself
 from mledger.bookie.client.ledgers.ledger_recovery import LedgerRecovery
 from mledger.bookie.client.ledgers.metadata_batches import MetadataUpdates
@@ -50,6 +51,10 @@ class BookKeeper(BookKeeperReader):
         self._updates = MetadataUpdates(store, self._store)
         self._rng = rng or random.Random()
         self._recoveries: dict[int, asyncio.Task[LedgerMetadata]] = {}
+
+    def largest_entry(self, digest_type: DigestType) -> int:
+        """The largest payload, in bytes, that a ledger with such digests takes."""
+        return largest_payload(self._config.max_frame, make_digest(digest_type, b""))
 
     async def create_ledger(
         self,

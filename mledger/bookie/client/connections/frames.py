@@ -21,6 +21,15 @@ _HEADER_END = _HEADER_AT + wire.ENTRY_HEAD.size
 _RECOVERY_ADD = wire.header_word(wire.Op.ADD, wire.Flag.RECOVERY_ADD | wire.Flag.HIGH_PRIORITY)
 
 
+def largest_payload(max_frame: int, digest: Digest) -> int:
+    """The largest payload, in bytes, whose add with `digest` fits `max_frame`."""
+    return max_frame - (_add_head_size(digest) - wire.LENGTH.size)
+
+
+def _add_head_size(digest: Digest) -> int:
+    return wire.ADD_HEAD.size + 16 + digest.size
+
+
 class AddFramer:
     """Encodes the adds of one ledger, with its digest and master key."""
 
@@ -29,7 +38,7 @@ class AddFramer:
 
         self._ledger_id, self._digest, self._key = ledger_id, digest, master_key
         self._header = wire.header_word(wire.Op.ADD)
-        self.head_size = wire.ADD_HEAD.size + 16 + digest.size
+        self.head_size = _add_head_size(digest)
         fields = [
             ("frame", ">u4"),
             ("header", ">u4"),

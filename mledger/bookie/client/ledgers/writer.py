@@ -8,7 +8,7 @@ from functools import partial
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.connections.bad_replicas import BadReplicaSink
-from mledger.bookie.client.connections.frames import AddFramer
+from mledger.bookie.client.connections.frames import AddFramer, largest_payload
 from mledger.bookie.client.connections.pool import BookiePool
 from mledger.bookie.client.ledgers.current_ensembles import Reread
 from mledger.bookie.client.ledgers.metadata_updater import MetadataUpdater, check_still_ours
@@ -52,7 +52,7 @@ class LedgerWriter:
         self._held, self._digest, self._pool, self._config = held, digest, pool, config
         self._report, self._reread = report, reread
         self._framer = AddFramer(self.ledger_id, digest, master_key(password))
-        self._largest = config.max_frame - self._framer.frame_size(0)
+        self._largest = largest_payload(config.max_frame, digest)
         self._quorum = WriteQuorum(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
         self._replication = Replication(
             self.ledger_id,
@@ -70,11 +70,6 @@ class LedgerWriter:
     def metadata(self) -> LedgerMetadata:
         """The ledger's metadata as last written."""
         return self._held.metadata
-
-    @property
-    def largest_entry(self) -> int:
-        """The largest payload that fits a frame, in bytes."""
-        return self._largest
 
     @property
     def last_add_confirmed(self) -> int:
