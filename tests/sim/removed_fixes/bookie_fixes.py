@@ -223,6 +223,6 @@ FIXES: Sequence[Fix] = (
         "early-fence",
         "a fence was answered past adds that were accepted and not synced",
         _answer_fence_early,
-        with_all(of_ledgers, with_step("recover")),
+        with_all(of_ledgers, with_step("slow disk")),
     ),
 )

@@ -107,7 +107,7 @@ FIXES: Sequence[Fix] = (
         "bookkeeper-2615",
         "recovery of an empty last ensemble began before it, and failed each time",
         _begin_before_last_ensemble,
-        anything,
+        with_step("freeze for good"),
     ),
     (
         "bookkeeper-1591",
