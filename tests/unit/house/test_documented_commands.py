@@ -32,6 +32,8 @@ OTHERWISE = {
     "make soak": ("tests/faults", "an hour; each run in small there"),
     "make fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
     "python -m tests.fuzz": ("tests/fuzz/test_hostile_input.py", "minutes; in small there"),
+    "make sim": ("tests/sim/test_simulation.py", "minutes; in small there"),
+    "python -m tests.sim --without": ("tests/sim/test_removed_fixes.py", "recorded seeds there"),
     "mledger metadata run --dir DIR": ("tests/support/rocksdb.py", "a synopsis; started there"),
     "spark-submit": ("tests/containers/test_containers.py", "run there, on a cluster of containers"),
     "docker compose -f compose.yaml -f compose.loopback.yaml up": ("tests/support/containers.py", "run so there"),
