@@ -48,7 +48,7 @@ class SimFamily:
         """As Rdict.get."""
         return self.rows.get(key)
 
-    def iter(self) -> "SimIterator":
+    def iter(self, options: object = None) -> "SimIterator":
         """As Rdict.iter."""
         self.shared = True
         return SimIterator(self.rows, self.order)

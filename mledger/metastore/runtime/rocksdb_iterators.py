@@ -3,7 +3,14 @@
 An iterator that meets a block it cannot read ends as if there were no more rows, and only its status says why.
 """
 
-from rocksdict import RdictIter
+from rocksdict import Rdict, RdictIter, ReadOptions
+
+
+def scan(family: Rdict) -> RdictIter:
+    """An iterator for reading many rows once: their blocks take no place in the cache."""
+    options = ReadOptions()
+    options.fill_cache(False)
+    return family.iter(options)
 
 
 def at_row(rows: RdictIter) -> bool:

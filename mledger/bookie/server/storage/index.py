@@ -23,7 +23,7 @@ from rocksdict import (
 
 from mledger.bookie.errors import DiskFull, InvalidBookieDirectory
 from mledger.bookie.server.storage.disk import says_full
-from mledger.metastore.runtime.rocksdb_iterators import at_row
+from mledger.metastore.runtime.rocksdb_iterators import at_row, scan
 
 ENTRIES = "entries"
 REPEATS = "repeats"
@@ -241,7 +241,7 @@ class Index:
         """Count again how many bytes of each journal file the rows name."""
         counted: dict[int, int] = {}
         for family in (self._entries, self._repeats):
-            rows = family.iter()
+            rows = scan(family)
             rows.seek_to_first()
             while at_row(rows):
                 file, _, length, _ = _ROW.unpack(rows.value())
@@ -268,7 +268,7 @@ class Index:
     def ledger_ids(self, first: int = 0, most: int = sys.maxsize) -> list[int]:
         """At most `most` ledger ids from `first` on, in ascending order. On any thread."""
         found: list[int] = []
-        rows = self._ledgers.iter()
+        rows = scan(self._ledgers)
         rows.seek(ledger_key(first))
         while at_row(rows) and len(found) < most:
             found.append(_NUMBER.unpack(rows.key())[0])
@@ -279,7 +279,7 @@ class Index:
         """Bytes that a ledger's rows name in each journal file; reads every row. On any thread."""
         sizes: dict[int, int] = {}
         prefix, unpack = ledger_key(ledger), _ROW.unpack
-        for rows in (self._entries.iter(), self._repeats.iter()):
+        for rows in (scan(self._entries), scan(self._repeats)):
             rows.seek(prefix)
             while at_row(rows) and rows.key().startswith(prefix):
                 file, _, length, _ = unpack(rows.value())

@@ -1,9 +1,9 @@
 """Iterators of RocksDB over damaged tables."""
 
 import pytest
-from rocksdict import BlockBasedOptions, Options, Rdict
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict
 
-from mledger.metastore.runtime.rocksdb_iterators import at_row
+from mledger.metastore.runtime.rocksdb_iterators import at_row, scan
 
 
 def write_rows(path):
@@ -46,3 +46,19 @@ def test_unreadable_rows_are_an_error_and_not_the_end(tmp_path):
     table.write_bytes(data)
     with pytest.raises(Exception, match="Corruption"):
         count_rows(tmp_path / "rows")
+
+
+@pytest.mark.parametrize(("iterate", "fills"), [(scan, False), (Rdict.iter, True)], ids=["scan", "iter"])
+def test_only_a_scan_leaves_the_cache_to_rows_that_are_read_often(tmp_path, iterate, fills):
+    write_rows(tmp_path / "rows")
+    options, table = Options(raw_mode=True), BlockBasedOptions()
+    table.set_block_cache(Cache(1 << 20))
+    options.set_block_based_table_factory(table)
+    database = Rdict(str(tmp_path / "rows"), options)
+    before, rows = database.property_int_value("rocksdb.block-cache-usage"), iterate(database)
+    rows.seek_to_first()
+    while at_row(rows):
+        rows.next()
+    del rows
+    assert (database.property_int_value("rocksdb.block-cache-usage") > before + 50_000) is fills
+    database.close()
