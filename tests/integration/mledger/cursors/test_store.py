@@ -8,7 +8,7 @@ import pytest
 import mledger
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.errors import RecoveryUndecided
-from mledger.cursors import persistence, store
+from mledger.cursors import persistence
 from mledger.events import CursorLedgerSwitched, CursorStateNotPersisted
 from mledger.ledgers import ledger_factory, topic_record
 from mledger.metastore.errors import StoreUnavailable
@@ -328,29 +328,6 @@ def test_without_bookies_the_state_goes_to_the_record(bookies, topic):
                 return await cluster.open_topic(topic)
             except RecoveryUndecided:
                 await asyncio.sleep(0.05)
-
-    run(main())
-
-
-def test_a_full_cursor_ledger_is_written_on_while_no_new_one_can_be_created(bookies, topic, monkeypatch):
-    monkeypatch.setattr(store, "SWITCH_POSTPONED_S", 0.0)
-    config = replace(KEEP, metadata_max_entries_per_ledger=3, max_unacked_ranges_to_persist_in_metadata_store=1)
-    bookies.start(3)
-
-    async def main():
-        async with mledger.open_cluster(bookies.metadata_url, config=config) as cluster:
-            opened = await cluster.create_topic(topic)
-            positions = await fill(opened, 9)
-            cursor = await opened.open_cursor("sub")
-            await cursor.acknowledge([positions[1], positions[3]])
-            first = cursor.cursor_ledger
-            bookies.kill(0)
-            for position in positions[4:]:
-                await cursor.acknowledge([position])
-            assert cursor.cursor_ledger == first
-            bookies.restart(0)
-            while cursor.cursor_ledger == first:
-                await cursor.acknowledge(await fill(opened, 1))
 
     run(main())
 
