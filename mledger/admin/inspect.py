@@ -245,9 +245,9 @@ class Inspector:
         """One cursor as `cursors` returns it, and its topic. TopicNotFound, CursorNotFound."""
         states = await self._states_on(name, cursor)
         topic = await self._topic(name)
-        ledgers, _ = topic.ledger_list()
-        (found,) = _inspections(_found(states, name, cursor), ledgers, topic.undecided)
-        return found, TopicView(self, ledgers)
+        view = TopicView(self, topic.open_plan())
+        (found,) = _inspections(_found(states, name, cursor), view.ledgers, topic.undecided)
+        return found, view
 
     async def look(self, path: str, node: Node, cursors: Mapping[str, Node]) -> TopicLook:
         """A dry run of recovery for a topic and cursors whose nodes have been read already, by path.
@@ -269,9 +269,9 @@ class Inspector:
         if topic.undecided is not None:
             raise topic.undecided
         plan = topic.open_plan()
-        new_ledger = (-1 if plan.above is None else plan.above) + 1 if plan.create else None
-        ledgers = plan.ledgers(new_ledger)
-        return OpeningView(topic.info, ledgers, new_ledger, tuple(_inspections(states, ledgers, None)), plan.warnings)
+        ledgers = plan.ledgers(plan.placeholder)
+        cursors = tuple(_inspections(states, ledgers, None))
+        return OpeningView(topic.info, ledgers, plan.placeholder, cursors, plan.warnings)
 
     async def read(
         self,
@@ -382,10 +382,13 @@ class Inspector:
 
 
 class TopicView:
-    """A topic's ledgers as they were inspected, without a new one for writing, and its entries."""
+    """A topic's ledgers as they were inspected, without a new one for writing, and its entries.
 
-    def __init__(self, inspector: Inspector, ledgers: LedgerList) -> None:
-        self.ledgers = ledgers
+    `opened`: the list with that one, whose id is the placeholder `new_ledger`.
+    """
+
+    def __init__(self, inspector: Inspector, plan: OpenPlan) -> None:
+        self.ledgers, self.opened, self.new_ledger = plan.ledgers(), plan.ledgers(plan.placeholder), plan.placeholder
         self._inspector = inspector
         self._peeks: dict[int, Peek] = {}
 

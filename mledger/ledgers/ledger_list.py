@@ -242,6 +242,11 @@ class OpenPlan:
         """The new ledger's id must be above this one (M1)."""
         return self.base.ledgers[-1].ledger_id if self.base.ledgers else None
 
+    @property
+    def placeholder(self) -> int | None:
+        """Stands for the new ledger's id in plans, before it exists; None if none is to be created."""
+        return ((-1 if self.above is None else self.above) + 1) if self.create else None
+
     def info(self, new_ledger_id: int | None = None) -> ManagedLedgerInfo:
         """The record to write, with the new ledger last. Raises InvalidLedgerList unless its id rises."""
         ledgers = self.kept if new_ledger_id is None else (*self.kept, LedgerInfo(new_ledger_id))

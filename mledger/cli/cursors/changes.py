@@ -33,7 +33,7 @@ from mledger.cli.shared.change_command import (
 )
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import cursor_argument, topic_argument
-from mledger.cli.shared.output import OutputRecord, fields, pairs
+from mledger.cli.shared.output import OutputRecord, fields, pairs, position_text
 from mledger.cli.shared.parameters import Place, PlaceType, Properties, PropertyType, Time
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.topic_owner import WriteOptions, opened_topic, write_options
@@ -137,7 +137,7 @@ def reset(
 
     async def decide(view: TopicView, found: CursorRecoveryPlan) -> tuple[Facts, bool]:
         to = await _place_of_time(view, place) if isinstance(place, Time) else place
-        facts, pending = _moved(cursor, plan_reset_to(view.ledgers, found, to))
+        facts, pending = _moved(cursor, plan_reset_to(view.opened, found, to), view.new_ledger)
         return fields(to=str(place)) + facts, pending
 
     async def do(opened: mledger.Cursor) -> None:
@@ -406,8 +406,8 @@ def _readable(inspected: CursorInspection) -> CursorRecoveryPlan:
     return inspected.plan
 
 
-def _moved(cursor: str, plan: CursorMovePlan) -> tuple[Facts, bool]:
-    """The fields of the plan, and whether it changes anything.
+def _moved(cursor: str, plan: CursorMovePlan, new_ledger: int | None = None) -> tuple[Facts, bool]:
+    """The fields of the plan, and whether it changes anything; `new_ledger` as in TopicView.
 
     Raises InvalidPosition for compaction's cursor if it would claim entries that were never
     compacted.
@@ -421,7 +421,7 @@ def _moved(cursor: str, plan: CursorMovePlan) -> tuple[Facts, bool]:
     return (
         fields(
             mark_delete_before=str(plan.before.mark_delete),
-            mark_delete_after=str(plan.after.mark_delete),
+            mark_delete_after=position_text(plan.after.mark_delete, new_ledger),
             backlog_before=plan.before.backlog,
             backlog_after=plan.after.backlog,
             holes_before=plan.before.holes,

@@ -13,6 +13,8 @@ from mledger.cli.shared.formats import FORMATS, Format
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from mledger.metastore.records.position import Position
+
 Scalar = str | int | float | bool | None
 Value = Scalar | tuple["Value", ...] | Mapping[str, "Value"]
 _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))
@@ -154,6 +156,11 @@ def pairs(values: Iterable[tuple[str, str | int]]) -> Mapping[str, Value]:
 def texts(values: Iterable[object]) -> tuple[str, ...]:
     """Positions, ranges and the like as text."""
     return tuple(str(value) for value in values)
+
+
+def position_text(position: "Position", new_ledger: int | None) -> str:
+    """The position; in `new_ledger`, which stands for a ledger that has no id yet, as `new:ENTRY`."""
+    return f"new:{position.entry_id}" if position.ledger_id == new_ledger else str(position)
 
 
 def readable(data: bytes) -> str:

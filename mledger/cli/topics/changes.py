@@ -31,7 +31,7 @@ from mledger.cli.shared import change_command
 from mledger.cli.shared.change_command import ChangeOptions, CommandChange, Facts, change_options, run_change
 from mledger.cli.shared.context import CommandContext, common_options
 from mledger.cli.shared.names import topic_argument
-from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs
+from mledger.cli.shared.output import OutputRecord, OutputTable, Value, columns, fields, pairs, position_text
 from mledger.cli.shared.parameters import Properties, PropertyType
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.cli.shared.targets import Targets, find_targets
@@ -47,7 +47,6 @@ from mledger.metastore.records.paths import TopicName
 from mledger.metastore.url import open_store
 from mledger.topics.properties import mark_deleted, set_partitioned_properties, set_topic_properties
 
-NEW_LEDGER = "new"
 MOVE_COLUMNS = columns("topic", "cursor", "mark_delete_before", "mark_delete_after", "backlog_before", "backlog_after")
 TOPIC_COLUMNS = columns("topic", "entries", "last_entry", "terminated")
 
@@ -312,7 +311,7 @@ def _move_rows(topic: TopicName, view: OpeningView, plan: TrimPlan, truncate: bo
         new = moves.get(cursor.name, view.ledgers.last_confirmed if truncate else cursor.plan.mark_delete)
         if new == cursor.plan.mark_delete:
             continue
-        shown = f"{NEW_LEDGER}:{new.entry_id}" if new.ledger_id == view.new_ledger else str(new)
+        shown = position_text(new, view.new_ledger)
         left = 0 if truncate else cursor.plan.backlog
         rows.append((str(topic), cursor.name, str(cursor.plan.mark_delete), shown, cursor.plan.backlog, left))
     return rows

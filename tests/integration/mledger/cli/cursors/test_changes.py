@@ -228,3 +228,23 @@ def test_the_undo_file_is_named_after_the_command_by_default(url, topic, positio
     assert done["undo_file"] == file.name
     assert file.name.startswith("mledger-undo-cursors-skip-public-default-topic-")
     assert undo_files.load(file).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("place", ["earliest", "latest"])
+def test_a_reset_on_a_topic_without_entries_plans_the_ledger_that_opening_creates(
+    url, topic, undo_file, place, crash
+) -> None:
+    async def main() -> None:
+        async with public.open_cluster(url, config=SMALL) as cluster:
+            opened = await cluster.create_topic(topic)
+            await opened.open_cursor("one")
+            await (opened.abandon() if crash else opened.close())
+
+    run(main())
+    planned = answer("cursors", "reset", topic, "one", "--to", place, "--dry-run", url=url)
+    assert planned["mark_delete_after"] == "new:-1"
+    done = change(url, undo_file, "reset", topic, "one", "--to", place)
+    before = int(planned["mark_delete_before"].partition(":")[0])
+    ledger, _, entry = done["mark_delete"].partition(":")
+    assert (int(ledger) > before, entry) == (True, "-1")
