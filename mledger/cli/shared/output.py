@@ -13,6 +13,7 @@ from mledger.cli.shared.formats import FORMATS, Format
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from mledger.cli.shared.progress import HiddenProgress
     from mledger.metastore.records.position import Position
 
 Scalar = str | int | float | bool | None
@@ -117,7 +118,7 @@ class Output:
         """Show the next object of a stream, with keys among `keys`; NDJSON if the format is a table."""
         self._write((self._format or _LINES).item(keys, value))
 
-    def progress(self, what: str, unit: str) -> "Progress":
+    def progress(self, what: str, unit: str) -> "Progress | HiddenProgress":
         """A progress bar on stderr, shown only on a terminal; add one task with its total."""
         from mledger.cli.shared.progress import progress_bar
 

@@ -90,5 +90,9 @@ def test_reading_commands_import_nothing_of_owners_writers_servers_and_snapshots
     assert not found & (NEVER | FOR_TABLES | FOR_ARRAYS | other_store)
 
 
+def test_a_progress_bar_that_no_terminal_shows_is_not_imported(cluster) -> None:
+    assert not loaded("ledgers", "check", "--all", "--output", "json", url=cluster) & FOR_TABLES
+
+
 def test_listing_topics_asks_no_bookie(cluster) -> None:
     assert not loaded("topics", "list", url=cluster) & {"mledger.admin.inspect", "mledger.bookie.client.reading_client"}
