@@ -22,7 +22,7 @@ from mledger.ledgers.ownership import check_owner
 from mledger.metastore.batched_store import batched
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
 from mledger.metastore.records.codec import encode_managed_ledger_info
-from mledger.metastore.records.paths import TopicName, managed_ledger_path
+from mledger.metastore.records.paths import TopicName
 from mledger.metastore.records.values import ManagedLedgerInfo
 from mledger.metastore.renewed_store import RenewedStore
 from mledger.metastore.runtime.gc_pause import collect_again, lasting_objects
@@ -33,8 +33,8 @@ from mledger.metrics_options import MetricsOptions
 from mledger.topics.deletion import delete_managed_ledger
 from mledger.topics.managed_ledger import ManagedLedger
 from mledger.topics.opening import open_managed_ledger, wall_clock_ms
+from mledger.topics.registry import OpenRequest, TopicRegistry
 from mledger.topics.services import Services
-from mledger.topics.state import TopicState
 
 TOPICS_AT_ONCE = 300  # opened, or closed
 NEW_VERSION = 0
@@ -126,9 +126,7 @@ class Cluster:
         self._bookkeeper = services.bookkeeper
         self._config = config
         self._session_timeout = session_timeout
-        self._open: dict[str, ManagedLedger] = {}
-        self._opening: set[str] = set()
-        self._sessions_ended = 0
+        self._registry = TopicRegistry()
         self._lasting = False
         self.metrics_port: int | None = None
         """The port of the metrics server of `open_cluster`, or None."""
@@ -136,7 +134,7 @@ class Cluster:
     @property
     def opened(self) -> Mapping[str, ManagedLedger]:
         """The topics open here, by managed-ledger name."""
-        return self._open
+        return self._registry.opened
 
     @property
     def counters(self) -> OwnerCounters:
@@ -171,21 +169,9 @@ class Cluster:
             BookieError, MetadataError: its first ledger cannot be created.
         """
         topic = TopicName.parse(name)
-        info = ManagedLedgerInfo(properties=tuple((properties or {}).items()))
-        try:
-            await self._store.create(
-                managed_ledger_path(topic.managed_ledger_name), encode_managed_ledger_info(info), parents=True
-            )
-        except NodeExists:
-            raise TopicExists(f"{topic} exists already: open it") from None
-        try:
-            return await self._open_now(topic, config, trim, events, on_step)
-        except TopicExists:  # another call of this program opens it
-            raise
-        except BaseException:
-            with contextlib.suppress(MetadataError):  # do not leave a topic without a ledger
-                await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
-            raise
+        await self._create(topic, properties or {})
+        request = OpenRequest(config, trim=trim, events=events, on_step=on_step)
+        return await self._registry.open(topic, request, lambda first: self._open_created(topic, first))
 
     async def open_topic(
         self,
@@ -194,11 +180,16 @@ class Cluster:
         config: ManagedLedgerConfig | None = None,
         create: bool = False,
         take_over: bool = False,
+        exclusive: bool = False,
         trim: bool | None = None,
         events: EventSink = ignore_events,
         on_step: StepHook = ignore_steps,
     ) -> ManagedLedger:
         """Open the topic as its owner; it accepts entries on return (M3).
+
+        A topic is open here once: all who ask for it share one `ManagedLedger` and, if they ask at
+        once, one opening. The `config`, `trim`, `events` and `on_step` of the first caller apply,
+        and a close by one caller closes it for all. `exclusive` refuses a topic that is open here.
 
         `create`: create the topic if it does not exist. If there is a live owner, an mledger
         process or a Pulsar broker, wait one session time-out for it to go (M9); `take_over` fences
@@ -209,24 +200,18 @@ class Cluster:
 
         Raises:
             TopicNotFound: the topic does not exist, and `create` is false.
-            TopicExists: it is open here already.
+            TopicExists: it is open here already, and `exclusive` is true or it has another `config`.
             OwnedElsewhere: there is a live owner, and `take_over` is false.
             ManagedLedgerFenced: another owner opens it at the same time.
+            ManagedLedgerClosed: the cluster is closed.
             BookieError, MetadataError: its last ledger cannot be recovered, or a new one cannot be
             created.
         """
         topic = TopicName.parse(name)
-        if not await self._store.exists(topic.managed_ledger_path):
-            if not create:
-                raise await no_such_topic(self._store, topic)
-            await self._check_owner(topic, take_over)
-            with contextlib.suppress(TopicExists):
-                return await self.create_topic(name, config=config, trim=trim, events=events, on_step=on_step)
-        self._check_not_open(topic)
-        if already := self._open.get(topic.managed_ledger_name):
-            await already.closed()
-        await self._check_owner(topic, take_over)
-        return await self._open_now(topic, config, trim, events, on_step)
+        request = OpenRequest(config, create, take_over, trim, events, on_step)
+        return await self._registry.open(
+            topic, request, lambda first: self._find_and_open(topic, first), exclusive=exclusive
+        )
 
     async def open_topics(
         self,
@@ -271,9 +256,7 @@ class Cluster:
 
     def session_renewed(self) -> None:
         """Make every topic recreate its owner node, which was lost with the previous session."""
-        self._sessions_ended += 1
-        for opened in self._open.values():
-            opened.session_renewed()
+        self._registry.session_renewed()
 
     async def delete_topic(
         self,
@@ -296,7 +279,7 @@ class Cluster:
             RecordError: a cursor's record or a ledger that it names does not parse, and `unreadable_cursors` is false.
         """
         topic = TopicName.parse(name)
-        managed_ledger = self._open.pop(topic.managed_ledger_name, None)
+        managed_ledger = self._registry.forget(topic.managed_ledger_name)
         if managed_ledger is not None:
             await managed_ledger.abandon()
         if not await self._store.exists(topic.managed_ledger_path):
@@ -320,10 +303,12 @@ class Cluster:
     async def close(self) -> None:
         """Close the open topics; raises the first error not yet reported, after all were tried."""
         errors: list[Exception] = []
+        await self._registry.close()
+        opened = self._registry.opened
 
         async def work() -> None:
-            while self._open:
-                _, managed_ledger = self._open.popitem()
+            while opened:
+                _, managed_ledger = opened.popitem()
                 if managed_ledger.close_reported:
                     continue
                 try:
@@ -331,7 +316,7 @@ class Cluster:
                 except Exception as error:
                     errors.append(error)
 
-        await asyncio.gather(*(work() for _ in range(min(TOPICS_AT_ONCE, len(self._open)))))
+        await asyncio.gather(*(work() for _ in range(min(TOPICS_AT_ONCE, len(opened)))))
         if self._lasting:
             collect_again()
         if errors:
@@ -346,61 +331,55 @@ class Cluster:
             own_session=self._store.session_id,
         )
 
-    def _check_not_open(self, topic: TopicName) -> None:
-        name = topic.managed_ledger_name
-        if name in self._opening:
-            raise TopicExists(f"{topic} is being opened here already: wait for that")
-        already = self._open.get(name)
-        if already is not None and already.state in (TopicState.OPEN, TopicState.TERMINATED):
-            raise TopicExists(f"{topic} is open here already: use that one, or close it first")
-
-    async def _open_now(
-        self,
-        topic: TopicName,
-        config: ManagedLedgerConfig | None,
-        trim: bool | None,
-        events: EventSink,
-        on_step: StepHook,
-    ) -> ManagedLedger:
-        name = topic.managed_ledger_name
-        self._check_not_open(topic)  # nor opened meanwhile
-        self._opening.add(name)
+    async def _create(self, topic: TopicName, properties: Mapping[str, str]) -> None:
+        info = ManagedLedgerInfo(properties=tuple(properties.items()))
         try:
-            return await self._open_alone(name, config, trim, events, on_step)
-        finally:
-            self._opening.discard(name)
+            await self._store.create(topic.managed_ledger_path, encode_managed_ledger_info(info), parents=True)
+        except NodeExists:
+            raise TopicExists(f"{topic} exists already: open it") from None
 
-    async def _open_alone(
-        self, name: str, config: ManagedLedgerConfig | None, trim: bool | None, events: EventSink, on_step: StepHook
-    ) -> ManagedLedger:
-        counters = self.counters.of(name)
+    async def _find_and_open(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
+        if not await self._store.exists(topic.managed_ledger_path):
+            if not request.create:
+                raise await no_such_topic(self._store, topic)
+            await self._check_owner(topic, request.take_over)
+            try:
+                await self._create(topic, {})
+            except TopicExists:  # created by another process meanwhile
+                pass
+            else:
+                return await self._open_created(topic, request)
+        await self._check_owner(topic, request.take_over)
+        return await self._open_now(topic, request)
+
+    async def _open_created(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
+        try:
+            return await self._open_now(topic, request)
+        except BaseException:
+            with contextlib.suppress(MetadataError):  # do not leave a topic without a ledger
+                await self._store.delete(topic.managed_ledger_path, NEW_VERSION)
+            raise
+
+    async def _open_now(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
+        counters = self.counters.of(topic.managed_ledger_name)
 
         def emit(event: Event) -> None:
             counters.saw(event)
-            events(event)
+            request.events(event)
 
-        began, sessions_ended = time.perf_counter(), self._sessions_ended
+        began = time.perf_counter()
         try:
             managed_ledger = await open_managed_ledger(
                 self._services,
-                name,
-                config or self._config,
-                trim=trim,
-                cluster_quorums=config is None and self._cluster_quorums,
+                topic.managed_ledger_name,
+                request.config or self._config,
+                trim=request.trim,
+                cluster_quorums=request.config is None and self._cluster_quorums,
                 emit=emit,
-                on_step=on_step,
+                on_step=request.on_step,
             )
         except MledgerError:
             counters.opens_failed += 1
             raise
         counters.open_times.observe(time.perf_counter() - began)
-        self._open[managed_ledger.name] = managed_ledger
-        managed_ledger.on_end(lambda: self._forget(managed_ledger))
-        if sessions_ended != self._sessions_ended:  # during the open: `session_renewed` did not reach it
-            managed_ledger.session_renewed()
         return managed_ledger
-
-    def _forget(self, ended: ManagedLedger) -> None:
-        """Count the topic no longer among those open here, unless it was opened again."""
-        if self._open.get(ended.name) is ended:
-            del self._open[ended.name]

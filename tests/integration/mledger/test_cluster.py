@@ -19,7 +19,8 @@ def test_a_topic_is_created_once_and_found_under_each_of_its_names(topic_url):
             with pytest.raises(mledger.TopicExists, match="exists"):
                 await cluster.create_topic("persistent://named/ns/a b")
             with pytest.raises(mledger.TopicExists, match="open here"):
-                await cluster.open_topic("persistent://named/ns/a b")
+                await cluster.open_topic("persistent://named/ns/a b", exclusive=True)
+            assert await cluster.open_topic("persistent://named/ns/a b") is opened
             await opened.close()
             again = await cluster.open_topic("persistent://named/ns/a b", create=True)
             assert again.properties == {"k": "v"}

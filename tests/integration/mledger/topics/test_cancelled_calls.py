@@ -201,21 +201,6 @@ def test_an_opening_cancelled_at_any_point_leaves_no_owner_behind(topic_url, top
     run(main())
 
 
-def test_a_topic_opened_twice_at_once_is_opened_once(topic_url, topic):
-    async def main():
-        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
-            await (await cluster.create_topic(topic)).close()
-            outcomes = await asyncio.gather(*(cluster.open_topic(topic) for _ in range(3)), return_exceptions=True)
-            (opened,) = [each for each in outcomes if isinstance(each, mledger.ManagedLedger)]
-            assert [type(each) for each in outcomes if each is not opened] == [mledger.TopicExists] * 2
-            await fill(opened, 9)
-            await opened.roll_over()
-            assert opened.state is mledger.TopicState.OPEN
-            assert cluster.opened == {opened.name: opened}
-
-    run(main())
-
-
 @pytest.mark.parametrize("ended", ["abandoned", "fenced and closed"])
 def test_a_caller_that_waits_for_a_topic_learns_of_its_end_and_is_not_cancelled(topic_url, topic, ended):
     async def main():
