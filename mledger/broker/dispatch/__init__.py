@@ -1,0 +1,1 @@
+"""Who gets what: permits, dispatchers, replay, redelivery counts, key ranges, delays, limits; no I/O and no clock."""

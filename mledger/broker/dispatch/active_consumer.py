@@ -1,0 +1,33 @@
+"""Which consumer of an exclusive or failover subscription is the active one (D2)."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from mledger.broker.dispatch.consumer import DispatchConsumer
+from mledger.broker.dispatch.key_hash import murmur3_32
+
+_POINTS = 100  # of a consumer on the ring
+
+
+def plan_active(
+    consumers: Sequence[DispatchConsumer], topic: str, partition: int = -1, consistent_hashing: bool = False
+) -> DispatchConsumer | None:
+    """The active one of `consumers`; None if there are none (D2).
+
+    Those with the lowest priority number come into question, in the order of their names. Partition n of a topic
+    takes the n-th of them, counted round; a topic without partitions (-1), and every topic with
+    `consistent_hashing`, takes the one that follows the topic's name on a ring of hashes. So the partitions of a
+    topic are spread evenly, and every broker chooses alike.
+    """
+    if not consumers:
+        return None
+    best = min(consumer.priority for consumer in consumers)
+    ranked = sorted((c for c in consumers if c.priority == best), key=lambda c: c.name)
+    if partition >= 0 and not consistent_hashing:
+        return ranked[partition % len(ranked)]
+    if len(ranked) == 1:
+        return ranked[0]
+    ring = {murmur3_32(f"{c.name}{point}".encode()): c for c in ranked for point in range(_POINTS)}
+    hashes = sorted(ring)
+    at = bisect_left(hashes, murmur3_32(topic.encode()))
+    return ring[hashes[at % len(hashes)]]
