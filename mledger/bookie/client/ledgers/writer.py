@@ -65,6 +65,8 @@ class LedgerWriter:
             rng=rng,
         )
         self._closing: asyncio.Task[LedgerMetadata] | None = None
+        self._end: tuple[int, int] | None = None
+        """Last entry and length to close with, once no more entries are taken."""
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -108,12 +110,13 @@ class LedgerWriter:
     async def close(self) -> LedgerMetadata:
         """Wait for pending appends and close the ledger: state CLOSED, last entry and length (compare-and-set).
 
-        After a failure that left the ledger ours (bookies away) it is closed with the last acknowledged entry.
+        After a failure that left the ledger ours (bookies away) it is closed with the last acknowledged entry. A second
+        call has the outcome of the first, but tries again where the metadata store had not answered.
 
         Raises:
             LedgerFenced: another client has recovered it, or does so. LedgerConflict, NoSuchLedger, StoreUnavailable.
         """
-        if self._closing is None:
+        if self._closing is None or _store_was_away(self._closing):
             self._closing = asyncio.create_task(self._close())
         return await asyncio.shield(self._closing)
 
@@ -153,13 +156,15 @@ class LedgerWriter:
         await self._held.update(partial(with_ensemble, first_entry=first_entry, ensemble=ensemble))
 
     async def _close(self) -> LedgerMetadata:
-        replication = self._replication
-        with contextlib.suppress(MledgerError):  # kept in `failure`
-            await replication.drained()
-        if not isinstance(replication.failure, NotEnoughBookies | StoreUnavailable | None):
-            raise replication.failure
-        last_entry, length = self.last_add_confirmed, self.readable_length
-        replication.stop(LedgerClosed(f"ledger {self.ledger_id} is closed: write to a new one"))
+        if self._end is None:
+            replication = self._replication
+            with contextlib.suppress(MledgerError):  # kept in `failure`
+                await replication.drained()
+            if not isinstance(replication.failure, NotEnoughBookies | StoreUnavailable | None):
+                raise replication.failure
+            self._end = self.last_add_confirmed, self.readable_length
+            replication.stop(LedgerClosed(f"ledger {self.ledger_id} is closed: write to a new one"))
+        last_entry, length = self._end
 
         def plan(metadata: LedgerMetadata) -> LedgerMetadata | None:
             return None if metadata.state is LedgerState.CLOSED else plan_closed(metadata, last_entry, length)
@@ -169,3 +174,8 @@ class LedgerWriter:
                 check_still_ours(ledger_id, held, found)
 
         return await self._held.update(plan, check)
+
+
+def _store_was_away(closing: asyncio.Task[LedgerMetadata]) -> bool:
+    """Whether a close has failed since the metadata store did not answer."""
+    return closing.done() and not closing.cancelled() and isinstance(closing.exception(), StoreUnavailable)

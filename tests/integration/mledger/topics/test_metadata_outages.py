@@ -7,7 +7,9 @@ import sys
 import pytest
 
 import mledger
+from mledger.bookie.client.config import ClientConfig
 from mledger.events import Fenced
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.paths import owner_path
 from tests.support.aio import run
 from tests.support.bookies import ROOT, BookieProcesses, initialize_cluster
@@ -63,6 +65,39 @@ def test_a_stalled_store_delays_rollover_and_cursor_switch_and_loses_nothing(own
             await asyncio.gather(acknowledged, *appended)
             assert await everything(opened) == payloads(39)
             assert cursor.backlog == await recount(opened, cursor) == 36
+            name = opened.name
+        await assert_nothing_orphaned(bookies.metadata_url, name)
+
+    run(main())
+
+
+@pytest.mark.parametrize("retry", ["terminate", "roll_over"])
+def test_a_ledger_whose_close_failed_while_the_store_was_away_is_closed_later(own_cluster, retry):
+    zookeeper, bookies = own_cluster
+    armed = []
+
+    def freeze(step):
+        if step == "close ledger" and armed:
+            armed.clear()
+            zookeeper.freeze()
+
+    async def main():
+        client = ClientConfig(metadata_timeout_s=1.0)
+        async with mledger.open_cluster(
+            bookies.metadata_url, config=KEEP, client=client, session_timeout=60
+        ) as cluster:
+            opened = await cluster.create_topic(TOPIC, on_step=freeze)
+            await fill(opened, 5)
+            armed.append(True)
+            with pytest.raises(StoreUnavailable):
+                await opened.terminate()
+            zookeeper.thaw()
+            if retry == "terminate":
+                assert await opened.terminate() == opened.last_confirmed
+            else:
+                await opened.roll_over()
+                assert [ledger.entries for ledger in opened.ledgers] == [5, 0]
+            assert await everything(opened) == payloads(5)
             name = opened.name
         await assert_nothing_orphaned(bookies.metadata_url, name)
 

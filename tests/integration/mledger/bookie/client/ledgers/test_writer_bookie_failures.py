@@ -8,6 +8,7 @@ import pytest
 from mledger.bookie.client import ClientConfig
 from mledger.bookie.errors import LedgerConflict, LedgerFenced, NotEnoughBookies
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import StoreUnavailable
 from mledger.metastore.records.ledger_metadata import LedgerState, Segment
 from mledger.metastore.url import open_store
 from tests.support.aio import run
@@ -343,6 +344,24 @@ def test_a_silent_bookie_that_joins_after_a_long_change_of_ensemble_is_timed_out
                 assert (await writer.close()).last_entry == 9
 
     run(main(), timeout=120.0)
+
+
+def test_a_close_that_the_stalled_metadata_store_did_not_carry_out_can_be_tried_again(stalled):
+    zookeeper, bookies = stalled
+    bookies.start(3)
+
+    async def main():
+        async with client(bookies.metadata_url, replace(QUICK, metadata_timeout_s=1.0)) as bookkeeper:
+            writer = await bookkeeper.create_ledger(3, 3, 2)
+            await writer.append(payloads(10))
+            zookeeper.freeze()
+            with pytest.raises(StoreUnavailable):
+                await writer.close()
+            zookeeper.thaw()
+            assert (await writer.close()).last_entry == (await writer.close()).last_entry == 9
+            assert await read_all(bookies, writer, 10) == payloads(10)
+
+    run(main())
 
 
 def test_with_the_metadata_store_stalled_the_remaining_ack_quorum_continues(stalled):
