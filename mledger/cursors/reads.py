@@ -174,10 +174,12 @@ class CursorReads:
                 return None
         try:
             return [await self._host.reader.read_afresh(ledger_id, first)]
-        except NoSuchLedger as error:
-            self._lost_ledger(ledger_id, error)
-        except NoSuchEntry as error:
-            self._lost_entry(Position(ledger_id, first), error)
+        except (NoSuchLedger, NoSuchEntry) as error:
+            self._cursor.check()  # one that was closed or fenced meanwhile must not acknowledge
+            if isinstance(error, NoSuchLedger):
+                self._lost_ledger(ledger_id, error)
+            else:
+                self._lost_entry(Position(ledger_id, first), error)
         return []
 
     def _lost_ledger(self, ledger_id: int, error: NoSuchLedger) -> None:

@@ -1,5 +1,6 @@
 """Ledgers and entries that a cursor cannot read: lost ones are named or skipped, offloaded ones stay (C11)."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -41,6 +42,42 @@ def test_a_lost_ledger_is_named_or_skipped(topic_url, topic, auto_skip):
             else:
                 with pytest.raises(NoSuchLedger, match=f"ledger {lost} .*autoSkipNonRecoverableData"):
                     await cursor.read(100)
+
+    run(main())
+
+
+def test_a_read_that_outlives_its_cursor_skips_nothing(topic_url, topic, monkeypatch):
+    async def main():
+        events = Events()
+        config = replace(KEEP, auto_skip_non_recoverable_data=True)
+        async with mledger.open_cluster(topic_url, config=config) as cluster:
+            opened = await cluster.create_topic(topic, events=events)
+            positions = await fill(opened, 25)
+            cursor = await opened.open_cursor("sub")
+            async with await open_store(topic_url) as store:
+                other = BookKeeper(store)
+                await other.delete_ledger(positions[10].ledger_id)
+                await other.close()
+            await cursor.acknowledge(positions[:10])
+            found, go_on, read_afresh = asyncio.Event(), asyncio.Event(), opened.reader.read_afresh
+
+            async def held(ledger_id, entry):
+                found.set()
+                await go_on.wait()
+                return await read_afresh(ledger_id, entry)
+
+            monkeypatch.setattr(opened.reader, "read_afresh", held)
+            reading = asyncio.ensure_future(cursor.read(100))
+            await found.wait()
+            await cursor.close()
+            again = await opened.open_cursor("sub", create=False)
+            await again.acknowledge([positions[20]])
+            go_on.set()
+            with pytest.raises(mledger.ManagedLedgerClosed):
+                await reading
+            assert events.of(LostEntriesSkipped) == []
+            await again.acknowledge([positions[21]])
+            assert (opened.state, again.backlog) == (mledger.TopicState.OPEN, 13)
 
     run(main())
 
