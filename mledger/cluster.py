@@ -86,6 +86,7 @@ async def open_cluster(
         finally:
             services.maintenance.stop()
             services.brokers.stop()
+            services.owner_nodes.stop()
             await bookkeeper.close()
 
 

@@ -47,10 +47,11 @@ class Ownership:
         self.path = path
 
     @classmethod
-    async def claim(cls, store: MetadataStore, managed_ledger: str) -> "Ownership":
+    async def claim(cls, store: MetadataStore, managed_ledger: str, nodes: "OwnerNodes") -> "Ownership":
         """Claim the owner node, replacing another owner's; that owner stops at its next check.
 
-        Raises ManagedLedgerFenced if others keep claiming it at the same time.
+        If it fails, `nodes` releases what it may have created. Raises ManagedLedgerFenced if others
+        keep claiming it at the same time.
         """
         path = owner_path(managed_ledger)
         owner = {"host": socket.gethostname(), "pid": os.getpid(), "claim": uuid.uuid4().hex}
@@ -67,8 +68,7 @@ class Ownership:
                 if found is None or found.data != data:
                     continue
             except BaseException:  # it may have succeeded: the node would stay as long as this session
-                with contextlib.suppress(MetadataError):
-                    await claimed.release()
+                await nodes.release(claimed)
                 raise
             return claimed
         raise ManagedLedgerFenced(f"{managed_ledger}: others are opening it at the same time; try again")
@@ -114,12 +114,62 @@ class Ownership:
         """The Pulsar broker that serves the topic, or may serve it, whoever holds the owner node."""
         return await find_broker(self._store, self._managed_ledger)
 
+    @property
+    def managed_ledger(self) -> str:
+        """The managed ledger's name."""
+        return self._managed_ledger
+
     async def release(self) -> None:
-        """Remove the node if it is ours."""
+        """Remove the node if it is ours; `OwnerNodes` retries. Raises MetadataError."""
         node = await _get(self._store, self.path)
         if node is not None and node.data == self._data:
             with contextlib.suppress(NodeNotFound, BadVersion):
                 await self._store.delete(self.path, node.version)
+
+
+class OwnerNodes:
+    """Removes the owner nodes of topics that one process closes, retrying while the store does not answer.
+
+    A node stays as long as the process's session, and until then nobody else can open the topic.
+    """
+
+    def __init__(self) -> None:
+        self._retries: set[asyncio.Task[None]] = set()
+
+    @property
+    def retrying(self) -> int:
+        """The number of nodes that are still to be removed."""
+        return len(self._retries)
+
+    async def release(self, ownership: Ownership) -> None:
+        """Remove the node if it is that of `ownership`; if the store does not answer, in the background."""
+        if not await self._released(ownership):
+            retry = asyncio.get_running_loop().create_task(self._retry(ownership))
+            self._retries.add(retry)
+            retry.add_done_callback(self._retries.discard)
+
+    def stop(self) -> None:
+        """Stop retrying: the session ends."""
+        for retry in self._retries:
+            retry.cancel()
+
+    async def _retry(self, ownership: Ownership) -> None:
+        delay = RECLAIM_FIRST_S
+        while True:
+            await asyncio.sleep(delay)
+            if await self._released(ownership):
+                return
+            delay = min(RECLAIM_LAST_S, 2 * delay)
+
+    @staticmethod
+    async def _released(ownership: Ownership) -> bool:
+        """Try once; False if the store did not answer."""
+        try:
+            await ownership.release()
+        except MetadataError as error:
+            log.warning("owner_node_not_released", topic=ownership.managed_ledger, error=error)
+            return not isinstance(error, StoreUnavailable)
+        return True
 
 
 async def find_owner(reader: MetadataReader, managed_ledger: str, *, own_session: int = 0) -> BrokerOwner | None:

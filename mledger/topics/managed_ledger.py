@@ -24,7 +24,7 @@ from mledger.ledgers.open_ledger import Appended, OpenLedger
 from mledger.ledgers.orphan_cleanup import Claimant
 from mledger.ledgers.topic_record import RecordChange
 from mledger.ledgers.trim_plan import TrimPlan
-from mledger.metastore.errors import MetadataError, MledgerError
+from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import Appender
@@ -47,6 +47,7 @@ class ManagedLedger(TopicAttributes):
         self._ownership = opened.ownership
         self._replayer = opened.services.replayer
         self._brokers = opened.services.brokers
+        self._owner_nodes = opened.services.owner_nodes
         self._emit = opened.emit
         self._background = Background(self.name)
         self._arrivals: set[asyncio.Future[None]] = set()
@@ -386,10 +387,7 @@ class ManagedLedger(TopicAttributes):
             await self._appender.abandon(self._why_stopped())
         await self._cursors.abandon(self._why_stopped())
         self.wake_readers()
-        try:
-            await self._ownership.release()
-        except MetadataError as error:  # the node disappears with the session
-            log.warning("owner_node_not_released", topic=self.name, error=error)
+        await self._owner_nodes.release(self._ownership)
 
     def _current_ledger(self) -> OpenLedger | None:
         return None if self._appender is None else self._appender.current

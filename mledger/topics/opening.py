@@ -58,7 +58,7 @@ async def open_managed_ledger(
     if cluster_quorums:
         config = await with_cluster_quorums(config, services.policies, services.bookkeeper, name, record.info.ledgers)
     factory = LedgerFactory(services.bookkeeper, store, name, config, on_step, services.counters.of(name))
-    ownership = await Ownership.claim(store, name)
+    ownership = await Ownership.claim(store, name, services.owner_nodes)
     try:
         for attempt in range(ATTEMPTS):
             try:
@@ -69,8 +69,7 @@ async def open_managed_ledger(
                     raise
                 record = await TopicRecord.read(store, name, timeout_s=config.metadata_operations_timeout_s)
     except BaseException:
-        with contextlib.suppress(MetadataError):
-            await ownership.release()
+        await services.owner_nodes.release(ownership)
         raise
     policy = TrimPolicy(services.policies, store, name, config, trim)
     opened = OpenedTopic(services, record, factory, ownership, config, ledgers, writer, dropped, emit, policy)

@@ -6,6 +6,7 @@ from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.bookie.client.client import BookKeeper
 from mledger.counters import OwnerCounters
 from mledger.ledgers.orphan_cleanup import OrphanCleanup
+from mledger.ledgers.ownership import OwnerNodes
 from mledger.ledgers.pending_records import ensure_folders
 from mledger.metastore.store import MetadataStore
 from mledger.topics.broker_watch import BrokerWatch
@@ -23,6 +24,7 @@ class Services:
         self.now_ms = now_ms
         self.maintenance = Maintenance(now_ms)
         self.brokers = BrokerWatch(store)
+        self.owner_nodes = OwnerNodes()
         self.replayer = OrphanCleanup(bookkeeper, store)
         self.policies = PolicyReader(store, bookkeeper, password)
         self.counters = OwnerCounters()

@@ -252,3 +252,25 @@ def test_a_topic_can_be_closed_while_its_owner_node_cannot_be_created_again(held
             held.release()
 
     run(main())
+
+
+def test_a_topic_closed_while_the_store_was_away_can_be_opened_elsewhere(topic_url, topic, monkeypatch):
+    """The process that closed it lives on, and so does its session."""
+
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            get, node, away = cluster.metadata.get, owner_path(opened.name), [True]
+
+            async def get_unless_away(path):
+                if away and path == node:
+                    raise StoreUnavailable("made to fail by the test", path)
+                return await get(path)
+
+            monkeypatch.setattr(cluster.metadata, "get", get_unless_away)
+            await opened.close()
+            away.clear()
+            async with mledger.open_cluster(topic_url, config=KEEP, session_timeout=SHORT_SESSION_S) as other:
+                assert (await other.open_topic(topic)).state is mledger.TopicState.OPEN
+
+    run(main())

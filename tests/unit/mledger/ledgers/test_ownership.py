@@ -1,5 +1,6 @@
-"""An owner whose session has ended creates its node again, unless another owner has come meanwhile (M7, M9)."""
+"""Owner nodes: created again in the next session unless another owner has come, and removed in the end (M7, M9)."""
 
+import asyncio
 import uuid
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ import pytest
 
 from mledger.errors import ManagedLedgerFenced
 from mledger.ledgers import ownership
-from mledger.ledgers.ownership import Ownership
+from mledger.ledgers.ownership import OwnerNodes, Ownership
 from mledger.ledgers.pending_records import ensure_folders
 from mledger.ledgers.topic_record import TopicRecord
 from mledger.metastore.errors import NodeNotFound, StoreUnavailable
@@ -52,7 +53,7 @@ async def renewed(*, node_left=False):
     async with await open_store(url) as before, await open_store(url) as store:
         await ensure_folders(store)
         await store.create(RECORD, encode_managed_ledger_info(ManagedLedgerInfo(())), parents=True)
-        data = (await before.get((await Ownership.claim(before, NAME)).path)).data
+        data = (await before.get((await Ownership.claim(before, NAME, OwnerNodes())).path)).data
         if not node_left:
             await before.delete(OWNER)
         yield Renewed(before, store, Ownership(store, NAME, OWNER, data), await TopicRecord.read(store, NAME), data)
@@ -116,7 +117,7 @@ def test_a_node_created_without_an_answer_is_not_created_again(monkeypatch):
 def test_an_owner_stops_if_another_has_its_node():
     async def main():
         async with renewed() as owner:
-            await Ownership.claim(owner.before, NAME)
+            await Ownership.claim(owner.before, NAME, OwnerNodes())
             others = await owner.shown()
             with pytest.raises(ManagedLedgerFenced, match="another owner has it"):
                 await owner.reclaim()
@@ -150,5 +151,79 @@ def test_an_owner_stops_if_another_writes_the_record_just_before_the_node_is_cre
             with pytest.raises(ManagedLedgerFenced, match="another owner wrote it"):
                 await owner.reclaim()
             assert await owner.shown() is None
+
+    run(main())
+
+
+@asynccontextmanager
+async def store_away(monkeypatch):
+    """A store, and a list: while it is not empty, the store does not answer who asks for a node."""
+    async with await open_store(f"memory:{uuid.uuid4().hex}") as store:
+        await ensure_folders(store)
+        get, away = store.get, []
+
+        async def get_unless_away(path):
+            if away:
+                raise StoreUnavailable("no server could be reached", path)
+            return await get(path)
+
+        monkeypatch.setattr(store, "get", get_unless_away)
+        yield store, away
+
+
+async def removed(store):
+    """Return when the owner node is gone."""
+    async with store.watch(OWNER) as changes:
+        while await store.exists(OWNER) is not None:
+            await anext(changes)
+
+
+def test_the_node_of_a_topic_closed_while_the_store_was_away_is_removed_when_it_is_back(monkeypatch):
+    async def main():
+        async with store_away(monkeypatch) as (store, away):
+            nodes = OwnerNodes()
+            claimed = await Ownership.claim(store, NAME, nodes)
+            away.append(True)
+            await nodes.release(claimed)
+            assert await store.exists(OWNER) is not None
+            away.clear()
+            await removed(store)
+
+    run(main())
+
+
+def test_a_node_created_by_a_claim_that_was_not_answered_is_removed_when_the_store_is_back(monkeypatch):
+    async def main():
+        async with store_away(monkeypatch) as (store, away):
+            multi = store.multi
+
+            async def unheard(operations):
+                await multi(operations)
+                away.append(True)
+                raise StoreUnavailable("the answer was lost", OWNER)
+
+            monkeypatch.setattr(store, "multi", unheard)
+            with pytest.raises(StoreUnavailable):
+                await Ownership.claim(store, NAME, OwnerNodes())
+            assert await store.exists(OWNER) is not None
+            away.clear()
+            await removed(store)
+
+    run(main())
+
+
+def test_the_node_of_the_next_owner_stays_although_an_earlier_one_is_still_to_be_released(monkeypatch):
+    async def main():
+        async with store_away(monkeypatch) as (store, away):
+            nodes = OwnerNodes()
+            first = await Ownership.claim(store, NAME, nodes)
+            second = await Ownership.claim(store, NAME, nodes)
+            away.append(True)
+            await nodes.release(first)
+            away.clear()
+            while nodes.retrying:
+                await asyncio.sleep(0)
+            assert await second.lost_to() is None
+            assert await store.exists(OWNER) is not None
 
     run(main())
