@@ -3,17 +3,32 @@
 from collections.abc import Sequence
 
 from mledger.broker.dispatch.key_range import KeyRange
+from mledger.broker.dispatch.pending_entries import PendingEntries
 
 
 class DispatchConsumer:
     """One consumer of a subscription.
 
     `key` is whatever the driver knows it by. `permits` are messages that it may still be sent; they can fall below
-    zero by the last batch (D4). `epoch` goes out with its messages: the newest that the client asked for. The driver
-    sets `writable`; the dispatcher changes the rest.
+    zero by the last batch (D4). `epoch` goes out with its messages: the newest that the client asked for. `pending`
+    is what it holds, `unacked` how many messages of that are not acknowledged, `blocked` whether these are too many
+    (D1); they stay empty where nothing is tracked. The driver sets `writable`; the dispatcher changes the rest.
     """
 
-    __slots__ = ("blocked", "epoch", "key", "key_ranges", "name", "permits", "priority", "unacked", "writable")
+    __slots__ = (
+        "blocked",
+        "epoch",
+        "key",
+        "key_ranges",
+        "name",
+        "pending",
+        "permits",
+        "priority",
+        "queued",
+        "stuffed",
+        "unacked",
+        "writable",
+    )
 
     def __init__(
         self, key: object, name: str, priority: int = 0, key_ranges: Sequence[KeyRange] = (), epoch: int = 0
@@ -28,6 +43,9 @@ class DispatchConsumer:
         self.unacked = 0
         self.blocked = False
         self.writable = True
+        self.stuffed = False  # was not writable when it was last sent a message
+        self.queued = False  # waits for its turn
+        self.pending = PendingEntries()
 
     def __repr__(self) -> str:
         blocked = ", blocked" if self.blocked else ""
@@ -35,5 +53,8 @@ class DispatchConsumer:
 
     @property
     def available(self) -> bool:
-        """Whether it may be sent a message: it has permits and is not over its unacknowledged limit (D1)."""
-        return self.permits > 0 and not self.blocked
+        """Whether it may be sent a message: it has permits, not too much unacknowledged, and is writable (D1, D9).
+
+        One that is not writable may have one message.
+        """
+        return self.permits > 0 and not self.blocked and (self.writable or not self.stuffed)

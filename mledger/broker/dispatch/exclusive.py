@@ -102,7 +102,7 @@ class ExclusiveDispatcher(Dispatcher):
     def plan_read(self, now_ms: int, *, tailing: bool = False) -> NextRead | None:
         """The next read for the active consumer; None without permits or while its failover delay runs."""
         active = self.active
-        if active is None or active.permits <= 0 or now_ms < self._serving_from_ms:
+        if active is None or not active.available or now_ms < self._serving_from_ms:
             return None
         return self._plan_normal(active.permits, active.writable, now_ms, tailing)
 
@@ -128,6 +128,7 @@ class ExclusiveDispatcher(Dispatcher):
             if indexes:
                 deliveries.append(Delivery(active, number, indexes, messages, None))
             active.permits -= messages
+            active.stuffed = not active.writable
             entries += count
             total += messages
             size += sum(run.sizes[:count]) if count < len(run.sizes) else sum(run.sizes)
@@ -143,7 +144,7 @@ class ExclusiveDispatcher(Dispatcher):
         times = []
         if self._announce_at_ms is not None:
             times.append(self._announce_at_ms)
-        if self.active is not None and self.active.permits > 0 and self._normal is None:
+        if self.active is not None and self.active.available and self._normal is None:
             free = max(self._serving_from_ms, self._free_at_ms(now_ms))
             if free > now_ms:
                 times.append(free)
