@@ -31,6 +31,7 @@ _SCENARIOS = "tests/unit/mledger/test_golden_scenarios.py"
 _BEHAVIOURS = "tests/unit/mledger/cursors/test_golden_behaviours.py"
 _WIRE = "tests/unit/mledger/bookie/test_golden_wire.py"
 _RECOVERY = "tests/integration/mledger/bookie/client/ledgers/test_ledger_recovery_golden.py"
+_PROTOCOL = "tests/unit/mledger/broker/protocol"
 _ZOOKEEPER_FILES = "tests/unit/mledger/snapshot/zookeeper_files/test_golden_zookeeper_files.py"
 
 CHECKED = (
@@ -48,10 +49,10 @@ CHECKED = (
     Checked("zookeeper-files/*.json", (_ZOOKEEPER_FILES,)),
     Checked("zookeeper-files/*/version-2/*", (_ZOOKEEPER_FILES,)),
     Checked("pulsar-frames/ack-sets-*.json", ("tests/unit/mledger/cursors/test_acks_golden.py",)),
+    Checked("pulsar-frames/frames-*.json", (f"{_PROTOCOL}/test_receiver.py", f"{_PROTOCOL}/test_answers.py")),
     Checked("topic-policies/change-events.json", ("tests/unit/mledger/admin/policies/test_policy_events.py",)),
 )
 
 WAITING = (
-    Waiting("pulsar-frames/frames-*.json", "the broker's protocol"),
     Waiting("pulsar-frames/entries-*.json", "the broker's protocol"),
 )

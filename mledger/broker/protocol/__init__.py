@@ -1,0 +1,1 @@
+"""Pulsar's binary protocol, from bytes and to bytes; no I/O."""

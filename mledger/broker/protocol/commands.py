@@ -1,0 +1,60 @@
+"""Commands that clients send, from bytes."""
+
+from typing import NamedTuple
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from mledger.broker.protocol.errors import ProtocolError
+from mledger.pb.PulsarApi_pb2 import BaseCommand
+
+Type = BaseCommand.Type
+_FIELDS = {number: BaseCommand.DESCRIPTOR.fields_by_number[number].name for number in Type.values()}
+_MAY_BE_EMPTY = (Type.PING, Type.PONG)
+
+
+class Command(NamedTuple):
+    """One command; `body` is the message that its type names, for example CommandSubscribe."""
+
+    type: "Type.ValueType"
+    body: Message
+
+    @property
+    def name(self) -> str:
+        """The name of its type, for example SUBSCRIBE."""
+        return Type.Name(self.type)
+
+
+def decode_command(data: bytes) -> Command:
+    """The command in `data`, a BaseCommand.
+
+    Raises ProtocolError if it is cut off or malformed, lacks a field or has text that is not UTF-8, and for a type
+    that Pulsar 4.2 does not have.
+    """
+    try:
+        command = BaseCommand.FromString(data)
+    except DecodeError:
+        raise ProtocolError(f"a command of {len(data)} bytes cannot be read: they are not a BaseCommand") from None
+    if not command.HasField("type"):
+        raise ProtocolError(f"a command of {len(data)} bytes cannot be read: its type is missing or unknown")
+    field = _FIELDS[command.type]
+    name = Type.Name(command.type)
+    body: Message = getattr(command, field)
+    if not command.HasField(field) and command.type not in _MAY_BE_EMPTY:  # type: ignore[arg-type]
+        raise ProtocolError(f"a command {name} cannot be read: it lacks {field}")
+    if not body.IsInitialized():
+        raise ProtocolError(f"a command {name} cannot be read: its {field} lacks a field")
+    _check_text(body, name)
+    return Command(command.type, body)
+
+
+def _check_text(message: Message, name: str) -> None:
+    """Raise ProtocolError if a string in `message` is not UTF-8: protobuf gives its bytes then."""
+    for field, value in message.ListFields():
+        if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
+            continue
+        for one in (value,) if isinstance(value, (str, bytes, Message)) else value:
+            if isinstance(one, Message):
+                _check_text(one, name)
+            elif not isinstance(one, str):
+                raise ProtocolError(f"a command {name} cannot be read: its {field.name} {one!r} is not UTF-8")

@@ -1,0 +1,98 @@
+"""What a client asks for, as `receiver` takes it from the connection's bytes."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from mledger.broker.protocol.commands import Command
+from mledger.broker.protocol.errors import ProtocolError
+from mledger.metastore.records.position import Position
+from mledger.pb.PulsarApi_pb2 import CommandSend
+
+NO_SEQUENCE = -1
+
+
+class SendRun:
+    """The SENDs of one producer, in order, up to the next command that must not overtake them.
+
+    Index i of each list is the i-th SEND: its entry, its sequence id (of a batch: its first message's), its highest
+    sequence id (NO_SEQUENCE where it has none), its number of messages. `unusual` has the commands of those SENDs
+    that say more than that: transactions, chunks, markers, ids of shadow topics.
+    """
+
+    __slots__ = ("entries", "highest_ids", "messages", "producer_id", "sequence_ids", "unusual")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.entries: list[bytes] = []
+        self.sequence_ids: list[int] = []
+        self.highest_ids: list[int] = []
+        self.messages: list[int] = []
+        self.unusual: dict[int, CommandSend] = {}
+
+    def __repr__(self) -> str:
+        return f"SendRun(producer {self.producer_id}, sequence ids {self.sequence_ids[:3]}…, {len(self)} entries)"
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+class CorruptSend(NamedTuple):
+    """A SEND whose entry does not have the checksum that it says: it is answered with ChecksumError and not stored."""
+
+    producer_id: int
+    sequence_id: int
+
+
+class PartialAck(NamedTuple):
+    """Of the entry at `position` the batch indexes that `ack_set` lacks are acknowledged: signed 64-bit words."""
+
+    position: Position
+    ack_set: Sequence[int]
+
+
+class AckRun:
+    """The individual ACKs of one consumer up to the next command that must not overtake them.
+
+    `positions` are whole entries, `partial` are batches, `request_ids` want an answer once all of these are durable.
+    """
+
+    __slots__ = ("consumer_id", "partial", "positions", "request_ids")
+
+    def __init__(self, consumer_id: int) -> None:
+        self.consumer_id = consumer_id
+        self.positions: list[Position] = []
+        self.partial: list[PartialAck] = []
+        self.request_ids: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"AckRun(consumer {self.consumer_id}, {len(self.positions)} entries, {len(self.partial)} batches)"
+
+
+class CumulativeAck(NamedTuple):
+    """Everything up to `position` is acknowledged, of its batch what `ack_set` lacks (empty: the whole entry).
+
+    `properties` are kept with the mark-delete position.
+    """
+
+    consumer_id: int
+    position: Position
+    ack_set: Sequence[int]
+    request_id: int | None
+    properties: Mapping[str, int]
+
+
+class Flow(NamedTuple):
+    """A consumer takes so many messages more."""
+
+    consumer_id: int
+    permits: int
+
+
+Request = SendRun | CorruptSend | AckRun | CumulativeAck | Flow | Command
+
+
+class Received(NamedTuple):
+    """The requests of all whole frames, in order. With `error` the connection ends after them, and says why."""
+
+    requests: list[Request]
+    error: ProtocolError | None = None
