@@ -53,6 +53,4 @@ CHECKED = (
     Checked("topic-policies/change-events.json", ("tests/unit/mledger/admin/policies/test_policy_events.py",)),
 )
 
-WAITING = (
-    Waiting("pulsar-frames/entries-*.json", "the broker's protocol"),
-)
+WAITING = (Waiting("pulsar-frames/entries-*.json", "the broker's protocol"),)
