@@ -39,7 +39,7 @@ def test_errors_are_java_s_bytes(name):
 
 def test_answers_are_java_s_bytes():
     assert answers.success(meaning("success")["requestId"]) == java("success")
-    assert answers.PONG == java("pong")
+    assert java("pong") == answers.PONG
     meant = meaning("send-error")
     code = pb.ServerError.Value(meant["error"])
     error = answers.send_error(meant["producerId"], meant["sequenceId"], code, meant["message"])

@@ -1,6 +1,5 @@
 """The receiver: what clients send, whole, in pieces and hostile; its fast forms mean what protobuf's parser says."""
 
-
 import google_crc32c
 import pytest
 from hypothesis import given
