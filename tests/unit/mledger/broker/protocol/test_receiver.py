@@ -1,5 +1,7 @@
 """The receiver: what clients send, whole, in pieces and hostile; its fast forms mean what protobuf's parser says."""
 
+import itertools
+
 import google_crc32c
 import pytest
 from hypothesis import given
@@ -208,7 +210,7 @@ def requests_by_pieces(data, cuts):
     receiver = Receiver()
     edges = [0, *sorted(cuts), len(data)]
     found = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         requests, error = receiver.receive(data[start:end])
         assert error is None
         found += requests
