@@ -13,11 +13,10 @@ from mledger.cursors.container import CursorContainer
 from mledger.cursors.cursor import Cursor
 from mledger.cursors.recovery import Start
 from mledger.cursors.store import CursorContext
-from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
+from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
 from mledger.events import Closed, CurrentLedgerClosed, Event, Fenced, Initialized, Terminated
 from mledger.ledgers.background import Background, outcome
 from mledger.ledgers.bundles import BrokerOwner
-from mledger.ledgers.entry import Entry
 from mledger.ledgers.entry_reader import EntryReader
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.ledgers.open_ledger import Appended, OpenLedger
@@ -29,14 +28,14 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import Appender
 from mledger.topics.state import OpenedTopic, TopicState
-from mledger.topics.topic_attributes import TopicAttributes
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers
+from mledger.topics.topic_reads import TopicReads
 from mledger.topics.trimmer import Trimmer
 
 log = get_logger(__name__)
 
 
-class ManagedLedger(TopicAttributes):
+class ManagedLedger(TopicReads):
     """One open topic."""
 
     def __init__(self, opened: OpenedTopic) -> None:
@@ -51,7 +50,7 @@ class ManagedLedger(TopicAttributes):
         self._emit = opened.emit
         self._background = Background(self.name)
         self._arrivals: set[asyncio.Future[None]] = set()
-        self._stopped: MledgerError | None = None
+        self._stopped = None
         self._loaded: asyncio.Task[None] | None = None
         self._terminating: asyncio.Task[Position] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -67,11 +66,13 @@ class ManagedLedger(TopicAttributes):
             opened.services.now_ms,
         )
         self._appender: Appender | None = None
+        cache, self._cache = opened.services.cache, None
         if opened.writer is not None:
+            self._cache = None if cache is None else cache.topic()
             self._appender = Appender(
-                opened.writer, self._factory, self._ledgers, self.config, opened.services.maintenance
+                opened.writer, self._factory, self._ledgers, self.config, opened.services.maintenance, self._cache
             )
-        self.reader = EntryReader(self._factory, self._current_ledger, self.config)
+        self.reader = EntryReader(self._factory, self._current_ledger, self.config, self._cache)
         context = CursorContext(
             opened.record,
             opened.services.store,
@@ -175,30 +176,6 @@ class ManagedLedger(TopicAttributes):
         """Replace the current ledger with a new one, whatever its limits; a no-op if it is empty."""
         if self._appender is not None:
             await self._appender.roll_over()
-
-    # -- reading
-
-    async def read(
-        self, first: Position, max_entries: int, max_bytes: int | None = None, last: Position | None = None
-    ) -> list[Entry]:
-        """Entries from `first` up to `last` or the last acknowledged one; at least one if there is one.
-
-        Returns at most `max_entries`, fewer once `max_bytes` of payload are reached. Missing and
-        empty ledgers are skipped (C11).
-        """
-        self._check_readable()
-        return await self.reader.read_on(lambda: self.ledger_list, first, max_entries, max_bytes, last)
-
-    async def read_entry(self, position: Position) -> Entry:
-        """The entry at `position`.
-
-        Raises:
-            InvalidPosition: the topic has no entry there.
-        """
-        self._check_readable()
-        if not self.ledger_list.exists(position):
-            raise InvalidPosition(f"{self.name} has no entry {position}")
-        return (await self.reader.read(position.ledger_id, position.entry_id, position.entry_id, None))[0]
 
     # -- cursors
 
@@ -386,6 +363,8 @@ class ManagedLedger(TopicAttributes):
         if self._appender is not None:
             await self._appender.abandon(self._why_stopped())
         await self._cursors.abandon(self._why_stopped())
+        if self._cache is not None:
+            self._cache.clear()
         self.wake_readers()
         await self._owner_nodes.release(self._ownership)
 
@@ -394,10 +373,6 @@ class ManagedLedger(TopicAttributes):
 
     def _check_open(self) -> None:
         self._record.check()
-        if self._stopped is not None:
-            raise self._stopped
-
-    def _check_readable(self) -> None:
         if self._stopped is not None:
             raise self._stopped
 
@@ -413,6 +388,8 @@ class ManagedLedger(TopicAttributes):
         if self._appender is not None:
             self._appender.fence(error)
         self._cursors.fence(error)
+        if self._cache is not None:
+            self._cache.clear()
         self.wake_readers()
 
     def _yield(self, broker: BrokerOwner) -> None:
