@@ -202,8 +202,9 @@ class Cluster:
         process or a Pulsar broker, wait one session time-out for it to go (M9); `take_over` fences
         it instead. Consumed ledgers that retention does not keep are trimmed automatically, unless
         a Pulsar broker serves the cluster; `trim` True: even then; False: never (M10). `config`
-        applies where policies set nothing. `events` receives events in the order of R11, `on_step`
-        the name of each step that changes the cluster, before the step.
+        applies where policies set nothing. `events` receives events in the order of R11; its errors
+        go to the loop's exception handler. `on_step` receives the name of each step that changes
+        the cluster, before the step.
 
         Raises:
             TopicNotFound: the topic does not exist, and `create` is false.
@@ -368,11 +369,14 @@ class Cluster:
             raise
 
     async def _open_now(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
-        counters = self.counters.of(topic.managed_ledger_name)
+        counters, loop = self.counters.of(topic.managed_ledger_name), asyncio.get_running_loop()
 
         def emit(event: Event) -> None:
             counters.saw(event)
-            request.events(event)
+            try:
+                request.events(event)
+            except Exception as error:  # else it would cut off what the owner is doing
+                loop.call_exception_handler({"message": f"the event sink of {topic} failed", "exception": error})
 
         began = time.perf_counter()
         try:
