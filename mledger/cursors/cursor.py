@@ -15,6 +15,7 @@ from mledger.cursors.cursor_attributes import CursorAttributes
 from mledger.cursors.entry_bits import trim_words
 from mledger.cursors.entry_time import find_by_time
 from mledger.cursors.host import CursorHost
+from mledger.cursors.memory_persistence import MemoryPersistence
 from mledger.cursors.persistence import CursorPersistence
 from mledger.cursors.positions import (
     EARLIEST,
@@ -53,15 +54,19 @@ class CursorStatus(enum.Enum):
 class Cursor(CursorAttributes):
     """One subscription's position in a topic. `ManagedLedger.open_cursor` creates it."""
 
-    def __init__(self, host: CursorHost, store: CursorStore, plan: CursorRecoveryPlan) -> None:
-        self.name = store.name
+    def __init__(self, host: CursorHost, store: CursorStore | None, plan: CursorRecoveryPlan) -> None:
+        self.name = plan.cursor
         self._host = host
         self._acks = plan.acks
         self._properties = plan.properties
         self._cursor_properties = plan.cursor_properties
         self._reads = CursorReads(self, host, plan.read_position)
         self._stopped: MledgerError | None = None
-        self._persistence = CursorPersistence(host, store, self._snapshot, self._restore)
+        self._persistence = (
+            MemoryPersistence(host, lambda: self._acks.mark_delete)
+            if store is None
+            else CursorPersistence(host, store, self._snapshot, self._restore)
+        )
 
     # -- state
 

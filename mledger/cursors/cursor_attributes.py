@@ -2,6 +2,7 @@
 
 from mledger.cursors.acks import AckState
 from mledger.cursors.host import CursorHost
+from mledger.cursors.memory_persistence import MemoryPersistence
 from mledger.cursors.persistence import CursorPersistence
 from mledger.cursors.positions import backlog, count_from
 from mledger.cursors.reads import CursorReads
@@ -14,7 +15,7 @@ class CursorAttributes:
     _host: CursorHost
     _acks: AckState
     _reads: CursorReads
-    _persistence: CursorPersistence
+    _persistence: CursorPersistence | MemoryPersistence
     _properties: tuple[tuple[str, int], ...]
     _cursor_properties: tuple[tuple[str, str], ...]
 
@@ -29,8 +30,13 @@ class CursorAttributes:
         return self._reads.active
 
     @property
+    def durable(self) -> bool:
+        """Whether it is kept in the metadata store; else it ends with its last user (C9)."""
+        return isinstance(self._persistence, CursorPersistence)
+
+    @property
     def path(self) -> str:
-        """The path of its record in the metadata store."""
+        """The path of its record in the metadata store; empty if it is not durable."""
         return self._persistence.path
 
     @property
@@ -41,7 +47,7 @@ class CursorAttributes:
     @property
     def durable_mark_delete(self) -> Position:
         """The durable mark-delete position: the one after a restart."""
-        return self._persistence.durable.mark_delete
+        return self._persistence.durable_mark_delete
 
     @property
     def held_from(self) -> Position:
