@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, walk
 from mledger.metastore.cluster.ledgers import LedgerStore
-from mledger.metastore.errors import InvalidName, NodeExists
+from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound
 from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path
 from mledger.metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
@@ -117,6 +117,18 @@ def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[Step]:
         for node in others
         if not node.ephemeral
     ]
+
+
+def plan_scope(start: str, copied: str) -> str:
+    """The part of the tree that a restore at and below `start` is about, from a backup that begins at `copied`.
+
+    What the backup does not cover is no difference to it, and nothing to remove. NodeNotFound where it covers nothing.
+    """
+    if is_below(copied, start):
+        return copied
+    if is_below(start, copied):
+        return start
+    raise NodeNotFound(f"the backup begins at {copied}: it holds nothing of {start}, name a path that it holds", start)
 
 
 def is_counter(path: str) -> bool:
