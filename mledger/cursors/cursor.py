@@ -33,6 +33,7 @@ from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFe
 from mledger.events import LostEntriesSkipped, ResetSinceConsumed, Rewound
 from mledger.ledgers.entry import Entry, PayloadRun, entries_of
 from mledger.ledgers.ledger_list import next_ledger_if_consumed
+from mledger.ledgers.position_reads import PositionsFound
 from mledger.ledgers.trim_plan import CursorMove
 from mledger.metastore.errors import MledgerError
 from mledger.metastore.records.position import Position
@@ -272,6 +273,22 @@ class Cursor(CursorAttributes):
     ) -> list[PayloadRun]:
         """Read as `read_runs` does, but only what the cache holds: nothing if the next entry is not cached (D6)."""
         return self._reads.read_cached(max_entries, max_bytes, max_position)
+
+    async def read_positions(self, positions: Iterable[Position]) -> PositionsFound:
+        """The entries at scattered `positions`, in order, as few requests; the read position stays (D3).
+
+        Missing are positions that are acknowledged or have no entry any more: nobody needs them.
+        Raises as `read`.
+        """
+        self.check()
+        wanted = list(positions)
+        live = [position for position in wanted if not self._acks.is_deleted(position)]
+        found = await self._host.read_positions(live)
+        self.check()
+        if len(live) == len(wanted):
+            return found
+        gone = {position for position in wanted if self._acks.is_deleted(position)}
+        return PositionsFound(found.runs, tuple(sorted(gone.difference(live).union(found.missing))))
 
     def set_active(self, active: bool) -> None:
         """Set whether consumers follow the topic by this cursor; only then are new entries cached for it (D6)."""
