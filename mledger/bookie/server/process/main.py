@@ -2,13 +2,10 @@
 
 import asyncio
 import contextlib
-import errno
 import importlib
 import json
 import os
-import resource
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -30,8 +27,8 @@ from mledger.metastore.cluster.bookies import register, unregister
 from mledger.metastore.cluster.layout import instance_id
 from mledger.metastore.errors import MetadataError, MledgerError, NodeExists
 from mledger.metastore.runtime.event_loop import loop_factory
+from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
 from mledger.metastore.runtime.logs import get_logger, set_up_logging
-from mledger.metastore.runtime.ports import ports_to_try
 from mledger.metastore.store import MetadataStore, SessionState
 from mledger.metastore.url import open_store
 
@@ -39,12 +36,6 @@ log = get_logger(__name__)
 
 _RETRY_S = 1.0
 _SESSION_LOOK_S = 3600.0
-_BACKLOG = 1024
-_KEEPALIVE_S = 60
-_KEEPALIVE_AGAIN_S = 15
-_KEEPALIVE_TIMES = 4
-_OTHER_FILES = 512
-"""The most files that a bookie opens besides its connections."""
 
 
 class BookieProcess:
@@ -71,11 +62,11 @@ class BookieProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         tls = None if options.tls is None else server_context(options.tls)
-        self._gate.most = _allow_connections(options.max_connections)
+        self._gate.most = allow_connections(options.max_connections)
         self._directory = directory = BookieDirectory(options.directory, options.journal)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(directory.unlock)
-            listener = _bind(options.host, options.port or default_port(directory.format, options.announced))
+            listener = bind_listener(options.host, options.port or default_port(directory.format, options.announced))
             stack.callback(listener.close)
             self._port = listener.getsockname()[1]
             self._bookie_id = self._id_of(directory)
@@ -89,7 +80,7 @@ class BookieProcess:
             disks = [directory.path, directory.journal]
             if not options.read_only:
                 self._look_at_disk(disks, options.disk)
-            server = await loop.create_server(self._bookie.connection, sock=listener, backlog=_BACKLOG)
+            server = await loop.create_server(self._bookie.connection, sock=listener, backlog=BACKLOG)
             if options.metrics is not None:
                 stack.push_async_callback(await self._serve_metrics(directory, options.metrics))
             if self._bookie.turns.read_only == options.read_only:
@@ -266,51 +257,6 @@ def _program_version() -> str:
         return version("mledger")
     except PackageNotFoundError:  # run from its source
         return ""
-
-
-def _allow_connections(wanted: int) -> int:
-    """Raise the system's limit to `wanted` connections; return how many it allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
-    allowed = max(soft - _OTHER_FILES, soft // 2)
-    log.warning("connections_limited", wanted=wanted, allowed=allowed, open_files=soft)
-    return allowed
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """A listening socket; with port 0, one outside the range of ports that outgoing connections get."""
-    ports = (port,) if port else ports_to_try()
-    for number in ports:
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _keep_alive(listener)
-        try:
-            listener.bind((host, number))
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            listener.close()
-            if port or error.errno != errno.EADDRINUSE:
-                raise BookieError(f"cannot listen on {host} port {number}: {error.strerror}; name another") from None
-        else:
-            return listener
-    raise BookieError(f"no free port found on {host}: name one with --port")
-
-
-def _keep_alive(listener: socket.socket) -> None:
-    """Have the system end connections to clients that vanished, such as a machine that was switched off.
-
-    Otherwise each would occupy a place within the connection limit, and its buffer. Connections inherit the option from
-    their listener.
-    """
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_AGAIN_S)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_TIMES)
 
 
 def _auth_factory(name: str) -> AuthFactory | None:

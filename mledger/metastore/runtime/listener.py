@@ -1,0 +1,73 @@
+"""A server's listening socket, and how many connections the system lets it keep."""
+
+import errno
+import resource
+import socket
+
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import get_logger
+from mledger.metastore.runtime.ports import ports_to_try
+
+log = get_logger(__name__)
+
+BACKLOG = 1024
+_KEEPALIVE_S = 60
+_KEEPALIVE_AGAIN_S = 15
+_KEEPALIVE_TIMES = 4
+_OTHER_FILES = 512
+"""The most files that a server opens besides its connections."""
+
+
+class PortUnavailable(MledgerError):
+    """The address cannot be listened on."""
+
+
+def bind_listener(host: str, port: int) -> socket.socket:
+    """A listening socket; with port 0, one outside the range of ports that outgoing connections get.
+
+    Raises:
+        PortUnavailable: the port is in use, or the address is not of this machine.
+    """
+    ports = (port,) if port else ports_to_try()
+    for number in ports:
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _keep_alive(listener)
+        try:
+            listener.bind((host, number))
+            listener.listen(BACKLOG)
+        except OSError as error:
+            listener.close()
+            if port or error.errno != errno.EADDRINUSE:
+                raise PortUnavailable(
+                    f"cannot listen on {host} port {number}: {error.strerror}; name another"
+                ) from None
+        else:
+            return listener
+    raise PortUnavailable(f"no free port found on {host}: name one with --port")
+
+
+def allow_connections(wanted: int) -> int:
+    """Raise the system's limit to `wanted` connections; return how many it allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    allowed = max(soft - _OTHER_FILES, soft // 2)
+    log.warning("connections_limited", wanted=wanted, allowed=allowed, open_files=soft)
+    return allowed
+
+
+def _keep_alive(listener: socket.socket) -> None:
+    """Have the system end connections to clients that vanished, such as a machine that was switched off.
+
+    Otherwise each would occupy a place within the connection limit, and its buffer. Connections inherit the option from
+    their listener.
+    """
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_AGAIN_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_TIMES)
