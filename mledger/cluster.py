@@ -13,11 +13,10 @@ from mledger.admin.partitions import no_such_topic
 from mledger.admin.references.attached_ledgers import pending_ack_topics
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
-from mledger.config import EntryCacheConfig, ManagedLedgerConfig
+from mledger.config import ManagedLedgerConfig
 from mledger.counters import OwnerCounters
 from mledger.errors import TopicExists
 from mledger.events import Event, EventSink, ignore_events
-from mledger.ledgers.entry_cache import EntryCache
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
 from mledger.metastore.batched_store import batched
@@ -50,7 +49,6 @@ async def open_cluster(
     client: ClientConfig | None = None,
     session_timeout: float = SESSION_TIMEOUT_S,
     now_ms: Callable[[], int] = wall_clock_ms,
-    cache: EntryCacheConfig | None = None,
     metrics: MetricsOptions | None = None,
 ) -> AsyncIterator["Cluster"]:
     """Open the cluster whose metadata is at `url` (`zk://host:port,…/chroot`); closes open topics at exit.
@@ -58,8 +56,7 @@ async def open_cluster(
     `config` applies to topics opened without their own. Without it, or with `cluster_quorums`, new
     ledgers have the quorums that policies set, else those of the topic's last ledger. `client`
     configures the bookie client; `session_timeout` is in seconds; `now_ms` is the clock, in ms
-    since 1970. With `cache`, the entries appended last are cached for active cursors (D6). With
-    `metrics`, an HTTP server serves metrics while the cluster is open.
+    since 1970. With `metrics`, an HTTP server serves metrics while the cluster is open.
 
     Raises:
         InvalidMetadataUrl: `url` is not the URL of a metadata store.
@@ -73,7 +70,7 @@ async def open_cluster(
     store = RenewedStore(await open_session(), open_session, session_timeout)
     async with store:
         bookkeeper = BookKeeper(store, client)
-        services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password, cache)
+        services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password)
         follow = config is None if cluster_quorums is None else cluster_quorums
         cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout, cluster_quorums=follow)
         store.on_renewed(cluster.session_renewed)
@@ -87,7 +84,9 @@ async def open_cluster(
         else:
             await cluster.close()
         finally:
-            services.stop()
+            services.maintenance.stop()
+            services.brokers.stop()
+            services.owner_nodes.stop()
             await bookkeeper.close()
 
 
@@ -144,13 +143,13 @@ class Cluster:
         return self._services.counters
 
     @property
-    def cache(self) -> EntryCache | None:
-        """The cache of entries, None if there is none."""
-        return self._services.cache
-
-    @property
     def metadata(self) -> MetadataReader:
         """The metadata store, read-only."""
+        return self._store
+
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata store, in this program's session: a broker keeps nodes of its own there."""
         return self._store
 
     @property
@@ -202,9 +201,8 @@ class Cluster:
         process or a Pulsar broker, wait one session time-out for it to go (M9); `take_over` fences
         it instead. Consumed ledgers that retention does not keep are trimmed automatically, unless
         a Pulsar broker serves the cluster; `trim` True: even then; False: never (M10). `config`
-        applies where policies set nothing. `events` receives events in the order of R11; its errors
-        go to the loop's exception handler. `on_step` receives the name of each step that changes
-        the cluster, before the step.
+        applies where policies set nothing. `events` receives events in the order of R11, `on_step`
+        the name of each step that changes the cluster, before the step.
 
         Raises:
             TopicNotFound: the topic does not exist, and `create` is false.
@@ -369,14 +367,11 @@ class Cluster:
             raise
 
     async def _open_now(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
-        counters, loop = self.counters.of(topic.managed_ledger_name), asyncio.get_running_loop()
+        counters = self.counters.of(topic.managed_ledger_name)
 
         def emit(event: Event) -> None:
             counters.saw(event)
-            try:
-                request.events(event)
-            except Exception as error:  # else it would cut off what the owner is doing
-                loop.call_exception_handler({"message": f"the event sink of {topic} failed", "exception": error})
+            request.events(event)
 
         began = time.perf_counter()
         try:

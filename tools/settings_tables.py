@@ -11,6 +11,8 @@ from pathlib import Path
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.server.process.options import BookieOptions, parse_options
+from mledger.broker.process.options import parse_broker_options
+from mledger.broker.settings import KEYS as BROKER_KEYS
 from mledger.config import SETTINGS, ManagedLedgerConfig
 from mledger.metastore.records.ledger_metadata import DigestType
 from mledger.settings import OwnerSettings
@@ -83,9 +85,19 @@ def owner_defaults() -> dict[str, object]:
         "metadataStoreSessionTimeoutMillis": owner.session_timeout * 1000,
         "metadataStoreOperationTimeoutSeconds": client.metadata_timeout_s,
         "exposeTopicLevelMetricsInPrometheus": owner.topic_metrics,
-        "managedLedgerCacheEvictionWatermark": owner.cache.eviction_watermark,
-        "managedLedgerCacheEvictionTimeThresholdMillis": owner.cache.max_age_ms,
     }
+
+
+def broker_defaults() -> dict[str, object]:
+    """The values that a broker uses for unset keys of `broker.conf`."""
+    plain = parse_broker_options(["--metadata", "memory:"])
+    found: dict[str, object] = {}
+    for each in BROKER_KEYS:
+        value = getattr(plain.broker, each.field)
+        if each.key.endswith("TimeMillis"):
+            value *= 1000
+        found[each.key] = value / each.factor if each.factor > 1 else value
+    return found | {"advertisedAddress": plain.announced, "bindAddress": plain.host}
 
 
 def as_text(value: object) -> str:
@@ -94,6 +106,8 @@ def as_text(value: object) -> str:
         return str(value).lower()
     if isinstance(value, DigestType):
         return DIGESTS[value]
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
     if isinstance(value, bytes):
         return value.decode() or "empty"
     if isinstance(value, float):
@@ -103,7 +117,7 @@ def as_text(value: object) -> str:
 
 def with_defaults(page: str) -> str:
     """The page with the default of each key that has one in the code. ValueError if one of these keys has no row."""
-    defaults = {"bookies": bookie_defaults(), "owners": owner_defaults()}
+    defaults = {"bookies": bookie_defaults(), "owners": owner_defaults(), "brokers": broker_defaults()}
     left = {key for table in defaults.values() for key in table}
 
     def row(line: str, known: dict[str, object]) -> str:

@@ -11,6 +11,13 @@ BOOKIE = {
     ),
 }
 
+BROKER = {
+    "run": LazyCommand(
+        "brokers.server:run",
+        "Run a broker for Pulsar's clients in the foreground until SIGTERM or SIGINT; --help shows its OPTIONS.",
+    ),
+}
+
 BOOKIES = {
     "autorecovery": LazyCommand(
         "bookies.autorecovery:autorecovery",
@@ -190,6 +197,7 @@ NOUNS: dict[str, LazyCommand | LazyGroup] = {
     "bookies": lazy_group(
         "bookies", "Show and check the bookies; change their cookies and the auto-recovery settings.", BOOKIES
     ),
+    "broker": lazy_group("broker", "Run a broker.", BROKER),
     "completion": LazyCommand(
         "completion:completion", "Print the script that makes SHELL complete `mledger` commands."
     ),

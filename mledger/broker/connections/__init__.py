@@ -1,0 +1,1 @@
+"""Connections of clients: a protocol for each, and a module of handlers for each group of commands."""

@@ -1,0 +1,330 @@
+"""One client's connection: hands requests to their handlers, and limits what is pending.
+
+The receiver takes a buffer apart in one loop. The sends of a producer in it are one append, and the
+acknowledgements of a consumer one call.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, cast
+
+from mledger.broker.connections.data_frames import message_frames, receipt_frames
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.protocol import answers
+from mledger.broker.protocol.commands import Command
+from mledger.broker.protocol.errors import ProtocolError
+from mledger.broker.protocol.receiver import Receiver
+from mledger.broker.protocol.requests import AckRun, CorruptSend, CumulativeAck, Flow, Request, SendRun
+from mledger.broker.protocol.versions import ClientFeatures
+from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.topics.consumer import Consumer, OutgoingEntries
+from mledger.broker.topics.producer import Producer
+from mledger.ledgers.open_ledger import Appended
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.logs import get_logger
+from mledger.pb import PulsarApi_pb2 as pb
+
+log = get_logger(__name__)
+
+WRITE_BUFFER = 1 << 20  # bytes behind which a consumer counts as not writable (D9)
+
+Handler = Callable[["BrokerConnection", Any], "Coroutine[Any, Any, None] | None"]
+
+
+class BrokerConnection(asyncio.Protocol):
+    """A client's connection. `handlers` are by type of command."""
+
+    def __init__(self, broker: ServedBroker, handlers: Mapping[int, Handler]) -> None:
+        self.broker = broker
+        self.connected = False
+        self.client_version = ""
+        self.features = ClientFeatures()
+        self.address = ""
+        self.producers: dict[int, Producer] = {}
+        self.opening_producers: dict[int, asyncio.Task[Any]] = {}
+        self.closed_producers: set[int] = set()
+        """Producers that were closed and whose sends may still come in; those are ignored."""
+        self.consumers: dict[int, Consumer] = {}
+        self.opening_consumers: dict[int, asyncio.Task[Any]] = {}
+        self.pending_sends = 0
+        self._handlers = handlers
+        self._transport: asyncio.Transport
+        self._receiver = Receiver(broker.max_message_size)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._paused = False
+        self._lost = False
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once the connection is gone."""
+        self._writable = True
+        self._heard = True
+        self._keep_alive: asyncio.TimerHandle | None = None
+
+    # -- the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve a client."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of that class
+        self._transport.set_write_buffer_limits(WRITE_BUFFER)
+        host, port = transport.get_extra_info("peername")[:2]
+        self.address = f"{host}:{port}"
+        self.broker.connections.add(self)
+        self._watch()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget the client: its producers and consumers are closed."""
+        self._lost = True
+        self.lost.set_result(None)
+        if self._keep_alive is not None:
+            self._keep_alive.cancel()
+        self.broker.connections.discard(self)
+        for task in list(self._tasks):
+            task.cancel()
+        for producer in list(self.producers.values()):
+            producer.topic.producers.remove(producer)
+        self.producers.clear()
+        for consumer in list(self.consumers.values()):
+            consumer.subscription.topic.subscriptions.close_consumer(consumer)
+        self.consumers.clear()
+
+    def close(self, reason: str) -> None:
+        """End the connection; what was written is still sent."""
+        if not self._lost:
+            log.info("connection_closed", client=self.address, reason=reason)
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        if not self._lost:
+            self._transport.abort()
+
+    # -- out
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, unless the client is gone."""
+        if not self._lost:
+            self._transport.write(data)
+
+    def succeed(self, request_id: int) -> None:
+        """Answer a request that has no answer of its own."""
+        self.write(answers.success(request_id))
+
+    def refuse(self, request_id: int, refusal: BrokerRefusal) -> None:
+        """Answer a request with an error."""
+        self.write(answers.error(request_id, refusal.code, str(refusal)))
+
+    def answer_sends(self, producer: Producer, run: SendRun, stored: Appended) -> None:
+        """Answer sends with where their entries are stored, in one write."""
+        self.write(receipt_frames(producer, run, stored))
+
+    def refuse_send(self, producer: Producer, sequence_id: int, refusal: BrokerRefusal) -> None:
+        """Answer a send with an error."""
+        self.write(answers.send_error(producer.id, sequence_id, refusal.code, str(refusal)))
+
+    def disconnect_producer(self, producer: Producer) -> None:
+        """Tell the client that the broker closed a producer; the client looks the topic up again."""
+        if self.producers.get(producer.id) is producer:
+            del self.producers[producer.id]
+        self.closed_producers.add(producer.id)
+        if self.features.takes_closes:
+            self.write(answers.close_producer(producer.id))
+        else:
+            self.close("the broker closed a producer")
+
+    # -- consumers
+
+    def consumer(self, consumer_id: int) -> Consumer:
+        """An open consumer of this connection.
+
+        Raises:
+            BrokerRefusal: there is none of that number.
+        """
+        consumer = self.consumers.get(consumer_id)
+        if consumer is None:
+            raise BrokerRefusal(pb.MetadataError, f"consumer {consumer_id} is not open on this connection")
+        return consumer
+
+    @property
+    def writable(self) -> bool:
+        """Whether little enough waits to be sent (D9)."""
+        return self._writable
+
+    def pause_writing(self) -> None:
+        """The client takes less than it is sent: its consumers get one message's worth at a time (D9)."""
+        self._set_writable(False)
+
+    def resume_writing(self) -> None:
+        """The client has taken what waited."""
+        self._set_writable(True)
+        for consumer in list(self.consumers.values()):
+            consumer.subscription.run()
+
+    def _set_writable(self, writable: bool) -> None:
+        self._writable = writable
+        for consumer in self.consumers.values():
+            consumer.dispatch.writable = writable
+
+    def deliver(self, consumer: Consumer, outgoing: OutgoingEntries) -> None:
+        """Send messages in one write."""
+        if not self._lost:
+            self._transport.writelines(message_frames(consumer, outgoing))
+
+    def tell_active(self, consumer: Consumer, active: bool) -> None:
+        """Tell the client whether the consumer is the active one of its subscription."""
+        if self.features.takes_active_changes:
+            self.write(answers.active_consumer_change(consumer.id, active))
+
+    def disconnect_consumer(self, consumer: Consumer) -> None:
+        """Tell the client that the broker closed a consumer; the client subscribes again."""
+        if self.consumers.get(consumer.id) is consumer:
+            del self.consumers[consumer.id]
+        if self.features.takes_closes:
+            self.write(answers.close_consumer(consumer.id))
+        else:
+            self.close("the broker closed a consumer")
+
+    def answer_ack(self, consumer: Consumer, request_id: int) -> None:
+        """Tell the client that an acknowledgement is durable."""
+        self.write(answers.ack_response(consumer.id, request_id))
+
+    def refuse_ack(self, consumer: Consumer, request_id: int, error: MledgerError) -> None:
+        """Tell the client that an acknowledgement failed."""
+        refusal = refusal_of(error)
+        self.write(answers.ack_response(consumer.id, request_id, refusal.code, str(refusal)))
+
+    def end_of_topic(self, consumer: Consumer) -> None:
+        """Tell the client that a terminated topic has no more messages."""
+        if self.features.takes_end_of_topic:
+            self.write(answers.reached_end_of_topic(consumer.id))
+
+    # -- in
+
+    def data_received(self, data: bytes) -> None:
+        """Serve what came."""
+        self._heard = True
+        requests, error = self._receiver.receive(data)
+        try:
+            for request in requests:
+                self._serve(request)
+        except ProtocolError as violation:
+            error = violation
+        if error is not None:
+            log.warning("protocol_violated", client=self.address, error=error)
+            self._transport.close()
+
+    def _serve(self, request: Request) -> None:
+        kind = type(request)
+        if kind is Command:
+            self._serve_command(cast("Command", request))
+        elif not self.connected:
+            raise ProtocolError(f"{kind.__name__} before CONNECT")
+        elif kind is SendRun:
+            self._publish(cast("SendRun", request))
+        elif kind is CorruptSend:
+            self._refuse_corrupt(cast("CorruptSend", request))
+        else:
+            self._serve_consumer(cast("AckRun | CumulativeAck | Flow", request))
+
+    def _serve_consumer(self, request: AckRun | CumulativeAck | Flow) -> None:
+        consumer = self.consumers.get(request.consumer_id)
+        if consumer is None:  # closed lately: its client may not know yet
+            return
+        if type(request) is AckRun:
+            consumer.subscription.acknowledge(consumer, request)
+        elif type(request) is Flow:
+            consumer.subscription.flow(consumer, request.permits)
+        else:
+            consumer.subscription.acknowledge_cumulative(consumer, cast("CumulativeAck", request))
+
+    def _serve_command(self, command: Command) -> None:
+        if not self.connected and command.type != pb.BaseCommand.CONNECT:
+            raise ProtocolError(f"{command.name} before CONNECT")
+        handler = self._handlers.get(command.type)
+        if handler is None:
+            raise ProtocolError(f"{command.name} is no command of clients")
+        work = handler(self, command.body)
+        if work is not None:
+            task = asyncio.get_running_loop().create_task(self._answer(work, command.body))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, work: Coroutine[Any, Any, None], request: Any) -> None:
+        try:
+            await work
+        except MledgerError as error:
+            self.refuse(request.request_id, refusal_of(error))
+        except asyncio.CancelledError:
+            if not self._lost:
+                closed = BrokerRefusal(pb.ServiceNotReady, "closed before the request was carried out")
+                self.refuse(request.request_id, closed)
+        except Exception:
+            log.exception("request_failed", client=self.address, request=type(request).__name__)
+            self.refuse(request.request_id, BrokerRefusal(pb.UnknownError, "the broker failed; its log says how"))
+
+    # -- publishing
+
+    def _producer(self, producer_id: int) -> Producer | None:
+        """The producer, None if it was closed lately: its client may not know yet."""
+        producer = self.producers.get(producer_id)
+        if producer is None and producer_id not in self.closed_producers:
+            raise ProtocolError(f"SEND of producer {producer_id}, which is not open")
+        return producer
+
+    def _publish(self, run: SendRun) -> None:
+        """Hand the sends of a producer to its topic; reads no more while too much is pending."""
+        producer = self._producer(run.producer_id)
+        if producer is None:
+            return
+        broker, settings = self.broker, self.broker.settings
+        size = sum(map(len, run.entries))
+        self.pending_sends += len(run)
+        broker.pending_bytes += size
+        producer.topic.publish(producer, run, size)
+        if broker.pending_bytes > settings.publish_buffer_bytes > 0:
+            broker.full = True
+        most = settings.pending_publishes_per_connection
+        if not self._paused and self.pending_sends and (broker.full or self.pending_sends >= most > 0):
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _refuse_corrupt(self, send: CorruptSend) -> None:
+        producer = self._producer(send.producer_id)
+        if producer is not None:
+            refusal = BrokerRefusal(pb.ChecksumError, "the entry does not have the checksum that it says")
+            self.refuse_send(producer, send.sequence_id, refusal)
+
+    def published(self, sends: int, size: int) -> None:
+        """Entries of this connection are stored, or failed."""
+        broker = self.broker
+        self.pending_sends -= sends
+        broker.pending_bytes -= size
+        if broker.full and broker.pending_bytes <= broker.settings.publish_buffer_bytes // 2:
+            broker.full = False
+            for connection in broker.connections:
+                connection.resume()
+        if self._paused:
+            self.resume()
+
+    def resume(self) -> None:
+        """Read on if little enough is pending."""
+        limit = self.broker.settings.pending_publishes_per_connection
+        if self._paused and not self.broker.full and (limit <= 0 or self.pending_sends <= limit // 2):
+            self._paused = False
+            if not self._lost:
+                self._transport.resume_reading()
+
+    # -- keep-alive
+
+    def _watch(self) -> None:
+        """Ask a silent client whether it lives; end the connection if it does not answer."""
+        interval = self.broker.settings.keep_alive_s
+        if interval > 0:
+            self._keep_alive = asyncio.get_running_loop().call_later(interval, self._check_alive)
+
+    def _check_alive(self) -> None:
+        if not self._heard and not self._paused:
+            self.close("no answer to PING")
+            return
+        self._heard = False
+        if self.connected and self.features.takes_pings:
+            self.write(answers.PING)
+        self._watch()

@@ -1,0 +1,149 @@
+"""Subscribing, and the requests of consumers that are not on the hot path."""
+
+import asyncio
+
+from mledger.broker.connections.connection import BrokerConnection
+from mledger.broker.connections.transaction_requests import NO_TRANSACTIONS
+from mledger.broker.dispatch.key_range import KeyRange
+from mledger.broker.protocol import answers
+from mledger.broker.protocol.receiver import position_of
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.consumer import Consumer, ConsumerRequest
+from mledger.broker.topics.subscriptions import SubscriptionRequest
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import Position
+from mledger.pb import PulsarApi_pb2 as pb
+
+
+async def subscribe(connection: BrokerConnection, command: pb.CommandSubscribe) -> None:
+    """Open a consumer; a second request for one that is open gets the same answer."""
+    topic_name = TopicName.parse(command.topic)
+    number = command.consumer_id
+    if number in connection.opening_consumers:
+        raise BrokerRefusal(pb.ServiceNotReady, f"consumer {number} is being opened on this connection already")
+    if number in connection.consumers:
+        connection.succeed(command.request_id)
+        return
+    task = asyncio.current_task()
+    assert task is not None
+    connection.opening_consumers[number] = task
+    try:
+        await _subscribe(connection, command, topic_name)
+    finally:
+        del connection.opening_consumers[number]
+
+
+async def _subscribe(connection: BrokerConnection, command: pb.CommandSubscribe, topic_name: TopicName) -> None:
+    broker = connection.broker
+    if pb.CommandSubscribe.SubType.Name(command.subType) not in broker.settings.subscription_types:
+        raise BrokerRefusal(
+            pb.NotAllowedError,
+            f"subscriptions of type {pb.CommandSubscribe.SubType.Name(command.subType)} are disabled",
+        )
+    topic = await broker.topics.topic(topic_name, create=command.force_topic_creation)
+    subscription = await topic.subscriptions.open(subscription_request_of(command))
+    async with subscription.lock:
+        consumer = Consumer(connection, subscription, request_of(command))
+        subscription.add(consumer)
+    connection.consumers[consumer.id] = consumer
+    connection.succeed(command.request_id)
+    subscription.begin()
+
+
+def subscription_request_of(command: pb.CommandSubscribe) -> SubscriptionRequest:
+    """Which subscription a SUBSCRIBE names, and where it starts if it is new."""
+    start = None
+    if command.HasField("start_message_id"):
+        start = position_of(command.start_message_id)
+        if command.start_message_id.batch_index >= 0 <= start.entry_id:
+            start = Position(start.ledger_id, start.entry_id - 1)  # the client drops what it has of the batch
+    return SubscriptionRequest(
+        name=command.subscription,
+        durable=command.durable,
+        initial="earliest" if command.initialPosition == pb.CommandSubscribe.Earliest else "latest",
+        start_after=start,
+        rollback_s=command.start_message_rollback_duration_sec,
+        properties={pair.key: pair.value for pair in command.subscription_properties},
+    )
+
+
+def request_of(command: pb.CommandSubscribe) -> ConsumerRequest:
+    """What a SUBSCRIBE asks of a subscription."""
+    meta = command.keySharedMeta
+    return ConsumerRequest(
+        consumer_id=command.consumer_id,
+        name=command.consumer_name,
+        kind=command.subType,
+        priority=command.priority_level,
+        durable=command.durable,
+        key_ranges=tuple(KeyRange(each.start, each.end) for each in meta.hashRanges),
+        sticky=meta.keySharedMode == pb.STICKY,
+        out_of_order=meta.allowOutOfOrderDelivery,
+        epoch=command.consumer_epoch,
+        read_compacted=command.read_compacted,
+        metadata={pair.key: pair.value for pair in command.metadata},
+    )
+
+
+def close_consumer(connection: BrokerConnection, command: pb.CommandCloseConsumer) -> None:
+    """Close a consumer; one that is still being opened is given up."""
+    opening = connection.opening_consumers.get(command.consumer_id)
+    if opening is not None:
+        opening.cancel()
+    consumer = connection.consumers.pop(command.consumer_id, None)
+    if consumer is not None:
+        consumer.subscription.topic.subscriptions.close_consumer(consumer)
+    connection.succeed(command.request_id)
+
+
+async def unsubscribe(connection: BrokerConnection, command: pb.CommandUnsubscribe) -> None:
+    """Delete a consumer's subscription."""
+    consumer = connection.consumer(command.consumer_id)
+    await consumer.subscription.delete(consumer, force=command.force)
+    connection.consumers.pop(consumer.id, None)
+    connection.succeed(command.request_id)
+
+
+async def seek(connection: BrokerConnection, command: pb.CommandSeek) -> None:
+    """Move a subscription: to a message, to a batch index, to a time."""
+    consumer = connection.consumer(command.consumer_id)
+    if command.HasField("message_id"):
+        to = command.message_id
+        await consumer.subscription.seek(position_of(to), tuple(to.ack_set))
+    elif command.HasField("message_publish_time"):
+        await consumer.subscription.seek_to_time(command.message_publish_time)
+    else:
+        raise BrokerRefusal(pb.MetadataError, "a SEEK names neither a message nor a time")
+    connection.succeed(command.request_id)
+
+
+def redeliver(connection: BrokerConnection, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+    """Send a consumer some of its messages again, or all that it holds."""
+    consumer = connection.consumers.get(command.consumer_id)
+    if consumer is not None:
+        positions = [position_of(each) for each in command.message_ids] or None
+        consumer.subscription.redeliver(consumer, positions, command.consumer_epoch)
+
+
+def acknowledge(connection: BrokerConnection, command: pb.CommandAck) -> None:
+    """Refuse to acknowledge in a transaction; the receiver reads all other acknowledgements."""
+    consumer = connection.consumers.get(command.consumer_id)
+    if consumer is not None and command.HasField("request_id"):
+        connection.refuse_ack(consumer, command.request_id, BrokerRefusal(pb.NotAllowedError, NO_TRANSACTIONS))
+
+
+async def last_message_id(connection: BrokerConnection, command: pb.CommandGetLastMessageId) -> None:
+    """Answer with the id of the last message of a consumer's topic, and with what it has acknowledged."""
+    subscription = connection.consumer(command.consumer_id).subscription
+    topic = subscription.topic
+    last, batch_index = await topic.last_message()
+    partition = topic.name.partition_index
+    connection.write(
+        answers.last_message_id(
+            command.request_id,
+            last,
+            partition=-1 if partition is None else partition,
+            batch_index=batch_index,
+            mark_delete=subscription.cursor.mark_delete,
+        )
+    )

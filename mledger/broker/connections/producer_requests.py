@@ -1,0 +1,88 @@
+"""Opening and closing producers."""
+
+import asyncio
+
+from mledger.broker.connections.connection import BrokerConnection
+from mledger.broker.protocol import answers
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.topics.access import NO_EPOCH, AccessMode
+from mledger.broker.topics.producer import Producer, ProducerRequest
+from mledger.metastore.records.paths import TopicName
+from mledger.pb import PulsarApi_pb2 as pb
+
+
+async def open_producer(connection: BrokerConnection, command: pb.CommandProducer) -> None:
+    """Open a producer; a second request for one that is open gets the same answer."""
+    topic_name = TopicName.parse(command.topic)
+    number = command.producer_id
+    if number in connection.opening_producers:
+        raise BrokerRefusal(pb.ServiceNotReady, f"producer {number} is being opened on this connection already")
+    found = connection.producers.get(number)
+    if found is not None and not found.closed and command.epoch <= found.request.epoch:
+        _succeed(connection, command.request_id, found)
+        return
+    task = asyncio.current_task()
+    assert task is not None
+    connection.opening_producers[number] = task
+    try:
+        await _open(connection, command, topic_name)
+    finally:
+        del connection.opening_producers[number]
+
+
+async def _open(connection: BrokerConnection, command: pb.CommandProducer, topic_name: TopicName) -> None:
+    broker = connection.broker
+    topic = await broker.topics.topic(topic_name, create=True)
+    request = ProducerRequest(
+        producer_id=command.producer_id,
+        name=command.producer_name or await broker.names.next(),
+        user_provided_name=bool(command.producer_name) and command.user_provided_producer_name,
+        epoch=command.epoch,
+        mode=AccessMode(command.producer_access_mode),
+        topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else NO_EPOCH,
+        encrypted=command.encrypted,
+        metadata={pair.key: pair.value for pair in command.metadata},
+    )
+    producer = Producer(connection, topic, request)
+    try:
+        await topic.add_producer(producer, lambda: _succeed(connection, command.request_id, producer, ready=False))
+    except BaseException:
+        topic.producers.remove(producer)
+        raise
+    connection.producers[producer.id] = producer
+    connection.closed_producers.discard(producer.id)
+    _succeed(connection, command.request_id, producer)
+
+
+def close_producer(connection: BrokerConnection, command: pb.CommandCloseProducer) -> None:
+    """Close a producer once what it sent is stored; one that is still being opened is given up."""
+    opening = connection.opening_producers.get(command.producer_id)
+    if opening is not None:
+        opening.cancel()
+    producer = connection.producers.pop(command.producer_id, None)
+    if producer is None:
+        connection.succeed(command.request_id)
+        return
+    connection.closed_producers.add(command.producer_id)
+
+    def end() -> None:
+        producer.topic.producers.remove(producer)
+        connection.succeed(command.request_id)
+
+    if producer.pending:
+        producer.on_drained = end
+    else:
+        end()
+
+
+def _succeed(connection: BrokerConnection, request_id: int, producer: Producer, *, ready: bool = True) -> None:
+    connection.write(
+        answers.producer_success(
+            request_id,
+            producer.name,
+            last_sequence_id=producer.last_sequence_id,
+            schema_version=producer.schema_version,
+            topic_epoch=None if producer.topic_epoch == NO_EPOCH else producer.topic_epoch,
+            ready=ready,
+        )
+    )

@@ -1,0 +1,28 @@
+"""What every connection of a broker shares."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mledger.broker.lookup.topic_lookup import TopicLookup
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.producer_names import ProducerNames
+from mledger.broker.topics.topic_loads import BrokerTopics
+
+if TYPE_CHECKING:
+    from mledger.broker.connections.connection import BrokerConnection
+
+
+@dataclass(slots=True)
+class ServedBroker:
+    """The running broker, as its connections use it."""
+
+    settings: BrokerSettings
+    lookup: TopicLookup
+    topics: BrokerTopics
+    names: ProducerNames
+    max_message_size: int
+    connections: "set[BrokerConnection]" = field(default_factory=set)
+    pending_bytes: int = 0
+    """Of entries that were received and are not stored yet, on all connections."""
+    full: bool = False
+    """Whether connections with pending entries read no more until half of them are stored."""

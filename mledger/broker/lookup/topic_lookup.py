@@ -1,0 +1,51 @@
+"""Answers where a topic is served, how many partitions it has, and which topics a namespace has."""
+
+import contextlib
+
+from mledger.admin.partitions import create_partitioned_topic, read_partitioned
+from mledger.admin.topic_names import list_topics
+from mledger.broker.lookup.topic_list import is_system_topic
+from mledger.broker.settings import BrokerSettings
+from mledger.errors import TopicExists, TopicNotFound
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.store import MetadataStore
+
+PARTITIONED = "partitioned"
+
+
+class TopicLookup:
+    """Lookups at a broker that serves every topic itself, at `service_url`."""
+
+    def __init__(self, store: MetadataStore, settings: BrokerSettings, service_url: str) -> None:
+        self._store = store
+        self._settings = settings
+        self.service_url = service_url
+
+    async def partitions(self, topic: TopicName, *, create: bool) -> int:
+        """How many partitions the topic has, 0 if it is not partitioned.
+
+        With `create`, a topic that does not exist becomes partitioned if the settings say so.
+
+        Raises:
+            TopicNotFound: it does not exist, and would not be created.
+        """
+        if topic.partition_index is not None:
+            return 0
+        found = await read_partitioned(self._store, topic)
+        if found is not None:
+            return found[0].partitions
+        if await self._store.exists(topic.managed_ledger_path) is not None:
+            return 0
+        if not (create and self._settings.auto_topic_creation):
+            raise TopicNotFound(f"there is no topic {topic}: create it, or allow clients to (allowAutoTopicCreation)")
+        if self._settings.auto_topic_creation_type != PARTITIONED:
+            return 0
+        with contextlib.suppress(TopicExists):  # another client's request creates it
+            await create_partitioned_topic(self._store, str(topic), self._settings.default_partitions)
+        found = await read_partitioned(self._store, topic)
+        return 0 if found is None else found[0].partitions
+
+    async def topics(self, namespace: str) -> list[str]:
+        """The full names of the persistent topics of a namespace, sorted; partitions one by one."""
+        found = await list_topics(self._store, namespace)
+        return [str(topic) for topic in found if not is_system_topic(topic)]

@@ -1,0 +1,1 @@
+"""A broker's process: options, start, metrics, and an orderly end."""

@@ -1,0 +1,142 @@
+"""A broker's process: it opens the cluster, serves clients until SIGTERM or SIGINT, and ends in an orderly way.
+
+Once it serves, it prints one JSON line on stdout: `{"service_url": "pulsar://…", "host": …, "port": …, "pid": …}`.
+Logs go to stderr.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from mledger.broker.connections.connection import BrokerConnection
+from mledger.broker.connections.handlers import HANDLERS
+from mledger.broker.connections.served_broker import ServedBroker
+from mledger.broker.lookup.topic_lookup import TopicLookup
+from mledger.broker.process.options import PROGRAM, BrokerOptions, parse_broker_options
+from mledger.broker.topics.producer_names import ProducerNames
+from mledger.broker.topics.topic_loads import BrokerTopics
+from mledger.cluster import Cluster, open_cluster
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.runtime.event_loop import loop_factory
+from mledger.metastore.runtime.listener import BACKLOG, allow_connections, bind_listener
+from mledger.metastore.runtime.logs import get_logger, set_up_logging
+from mledger.metrics_options import MetricsOptions
+
+log = get_logger(__name__)
+
+MOST_CONNECTIONS = 10_000
+DRAIN_S = 5.0
+"""How long clients have to take what was sent to them before their connections are cut."""
+
+
+class BrokerProcess:
+    """One broker from start to end."""
+
+    def __init__(self, options: BrokerOptions) -> None:
+        self._options = options
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT. MledgerError when it cannot start."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        allow_connections(MOST_CONNECTIONS)
+        options = self._options
+        listener = bind_listener(options.host, options.port)
+        with contextlib.closing(listener):
+            owner = options.owner
+            async with open_cluster(
+                options.metadata,
+                config=owner.config,
+                cluster_quorums=not owner.quorums_given,
+                client=owner.client,
+                session_timeout=owner.session_timeout,
+                metrics=self._metrics(),
+            ) as cluster:
+                port = listener.getsockname()[1]
+                broker = serve_cluster(cluster, options, port)
+                server = await loop.create_server(
+                    lambda: BrokerConnection(broker, HANDLERS), sock=listener, backlog=BACKLOG
+                )
+                self._announce(broker, cluster, port)
+                await self._stop.wait()
+                log.info("stopping", service_url=broker.lookup.service_url)
+                server.close()
+                await end(broker)
+        log.info("stopped", service_url=broker.lookup.service_url)
+
+    def _metrics(self) -> MetricsOptions | None:
+        if self._options.metrics is None:
+            return None
+        host, port = self._options.metrics
+        return MetricsOptions(host, port, self._options.broker.cluster_name, self._options.owner.topic_metrics)
+
+    def _announce(self, broker: ServedBroker, cluster: Cluster, port: int) -> None:
+        """Print one line on stdout to say that the broker serves."""
+        fields = {"service_url": broker.lookup.service_url, "host": self._options.announced, "port": port}
+        fields["pid"] = os.getpid()
+        if cluster.metrics_port is not None:
+            fields["metrics_port"] = cluster.metrics_port
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+        log.info("serving", service_url=broker.lookup.service_url)
+
+
+def serve_cluster(cluster: Cluster, options: BrokerOptions, port: int) -> ServedBroker:
+    """A broker of the cluster's topics that clients reach at `port` of the announced host."""
+    host = f"[{options.announced}]" if ":" in options.announced else options.announced
+    settings = options.broker
+    return ServedBroker(
+        settings=settings,
+        lookup=TopicLookup(cluster.store, settings, f"pulsar://{host}:{port}"),
+        topics=BrokerTopics(cluster, settings),
+        names=ProducerNames(cluster.store, settings.cluster_name),
+        max_message_size=options.owner.config.max_message_size,
+    )
+
+
+async def end(broker: ServedBroker) -> None:
+    """Tell all clients to look their topics up again, let them take what was sent, and cut their connections."""
+    await broker.topics.close()
+    for connection in list(broker.connections):
+        connection.close("the broker is stopping")
+    lost = [connection.lost for connection in broker.connections]
+    if lost:
+        await asyncio.wait(lost, timeout=DRAIN_S)
+    for connection in list(broker.connections):
+        connection.abort()
+
+
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run a broker; return its exit code. Messages call it `program`."""
+    options = parse_broker_options(sys.argv[1:] if arguments is None else arguments, program)
+    set_up_logging(options.log_format, options.log_level)
+    sys.setswitchinterval(0.0005)
+    _report(options)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(BrokerProcess(options).run())
+    except MledgerError as error:
+        log.error("failed", error=error)
+        return 1
+    return 0
+
+
+def _report(options: BrokerOptions) -> None:
+    """Log which settings had no effect."""
+    owner = options.owner
+    if owner.unknown:
+        log.warning("unknown_settings", keys=owner.unknown)
+    if owner.not_honoured:
+        log.warning("settings_not_honoured", keys=owner.not_honoured)
+    if owner.without_effect:
+        log.debug("settings_without_effect", keys=owner.without_effect)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The options of a broker process: command-line options win over `--set`, which wins over the file of `--config`."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mledger.broker.settings import BrokerSettings, broker_settings
+from mledger.errors import InvalidConfiguration
+from mledger.metastore.errors import InvalidSetting
+from mledger.metastore.runtime.logs import FORMATS, TEXT
+from mledger.metastore.runtime.settings import read_settings
+from mledger.settings import OwnerSettings, owner_settings
+
+PROGRAM = "mledger broker run"
+LOOPBACK = "127.0.0.1"
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - listened on only where a setting says so
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """How a broker is started. `announced` is the host that lookups name; `metrics` where to serve metrics."""
+
+    metadata: str
+    host: str
+    announced: str
+    port: int
+    broker: BrokerSettings
+    owner: OwnerSettings
+    metrics: tuple[str, int] | None = None
+    log_level: str = "info"
+    log_format: str = TEXT
+
+
+def parse_broker_options(arguments: Sequence[str], program: str = PROGRAM) -> BrokerOptions:
+    """The options of a command line and its settings; SystemExit(2) says what is wrong with them."""
+    parser = _parser(program)
+    args = parser.parse_args(arguments)
+    if args.port is not None and not 0 <= args.port <= 65535:
+        parser.error("--port is a number from 0 to 65,535")
+    try:
+        settings = read_settings(args.config, args.set)
+        broker = broker_settings(settings)
+        owner = owner_settings(settings)
+    except (InvalidSetting, InvalidConfiguration) as error:
+        parser.error(str(error))
+    metadata = args.metadata or owner.url or os.environ.get("MLEDGER_METADATA", "")
+    if not metadata:
+        parser.error("--metadata (or MLEDGER_METADATA) is missing: the metadata store's URL, zk://host:port/chroot")
+    host, announced = plan_addresses(args.host, broker.bind_address, broker.advertised_address)
+    return BrokerOptions(
+        metadata=metadata,
+        host=host,
+        announced=announced,
+        port=broker.port if args.port is None else args.port,
+        broker=broker,
+        owner=owner,
+        metrics=None if args.metrics_port is None else (args.metrics_host or LOOPBACK, args.metrics_port),
+        log_level=args.log_level,
+        log_format=args.log_format,
+    )
+
+
+def plan_addresses(host: str, bind: str, advertised: str) -> tuple[str, str]:
+    """The address to listen on, and the one that clients are told.
+
+    `host` decides both. A broker with an address to announce listens on all interfaces, as
+    Pulsar's does, unless that address is a loopback address or `bind` names one.
+    """
+    if host:
+        return host, advertised or host
+    if not advertised:
+        return (bind, bind) if bind and bind != ALL_INTERFACES else (LOOPBACK, LOOPBACK)
+    loopback = advertised == "localhost" or advertised.startswith("127.")
+    return bind or (LOOPBACK if loopback else ALL_INTERFACES), advertised
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Runs a broker, which serves the cluster's topics to Pulsar's clients.",
+        epilog="Options win over --set, --set over --config. Keys: docs/reference/configuration.md.",
+    )
+    parser.add_argument("--config", metavar="FILE", help="settings under Pulsar's names: a broker.conf")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one such setting; repeatable")
+    parser.add_argument("--metadata", default="", help="URL of the metadata store  [env: MLEDGER_METADATA]")
+    parser.add_argument("--host", default="", help="address to listen on and to announce  [default: 127.0.0.1]")
+    parser.add_argument("--port", type=int, help="default: brokerServicePort, else 6650; 0: a free one")
+    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve metrics and health; 0: a free one")
+    parser.add_argument("--metrics-host", default="", metavar="HOST", help="default: 127.0.0.1")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--log-format", default=TEXT, choices=FORMATS, help="json: one object per line")
+    return parser

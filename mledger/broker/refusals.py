@@ -1,0 +1,57 @@
+"""Refusals: errors that a broker answers with one of Pulsar's codes."""
+
+from typing import TypeAlias
+
+from mledger.bookie.errors import BookieError, EntryTooLarge
+from mledger.broker.dispatch.errors import ConsumerBusy, ConsumerNotAssignable
+from mledger.errors import (
+    CursorNotFound,
+    CursorRecoveryFailed,
+    InvalidPosition,
+    ManagedLedgerClosed,
+    ManagedLedgerFenced,
+    OwnedElsewhere,
+    TopicExists,
+    TopicNotFound,
+    TopicTerminated,
+)
+from mledger.metastore.errors import InvalidName, MetadataError, MledgerError
+from mledger.pb import PulsarApi_pb2 as pb
+
+Code: TypeAlias = "pb.ServerError.ValueType"
+
+
+class BrokerRefusal(MledgerError):
+    """A client's request is refused; `code` is Pulsar's, by which the client knows whether to try again."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_CODES: tuple[tuple[type[MledgerError] | tuple[type[MledgerError], ...], Code], ...] = (
+    (ConsumerBusy, pb.ConsumerBusy),
+    (ConsumerNotAssignable, pb.ConsumerAssignError),
+    (TopicNotFound, pb.TopicNotFound),
+    (InvalidName, pb.InvalidTopicName),
+    (TopicTerminated, pb.TopicTerminatedError),
+    (CursorNotFound, pb.SubscriptionNotFound),
+    ((ManagedLedgerFenced, ManagedLedgerClosed, OwnedElsewhere, CursorRecoveryFailed, TopicExists), pb.ServiceNotReady),
+    ((InvalidPosition, EntryTooLarge), pb.NotAllowedError),
+    (MetadataError, pb.MetadataError),
+    (BookieError, pb.PersistenceError),
+)
+
+
+def refusal_of(error: MledgerError) -> BrokerRefusal:
+    """The refusal that answers a request which failed with `error`.
+
+    What may succeed at another broker or a little later is ServiceNotReady: clients look the topic
+    up again and retry.
+    """
+    if isinstance(error, BrokerRefusal):
+        return error
+    for kinds, code in _CODES:
+        if isinstance(error, kinds):
+            return BrokerRefusal(code, str(error))
+    return BrokerRefusal(pb.UnknownError, str(error))

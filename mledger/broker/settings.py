@@ -1,0 +1,139 @@
+"""A broker's settings by the keys of Pulsar's broker.conf (docs/reference/configuration.md)."""
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from mledger.metastore.runtime.settings import Settings, boolean, integer, number
+
+_MAX_INT = 2**31 - 1
+_MAX_LONG = 2**63 - 1
+_MIB = 1 << 20
+
+SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
+TOPIC_TYPES = ("non-partitioned", "partitioned")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What broker.conf says about serving clients; 0 means no limit unless said otherwise.
+
+    Names of times end in their unit.
+    """
+
+    cluster_name: str = "standalone"
+    advertised_address: str = ""
+    bind_address: str = ""
+    port: int = 6650
+
+    auto_topic_creation: bool = True
+    auto_topic_creation_type: str = "non-partitioned"
+    default_partitions: int = 1
+    auto_subscription_creation: bool = True
+    topic_load_timeout_s: float = 60.0
+
+    keep_alive_s: float = 30.0
+    publish_buffer_bytes: int = 256 * _MIB
+    pending_publishes_per_connection: int = 1000
+    encryption_required: bool = False
+
+    max_producers_per_topic: int = 0
+    max_consumers_per_topic: int = 0
+    max_consumers_per_subscription: int = 0
+    max_subscriptions_per_topic: int = 0
+    subscription_types: tuple[str, ...] = SUBSCRIPTION_TYPES
+
+    unacked_messages_per_consumer: int = 50_000
+    unacked_messages_per_subscription: int = 200_000
+    unacked_messages_per_broker: int = 0
+    unacked_share_on_broker_blocked: float = 0.16
+
+    read_batch_size: int = 100
+    min_read_batch_size: int = 1
+    read_bytes: int = 5 * _MIB
+    round_robin_batch_size: int = 20
+    failover_delay_s: float = 1.0
+    delayed_delivery: bool = True
+    delayed_delivery_tick_s: float = 1.0
+
+
+class _BrokerKey(NamedTuple):
+    """A key of broker.conf and the field it sets; a number is multiplied by `factor`."""
+
+    key: str
+    field: str
+    factor: int = 1
+    low: int = 0
+
+
+KEYS = (
+    _BrokerKey("clusterName", "cluster_name"),
+    _BrokerKey("advertisedAddress", "advertised_address"),
+    _BrokerKey("bindAddress", "bind_address"),
+    _BrokerKey("brokerServicePort", "port"),
+    _BrokerKey("allowAutoTopicCreation", "auto_topic_creation"),
+    _BrokerKey("allowAutoTopicCreationType", "auto_topic_creation_type"),
+    _BrokerKey("defaultNumPartitions", "default_partitions", low=1),
+    _BrokerKey("allowAutoSubscriptionCreation", "auto_subscription_creation"),
+    _BrokerKey("topicLoadTimeoutSeconds", "topic_load_timeout_s", low=1),
+    _BrokerKey("keepAliveIntervalSeconds", "keep_alive_s"),
+    _BrokerKey("maxMessagePublishBufferSizeInMB", "publish_buffer_bytes", _MIB, -1),
+    _BrokerKey("maxPendingPublishRequestsPerConnection", "pending_publishes_per_connection"),
+    _BrokerKey("encryptionRequireOnProducer", "encryption_required"),
+    _BrokerKey("maxProducersPerTopic", "max_producers_per_topic"),
+    _BrokerKey("maxConsumersPerTopic", "max_consumers_per_topic"),
+    _BrokerKey("maxConsumersPerSubscription", "max_consumers_per_subscription"),
+    _BrokerKey("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
+    _BrokerKey("subscriptionTypesEnabled", "subscription_types"),
+    _BrokerKey("maxUnackedMessagesPerConsumer", "unacked_messages_per_consumer"),
+    _BrokerKey("maxUnackedMessagesPerSubscription", "unacked_messages_per_subscription"),
+    _BrokerKey("maxUnackedMessagesPerBroker", "unacked_messages_per_broker"),
+    _BrokerKey("maxUnackedMessagesPerSubscriptionOnBrokerBlocked", "unacked_share_on_broker_blocked"),
+    _BrokerKey("dispatcherMaxReadBatchSize", "read_batch_size", low=1),
+    _BrokerKey("dispatcherMinReadBatchSize", "min_read_batch_size", low=1),
+    _BrokerKey("dispatcherMaxReadSizeBytes", "read_bytes", low=1),
+    _BrokerKey("dispatcherMaxRoundRobinBatchSize", "round_robin_batch_size", low=1),
+    _BrokerKey("activeConsumerFailoverDelayTimeMillis", "failover_delay_s"),
+    _BrokerKey("delayedDeliveryEnabled", "delayed_delivery"),
+    _BrokerKey("delayedDeliveryTickTimeMillis", "delayed_delivery_tick_s", low=1),
+)
+
+_MILLISECONDS = ("TimeMillis",)
+_CHOICES = {"auto_topic_creation_type": TOPIC_TYPES}
+
+
+def broker_settings(settings: Settings) -> BrokerSettings:
+    """The broker's part of `settings`; takes its keys. InvalidSetting names the place, key and valid values."""
+    defaults = {item.name: item.default for item in fields(BrokerSettings)}
+    values: dict[str, Any] = {each.field: _value(settings, each, defaults[each.field]) for each in KEYS}
+    if values["publish_buffer_bytes"] < 0:
+        values["publish_buffer_bytes"] = defaults["publish_buffer_bytes"]
+    return BrokerSettings(**values)
+
+
+def _value(settings: Settings, key: _BrokerKey, default: Any) -> Any:
+    if key.field in _CHOICES:
+        return settings.take(key.key, lambda text: _choice(text, _CHOICES[key.field]), default)
+    if isinstance(default, tuple):
+        return settings.take(key.key, _types, default)
+    if isinstance(default, bool):
+        return settings.take(key.key, boolean, default)
+    if isinstance(default, str):
+        return settings.take(key.key, str, default)
+    if key.field == "unacked_share_on_broker_blocked":
+        return settings.take(key.key, number(0, 1), default)
+    if key.key.endswith(_MILLISECONDS):
+        return settings.take(key.key, integer(key.low, _MAX_INT), round(default * 1000)) / 1000
+    found = settings.take(key.key, integer(key.low, _MAX_LONG), None)
+    if found is None:
+        return default
+    return type(default)(found * key.factor)
+
+
+def _choice(text: str, choices: tuple[str, ...]) -> str:
+    if text not in choices:
+        raise ValueError(f"one of {', '.join(choices)} is needed")
+    return text
+
+
+def _types(text: str) -> tuple[str, ...]:
+    return tuple(_choice(each.strip(), SUBSCRIPTION_TYPES) for each in text.split(",") if each.strip())

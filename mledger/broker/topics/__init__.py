@@ -1,0 +1,1 @@
+"""What a broker keeps of a topic: producers, subscriptions, consumers, and what is published."""

@@ -1,0 +1,154 @@
+"""A topic that this broker serves: its managed ledger, producers and subscriptions."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from mledger.bookie.errors import EntryTooLarge
+from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
+from mledger.broker.protocol.requests import SendRun
+from mledger.broker.refusals import BrokerRefusal, refusal_of
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.access import NO_EPOCH
+from mledger.broker.topics.producer import Producer
+from mledger.broker.topics.producers import TopicProducers
+from mledger.broker.topics.subscriptions import TopicSubscriptions
+from mledger.errors import TopicTerminated
+from mledger.ledgers.open_ledger import Appended
+from mledger.messages.pulsar_message import decode_entry
+from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.records.position import Position
+from mledger.metastore.runtime.logs import get_logger
+from mledger.pb import PulsarApi_pb2 as pb
+from mledger.topics.managed_ledger import ManagedLedger
+from mledger.topics.state import TopicState
+
+log = get_logger(__name__)
+
+
+EPOCH_PROPERTY = "pulsar.topic.epoch"
+
+
+class BrokerTopic:
+    """One open topic and its clients. `on_end` is called once it serves nobody any more."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        managed_ledger: ManagedLedger,
+        settings: BrokerSettings,
+        unacked_limit: BrokerUnackedLimit,
+        on_end: Callable[["BrokerTopic"], None],
+    ) -> None:
+        self.name = name
+        self.managed_ledger = managed_ledger
+        self.settings = settings
+        self.unacked_limit = unacked_limit
+        self.ended = False
+        self._on_end = on_end
+        epoch = _epoch_of(managed_ledger.properties.get(EPOCH_PROPERTY, ""))
+        self.producers = TopicProducers(str(name), settings.max_producers_per_topic, epoch, self._set_epoch)
+        self.subscriptions = TopicSubscriptions(self)
+        self.messages_in = 0
+        self.bytes_in = 0
+
+    # -- producers
+
+    def check_serves(self) -> None:
+        """Raise BrokerRefusal if the topic is closed here: the client looks it up again."""
+        if self.ended or self.managed_ledger.state in (TopicState.FENCED, TopicState.CLOSED):
+            raise BrokerRefusal(pb.ServiceNotReady, f"{self.name} is closed here: look it up again")
+
+    async def add_producer(self, producer: Producer, on_wait: Callable[[], None]) -> None:
+        """Admit a producer; `on_wait` as in `TopicProducers.admit`.
+
+        Raises:
+            BrokerRefusal: it is not admitted.
+        """
+        self.check_serves()
+        if self.managed_ledger.terminated is not None:
+            raise BrokerRefusal(pb.TopicTerminatedError, f"{self.name} is terminated: it accepts no more messages")
+        if self.settings.encryption_required and not producer.request.encrypted:
+            raise BrokerRefusal(pb.MetadataError, f"{self.name} takes encrypted messages only")
+        await self.producers.admit(producer, on_wait)
+
+    async def _set_epoch(self, epoch: int) -> None:
+        await self.managed_ledger.set_properties(self.managed_ledger.properties | {EPOCH_PROPERTY: str(epoch)})
+
+    # -- publishing
+
+    def publish(self, producer: Producer, run: SendRun, size: int) -> None:
+        """Append a producer's entries of `size` bytes; receipts follow in one write once all are stored."""
+        producer.pending += 1
+        if producer.closed:
+            self._settled(producer, run, size)
+            return
+        try:
+            stored = self.managed_ledger.append(run.entries)
+        except MledgerError as error:
+            self._failed(producer, run, size, error)
+            return
+        stored.add_done_callback(partial(self._stored, producer, run, size))
+
+    def _stored(self, producer: Producer, run: SendRun, size: int, stored: "asyncio.Future[Appended]") -> None:
+        error = asyncio.CancelledError() if stored.cancelled() else stored.exception()
+        if error is not None:
+            self._failed(producer, run, size, error)
+            return
+        messages = sum(run.messages)
+        producer.messages_in += messages
+        producer.bytes_in += size
+        self.messages_in += messages
+        self.bytes_in += size
+        if not producer.closed:
+            producer.connection.answer_sends(producer, run, stored.result())
+        self._settled(producer, run, size)
+        self.subscriptions.run()
+
+    def _failed(self, producer: Producer, run: SendRun, size: int, error: BaseException) -> None:
+        """Answer sends that were not stored.
+
+        A client that can do something about it gets an error for each send. Otherwise the broker
+        closes the producers, whose clients look the topic up again and send again, in order.
+        """
+        if isinstance(error, TopicTerminated | EntryTooLarge):
+            refusal = refusal_of(error)
+            for sequence in run.sequence_ids:
+                producer.connection.refuse_send(producer, sequence, refusal)
+        elif not producer.closed:
+            log.warning("publish_failed", topic=self.name, producer=producer.name, error=error)
+            self.producers.disconnect()
+        self._settled(producer, run, size)
+        if self.managed_ledger.state in (TopicState.FENCED, TopicState.CLOSED):
+            self.end()
+
+    def _settled(self, producer: Producer, run: SendRun, size: int) -> None:
+        producer.connection.published(len(run), size)
+        producer.drained()
+
+    async def last_message(self) -> tuple[Position, int]:
+        """The position of the last message, and its index if it is in a batch, else -1."""
+        last = self.managed_ledger.last_confirmed
+        if last.entry_id < 0 or not self.managed_ledger.ledger_list.exists(last):
+            return last, -1
+        entry = decode_entry((await self.managed_ledger.read_entry(last)).payload, str(last))
+        return last, entry.message_count - 1 if entry.batched else -1
+
+    # -- ending
+
+    def end(self) -> None:
+        """Serve nobody any more: clients are told, and look the topic up again."""
+        if self.ended:
+            return
+        self.ended = True
+        self.producers.disconnect()
+        self.subscriptions.stop()
+        self._on_end(self)
+
+
+def _epoch_of(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return NO_EPOCH

@@ -1,0 +1,99 @@
+"""The topics that this broker serves; many clients that ask for one at once share one opening."""
+
+import asyncio
+
+from mledger.admin.partitions import read_partitioned
+from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
+from mledger.broker.refusals import BrokerRefusal
+from mledger.broker.settings import BrokerSettings
+from mledger.broker.topics.broker_topic import BrokerTopic
+from mledger.cluster import Cluster
+from mledger.errors import TopicNotFound
+from mledger.ledgers.background import outcome
+from mledger.metastore.records.paths import TopicName
+from mledger.metastore.runtime.logs import get_logger
+from mledger.pb import PulsarApi_pb2 as pb
+
+log = get_logger(__name__)
+
+
+class BrokerTopics:
+    """Topics by managed-ledger name, opened when a client first asks for them."""
+
+    def __init__(self, cluster: Cluster, settings: BrokerSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._loads: dict[str, asyncio.Task[BrokerTopic]] = {}
+        self._open: dict[str, BrokerTopic] = {}
+        self._closing = False
+        most, share = settings.unacked_messages_per_broker, settings.unacked_share_on_broker_blocked
+        self._unacked_limit = BrokerUnackedLimit(most, share)
+
+    @property
+    def open(self) -> list[BrokerTopic]:
+        """The topics open here."""
+        return list(self._open.values())
+
+    async def topic(self, name: TopicName, *, create: bool) -> BrokerTopic:
+        """The topic, opened if it is not open here; `create`: where the settings allow it, create it.
+
+        Raises:
+            BrokerRefusal, TopicNotFound: it does not exist, or is not served here.
+            MledgerError: it cannot be opened.
+        """
+        key = name.managed_ledger_name
+        while True:
+            if (found := self._open.get(key)) is not None:
+                return found
+            if self._closing:
+                raise BrokerRefusal(pb.ServiceNotReady, f"this broker is stopping: look {name} up again")
+            load = self._loads.get(key)
+            mine = load is None
+            if load is None:
+                load = self._loads[key] = asyncio.get_running_loop().create_task(self._load(name, create))
+                load.add_done_callback(lambda _: self._loads.pop(key, None))
+            try:
+                async with asyncio.timeout(self._settings.topic_load_timeout_s):
+                    return await outcome(load, lambda: BrokerRefusal(pb.ServiceNotReady, f"{name} was not opened"))
+            except TopicNotFound:
+                if mine or not create:
+                    raise
+            except TimeoutError:
+                raise BrokerRefusal(pb.ServiceNotReady, f"{name} is still being opened: try again") from None
+
+    async def close(self) -> None:
+        """Tell every client to look its topics up again, and open no more."""
+        self._closing = True
+        loads = list(self._loads.values())
+        for load in loads:
+            load.cancel()
+        if loads:
+            await asyncio.wait(loads)
+        for topic in self.open:
+            topic.end()
+
+    async def _load(self, name: TopicName, create: bool) -> BrokerTopic:
+        await self._check_partition(name)
+        allowed = create and self._settings.auto_topic_creation
+        managed_ledger = await self._cluster.open_topic(str(name), create=allowed)
+        topic = BrokerTopic(name, managed_ledger, self._settings, self._unacked_limit, self._forget)
+        self._open[name.managed_ledger_name] = topic
+        log.info("topic_opened", topic=name)
+        return topic
+
+    async def _check_partition(self, name: TopicName) -> None:
+        """Raise BrokerRefusal for a partition that its topic does not have, and for a partitioned topic itself."""
+        found = await read_partitioned(self._cluster.metadata, name.partitioned)
+        if found is None:
+            return
+        partitions, index = found[0].partitions, name.partition_index
+        if index is None:
+            raise BrokerRefusal(pb.NotAllowedError, f"{name} has {partitions} partitions: name one of them")
+        if index >= partitions:
+            raise BrokerRefusal(pb.NotAllowedError, f"{name.partitioned} has {partitions} partitions and no {index}")
+
+    def _forget(self, topic: BrokerTopic) -> None:
+        key = topic.name.managed_ledger_name
+        if self._open.get(key) is topic:
+            del self._open[key]
+        log.info("topic_closed", topic=topic.name)

@@ -1,0 +1,1 @@
+"""The `mledger broker` commands."""

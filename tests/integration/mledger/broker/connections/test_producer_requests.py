@@ -1,0 +1,187 @@
+"""Producers over a real connection: opening, publishing, receipts, errors, access modes."""
+
+import pytest
+
+import mledger
+from mledger.pb import PulsarApi_pb2 as pb
+from tests.support.aio import run
+from tests.support.served_broker import entry_of, served
+
+EXCLUSIVE, WAIT, FENCING = 1, 2, 3
+
+
+def test_a_published_message_is_stored_where_its_receipt_says(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            positions = await client.publish_all(b"one", b"two")
+            stored = broker.cluster.opened[mledger.TopicName.parse(topic).managed_ledger_name]
+            entries = await stored.read(positions[0], 10)
+            assert [entry.position for entry in entries] == positions
+            assert [entry.payload for entry in entries] == [entry_of(b"one", 0), entry_of(b"two", 1)]
+
+    run(main())
+
+
+def test_a_producer_without_a_name_gets_one_that_no_other_has(broker_url, topic):
+    async def main():
+        names = set()
+        for _ in range(2):
+            async with served(broker_url) as broker:
+                client = await broker.connect()
+                names |= {(await client.producer(number, topic)).producer_name for number in range(2)}
+        assert len(names) == 4
+        assert all(name.startswith("standalone-") for name in names)
+
+    run(main())
+
+
+def test_a_name_is_used_by_one_producer_at_a_time(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            first, second = await broker.connect(), await broker.connect()
+            await first.producer(topic=topic, producer_name="p")
+            refused = await second.request(
+                pb.BaseCommand.PRODUCER, "producer", "error", topic=topic, producer_id=0, producer_name="p"
+            )
+            assert refused.error == pb.ProducerBusy
+            await first.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=0)
+            assert (await second.producer(topic=topic, producer_name="p")).producer_name == "p"
+
+    run(main())
+
+
+def test_a_lost_connection_frees_its_producers_names(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            first, second = await broker.connect(), await broker.connect()
+            await first.producer(topic=topic, producer_name="p")
+            first.close()
+            await first.closed()
+            assert (await second.producer(topic=topic, producer_name="p")).producer_name == "p"
+
+    run(main())
+
+
+def test_an_entry_with_a_wrong_checksum_is_answered_and_not_stored(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            entry = bytearray(entry_of(b"one"))
+            entry[-1] ^= 1
+            client.send(pb.BaseCommand.SEND, "send", payload=bytes(entry), producer_id=0, sequence_id=7)
+            refused = await client.expect("send_error")
+            assert (refused.sequence_id, refused.error) == (7, pb.ChecksumError)
+            (position,) = await client.publish_all(b"two")
+            assert position.entry_id == 0
+
+    run(main())
+
+
+def test_a_producer_that_closes_gets_its_receipts_first(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            for sequence in range(20):
+                client.publish(b"x", sequence)
+            client.send(
+                pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=0, request_id=client.next_request()
+            )
+            assert [(await client.expect("send_receipt")).sequence_id for _ in range(20)] == list(range(20))
+            await client.expect("success")
+
+    run(main())
+
+
+def test_a_terminated_topic_admits_no_producer_and_refuses_messages(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            await broker.cluster.opened[mledger.TopicName.parse(topic).managed_ledger_name].terminate()
+            client.publish(b"late", 3)
+            refused = await client.expect("send_error")
+            assert (refused.sequence_id, refused.error) == (3, pb.TopicTerminatedError)
+            refused = await client.request(pb.BaseCommand.PRODUCER, "producer", "error", topic=topic, producer_id=1)
+            assert refused.error == pb.TopicTerminatedError
+
+    run(main())
+
+
+def test_a_producer_that_waits_for_exclusive_access_gets_it_when_the_others_are_gone(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            first, second = await broker.connect(), await broker.connect()
+            await first.producer(topic=topic)
+            waiting = await second.producer(topic=topic, producer_access_mode=WAIT)
+            assert not waiting.producer_ready
+            await first.request(pb.BaseCommand.CLOSE_PRODUCER, "close_producer", producer_id=0)
+            ready = await second.expect("producer_success")
+            assert (ready.producer_ready, ready.topic_epoch, ready.request_id) == (True, 0, waiting.request_id)
+
+    run(main())
+
+
+def test_an_exclusive_producer_keeps_others_out(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            first, second = await broker.connect(), await broker.connect()
+            await first.producer(topic=topic, producer_access_mode=EXCLUSIVE)
+            for mode, code in ((0, pb.ProducerBusy), (EXCLUSIVE, pb.ProducerFenced)):
+                refused = await second.request(
+                    pb.BaseCommand.PRODUCER, "producer", "error", topic=topic, producer_id=0, producer_access_mode=mode
+                )
+                assert refused.error == code
+
+    run(main())
+
+
+def test_a_fenced_out_producer_never_gets_the_topic_back_even_after_a_restart(broker_url, topic):
+    async def main():
+        async with served(broker_url) as broker:
+            first, second = await broker.connect(), await broker.connect()
+            old = await first.producer(topic=topic, producer_access_mode=EXCLUSIVE)
+            new = await second.producer(topic=topic, producer_access_mode=FENCING)
+            assert (await first.expect("close_producer")).producer_id == 0
+            assert (old.topic_epoch, new.topic_epoch) == (0, 1)
+        async with served(broker_url) as broker:
+            first = await broker.connect()
+            refused = await first.request(
+                pb.BaseCommand.PRODUCER,
+                "producer",
+                "error",
+                topic=topic,
+                producer_id=0,
+                producer_access_mode=EXCLUSIVE,
+                topic_epoch=old.topic_epoch,
+            )
+            assert refused.error == pb.ProducerFenced
+
+    run(main())
+
+
+def test_reading_stops_while_too_much_is_pending(broker_url, topic):
+    async def main():
+        async with served(broker_url, "maxPendingPublishRequestsPerConnection=2") as broker:
+            client = await broker.connect()
+            await client.producer(topic=topic)
+            for sequence in range(200):
+                client.publish(b"x", sequence)
+            assert [(await client.expect("send_receipt")).sequence_id for _ in range(200)] == list(range(200))
+            assert broker.broker.pending_bytes == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize(("setting", "code"), [("allowAutoTopicCreation=false", pb.TopicNotFound)])
+def test_a_topic_is_created_only_where_the_settings_allow_it(broker_url, topic, setting, code):
+    async def main():
+        async with served(broker_url, setting) as broker:
+            client = await broker.connect()
+            refused = await client.request(pb.BaseCommand.PRODUCER, "producer", "error", topic=topic, producer_id=0)
+            assert refused.error == code
+
+    run(main())
