@@ -13,10 +13,11 @@ from mledger.admin.partitions import no_such_topic
 from mledger.admin.references.attached_ledgers import pending_ack_topics
 from mledger.bookie.client.client import BookKeeper
 from mledger.bookie.client.config import ClientConfig
-from mledger.config import ManagedLedgerConfig
+from mledger.config import EntryCacheConfig, ManagedLedgerConfig
 from mledger.counters import OwnerCounters
 from mledger.errors import TopicExists
 from mledger.events import Event, EventSink, ignore_events
+from mledger.ledgers.entry_cache import EntryCache
 from mledger.ledgers.ledger_factory import StepHook, ignore_steps
 from mledger.ledgers.ownership import check_owner
 from mledger.metastore.batched_store import batched
@@ -49,6 +50,7 @@ async def open_cluster(
     client: ClientConfig | None = None,
     session_timeout: float = SESSION_TIMEOUT_S,
     now_ms: Callable[[], int] = wall_clock_ms,
+    cache: EntryCacheConfig | None = None,
     metrics: MetricsOptions | None = None,
 ) -> AsyncIterator["Cluster"]:
     """Open the cluster whose metadata is at `url` (`zk://host:port,…/chroot`); closes open topics at exit.
@@ -56,7 +58,8 @@ async def open_cluster(
     `config` applies to topics opened without their own. Without it, or with `cluster_quorums`, new
     ledgers have the quorums that policies set, else those of the topic's last ledger. `client`
     configures the bookie client; `session_timeout` is in seconds; `now_ms` is the clock, in ms
-    since 1970. With `metrics`, an HTTP server serves metrics while the cluster is open.
+    since 1970. With `cache`, the entries appended last are cached for active cursors (D6). With
+    `metrics`, an HTTP server serves metrics while the cluster is open.
 
     Raises:
         InvalidMetadataUrl: `url` is not the URL of a metadata store.
@@ -70,7 +73,7 @@ async def open_cluster(
     store = RenewedStore(await open_session(), open_session, session_timeout)
     async with store:
         bookkeeper = BookKeeper(store, client)
-        services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password)
+        services = Services(store, bookkeeper, now_ms, (config or ManagedLedgerConfig()).password, cache)
         follow = config is None if cluster_quorums is None else cluster_quorums
         cluster = Cluster(services, config or ManagedLedgerConfig(), session_timeout, cluster_quorums=follow)
         store.on_renewed(cluster.session_renewed)
@@ -84,9 +87,7 @@ async def open_cluster(
         else:
             await cluster.close()
         finally:
-            services.maintenance.stop()
-            services.brokers.stop()
-            services.owner_nodes.stop()
+            services.stop()
             await bookkeeper.close()
 
 
@@ -141,6 +142,11 @@ class Cluster:
     def counters(self) -> OwnerCounters:
         """The counters of the topics open here."""
         return self._services.counters
+
+    @property
+    def cache(self) -> EntryCache | None:
+        """The cache of entries, None if there is none."""
+        return self._services.cache
 
     @property
     def metadata(self) -> MetadataReader:
@@ -201,8 +207,9 @@ class Cluster:
         process or a Pulsar broker, wait one session time-out for it to go (M9); `take_over` fences
         it instead. Consumed ledgers that retention does not keep are trimmed automatically, unless
         a Pulsar broker serves the cluster; `trim` True: even then; False: never (M10). `config`
-        applies where policies set nothing. `events` receives events in the order of R11, `on_step`
-        the name of each step that changes the cluster, before the step.
+        applies where policies set nothing. `events` receives events in the order of R11; its errors
+        go to the loop's exception handler. `on_step` receives the name of each step that changes
+        the cluster, before the step.
 
         Raises:
             TopicNotFound: the topic does not exist, and `create` is false.
@@ -367,11 +374,14 @@ class Cluster:
             raise
 
     async def _open_now(self, topic: TopicName, request: OpenRequest) -> ManagedLedger:
-        counters = self.counters.of(topic.managed_ledger_name)
+        counters, loop = self.counters.of(topic.managed_ledger_name), asyncio.get_running_loop()
 
         def emit(event: Event) -> None:
             counters.saw(event)
-            request.events(event)
+            try:
+                request.events(event)
+            except Exception as error:  # else it would cut off what the owner is doing
+                loop.call_exception_handler({"message": f"the event sink of {topic} failed", "exception": error})
 
         began = time.perf_counter()
         try:

@@ -1,7 +1,8 @@
 """The configuration of a managed ledger (M6): Pulsar's ManagedLedgerConfig with the defaults of broker.conf."""
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from mledger.errors import InvalidConfiguration
@@ -87,6 +88,40 @@ class ManagedLedgerConfig:
     def retention_size(self) -> int:
         """The payload bytes of consumed ledgers that are kept; -1: all."""
         return self.retention_size_in_mb * MIB if self.retention_size_in_mb >= 0 else -1
+
+
+def default_cache_mb() -> int:
+    """A twentieth of the machine's memory in MiB, at least 64: what a broker takes with Java's default heap."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(64, memory // (20 * MIB))
+
+
+@dataclass(frozen=True, slots=True)
+class EntryCacheConfig:
+    """Settings of the cache of a cluster's entries (D6). Raises InvalidConfiguration for a value out of range.
+
+    Above `size_mb` the oldest entries leave until the cache is down to `eviction_watermark` of it;
+    0 caches nothing. Entries leave after `max_age_ms` in any case.
+    """
+
+    size_mb: int = field(default_factory=default_cache_mb)
+    eviction_watermark: float = 0.9
+    max_age_ms: int = 1000
+
+    def __post_init__(self) -> None:
+        for name, key, low, high in (
+            ("size_mb", "managedLedgerCacheSizeMB", 0, MAX_INT),
+            ("eviction_watermark", "managedLedgerCacheEvictionWatermark", 0, 1),
+            ("max_age_ms", "managedLedgerCacheEvictionTimeThresholdMillis", 1, MAX_LONG),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise InvalidConfiguration(f"{key} is {value!r}: set it to a number from {low:,} to {high:,}")
+
+    @property
+    def size(self) -> int:
+        """The most bytes that the cache holds."""
+        return self.size_mb * MIB
 
 
 def half_retention(time: int, size: int) -> str:

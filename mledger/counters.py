@@ -26,6 +26,8 @@ class NamespaceCounters:
     reads: int = 0
     entries_read: int = 0
     reads_failed: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
     states_in_ledgers: int = 0
     states_in_ledgers_failed: int = 0
     states_in_records: int = 0

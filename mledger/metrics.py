@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
 from mledger.counters import NamespaceCounters, namespace_of
+from mledger.ledgers.entry_cache import EntryCache
 from mledger.metastore.runtime.exposition import Families, expose
 from mledger.metastore.runtime.http import HttpRequest, HttpResponse, HttpServer, Route
 from mledger.metastore.store import SessionState
@@ -101,6 +102,8 @@ class OwnerMetrics:
         for state in TopicState:
             count = sum(each.state is state for each in figures)
             families.gauge("mledger_topics", "Topics open here, by state", count, cluster | {"state": state.value})
+        if (cache := self._cluster.cache) is not None:
+            _cached(families, cache, cluster)
         for namespace, topics in _by_namespace(figures):
             self._namespace(families, namespace, topics)
         for namespace, counts in counters.items():
@@ -193,6 +196,14 @@ def _topic_name(managed_ledger: str) -> str:
     return f"{domain}://{namespace}/{name}"
 
 
+def _cached(families: Families, cache: EntryCache, labels: dict[str, str]) -> None:
+    families.gauge("pulsar_ml_cache_used_size", "Bytes that cached entries take", cache.size, labels)
+    families.gauge("pulsar_ml_cache_entries", "Cached entries", cache.entries, labels)
+    families.total("pulsar_ml_cache_inserted_entries", "Entries added", cache.inserted_entries, labels)
+    families.total("pulsar_ml_cache_evicted_entries", "Entries that left", cache.evicted_entries, labels)
+    families.original("pulsar_ml_cache_evictions", "How often the cache was full", cache.evictions, labels)
+
+
 def _counted(families: Families, counts: NamespaceCounters, labels: dict[str, str]) -> None:
     for name, help_text, value in (
         ("mledger_added_entries", "Entries acknowledged to their writers", counts.added),
@@ -202,6 +213,8 @@ def _counted(families: Families, counts: NamespaceCounters, labels: dict[str, st
         ("mledger_reads", "Reads from bookies", counts.reads),
         ("mledger_read_entries", "Entries read from bookies", counts.entries_read),
         ("mledger_failed_reads", "Reads that failed", counts.reads_failed),
+        ("mledger_cache_hits", "Entries read from the cache", counts.cache_hits),
+        ("mledger_cache_misses", "Entries that the cache did not have", counts.cache_misses),
         (
             "mledger_cursor_states_not_persisted",
             "Failed writes of cursor states, which stay in memory and are retried",

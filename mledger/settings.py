@@ -1,14 +1,14 @@
 """Settings of a topic owner from Pulsar's broker.conf keys (M6; docs/reference/configuration.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mledger.bookie.client.config import ClientConfig
 from mledger.bookie.client.plans.topology import PlacementPolicy
-from mledger.config import SETTINGS, ManagedLedgerConfig, config_from_settings
+from mledger.config import SETTINGS, EntryCacheConfig, ManagedLedgerConfig, config_from_settings
 from mledger.known_settings import is_known
 from mledger.metastore.errors import InvalidMetadataUrl, InvalidSetting
-from mledger.metastore.runtime.settings import Settings, boolean, integer, read_settings
+from mledger.metastore.runtime.settings import Settings, boolean, integer, number, read_settings
 from mledger.metastore.session import SESSION_TIMEOUT_S
 from mledger.metastore.url import parse_url
 
@@ -47,6 +47,7 @@ class OwnerSettings:
 
     config: ManagedLedgerConfig = ManagedLedgerConfig()  # noqa: RUF009 - frozen
     client: ClientConfig = ClientConfig()  # noqa: RUF009 - frozen
+    cache: EntryCacheConfig = field(default_factory=EntryCacheConfig)
     session_timeout: float = SESSION_TIMEOUT_S
     url: str = ""
     cluster_name: str = ""
@@ -76,6 +77,7 @@ def owner_settings(settings: Settings) -> OwnerSettings:
     found = OwnerSettings(
         config=config,
         client=client,
+        cache=_cache(settings),
         session_timeout=_seconds(settings, _SESSION_KEYS, SESSION_TIMEOUT_S, per_second=1000),
         url=_url(settings),
         cluster_name=settings.take("clusterName", str, ""),
@@ -99,6 +101,19 @@ def _config(settings: Settings) -> ManagedLedgerConfig:
         if old in texts and key not in texts:
             texts[key], where[key] = texts[old], where[old]
     return config_from_settings(texts, where)
+
+
+def _cache(settings: Settings) -> EntryCacheConfig:
+    default = EntryCacheConfig()
+    return EntryCacheConfig(
+        size_mb=settings.take("managedLedgerCacheSizeMB", integer(0, _MAX_INT), default.size_mb),
+        eviction_watermark=settings.take(
+            "managedLedgerCacheEvictionWatermark", number(0, 1), default.eviction_watermark
+        ),
+        max_age_ms=settings.take(
+            "managedLedgerCacheEvictionTimeThresholdMillis", integer(1, _MAX_INT), default.max_age_ms
+        ),
+    )
 
 
 def _client(settings: Settings) -> ClientConfig:

@@ -85,6 +85,8 @@ def owner_defaults() -> dict[str, object]:
         "metadataStoreSessionTimeoutMillis": owner.session_timeout * 1000,
         "metadataStoreOperationTimeoutSeconds": client.metadata_timeout_s,
         "exposeTopicLevelMetricsInPrometheus": owner.topic_metrics,
+        "managedLedgerCacheEvictionWatermark": owner.cache.eviction_watermark,
+        "managedLedgerCacheEvictionTimeThresholdMillis": owner.cache.max_age_ms,
     }
 
 

@@ -101,6 +101,10 @@ class CursorContainer:
         """Names of all cursors, recovered or not, sorted."""
         return sorted(self._found.keys() | self.open.keys())
 
+    def has(self, name: str) -> bool:
+        """Whether the topic has the cursor or is creating it."""
+        return name in self.open or name in self._found or name in self._attempts
+
     def durable_positions(self) -> dict[str, Position]:
         """Each recovered cursor's durable mark-delete."""
         return {name: cursor.durable_mark_delete for name, cursor in self.open.items()}
@@ -253,7 +257,7 @@ class CursorContainer:
         Raises CursorRecoveryFailed (R5), CursorNotFound without `create`, CursorExists with `exclusive`.
         """
         await self._settle(name)
-        known = name in self.open or name in self._found or name in self._attempts
+        known = self.has(name)
         if known and exclusive:
             raise CursorExists(f"{self._host.name} has a cursor {name} already")
         if not known and not create:

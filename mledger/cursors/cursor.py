@@ -10,18 +10,17 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 
 from mledger.cursors.ack_records import check_properties
-from mledger.cursors.acks import AckState
 from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.cursor_attributes import CursorAttributes
 from mledger.cursors.entry_bits import trim_words
 from mledger.cursors.entry_time import find_by_time
 from mledger.cursors.host import CursorHost
+from mledger.cursors.memory_persistence import MemoryPersistence
 from mledger.cursors.persistence import CursorPersistence
 from mledger.cursors.positions import (
     EARLIEST,
     LATEST,
-    backlog,
     check_markable,
-    count_from,
     mark_delete_after,
     next_valid,
     plan_reset,
@@ -32,11 +31,12 @@ from mledger.cursors.recovery import CursorRecoveryPlan
 from mledger.cursors.store import CursorState, CursorStore
 from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced
 from mledger.events import LostEntriesSkipped, ResetSinceConsumed, Rewound
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entry import Entry, PayloadRun, entries_of
 from mledger.ledgers.ledger_list import next_ledger_if_consumed
+from mledger.ledgers.position_reads import PositionsFound
 from mledger.ledgers.trim_plan import CursorMove
 from mledger.metastore.errors import MledgerError
-from mledger.metastore.records.position import Position, PositionRange
+from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion
 from mledger.metastore.runtime.logs import get_logger
 
@@ -52,80 +52,24 @@ class CursorStatus(enum.Enum):
     CLOSED = "closed"
 
 
-class Cursor:
+class Cursor(CursorAttributes):
     """One subscription's position in a topic. `ManagedLedger.open_cursor` creates it."""
 
-    def __init__(self, host: CursorHost, store: CursorStore, plan: CursorRecoveryPlan) -> None:
-        self.name = store.name
+    def __init__(self, host: CursorHost, store: CursorStore | None, plan: CursorRecoveryPlan) -> None:
+        self.name = plan.cursor
         self._host = host
         self._acks = plan.acks
         self._properties = plan.properties
         self._cursor_properties = plan.cursor_properties
         self._reads = CursorReads(self, host, plan.read_position)
         self._stopped: MledgerError | None = None
-        self._persistence = CursorPersistence(host, store, self._snapshot, self._restore)
+        self._persistence = (
+            MemoryPersistence(host, lambda: self._acks.mark_delete)
+            if store is None
+            else CursorPersistence(host, store, self._snapshot, self._restore)
+        )
 
     # -- state
-
-    @property
-    def path(self) -> str:
-        """The path of its record in the metadata store."""
-        return self._persistence.path
-
-    @property
-    def mark_delete(self) -> Position:
-        """The mark-delete position: it and every entry before it are acknowledged."""
-        return self._acks.mark_delete
-
-    @property
-    def durable_mark_delete(self) -> Position:
-        """The durable mark-delete position: the one after a restart."""
-        return self._persistence.durable.mark_delete
-
-    @property
-    def held_from(self) -> Position:
-        """Entries above this position must not be trimmed: the lower of mark-delete and the durable one."""
-        return min(self.mark_delete, self.durable_mark_delete)
-
-    @property
-    def read_position(self) -> Position:
-        """Where the next read begins."""
-        return self._reads.position
-
-    @property
-    def holes(self) -> list[PositionRange]:
-        """The ranges acknowledged above mark-delete, open below and closed above, in order."""
-        return self._acks.ranges()
-
-    @property
-    def individually_deleted(self) -> str:
-        """The ranges of `holes` as Pulsar prints them."""
-        return self._acks.describe_ranges()
-
-    @property
-    def backlog(self) -> int:
-        """The number of entries that are not acknowledged (C8)."""
-        return backlog(self._host.ledger_list, self._acks)
-
-    @property
-    def entries_to_read(self) -> int:
-        """The number of entries from the read position on that are not acknowledged."""
-        return count_from(self._host.ledger_list, self._acks, self.read_position)
-
-    @property
-    def properties(self) -> dict[str, int]:
-        """Properties of the current position."""
-        return dict(self._properties)
-
-    @property
-    def cursor_properties(self) -> dict[str, str]:
-        """Properties of the cursor itself."""
-        return dict(self._cursor_properties)
-
-    @property
-    def cursor_ledger(self) -> int:
-        """The cursor ledger that its record names, -1 for none."""
-        return self._persistence.ledger_id
 
     @property
     def status(self) -> CursorStatus:
@@ -135,24 +79,6 @@ class Cursor:
         if self._stopped is not None:
             return CursorStatus.CLOSED
         return CursorStatus.OPEN if self._persistence.is_writing else CursorStatus.NO_LEDGER
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether the last write of its state failed, so acknowledgements wait in memory for a retry (C5)."""
-        return self._persistence.is_failing
-
-    @property
-    def behind_s(self) -> float:
-        """Seconds since the oldest change of its state that is not durable; 0 if all are."""
-        return self._persistence.behind_s
-
-    def batch_deleted(self, position: Position) -> tuple[int, ...] | None:
-        """Words of the partly acknowledged batch at `position` (1: not yet acknowledged), or None."""
-        return self._acks.batch_words(position)
-
-    def is_deleted(self, position: Position) -> bool:
-        """Whether the entry is acknowledged."""
-        return self._acks.is_deleted(position)
 
     # -- acknowledging
 
@@ -328,7 +254,7 @@ class Cursor:
             NoSuchLedger, NoSuchEntry: a listed ledger or an entry of one is lost.
             LedgerOffloaded: the ledger is in tiered storage only.
         """
-        return await self._reads.read(max_entries, max_bytes, max_position)
+        return entries_of(await self._reads.read_runs(max_entries, max_bytes, max_position))
 
     async def read_or_wait(
         self, max_entries: int, max_bytes: int | None = None, max_position: Position | None = None
@@ -340,12 +266,39 @@ class Cursor:
         Raises:
             TopicTerminated: the read position is at the end of a terminated topic.
         """
-        return await self._reads.read_or_wait(max_entries, max_bytes, max_position)
+        return await self._reads.wait(lambda: self.read(max_entries, max_bytes, max_position), max_position)
 
-    @property
-    def acks(self) -> AckState:
-        """The acknowledgement state; callers must not change it."""
-        return self._acks
+    async def read_runs(
+        self, max_entries: int, max_bytes: int | None = None, max_position: Position | None = None
+    ) -> list[PayloadRun]:
+        """Read as `read` does, but return runs: no object is made per entry, and cached runs are not copied (D6)."""
+        return await self._reads.read_runs(max_entries, max_bytes, max_position)
+
+    def read_cached(
+        self, max_entries: int, max_bytes: int | None = None, max_position: Position | None = None
+    ) -> list[PayloadRun]:
+        """Read as `read_runs` does, but only what the cache holds: nothing if the next entry is not cached (D6)."""
+        return self._reads.read_cached(max_entries, max_bytes, max_position)
+
+    async def read_positions(self, positions: Iterable[Position]) -> PositionsFound:
+        """The entries at scattered `positions`, in order, as few requests; the read position stays (D3).
+
+        Missing are positions that are acknowledged or have no entry any more: nobody needs them.
+        Raises as `read`.
+        """
+        self.check()
+        wanted = list(positions)
+        live = [position for position in wanted if not self._acks.is_deleted(position)]
+        found = await self._host.read_positions(live)
+        self.check()
+        if len(live) == len(wanted):
+            return found
+        gone = {position for position in wanted if self._acks.is_deleted(position)}
+        return PositionsFound(found.runs, tuple(sorted(gone.difference(live).union(found.missing))))
+
+    def set_active(self, active: bool) -> None:
+        """Set whether consumers follow the topic by this cursor; only then are new entries cached for it (D6)."""
+        self._reads.set_active(active)
 
     def check(self) -> None:
         """Raise the error that stopped the cursor, if any."""
@@ -380,6 +333,7 @@ class Cursor:
             await self._persistence.close_again()
             return
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is closed")
+        self._reads.set_active(False)
         try:
             await self._persistence.close()
         finally:
@@ -393,6 +347,7 @@ class Cursor:
         """Delete the cursor, its record, its ledger and the ledgers `attached`."""
         self.check()
         self._stopped = ManagedLedgerClosed(f"cursor {self.name} of {self._host.name} is deleted")
+        self._reads.set_active(False)
         try:
             await self._persistence.remove(self._stopped, attached)
         finally:

@@ -1,6 +1,7 @@
 """The interface of a topic that its cursors use."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Protocol
 
 from mledger.config import ManagedLedgerConfig
@@ -8,6 +9,7 @@ from mledger.events import Event
 from mledger.ledgers.entry import Entry
 from mledger.ledgers.entry_reader import EntryReader
 from mledger.ledgers.ledger_list import LedgerList
+from mledger.ledgers.position_reads import PositionsFound
 from mledger.metastore.records.position import Position
 
 
@@ -57,6 +59,9 @@ class CursorHost(Protocol):
 
     def mark_delete_moved(self, old: Position, new: Position) -> None:
         """Note that a cursor's durable mark-delete moved, so a trim may be due."""
+
+    async def read_positions(self, positions: Iterable[Position]) -> PositionsFound:
+        """The entries at `positions`, and those positions that have none."""
 
     async def read_entry(self, position: Position) -> Entry:
         """The entry at `position`."""

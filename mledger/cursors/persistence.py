@@ -18,6 +18,7 @@ from mledger.cursors.store import CursorState, CursorStore
 from mledger.errors import AckStateTooLarge, ManagedLedgerFenced
 from mledger.events import CursorStateNotPersisted
 from mledger.metastore.errors import MledgerError
+from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -67,6 +68,11 @@ class CursorPersistence:
         self._flusher = Flusher(self._write, 1 / rate if rate > 0 else 0.0)
 
     # -- state
+
+    @property
+    def durable_mark_delete(self) -> Position:
+        """The mark-delete position of the durable state."""
+        return self.durable.mark_delete
 
     @property
     def path(self) -> str:

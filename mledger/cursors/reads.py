@@ -1,20 +1,22 @@
-"""A cursor's reads: its read position, reads across holes and ledgers, waiting reads (C10, C11)."""
+"""A cursor's reads: its read position, reads across holes and ledgers, waiting reads (C10, C11, D6)."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sized
+from typing import Protocol, TypeVar
 
 from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.cursors.acks import AckState
 from mledger.cursors.host import CursorHost
 from mledger.cursors.positions import next_valid
 from mledger.errors import LedgerOffloaded, TopicTerminated
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entry import PayloadRun
 from mledger.ledgers.offload import is_offloaded
 from mledger.metastore.records.position import Position
 
 MANY = 1 << 30
 WINDOW_FACTOR = 4
 SMALL_GAP = 32
+Found = TypeVar("Found", bound=Sized)
 
 
 class ReadingCursor(Protocol):
@@ -36,12 +38,16 @@ class ReadingCursor(Protocol):
 
 
 class _Read:
-    """One read under way: its entries so far, and how much it may still read."""
+    """One read under way: its runs of entries so far, and how much it may still read."""
 
-    __slots__ = ("at_once", "bytes_left", "entries", "last", "position", "wanted")
+    __slots__ = ("at_once", "bytes_left", "count", "last", "moves", "position", "runs", "wanted")
 
-    def __init__(self, position: Position, wanted: int, bytes_left: int | None, last: Position | None) -> None:
-        self.entries: list[Entry] = []
+    def __init__(
+        self, position: Position, wanted: int, bytes_left: int | None, last: Position | None, moves: int
+    ) -> None:
+        self.runs: list[PayloadRun] = []
+        self.count = 0
+        self.moves = moves
         self.position = position
         self.wanted = wanted
         self.bytes_left = bytes_left
@@ -50,17 +56,22 @@ class _Read:
 
     @property
     def is_full(self) -> bool:
-        if len(self.entries) >= self.wanted:
+        if self.count >= self.wanted:
             return True
-        return bool(self.entries) and self.bytes_left is not None and self.bytes_left <= 0
+        return bool(self.runs) and self.bytes_left is not None and self.bytes_left <= 0
 
-    def take(self, got: list[Entry], acks: AckState) -> None:
-        live = [entry for entry in got if not acks.is_deleted(entry.position)]
-        self.entries += live
-        if self.bytes_left is not None:
-            self.bytes_left -= sum(len(entry.payload) for entry in live)
-        last = got[-1].position
-        self.position = Position(last.ledger_id, last.entry_id + 1)
+    def take(self, run: PayloadRun, acks: AckState) -> None:
+        """Add those entries of `run` that are not deleted; a run without deleted ones is not copied."""
+        ledger_id, first, payloads = run
+        end = first + len(payloads)
+        for live in acks.live_runs(ledger_id, first, end - 1):
+            count = live.last - live.first + 1
+            part = payloads if count == len(payloads) else payloads[live.first - first : live.last - first + 1]
+            self.runs.append(PayloadRun(ledger_id, live.first, part))
+            self.count += count
+            if self.bytes_left is not None:
+                self.bytes_left -= sum(map(len, part))
+        self.position = Position(ledger_id, end)
 
 
 class CursorReads:
@@ -70,48 +81,78 @@ class CursorReads:
         self._cursor = cursor
         self._host = host
         self._moves = 0
+        self._active = False
         self.position = position
+
+    @property
+    def active(self) -> bool:
+        """Whether the cache keeps new entries until this cursor has read them (D6)."""
+        return self._active
+
+    def set_active(self, active: bool) -> None:
+        """Follow the end of the topic, or no longer."""
+        self._active = active
+        if (cache := self._host.reader.cache) is not None:
+            (cache.follow if active else cache.unfollow)(self)
 
     def move_to(self, position: Position) -> None:
         """Read from `position` on."""
         self._moves += 1
+        self._move(position)
+
+    def _move(self, position: Position) -> None:
         self.position = position
+        if self._active and (cache := self._host.reader.cache) is not None:
+            cache.evict_read()
 
     def pass_deleted(self) -> None:
         """Keep the read position above mark-delete."""
         if self.position <= self._cursor.acks.mark_delete:
-            self.position = next_valid(self._host.ledger_list, self._cursor.acks.mark_delete)
+            self._move(next_valid(self._host.ledger_list, self._cursor.acks.mark_delete))
 
-    async def read(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[Entry]:
-        """As `Cursor.read`."""
+    async def read_runs(
+        self, max_entries: int, max_bytes: int | None, max_position: Position | None
+    ) -> list[PayloadRun]:
+        """As `Cursor.read_runs`."""
         self._cursor.check()
-        moves = self._moves
-        read = _Read(self.position, max_entries, max_bytes, max_position)
-        while not read.is_full and self._find_entry(read):
-            first, last = self._span(read)
-            if first > last:  # all deleted up to there
-                read.position = Position(read.position.ledger_id, last + 1)
-                continue
-            last = min(last, first + read.at_once - 1)
-            got = await self._read_span(read, first, last)
+        read = _Read(self.position, max_entries, max_bytes, max_position, self._moves)
+        while (span := self._next_span(read)) is not None:
+            first, last = span
+            got = await self._read_span(read, first, min(last, first + read.at_once - 1))
             self._cursor.check()
-            if got:
-                read.take(got, self._cursor.acks)
-                read.at_once = min(MANY, 2 * read.at_once)
-            elif got is None:
+            if got is None:
                 break
-        if moves == self._moves:
-            self.position = read.position
-            self.pass_deleted()
-        return read.entries
+            if got:
+                read.at_once = min(MANY, 2 * read.at_once)
+            for run in got:
+                read.take(run, self._cursor.acks)
+        return self._end(read)
 
-    async def read_or_wait(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[Entry]:
-        """As `Cursor.read_or_wait`."""
+    def read_cached(self, max_entries: int, max_bytes: int | None, max_position: Position | None) -> list[PayloadRun]:
+        """As `Cursor.read_cached`."""
+        self._cursor.check()
+        read = _Read(self.position, max_entries, max_bytes, max_position, self._moves)
+        while (span := self._next_span(read)) is not None:
+            got = self._host.reader.cached(read.position.ledger_id, *span, read.bytes_left)
+            if not got:
+                break
+            for run in got:
+                read.take(run, self._cursor.acks)
+        return self._end(read)
+
+    def _end(self, read: _Read) -> list[PayloadRun]:
+        if read.moves == self._moves:
+            self._move(read.position)
+            self.pass_deleted()
+        return read.runs
+
+    async def wait(self, read: Callable[[], Awaitable[Found]], max_position: Position | None) -> Found:
+        """What `read` finds, once it finds something: as `Cursor.read_or_wait`."""
         looked_again = False
         while True:
-            entries = await self.read(max_entries, max_bytes, max_position)
-            if entries or (max_position is not None and self.position > max_position):
-                return entries
+            found = await read()
+            if found or (max_position is not None and self.position > max_position):
+                return found
             if self._host.terminated is not None:
                 raise TopicTerminated(
                     f"{self._host.name} is terminated and cursor {self._cursor.name} has read it to the end"
@@ -123,6 +164,15 @@ class CursorReads:
             finally:
                 arrival.cancel()
             looked_again = True
+
+    def _next_span(self, read: _Read) -> tuple[int, int] | None:
+        """The next entries to read in one request, of the ledger of the read's position; None at the end."""
+        while not read.is_full and self._find_entry(read):
+            first, last = self._span(read)
+            if first <= last:
+                return first, last
+            read.position = Position(read.position.ledger_id, last + 1)  # all deleted up to there
+        return None
 
     def _find_entry(self, read: _Read) -> bool:
         """Advance the position to an existing entry, across ledgers; False if there is none to read."""
@@ -140,7 +190,7 @@ class CursorReads:
         If all are deleted, an empty span; the search continues after its end.
         """
         ledger_id, start = read.position
-        wanted = read.wanted - len(read.entries)
+        wanted = read.wanted - read.count
         last = min(self._host.ledger_list.entries(ledger_id) - 1, start + WINDOW_FACTOR * wanted + SMALL_GAP)
         if read.last is not None and ledger_id == read.last.ledger_id:
             last = min(last, read.last.entry_id)
@@ -158,22 +208,22 @@ class CursorReads:
                 break
         return runs[0].first, end
 
-    async def _read_span(self, read: _Read, first: int, last: int) -> list[Entry] | None:
+    async def _read_span(self, read: _Read, first: int, last: int) -> list[PayloadRun] | None:
         """Read entries of one ledger; an empty list means try again, None means end the read here.
 
         If one of several entries is missing, later attempts read fewer, until it is read alone.
         """
         ledger_id = read.position.ledger_id
         try:
-            return await self._host.reader.read(ledger_id, first, last, read.bytes_left)
+            return await self._host.reader.read_runs(ledger_id, first, last, read.bytes_left)
         except (NoSuchLedger, NoSuchEntry) as error:
             if isinstance(error, NoSuchEntry) and first < last:
                 read.at_once = (last - first + 1) // 2
                 return []
-            if read.entries:
+            if read.runs:
                 return None
         try:
-            return [await self._host.reader.read_afresh(ledger_id, first)]
+            return [PayloadRun(ledger_id, first, [await self._host.reader.read_afresh(ledger_id, first)])]
         except (NoSuchLedger, NoSuchEntry) as error:
             self._cursor.check()  # one that was closed or fenced meanwhile must not acknowledge
             if isinstance(error, NoSuchLedger):

@@ -8,7 +8,8 @@ from functools import partial
 from mledger.bookie.client.ledgers.reader import LedgerReader
 from mledger.bookie.errors import BookieError, BookieUnavailable, NoSuchEntry
 from mledger.config import ManagedLedgerConfig
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entry import Entry, PayloadRun, entries_of
+from mledger.ledgers.entry_cache import TopicCache
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.ledgers.open_ledger import OpenLedger
@@ -19,22 +20,48 @@ MAX_READERS = 128
 
 
 class EntryReader:
-    """Reads from the ledgers of one topic; caches the handles of the ledgers read last."""
+    """Reads from the ledgers of one topic, from `cache` first; keeps the handles of the ledgers read last."""
 
     def __init__(
-        self, factory: LedgerFactory, current: Callable[[], OpenLedger | None], config: ManagedLedgerConfig
+        self,
+        factory: LedgerFactory,
+        current: Callable[[], OpenLedger | None],
+        config: ManagedLedgerConfig,
+        cache: TopicCache | None = None,
     ) -> None:
+        self.cache = cache
         self._factory = factory
         self._current = current
         self._timeout = config.read_entry_timeout_s or None
         self._readers: OrderedDict[int, asyncio.Task[LedgerReader]] = OrderedDict()
 
     async def read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[Entry]:
-        """Entries `first` to `last` of one ledger; fewer, but at least one, if `max_bytes` are reached.
+        """Entries `first` to `last` of one ledger, as `read_runs`."""
+        return entries_of(await self.read_runs(ledger_id, first, last, max_bytes))
 
-        Raises NoSuchLedger (the ledger is listed but does not exist), retriable BookieErrors, and
+    def cached(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[PayloadRun]:
+        """Those of the entries `first` to `last` that the cache holds without a gap from `first` on."""
+        if self.cache is None or not (found := self.cache.read(ledger_id, first, last, max_bytes)):
+            return []
+        self._factory.counters.cache_hits += sum(len(run.payloads) for run in found)
+        return found
+
+    async def read_runs(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[PayloadRun]:
+        """Entries from `first` on up to `last` of one ledger, at least one; the rest by another call.
+
+        Fewer if `max_bytes` are reached, or if the cache has only the first of them. Raises
+        NoSuchLedger (the ledger is listed but does not exist), retriable BookieErrors, and
         BookieUnavailable after managedLedgerReadEntryTimeoutSeconds.
         """
+        if found := self.cached(ledger_id, first, last, max_bytes):
+            return found
+        payloads = await self._read(ledger_id, first, last, max_bytes)
+        if self.cache is not None:
+            self._factory.counters.cache_misses += len(payloads)
+        return [PayloadRun(ledger_id, first, payloads)]
+
+    async def _read(self, ledger_id: int, first: int, last: int, max_bytes: int | None) -> list[bytes]:
+        """The payloads of entries `first` to `last`, from bookies."""
         try:
             async with asyncio.timeout(self._timeout):
                 reader = await self._reader(ledger_id)
@@ -51,7 +78,7 @@ class EntryReader:
         counters = self._factory.counters
         counters.reads += 1
         counters.entries_read += len(payloads)
-        return [Entry(Position(ledger_id, entry), payload) for entry, payload in enumerate(payloads, first)]
+        return payloads
 
     async def read_on(
         self,
@@ -83,8 +110,8 @@ class EntryReader:
             position = Position(position.ledger_id, got[-1].position.entry_id + 1)
         return entries
 
-    async def read_afresh(self, ledger_id: int, entry: int) -> Entry:
-        """One entry, read with the ledger's latest metadata: if it is not found, it is lost.
+    async def read_afresh(self, ledger_id: int, entry: int) -> bytes:
+        """The payload of one entry, read with the ledger's latest metadata: if it is not found, it is lost.
 
         Here NoSuchLedger and NoSuchEntry are proof of loss. Elsewhere they are not: a cached handle
         may predate the ledger's replication to other bookies, and a metadata server may lag. Raises
@@ -93,7 +120,7 @@ class EntryReader:
         await self._factory.sync()
         self.forget(ledger_id)
         try:
-            return (await self.read(ledger_id, entry, entry, None))[0]
+            return (await self._read(ledger_id, entry, entry, None))[0]
         except NoSuchEntry as error:
             reader = await self._reader(ledger_id)
             if entry > reader.last_entry and reader.metadata.state is not LedgerState.CLOSED:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mledger.bookie.client.ledgers.writer import LedgerWriter
 from mledger.config import ManagedLedgerConfig
 from mledger.counters import NamespaceCounters
+from mledger.ledgers.entry_cache import TopicCache
 from mledger.ledgers.ledger_list import LedgerEnd, rollover_reason
 from mledger.metastore.records.position import Position
 
@@ -89,7 +90,9 @@ class OpenLedger:
         on_failed: Callable[["OpenLedger"], None],
         now_ms: int,
         counters: NamespaceCounters,
+        cache: TopicCache | None = None,
     ) -> None:
+        self._cache = cache
         self._time = asyncio.get_running_loop().time
         self._counters = counters
         self.writer = writer
@@ -119,10 +122,13 @@ class OpenLedger:
     def push(self, batch: Batch, payloads: Sequence[bytes]) -> None:
         """Append `payloads`, all or a part of `batch`, in one call."""
         writer = self.writer
+        before = writer.length
         done = writer.append(payloads)
-        count = len(payloads)
+        count, at = len(payloads), self._time()
         refused = payloads if done.done() else None  # the writer has failed, and `_completed` was not called yet
-        self._sent.append(_Piece(batch, count, self.pushed, writer.length, self._time(), refused))
+        self._sent.append(_Piece(batch, count, self.pushed, writer.length, at, refused))
+        if self._cache is not None and refused is None:
+            self._cache.add(self.ledger_id, self.pushed, payloads, writer.length - before, at)
         self.pushed += count
         done.add_done_callback(self._completed)
 

@@ -34,6 +34,7 @@ from mledger.bookie.errors import (
 )
 from mledger.config import ManagedLedgerConfig
 from mledger.errors import ManagedLedgerError, ManagedLedgerFenced
+from mledger.ledgers.entry_cache import TopicCache
 from mledger.ledgers.ledger_factory import LedgerFactory
 from mledger.ledgers.ledger_list import LedgerEnd
 from mledger.ledgers.open_ledger import Appended, Batch, OpenLedger
@@ -86,8 +87,10 @@ class Appender:
         keeper: LedgerKeeper,
         config: ManagedLedgerConfig,
         maintenance: Maintenance,
+        cache: TopicCache | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._cache = cache
         self._factory = factory
         self._keeper = keeper
         self._config = config
@@ -202,8 +205,9 @@ class Appender:
             await asyncio.wait([self._switching])
 
     def _use(self, writer: LedgerWriter) -> None:
+        counters = self._factory.counters
         self._current = OpenLedger(
-            writer, self._config, self._keeper.confirmed, self._failed, self._now_ms(), self._factory.counters
+            writer, self._config, self._keeper.confirmed, self._failed, self._now_ms(), counters, self._cache
         )
         self._last_ledger_id = writer.ledger_id
         self._last_append_ms = self._current.created_ms

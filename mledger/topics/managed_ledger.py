@@ -10,14 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mledger.cursors.container import CursorContainer
-from mledger.cursors.cursor import Cursor
-from mledger.cursors.recovery import Start
+from mledger.cursors.non_durable_cursors import NonDurableCursors
 from mledger.cursors.store import CursorContext
-from mledger.errors import InvalidPosition, ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
+from mledger.errors import ManagedLedgerClosed, ManagedLedgerFenced, TopicTerminated
 from mledger.events import Closed, CurrentLedgerClosed, Event, Fenced, Initialized, Terminated
 from mledger.ledgers.background import Background, outcome
 from mledger.ledgers.bundles import BrokerOwner
-from mledger.ledgers.entry import Entry
 from mledger.ledgers.entry_reader import EntryReader
 from mledger.ledgers.ledger_list import LedgerList, next_ledger_if_consumed
 from mledger.ledgers.open_ledger import Appended, OpenLedger
@@ -29,14 +27,14 @@ from mledger.metastore.records.position import Position
 from mledger.metastore.runtime.logs import get_logger
 from mledger.topics.appender import Appender
 from mledger.topics.state import OpenedTopic, TopicState
-from mledger.topics.topic_attributes import TopicAttributes
+from mledger.topics.topic_cursors import TopicCursors
 from mledger.topics.topic_ledgers import ListListener, TopicLedgers
 from mledger.topics.trimmer import Trimmer
 
 log = get_logger(__name__)
 
 
-class ManagedLedger(TopicAttributes):
+class ManagedLedger(TopicCursors):
     """One open topic."""
 
     def __init__(self, opened: OpenedTopic) -> None:
@@ -51,7 +49,7 @@ class ManagedLedger(TopicAttributes):
         self._emit = opened.emit
         self._background = Background(self.name)
         self._arrivals: set[asyncio.Future[None]] = set()
-        self._stopped: MledgerError | None = None
+        self._stopped = None
         self._loaded: asyncio.Task[None] | None = None
         self._terminating: asyncio.Task[Position] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -67,11 +65,13 @@ class ManagedLedger(TopicAttributes):
             opened.services.now_ms,
         )
         self._appender: Appender | None = None
+        cache, self._cache = opened.services.cache, None
         if opened.writer is not None:
+            self._cache = None if cache is None else cache.topic()
             self._appender = Appender(
-                opened.writer, self._factory, self._ledgers, self.config, opened.services.maintenance
+                opened.writer, self._factory, self._ledgers, self.config, opened.services.maintenance, self._cache
             )
-        self.reader = EntryReader(self._factory, self._current_ledger, self.config)
+        self.reader = EntryReader(self._factory, self._current_ledger, self.config, self._cache)
         context = CursorContext(
             opened.record,
             opened.services.store,
@@ -85,6 +85,7 @@ class ManagedLedger(TopicAttributes):
         policy, maintenance = opened.trim_policy, opened.services.maintenance
         self._trimmer = Trimmer(self, self._ledgers, self._factory, self.reader, policy, self._background, maintenance)
         self._cursors = CursorContainer(self, context, self._background, self._trimmer.trim_later)
+        self._non_durable = NonDurableCursors(self, self._cursors.has)
         self._record.on_fenced(self._fenced)
 
     async def start(self) -> None:
@@ -126,21 +127,6 @@ class ManagedLedger(TopicAttributes):
         return self.ledger_list.without(dropping) if dropping else self.ledger_list
 
     @property
-    def cursors(self) -> list[str]:
-        """Names of its cursors, sorted; includes those that are listed but not yet recovered."""
-        return self._cursors.names
-
-    @property
-    def open_cursors(self) -> Mapping[str, Cursor]:
-        """Its recovered cursors."""
-        return self._cursors.open
-
-    @property
-    def new_cursors(self) -> Mapping[str, Position]:
-        """Positions of cursors whose creation is under way or of unknown outcome, by name."""
-        return self._cursors.new_positions
-
-    @property
     def can_trim(self) -> bool:
         """Whether it is open and every cursor's state is known."""
         return self._stopped is None and self._record.fenced is None and self._cursors.all_recovered
@@ -175,66 +161,6 @@ class ManagedLedger(TopicAttributes):
         """Replace the current ledger with a new one, whatever its limits; a no-op if it is empty."""
         if self._appender is not None:
             await self._appender.roll_over()
-
-    # -- reading
-
-    async def read(
-        self, first: Position, max_entries: int, max_bytes: int | None = None, last: Position | None = None
-    ) -> list[Entry]:
-        """Entries from `first` up to `last` or the last acknowledged one; at least one if there is one.
-
-        Returns at most `max_entries`, fewer once `max_bytes` of payload are reached. Missing and
-        empty ledgers are skipped (C11).
-        """
-        self._check_readable()
-        return await self.reader.read_on(lambda: self.ledger_list, first, max_entries, max_bytes, last)
-
-    async def read_entry(self, position: Position) -> Entry:
-        """The entry at `position`.
-
-        Raises:
-            InvalidPosition: the topic has no entry there.
-        """
-        self._check_readable()
-        if not self.ledger_list.exists(position):
-            raise InvalidPosition(f"{self.name} has no entry {position}")
-        return (await self.reader.read(position.ledger_id, position.entry_id, position.entry_id, None))[0]
-
-    # -- cursors
-
-    async def open_cursor(
-        self,
-        name: str,
-        *,
-        initial: Start = "earliest",
-        cursor_properties: Mapping[str, str] | None = None,
-        create: bool = True,
-        exclusive: bool = False,
-    ) -> Cursor:
-        """Open the cursor `name` to read from after its mark-delete, or create it at `initial` (R1).
-
-        Waits only for this cursor's recovery. `cursor_properties` apply to a new cursor only.
-
-        Raises:
-            CursorRecoveryFailed: its state cannot be read now; try again (R5).
-            CursorNotFound: it does not exist, and `create` is false.
-            CursorExists: it exists, and `exclusive` is true.
-        """
-        self._check_open()
-        return await self._cursors.open_cursor(name, initial, cursor_properties, create=create, exclusive=exclusive)
-
-    async def delete_cursor(self, name: str, *, attached: Sequence[int] = ()) -> None:
-        """Delete the cursor, its record and its ledger.
-
-        The same write records `attached`, other ledgers that the cursor names (`attached_ledgers`),
-        for deletion. The caller must pass them: a consumer of this owner may still use them.
-
-        Raises:
-            CursorNotFound: there is no such cursor.
-        """
-        self._check_open()
-        await self._cursors.delete_cursor(name, attached)
-        self._trimmer.trim_later()
 
     # -- trim, terminate, truncate
 
@@ -386,20 +312,14 @@ class ManagedLedger(TopicAttributes):
         if self._appender is not None:
             await self._appender.abandon(self._why_stopped())
         await self._cursors.abandon(self._why_stopped())
+        await self._non_durable.abandon()
+        if self._cache is not None:
+            self._cache.clear()
         self.wake_readers()
         await self._owner_nodes.release(self._ownership)
 
     def _current_ledger(self) -> OpenLedger | None:
         return None if self._appender is None else self._appender.current
-
-    def _check_open(self) -> None:
-        self._record.check()
-        if self._stopped is not None:
-            raise self._stopped
-
-    def _check_readable(self) -> None:
-        if self._stopped is not None:
-            raise self._stopped
 
     def _why_stopped(self) -> MledgerError:
         return self._record.fenced or self._stopped or self._terminated_error()
@@ -413,6 +333,9 @@ class ManagedLedger(TopicAttributes):
         if self._appender is not None:
             self._appender.fence(error)
         self._cursors.fence(error)
+        self._non_durable.fence(error)
+        if self._cache is not None:
+            self._cache.clear()
         self.wake_readers()
 
     def _yield(self, broker: BrokerOwner) -> None:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from mledger.admin.policies.topic_policies import PolicyReader
 from mledger.bookie.client.client import BookKeeper
+from mledger.config import EntryCacheConfig
 from mledger.counters import OwnerCounters
+from mledger.ledgers.entry_cache import EntryCache
 from mledger.ledgers.orphan_cleanup import OrphanCleanup
 from mledger.ledgers.ownership import OwnerNodes
 from mledger.ledgers.pending_records import ensure_folders
@@ -14,10 +16,18 @@ from mledger.topics.maintenance import Maintenance
 
 
 class Services:
-    """Created once per cluster; `password` is that of the ledgers (managedLedgerPassword)."""
+    """Created once per cluster; `password` is that of the ledgers (managedLedgerPassword).
+
+    Without `cache` no entries are cached.
+    """
 
     def __init__(
-        self, store: MetadataStore, bookkeeper: BookKeeper, now_ms: Callable[[], int], password: bytes = b""
+        self,
+        store: MetadataStore,
+        bookkeeper: BookKeeper,
+        now_ms: Callable[[], int],
+        password: bytes = b"",
+        cache: EntryCacheConfig | None = None,
     ) -> None:
         self.store = store
         self.bookkeeper = bookkeeper
@@ -28,7 +38,16 @@ class Services:
         self.replayer = OrphanCleanup(bookkeeper, store)
         self.policies = PolicyReader(store, bookkeeper, password)
         self.counters = OwnerCounters()
+        self.cache = EntryCache(cache) if cache is not None and cache.size else None
         self._prepared = False
+
+    def stop(self) -> None:
+        """Stop what runs by itself: alarms, watches, the eviction of entries."""
+        self.maintenance.stop()
+        self.brokers.stop()
+        self.owner_nodes.stop()
+        if self.cache is not None:
+            self.cache.stop()
 
     async def prepare(self) -> None:
         """Create, once, the folders for the records of ledgers and owners."""

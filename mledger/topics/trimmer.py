@@ -65,6 +65,9 @@ class TrimmedTopic(Protocol):
     def can_trim(self) -> bool:
         """Whether the topic is open and every cursor's state is known."""
 
+    def ledgers_dropped(self) -> None:
+        """Move the cursors that no trim waits for off the ledgers that a trim removed."""
+
     def emit(self, event: Event) -> None:
         """Pass an event to the listener."""
 
@@ -212,6 +215,7 @@ class Trimmer:
         self._factory.on_step("ledgers dropped")
         for ledger_id in gone:
             self._reader.forget(ledger_id)
+        self._topic.ledgers_dropped()
         for event in plan.events_after(name):
             self._topic.emit(event)
 
@@ -221,6 +225,7 @@ class Trimmer:
             await self._ledgers.verify_owner()
             gone, self._dropping = self._dropping, []
             self._undeleted |= dict.fromkeys(ledger_id for ledger_id in gone if ledger_id not in self._ledgers.list)
+            self._topic.ledgers_dropped()
 
     async def _delete(self) -> None:
         waiting = deque(self._undeleted)

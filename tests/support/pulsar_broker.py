@@ -70,15 +70,16 @@ def build() -> str:
 class PulsarProcess:
     """A program of Pulsar's distribution as a process. Its configuration and log are in its directory."""
 
-    def __init__(self, class_path: str, directory: Path, name: str, *, heap_mb: int = 256) -> None:
+    def __init__(self, class_path: str, directory: Path, name: str, *, heap_mb: int = 256, fast: bool = False) -> None:
+        """`fast` is for measurements: full compilation and a collector that runs in parallel."""
+        tuning = ["-XX:+UseG1GC"] if fast else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         self.directory, self.name = directory, name
         self.log_path = directory / f"{name}.log"
         self._options = [
             "java",
             f"-Xmx{heap_mb}m",
             f"-XX:MaxDirectMemorySize={heap_mb}m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *tuning,
             f"-Djava.io.tmpdir={directory}",  # libraries are unpacked there, and remain after a kill
             "-Djava.net.preferIPv4Stack=true",
             "-Dio.netty.tryReflectionSetAccessible=true",
@@ -186,11 +187,7 @@ class PulsarBroker:
         self.process.launch(
             "org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", self._configuration, *self._arguments
         )
-        until = time.monotonic() + HANG_S
-        while not self._serves():
-            if not self.process.running or time.monotonic() > until:
-                raise self.process.failure("does not serve")
-            time.sleep(0.1)
+        wait_for_namespaces(self.process, self.web_port)
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -206,21 +203,35 @@ class PulsarBroker:
 
     def ask(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Any:
         """Send one request below `/admin`, with `body` as JSON or as bytes, and return its JSON answer or None."""
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        url = f"http://127.0.0.1:{self.web_port}/admin/{path}"
-        request = urllib.request.Request(url, data, {"Content-Type": content_type}, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=HANG_S) as response:
-                answer = response.read()
-        except urllib.error.HTTPError as error:
-            raise AdminError(f"{method} {url}", error.code, error.read().decode(errors="replace")) from None
-        return json.loads(answer) if answer else None
+        return _ask(self.web_port, method, path, body, content_type)
 
-    def _serves(self) -> bool:
-        try:
-            return "public/default" in self.get("v2/namespaces/public")
-        except (OSError, AdminError, ValueError):
-            return False
+
+def wait_for_namespaces(process: PulsarProcess, web_port: int) -> None:
+    """Return when a broker or a standalone serves its namespaces. Raises BrokerFailed if it ends instead."""
+    until = time.monotonic() + HANG_S
+    while not _serves(web_port):
+        if not process.running or time.monotonic() > until:
+            raise process.failure("does not serve")
+        time.sleep(0.1)
+
+
+def _serves(web_port: int) -> bool:
+    try:
+        return "public/default" in _ask(web_port, "GET", "v2/namespaces/public", None, "application/json")
+    except (OSError, AdminError, ValueError):
+        return False
+
+
+def _ask(web_port: int, method: str, path: str, body: Any, content_type: str) -> Any:
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    url = f"http://127.0.0.1:{web_port}/admin/{path}"
+    request = urllib.request.Request(url, data, {"Content-Type": content_type}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=HANG_S) as response:
+            answer = response.read()
+    except urllib.error.HTTPError as error:
+        raise AdminError(f"{method} {url}", error.code, error.read().decode(errors="replace")) from None
+    return json.loads(answer) if answer else None
 
 
 def set_up_cluster(class_path: str, directory: Path, zookeeper: str, broker: PulsarBroker) -> None:

@@ -15,6 +15,7 @@ TOGETHER = (
 )
 """Files with these prefixes go to one worker, because they share the one Pulsar broker or the one Spark."""
 FIRST = (
+    "tests/clients/",
     "tests/faults/",
     "tests/interop/",
     "tests/integration/mledger/snapshot/",

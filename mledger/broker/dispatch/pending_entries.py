@@ -27,12 +27,16 @@ class _HeldEntries:
         self.hashes: dict[int, int] = {}
 
     def settle(self) -> None:
-        """Look up the hashes of the entries that are held, and let go of the runs."""
-        hashes, self.hashes = self.hashes, {}
+        """Look up the hashes of the runs, and let go of them."""
         for first, values in self.hash_runs:
-            hashes.update(zip(range(first, first + len(values)), values, strict=True))
-        self.hashes = {entry: hashes[entry] for entry in self.bits if entry in hashes}
+            self.hashes.update(zip(range(first, first + len(values)), values, strict=True))
         self.hash_runs, self.hashed = [], 0
+
+    def prune(self) -> None:
+        """Let go of the hashes of entries that are not held any more."""
+        self.settle()
+        hashes = self.hashes
+        self.hashes = {entry: hashes[entry] for entry in self.bits if entry in hashes}
 
 
 class PendingEntries:
@@ -103,7 +107,7 @@ class PendingEntries:
         if batches is not None:
             held.batches.update(zip(entries, batches, strict=True))
         if held.hashed + len(held.hashes) > 2 * len(held.bits) + _LOOSE:
-            held.settle()
+            held.prune()
 
     def take(self, ledger_id: int, entries: BitMap) -> tuple[BitMap, int]:
         """Entries are no longer held; returns those that were, and how many messages they had left."""

@@ -1,7 +1,7 @@
-"""Entries to read again before new ones, in the order of their positions (D3, D7, D8)."""
+"""Entries to read again before new ones, by key, in the order of their positions (D2, D3, D7, D8)."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -12,31 +12,41 @@ from mledger.metastore.records.position import Position
 
 
 class KeyedReplayList:
-    """Entries to replay, by the hash of their key; the hash of some is not known before they are read.
+    """Entries to replay with the hashes of their keys, grouped by the owners of these; some hashes are not known yet.
 
-    Of a key's entries, the first ones always come first.
+    An entry whose hash is not known (it was delayed, or the broker restarted) is read before all others.
     """
 
-    __slots__ = ("_by_hash", "_hashes", "unhashed")
+    __slots__ = ("_by_hash", "_group_of", "_groups", "_hashes", "unhashed")
 
-    def __init__(self) -> None:
+    def __init__(self, group_of: Callable[[int], Hashable]) -> None:
+        """`group_of` is the owner of a hash; `regroup` when owners change."""
+        self._group_of = group_of
         self._by_hash: dict[int, list[Position]] = {}
         self._hashes: dict[Position, int] = {}
+        self._groups: dict[Hashable, PositionSet] = {}
         self.unhashed = PositionSet()
 
     def __len__(self) -> int:
         return len(self._hashes) + len(self.unhashed)
 
-    def __contains__(self, position: tuple[int, int]) -> bool:
-        return position in self._hashes or position in self.unhashed
-
     def has_key(self, key_hash: int) -> bool:
         """Whether an entry with this hash waits."""
         return key_hash in self._by_hash
 
+    def of_key(self, key_hash: int) -> Sequence[Position]:
+        """The entries with this hash, in order."""
+        return self._by_hash.get(key_hash, ())
+
+    def waiting(self, ledger_id: int, entries: BitMap) -> BitMap:
+        """Which of these entries are here."""
+        hashed = BitMap([entry for entry in entries if Position(ledger_id, entry) in self._hashes])
+        return hashed | (entries & (self.unhashed.bits(ledger_id) or BitMap()))
+
     def add(self, ledger_id: int, entries: BitMap, hashes: Mapping[int, int]) -> None:
-        """Add entries with the hashes of their keys, by entry id."""
-        self._learn(ledger_id, entries)
+        """Add entries with their hashes, by entry id."""
+        if self.unhashed:
+            self.unhashed.take(ledger_id, entries)
         for entry in entries:
             position, key_hash = Position(ledger_id, entry), hashes[entry]
             if position in self._hashes:
@@ -49,10 +59,20 @@ class KeyedReplayList:
                 waiting.append(position)
             else:
                 insort(waiting, position)
+            self._group(key_hash).add_run(ledger_id, entry, entry + 1)
 
-    def _learn(self, ledger_id: int, entries: BitMap) -> None:
-        if self.unhashed:
-            self.unhashed.take(ledger_id, entries)
+    def _group(self, key_hash: int) -> PositionSet:
+        owner = self._group_of(key_hash)
+        group = self._groups.get(owner)
+        if group is None:
+            group = self._groups[owner] = PositionSet()
+        return group
+
+    def regroup(self) -> None:
+        """Other owners have the hashes now."""
+        self._groups = {}
+        for (ledger_id, entry), key_hash in self._hashes.items():
+            self._group(key_hash).add_run(ledger_id, entry, entry + 1)
 
     def take(self, ledger_id: int, entries: BitMap) -> BitMap:
         """Remove entries; returns those that were here."""
@@ -70,6 +90,7 @@ class KeyedReplayList:
                 del self._by_hash[key_hash]
             else:
                 del waiting[bisect_left(waiting, position)]
+            self._group(key_hash).take(ledger_id, BitMap((entry,)))
         return gone
 
     def take_to(self, position: Position) -> None:
@@ -82,13 +103,13 @@ class KeyedReplayList:
         """Remove everything."""
         self._by_hash.clear()
         self._hashes.clear()
+        self._groups.clear()
         self.unhashed.clear()
 
-    def first(self, count: int, may_go: Callable[[int], bool]) -> Sequence[Position]:
-        """The first `count` entries of those keys whose hash `may_go`, in order; those without a hash before all."""
+    def first(self, count: int, owners: Iterable[Hashable], may_go: Callable[[int], bool]) -> list[Position]:
+        """The first `count` entries of these owners whose hash `may_go`, in order; those without a hash before all."""
         if self.unhashed:
             return self.unhashed.first(count)
-        ready = [waiting for key_hash, waiting in self._by_hash.items() if may_go(key_hash)]
-        if len(ready) == 1:
-            return ready[0][:count]
-        return list(islice(merge(*ready), count))
+        hashes = self._hashes
+        groups = [self._groups[owner] for owner in owners if owner in self._groups]
+        return list(islice((position for position in merge(*groups) if may_go(hashes[position])), count))

@@ -22,6 +22,8 @@ class DispatchSettings:
         failover_consistent_hashing: `activeConsumerFailoverConsistentHashing` (D2).
         consistent_hashing: `subscriptionKeySharedUseConsistentHashing` (D2).
         consistent_hashing_points: `subscriptionKeySharedConsistentHashingReplicaPoints` (D2).
+        look_ahead_per_consumer: `keySharedLookAheadMsgInReplayThresholdPerConsumer`; 0 is no limit (D7).
+        look_ahead_per_subscription: `keySharedLookAheadMsgInReplayThresholdPerSubscription`; 0 is no limit (D7).
     """
 
     max_read_batch: int = 100
@@ -38,3 +40,5 @@ class DispatchSettings:
     failover_consistent_hashing: bool = False
     consistent_hashing: bool = True
     consistent_hashing_points: int = 100
+    look_ahead_per_consumer: int = 2_000
+    look_ahead_per_subscription: int = 20_000

@@ -22,7 +22,7 @@ from mledger.cli.shared.output import OutputRecord, OutputTable, columns, fields
 from mledger.cli.shared.read_only import ReadOnlyCluster
 from mledger.errors import OwnedElsewhere
 from mledger.metastore.backup.backup_file import BackupHead, BackupNode, BackupWriter, check_backup, create, read_backup
-from mledger.metastore.backup.restore import RestoreAction, RestorePlan, find_live, plan_restore
+from mledger.metastore.backup.restore import RestoreAction, RestorePlan, find_live, plan_restore, plan_scope
 from mledger.metastore.backup.restore import restore as put_back
 from mledger.metastore.backup.tree_reader import copy_tree
 from mledger.metastore.errors import NodeNotFound
@@ -76,10 +76,10 @@ def restore(context: CommandContext, file: Path, path: str, remove: bool, change
 
     It is rejected while bookies are registered (if ledgers change) or while there are live owners
     or brokers (if anything else changes). Ephemeral nodes are never written, and the ledger ids
-    never go back.
+    never go back. Nodes outside the part of the tree that FILE holds are never touched.
     """
-    start = check_path(path)
     head, nodes = check_backup(file)
+    start = plan_scope(check_path(path), check_path(head.path))
     plans: list[RestorePlan] = []
     if not change.dry_run:
         context.run(_create_chroot(context.url))

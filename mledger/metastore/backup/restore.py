@@ -3,6 +3,7 @@
 - A restore never writes ephemeral nodes, nor ZooKeeper's own nodes. A node that already holds the backup's data is
   left alone, whatever its version. A node that the backup lacks stays, unless it is to be removed.
 - Versions start anew: a created node is at version 0, a changed node is one version up.
+- The cluster's instance id is written last: bookies that still run would delete what is not restored yet.
 - Ledger ids continue well above every ledger of the backup and of the tree. The counter only moves forward. Where the
   gap is too large, the longer ids begin, as in BookKeeper when the short ones are used up (formats.md).
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from mledger.metastore.backup.backup_file import BackupNode
 from mledger.metastore.backup.tree_reader import ZOOKEEPERS_OWN, ignore_count, walk
 from mledger.metastore.cluster.ledgers import LedgerStore
-from mledger.metastore.errors import InvalidName, NodeExists
+from mledger.metastore.errors import InvalidName, NodeExists, NodeNotFound
 from mledger.metastore.records.paths import FIRST_LONG_ID, LEDGERS, ledger_id_from_path
 from mledger.metastore.store import Create, Delete, MetadataReader, MetadataStore, Node, Operation, Put
 from mledger.metastore.write_verification import multi_own
@@ -28,6 +29,8 @@ MOST_DRAWN = 100_000
 
 ID_MARGIN = 10_000
 """Ids left free above the highest ledger: such ledgers may have been deleted, with entries still on bookies."""
+
+INSTANCE_ID = f"{LEDGERS}/INSTANCEID"
 
 _HIGH = re.compile(rf"{LEDGERS}/idgen-long/HOB-(\d{{10}})", re.ASCII)
 _LIVE = (
@@ -116,6 +119,18 @@ def plan_others(others: Sequence[BackupNode], *, remove: bool) -> list[Step]:
     ]
 
 
+def plan_scope(start: str, copied: str) -> str:
+    """The part of the tree that a restore at and below `start` is about, from a backup that begins at `copied`.
+
+    What the backup does not cover is no difference to it, and nothing to remove. NodeNotFound where it covers nothing.
+    """
+    if is_below(copied, start):
+        return copied
+    if is_below(start, copied):
+        return start
+    raise NodeNotFound(f"the backup begins at {copied}: it holds nothing of {start}, name a path that it holds", start)
+
+
 def is_counter(path: str) -> bool:
     """Whether ledger ids are drawn below the node at `path`."""
     return is_below(path, f"{LEDGERS}/idgen") or is_below(path, f"{LEDGERS}/idgen-long")
@@ -179,21 +194,22 @@ async def restore(
     """Carry out `plan`; `nodes` reads the nodes again from which the plan was made.
 
     Ledger ids are moved first: no ledger of the backup exists before the counter is above it. Then nodes are written
-    in batches, parents first; removals come last. After an interruption, the same restore continues where it stopped.
-    Raises BadVersion or NodeExists when somebody else writes to the tree.
+    in batches, parents first, then come removals, and the cluster's instance id is the last: without theirs, bookies
+    neither register nor delete ledgers that are not restored yet. After an interruption, the same restore continues
+    where it stopped. Raises BadVersion or NodeExists when somebody else writes to the tree.
     """
     versions = {
         step.path: step.version for step in plan.steps if step.action in (RestoreAction.CREATE, RestoreAction.CHANGE)
     }
     await _ensure_parents(store, versions)
     counters = {path: version for path, version in versions.items() if path == LEDGERS or is_counter(path)}
+    identity = {path: version for path, version in versions.items() if path == INSTANCE_ID}
     if counters:
         await _write_nodes(store, nodes(), counters, count)
     if plan.ids_above is not None:
         await raise_ledger_ids(store, plan.ids_above)
-    await _write_nodes(
-        store, nodes(), {path: version for path, version in versions.items() if path not in counters}, count
-    )
+    others = {path: version for path, version in versions.items() if path not in counters and path not in identity}
+    await _write_nodes(store, nodes(), others, count)
     removals = [
         Delete(step.path, step.version)
         for step in reversed(plan.steps)
@@ -201,6 +217,8 @@ async def restore(
     ]
     for start in range(0, len(removals), BATCH_OPERATIONS):
         await _write(store, removals[start : start + BATCH_OPERATIONS], count)
+    if identity:
+        await _write_nodes(store, nodes(), identity, count)
 
 
 async def _write_nodes(

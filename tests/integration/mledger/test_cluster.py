@@ -1,5 +1,7 @@
 """Topics by name: created, found, listed, refused (M9, public API)."""
 
+import asyncio
+
 import pytest
 
 import mledger
@@ -128,5 +130,34 @@ def test_a_topic_that_was_closed_or_abandoned_is_not_counted_among_those_open(to
             assert list(cluster.opened.values()) == [again]
             await again.abandon()
             assert not cluster.opened
+
+    run(main())
+
+
+def test_a_failing_event_sink_stops_neither_appends_nor_waiting_readers(topic_url, topic):
+    failed, seen = [], []
+
+    def sink(event):
+        seen.append(type(event))
+        raise KeyError(type(event).__name__)
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context["exception"]))
+        async with (
+            mledger.open_cluster(topic_url, config=KEEP) as cluster,
+            mledger.open_cluster(topic_url, config=KEEP) as other,
+        ):
+            opened = await cluster.create_topic(topic, events=sink)
+            cursor = await opened.open_cursor("sub")
+            await fill(opened, 25)  # over three ledgers
+            assert await everything(opened) == payloads(25)
+            await cursor.clear_backlog()
+            waiting = asyncio.ensure_future(cursor.read_or_wait(1))
+            await (await other.open_topic(topic, take_over=True)).initialized()
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await opened.append(payloads(1))
+            with pytest.raises(mledger.ManagedLedgerFenced):
+                await waiting
+        assert len(failed) == len(seen) > 5
 
     run(main())

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from mledger.bookie.server.storage.index import Row
-from mledger.bookie.server.storage.reads import JournalReader, read_frames
-from mledger.bookie.server.storage.runs import StoredRun, parse_run
+from mledger.bookie.server.storage.reads import JournalReader, parse_row, read_frames
+from mledger.bookie.server.storage.runs import StoredRun
 
 THREADS = 4
 MOST_BYTES = 16 << 20
@@ -69,7 +69,7 @@ class ColdReads:
     def _read(self, row: Row) -> StoredRun:
         """On a thread."""
         (frames,) = read_frames(self._files.directory, row.file, [row])
-        return parse_run(frames)
+        return parse_row(row, frames)
 
     def _found(self, row: Row, reading: "asyncio.Future[StoredRun]") -> None:
         self._bytes -= row.length

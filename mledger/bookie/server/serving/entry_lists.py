@@ -16,7 +16,7 @@ from mledger.bookie import wire
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
-from mledger.bookie.server.storage.runs import parse_run
+from mledger.bookie.server.storage.reads import parse_row
 
 _ROWS_A_TIME = 64
 _TRIES = 3
@@ -64,14 +64,7 @@ def read_entries(journal: str, rows: Sequence[Row]) -> Entries:
     for file, of_file in itertools.groupby(rows, lambda row: row.file):
         descriptor = os.open(file_path(journal, file), os.O_RDONLY)
         try:
-            found += [_entries(os.pread(descriptor, row.length, row.offset), row) for row in of_file]
+            found += [parse_row(row, os.pread(descriptor, row.length, row.offset)).entries for row in of_file]
         finally:
             os.close(descriptor)
     return numpy.concatenate(found) if found else numpy.zeros(0, numpy.int64)
-
-
-def _entries(frames: bytes, row: Row) -> Entries:
-    run = parse_run(frames)
-    if len(frames) != row.length or (run.first, run.last) != (row.first, row.last):
-        raise wire.MalformedFrame(f"journal file {row.file} does not hold the run at {row.offset}")
-    return run.entries

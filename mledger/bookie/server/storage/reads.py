@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mledger.bookie import wire
 from mledger.bookie.errors import Code
+from mledger.bookie.request_frames import is_rising
 from mledger.bookie.server.storage.index import Index, Row
 from mledger.bookie.server.storage.journal import file_path
 from mledger.bookie.server.storage.ledgers import LedgerDescriptor
@@ -41,7 +42,7 @@ class JournalReader:
             return run
         if key in self._failed:
             raise self._failed[key]
-        run = parse_run(self.frames(row))
+        run = parse_row(row, self.frames(row))
         self.keep(row, run)
         return run
 
@@ -63,7 +64,7 @@ class JournalReader:
         try:
             if os.preadv(self._open(row.file), [buffer], row.offset, os.RWF_NOWAIT) != row.length:
                 return False
-            self.keep(row, parse_run(bytes(buffer)))
+            self.keep(row, parse_row(row, bytes(buffer)))
         except (OSError, wire.MalformedFrame):  # missing, or unknown without a disk read
             return False
         return True
@@ -120,6 +121,18 @@ def read_frames(directory: str, file: int, rows: Sequence[Row]) -> list[bytes]:
         return [_read(descriptor, row) for row in rows]
     finally:
         os.close(descriptor)
+
+
+def parse_row(row: Row, frames: bytes) -> StoredRun:
+    """The run that was read for a row. wire.MalformedFrame when it is not the row's.
+
+    Damage that changes an entry id leaves a run that can be read. Searched for that entry, it would say that there is
+    none, and absence must be proven (Q9).
+    """
+    run = parse_run(frames)
+    if (run.ledger, run.first, run.last) != (row.ledger, row.first, row.last) or not is_rising(run.entries):
+        raise wire.MalformedFrame(f"journal file {row.file} does not hold the run at {row.offset}")
+    return run
 
 
 def _read(descriptor: int, row: Row) -> bytes:

@@ -24,6 +24,11 @@ class StoredRun:
     entries: NDArray[numpy.int64]
 
     @property
+    def ledger(self) -> int:
+        """The ledger of the first entry."""
+        return int.from_bytes(self.value[FRAME_HEAD : FRAME_HEAD + 8], "big")
+
+    @property
     def first(self) -> int:
         """The first entry id."""
         return self.entries.item(0)

@@ -6,7 +6,7 @@ import pytest
 
 from mledger.cursors.acks import AckState
 from mledger.cursors.reads import CursorReads
-from mledger.ledgers.entry import Entry
+from mledger.ledgers.entry import PayloadRun, entries_of
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import LedgerInfo
@@ -30,9 +30,11 @@ class Counted(AckState):
 class Bookies:
     """Entries whose payloads are their ids."""
 
-    async def read(self, ledger_id, first, last, _):
+    cache = None
+
+    async def read_runs(self, ledger_id, first, last, _):
         """All entries of the request."""
-        return [Entry(Position(ledger_id, entry), b"%d" % entry) for entry in range(first, last + 1)]
+        return [PayloadRun(ledger_id, first, [b"%d" % entry for entry in range(first, last + 1)])]
 
 
 @pytest.mark.parametrize("wanted", [1, 3, 100])
@@ -47,7 +49,7 @@ def test_ledgers_full_of_acknowledged_entries_are_passed_at_once(wanted):
 
     async def main():
         found = []
-        while entries := await reads.read(wanted, None, None):
+        while entries := entries_of(await reads.read_runs(wanted, None, None)):
             assert len(entries) <= wanted
             found += [entry.position for entry in entries]
         assert found == left

@@ -136,6 +136,30 @@ def test_overwritten_nodes_are_restored_by_undo(cluster, backup, undo_file):
     assert stored(url) == changed
 
 
+def test_a_restore_of_a_partial_backup_removes_nothing_outside_its_part(metadata_url, tmp_path, undo_file):
+    part, file = "/managed-ledgers/t/n/persistent/one", tmp_path / "part.jsonl"
+
+    def create(*paths):
+        async def main():
+            async with await open_store(metadata_url) as store:
+                for path in paths:
+                    await store.create(path, b"", parents=True)
+
+        run(main())
+
+    initialize_cluster(metadata_url)
+    create(part, "/managed-ledgers/t/n/persistent/two")
+    before = tree(metadata_url)
+    answer("metadata", "backup", file, "--path", part, url=metadata_url)
+    create(f"{part}/late")
+    answer("metadata", "restore", file, "--remove", "--yes", "--undo-file", undo_file, url=metadata_url)
+    assert tree(metadata_url) == before
+    elsewhere = ("metadata", "restore", file, "--path", "/managed-ledgers/t/n/persistent/two", "--remove", "--dry-run")
+    refused = mledger(*elsewhere, url=metadata_url)
+    assert refused.code == 3
+    assert f"the backup begins at {part}" in refused.err
+
+
 def test_a_restore_that_changes_nothing_says_so(cluster, backup, undo_file):
     done = answer("metadata", "restore", backup, "--yes", "--undo-file", undo_file, url=cluster.metadata_url)
     assert (done["undo_file"], done["create"], done["change"], done["remove"]) == (None, 0, 0, 0)

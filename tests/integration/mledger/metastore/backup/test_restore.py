@@ -1,10 +1,23 @@
 """A metadata tree copied and restored, over every kind of store; ledger ids only rise."""
 
+from dataclasses import replace
+
+import pytest
+
 from mledger.metastore.backup.backup_file import BackupNode
-from mledger.metastore.backup.restore import RestoreAction, find_live, plan_restore, raise_ledger_ids, restore
+from mledger.metastore.backup.restore import (
+    BATCH_OPERATIONS,
+    INSTANCE_ID,
+    RestoreAction,
+    find_live,
+    plan_restore,
+    raise_ledger_ids,
+    restore,
+)
 from mledger.metastore.backup.tree_reader import copy_tree
-from mledger.metastore.cluster.layout import initialize
+from mledger.metastore.cluster.layout import initialize, instance_id
 from mledger.metastore.cluster.ledgers import LedgerStore
+from mledger.metastore.errors import NodeNotFound
 from mledger.metastore.records.ledger_metadata import LedgerMetadata, Segment
 from mledger.metastore.store import Create
 from mledger.metastore.url import open_store
@@ -93,6 +106,31 @@ async def test_part_of_a_tree_is_restored_into_an_empty_one(store):
     assert found["/managed-ledgers/t/n/persistent/x"] == (0, b"topic")
     assert found["/managed-ledgers/t/n/persistent/x/one"] == (0, b"cursor")
     assert "/other" not in found
+
+
+@with_store
+async def test_bookies_know_their_cluster_only_when_every_ledger_is_restored(store):
+    await fill(store)
+    ledger = next(node for node in await copied(store) if node.path == "/ledgers/00/0000/L0001")
+    more = [replace(ledger, path=f"/ledgers/00/0000/L{number:04d}") for number in range(10, 10 + BATCH_OPERATIONS)]
+    nodes = [*await copied(store), *more]
+    for path in sorted(await read_tree(store), reverse=True):
+        if path.startswith("/ledgers"):
+            await store.delete(path)
+
+    def interrupt(count):
+        if count == BATCH_OPERATIONS:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await restore(store, await plan_restore(store, nodes), lambda: nodes, interrupt)
+    assert await store.exists(ledger.path) is not None
+    assert await store.exists(more[-1].path) is None
+    with pytest.raises(NodeNotFound, match="INSTANCEID"):
+        await instance_id(store)
+    await restore(store, await plan_restore(store, nodes), lambda: nodes)
+    assert await store.exists(more[-1].path) is not None
+    assert (await instance_id(store)).encode() == next(node.data for node in nodes if node.path == INSTANCE_ID)
 
 
 @with_store

@@ -43,6 +43,27 @@ def test_a_killed_bookie_is_listed_again_as_soon_as_it_is_back(bookies, cluster_
     assert run(owner()) not in (None, 0, before)
 
 
+def test_a_bookie_at_another_address_keeps_its_id_and_its_entries(bookies, cluster_url):
+    (bookie,) = bookies.start(1)
+    name, before = bookie.bookie_id, bookie.address
+
+    async def ask(request):
+        async with RawClient(bookie) as client:
+            return await client.ask(request)
+
+    async def listed():
+        async with await open_store(cluster_url) as store:
+            return [(each.bookie_id, (each.host, each.port)) for each in await list_bookies(store)]
+
+    assert run(ask(wire.encode_add(KEY, entry(1, 0, b"payload")))).error == Code.OK
+    bookie.stop()
+    bookie.arguments = (*bookie.arguments, "--bookie-id", name, "--host", "127.0.0.2")
+    bookie.start()
+    assert run(listed()) == [(name, bookie.address)]
+    assert bookie.address != before
+    assert run(ask(wire.encode_read(1, 0))).body == entry(1, 0, b"payload")
+
+
 def test_a_read_only_bookie_is_listed_as_read_only(bookies, cluster_url):
     (bookie,) = bookies.start(1, "--read-only")
 

@@ -1,0 +1,31 @@
+"""SEND_RECEIPTs of a run of stored entries, in one piece."""
+
+from collections.abc import Sequence
+
+from mledger.broker.protocol.requests import NO_SEQUENCE
+from mledger.broker.protocol.varints import varint
+
+
+def send_receipts(
+    producer_id: int, ledger_id: int, first_entry: int, sequence_ids: Sequence[int], highest_ids: Sequence[int]
+) -> bytes:
+    """The receipts for entries of one ledger that follow each other from `first_entry` on.
+
+    A receipt has the sequence id of its SEND, and its highest sequence id unless that is NO_SEQUENCE.
+    """
+    producer = b"\x08" + varint(producer_id) + b"\x10"
+    ledger = b"\x08" + varint(ledger_id) + b"\x10"
+    parts: list[bytes] = []
+    lengths, head, middle = (0, 0, 0), b"", b""
+    for entry_id, (sequence_id, highest_id) in enumerate(zip(sequence_ids, highest_ids, strict=True), first_entry):
+        sequence, entry = varint(sequence_id), varint(entry_id)
+        highest = b"" if highest_id == NO_SEQUENCE else b"\x20" + varint(highest_id)
+        if (len(sequence), len(entry), len(highest)) != lengths:  # else what stands between them is the same
+            lengths = len(sequence), len(entry), len(highest)
+            middle = b"\x1a" + varint(len(ledger) + len(entry)) + ledger
+            body = len(producer) + len(middle) + sum(lengths)
+            command = b"\x08\x07\x3a" + varint(body)
+            size = len(command) + body
+            head = (size + 4).to_bytes(4, "big") + size.to_bytes(4, "big") + command + producer
+        parts += head, sequence, middle, entry, highest
+    return b"".join(parts)

@@ -1,0 +1,106 @@
+"""The cursors of an open topic."""
+
+from collections.abc import Mapping, Sequence
+
+from mledger.cursors.container import CursorContainer
+from mledger.cursors.cursor import Cursor
+from mledger.cursors.non_durable_cursors import NonDurableCursor, NonDurableCursors
+from mledger.cursors.recovery import Start
+from mledger.errors import CursorExists, CursorNotFound
+from mledger.metastore.records.position import Position
+from mledger.topics.topic_reads import TopicReads
+from mledger.topics.trimmer import Trimmer
+
+
+class TopicCursors(TopicReads):
+    """The part of a topic that opens, lists and deletes cursors."""
+
+    _cursors: CursorContainer
+    _non_durable: NonDurableCursors
+    _trimmer: Trimmer
+
+    @property
+    def cursors(self) -> list[str]:
+        """Names of its cursors, sorted; includes those that are listed but not yet recovered."""
+        return self._cursors.names
+
+    @property
+    def open_cursors(self) -> Mapping[str, Cursor]:
+        """Its recovered cursors."""
+        return self._cursors.open
+
+    @property
+    def new_cursors(self) -> Mapping[str, Position]:
+        """Positions of cursors whose creation is under way or of unknown outcome, by name."""
+        return self._cursors.new_positions
+
+    @property
+    def non_durable_cursors(self) -> Mapping[str, NonDurableCursor]:
+        """Its open cursors that are in memory only (C9)."""
+        return self._non_durable.open
+
+    async def open_cursor(
+        self,
+        name: str,
+        *,
+        initial: Start = "earliest",
+        cursor_properties: Mapping[str, str] | None = None,
+        create: bool = True,
+        exclusive: bool = False,
+        durable: bool = True,
+    ) -> Cursor:
+        """Open the cursor `name` to read from after its mark-delete, or create it at `initial` (R1).
+
+        `initial` is "earliest", "latest" or the mark-delete position. Waits only for this cursor's
+        recovery. `cursor_properties` apply to a new cursor only. A cursor that is not `durable` is
+        in memory only, keeps no ledger from being trimmed, and is shared by name: the `close` of
+        its last user ends it (C9). Past the last entry it begins at the latest.
+
+        Raises:
+            CursorRecoveryFailed: its state cannot be read now; try again (R5).
+            CursorNotFound: it does not exist, and `create` is false.
+            CursorExists: it exists, and `exclusive` is true; or a cursor that is durable has the
+                name of one that is not.
+        """
+        self._check_open()
+        open_in_memory = self._non_durable.open
+        if not durable:
+            if name not in open_in_memory and not create:
+                raise CursorNotFound(f"{self.name} has no cursor {name} in memory")
+            if name in open_in_memory and exclusive:
+                raise CursorExists(f"{self.name} has a cursor {name} already")
+            return self._non_durable.open_cursor(name, initial)
+        if name in open_in_memory:
+            raise CursorExists(f"{self.name} has a cursor {name} that is not durable: choose another name")
+        return await self._cursors.open_cursor(name, initial, cursor_properties, create=create, exclusive=exclusive)
+
+    async def delete_cursor(self, name: str, *, attached: Sequence[int] = ()) -> None:
+        """Delete the cursor, its record and its ledger.
+
+        The same write records `attached`, other ledgers that the cursor names (`attached_ledgers`),
+        for deletion. The caller must pass them: a consumer of this owner may still use them.
+
+        Raises:
+            CursorNotFound: there is no such cursor.
+        """
+        self._check_open()
+        await self._cursors.delete_cursor(name, attached)
+        self._trimmer.trim_later()
+
+    def duplicate_cursor(self, cursor: Cursor, name: str) -> NonDurableCursor:
+        """A new cursor in memory with the acknowledgements of `cursor`, to read its backlog once more (C9).
+
+        Raises:
+            CursorExists: a cursor has the name `name`.
+        """
+        self._check_open()
+        return self._non_durable.duplicate(cursor, name)
+
+    def ledgers_dropped(self) -> None:
+        """Move the cursors that no trim waits for off the ledgers that a trim removed."""
+        self._non_durable.ledgers_dropped()
+
+    def _check_open(self) -> None:
+        self._record.check()
+        if self._stopped is not None:
+            raise self._stopped

@@ -1,0 +1,63 @@
+"""How each client's driver is started. Maven and Go fetch the clients and build the drivers after a change only."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.java import run_maven
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+JAVA, GO = HERE / "java", HERE / "go"
+TOOLS = {"python": (), "java": ("java", "javac", "mvn"), "go": ("go",)}
+_GO_TIMEOUT_S = 840
+
+
+class GoBuildFailed(Exception):
+    """Go could not fetch or compile a program. The message ends with Go's last lines."""
+
+
+def missing_tools(client: str) -> list[str]:
+    """The programs that a client needs and that are not on PATH."""
+    return [tool for tool in TOOLS[client] if shutil.which(tool) is None]
+
+
+def driver_command(client: str) -> list[str]:
+    """The command of a client's driver, which is built if necessary."""
+    match client:
+        case "python":
+            return [sys.executable, "-m", "tests.clients.programs.python_driver"]
+        case "java":
+            run_maven(JAVA, JAVA / "target", ("compile", "dependency:copy-dependencies"), {})
+            options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+            logs = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+            path = os.pathsep.join((str(JAVA / "target" / "classes"), str(JAVA / "target" / "lib" / "*")))
+            return ["java", *options, logs, "-cp", path, "clients.Driver"]
+        case "go":
+            return [str(go_program("driver"))]
+        case _:
+            raise ValueError(f"no such client: {client}")
+
+
+def go_program(package: str) -> Path:
+    """A program of the Go module. Go compiles only after a change."""
+    target = GO / "target"
+    target.mkdir(parents=True, exist_ok=True)
+    program = target / package
+    with open(target / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test workers may arrive here at once
+        inputs = [GO / "go.mod", GO / "go.sum", *(GO / package).glob("*.go")]
+        if not program.exists() or program.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
+            command = ["go", "build", "-o", str(program), f"./{package}"]
+            done = subprocess.run(command, cwd=GO, capture_output=True, text=True, timeout=_GO_TIMEOUT_S, check=False)
+            if done.returncode:
+                raise GoBuildFailed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-4000:]}")
+    return program
+
+
+if __name__ == "__main__":
+    for name in TOOLS:
+        driver_command(name)

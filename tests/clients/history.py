@@ -1,0 +1,142 @@
+"""What a client did and saw, in the order in which it reported it. No I/O."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Place = tuple[int, int, int, int]
+"""Ledger, entry, partition, index in the batch (-1 if the message is not in a batch)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that a producer was given, and where the broker said it is; None without an answer."""
+
+    number: int
+    producer: int
+    key: str
+    delay_ms: int
+    at: float
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A message as a consumer received it; `order` is its place among all events."""
+
+    order: int
+    at: float
+    consumer: int
+    phase: str
+    number: int
+    producer: int
+    key: str
+    place: Place
+    redelivery: int
+    intact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """An acknowledgement of one message, or of all of its partition up to it: `answered`, or only issued."""
+
+    order: int
+    at: float
+    consumer: int
+    number: int
+    place: Place
+    cumulative: bool
+    answered: bool
+    phase: str = "first"
+
+
+@dataclass(slots=True)
+class ClientHistory:
+    """One run.
+
+    Attributes:
+        disturbed: when each disturbance that clients notice began and was over, in seconds as the events have them.
+    """
+
+    sent: dict[int, Sent] = field(default_factory=dict)
+    received: list[Receipt] = field(default_factory=list)
+    acknowledged: list[Acknowledgement] = field(default_factory=list)
+    requested: list[tuple[int, str, int, Place | None]] = field(default_factory=list)  # order, event, consumer, place
+    failures: list[str] = field(default_factory=list)
+    sought: dict[str, Any] | None = None
+    disturbed: list[tuple[float, float]] = field(default_factory=list)
+    produced: bool = False
+    ended: bool = False
+    phase: str = "first"
+    _events: int = 0
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        """Add one line of a driver."""
+        self._events += 1
+        order, at = self._events, event["at"]
+        match event["event"]:
+            case "send":
+                sent = Sent(event["number"], event["producer"], event["key"], event["delay_ms"], at)
+                self.sent[sent.number] = sent
+            case "sent":
+                before = self.sent[event["number"]]
+                self.sent[before.number] = replace(before, place=_place_sent(before.number, event["id"]))
+            case "received":
+                told = ("consumer", "phase", "number", "producer", "key")
+                place = place_of(event["id"])
+                values = {name: event[name] for name in told}
+                self.received.append(
+                    Receipt(order, at, place=place, redelivery=event["redelivery"], intact=event["intact"], **values)
+                )
+            case "ack" | "acked":
+                answered = event["event"] == "acked"
+                values = {name: event[name] for name in ("consumer", "number", "cumulative")}
+                self.acknowledged.append(
+                    Acknowledgement(
+                        order, at, place=place_of(event["id"]), answered=answered, phase=self.phase, **values
+                    )
+                )
+            case _:
+                self._record_rest(event, order)
+
+    def _record_rest(self, event: Mapping[str, Any], order: int) -> None:
+        match event["event"]:
+            case "negative" | "redeliver" | "closed":
+                place = place_of(event["id"]) if "id" in event else None
+                self.requested.append((order, event["event"], event["consumer"], place))
+            case "subscribed":
+                self.phase = event["phase"]
+            case "seek":
+                self.phase = "sought"
+                self.sought = {**event, "order": order}
+            case "produced":
+                self.produced = True
+            case "send_failed" | "failed":
+                self.failures.append(event["error"])
+            case "ended":
+                self.ended = True
+
+    @property
+    def answered(self) -> dict[int, Sent]:
+        """The messages whose producer was told that they are stored, without the last ones of the partitions."""
+        return {number: sent for number, sent in self.sent.items() if sent.place is not None and number >= 0}
+
+
+def _place_sent(number: int, fields: Iterable[int]) -> Place:
+    """Where a message is; the last message of a partition is sent to that alone, which the client calls the first."""
+    ledger, entry, partition, index = fields
+    return ledger, entry, partition if number >= 0 else -1 - number, index
+
+
+def place_of(fields: Iterable[int]) -> Place:
+    """A place as the drivers write it."""
+    ledger, entry, partition, index = fields
+    return ledger, entry, partition, index
+
+
+def history_of(events: Iterable[Mapping[str, Any]], disturbed: Iterable[tuple[float, float]] = ()) -> ClientHistory:
+    """The history that these events make."""
+    history = ClientHistory(disturbed=list(disturbed))
+    for event in events:
+        history.record(event)
+    return history

@@ -1,0 +1,75 @@
+package clients;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** The official Java client, driven by scenarios: JSON lines in, events as JSON lines out. */
+public final class Driver {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private Driver() {}
+
+    /** Writes one event. */
+    static void say(String scenario, String event, Object... fields) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("scenario", scenario);
+        line.put("at", nowMicros() / 1e6);
+        line.put("event", event);
+        for (int at = 0; at < fields.length; at += 2) {
+            line.put((String) fields[at], fields[at + 1]);
+        }
+        try {
+            String text = JSON.writeValueAsString(line);
+            synchronized (JSON) {
+                System.out.println(text);
+                System.out.flush();
+            }
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static long nowMicros() {
+        java.time.Instant now = java.time.Instant.now();
+        return now.getEpochSecond() * 1_000_000 + now.getNano() / 1000;
+    }
+
+    /** Runs each scenario of the first line; later lines say which of them have produced enough. */
+    public static void main(String[] arguments) throws Exception {
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        Map<String, Run> runs = new LinkedHashMap<>();
+        for (JsonNode given : JSON.readTree(input.readLine()).get("scenarios")) {
+            Scenario scenario = JSON.treeToValue(given, Scenario.class);
+            runs.put(scenario.name(), new Run(scenario));
+        }
+        List<Thread> threads = new ArrayList<>();
+        for (Run run : runs.values()) {
+            Thread thread = new Thread(run::run);
+            thread.start();
+            threads.add(thread);
+        }
+        Thread listener = new Thread(() -> listen(input, runs));
+        listener.setDaemon(true);
+        listener.start();
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        System.exit(0);
+    }
+
+    private static void listen(BufferedReader input, Map<String, Run> runs) {
+        try {
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                runs.get(JSON.readTree(line).get("enough").asText()).enough.countDown();
+            }
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+package clients;
+
+/** What is sent with a schema of fields. */
+public class Letter {
+    public int number;
+    public String body;
+}

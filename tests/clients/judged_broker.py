@@ -1,0 +1,209 @@
+"""The brokers that clients judge: ours, and Java's original for comparison, each on the same kind of cluster."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from mledger.metastore.runtime.child_processes import start_child
+from mledger.metastore.zookeeper.launcher import ZooKeeperServer
+from tests.clients.lookup_proxy import BrokerProxies, BrokerProxy
+from tests.support.aio import HANG_S
+from tests.support.bookies import SMALL, BookieProcesses, initialize_cluster
+from tests.support.ports import free_late_port
+from tests.support.pulsar_broker import PulsarBroker
+from tests.support.pulsar_broker import build as build_pulsar
+from tests.support.pulsar_cluster import pulsar_cluster
+from tests.support.zookeeper import SETTINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOKIES = 4
+CONFIGURATION: dict[str, object] = {
+    "maxMessageSize": 131_072,  # so that chunks are small
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "defaultRetentionTimeInMinutes": -1,  # what was acknowledged can be sought
+    "defaultRetentionSizeInMB": -1,
+    "managedLedgerDefaultEnsembleSize": 3,
+    "managedLedgerDefaultWriteQuorum": 3,
+    "managedLedgerDefaultAckQuorum": 2,
+}
+
+
+class JudgedBroker(Protocol):
+    """A broker that can be killed and started again at the same address."""
+
+    @property
+    def service_url(self) -> str:
+        """For clients."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+
+    def start(self) -> None:
+        """Start it and return when it serves."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+    def move(self, topics: Sequence[str]) -> None:
+        """Have it give up these topics, which the next lookup brings to an owner again."""
+
+
+class BrokerEnded(Exception):
+    """A broker ended instead of serving. Holds the end of its log."""
+
+
+class OurBroker:
+    """A process of our broker."""
+
+    def __init__(self, metadata_url: str, directory: Path, settings: Sequence[str] = ()) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.log_path = directory / "broker.log"
+        given = [f"{name}={value}" for name, value in CONFIGURATION.items()] + list(settings)
+        self.port = free_late_port()
+        self._arguments = ["--metadata", metadata_url, "--port", str(self.port)]
+        self._arguments += [word for setting in given for word in ("--set", setting)]
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return "127.0.0.1", self.port
+
+    @property
+    def service_url(self) -> str:
+        """For clients."""
+        return f"pulsar://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it and return when it serves. Raises BrokerEnded if it ends instead."""
+        with open(self.log_path, "ab") as log:
+            self._process = start_child(
+                [sys.executable, "-m", "mledger.broker.process.main", *self._arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise BrokerEnded(f"ended with {self._process.wait(HANG_S)}:\n{self.log()[-4000:]}")
+        assert json.loads(line)["port"] == self.port
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(HANG_S)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def move(self, topics: Sequence[str]) -> None:
+        """Not served yet."""
+        raise NotImplementedError("the broker cannot give up a topic yet")
+
+    def log(self) -> str:
+        """Everything it has logged so far."""
+        return self.log_path.read_text(errors="replace")
+
+
+class OriginalBroker:
+    """Java's broker."""
+
+    def __init__(self, broker: PulsarBroker) -> None:
+        self._broker = broker
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return "127.0.0.1", self._broker.port
+
+    @property
+    def service_url(self) -> str:
+        """For clients."""
+        return self._broker.service_url
+
+    def start(self) -> None:
+        """Start it and return when it serves."""
+        self._broker.start()
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._broker.kill()
+
+    def move(self, topics: Sequence[str]) -> None:
+        """Have it unload each topic."""
+        for topic in topics:
+            self._broker.ask("PUT", f"v2/{topic.replace('://', '/')}/unload")
+
+
+@dataclass
+class JudgedCluster:
+    """A cluster with one broker and four bookies; `url` is its metadata."""
+
+    url: str
+    broker: JudgedBroker
+    bookies: BookieProcesses
+    proxy: BrokerProxy
+    directory: Path
+
+
+@contextlib.contextmanager
+def our_cluster(directory: Path) -> Iterator[JudgedCluster]:
+    """ZooKeeper, bookies and a broker of ours."""
+    with ZooKeeperServer.start(directory / "zookeeper", sync=False, settings=SETTINGS) as zookeeper:
+        initialize_cluster(zookeeper.url)
+        bookies = BookieProcesses(zookeeper.url, directory / "bookies")
+        broker = OurBroker(zookeeper.url, directory)
+        try:
+            bookies.start(BOOKIES)
+            broker.start()
+            with _proxy(broker) as proxy:
+                yield JudgedCluster(zookeeper.url, broker, bookies, proxy, directory)
+        finally:
+            broker.kill()
+            bookies.close()
+
+
+@contextlib.contextmanager
+def original_cluster(directory: Path) -> Iterator[JudgedCluster]:
+    """ZooKeeper, bookies of ours and Java's broker."""
+
+    def start_bookies(zookeeper: ZooKeeperServer) -> BookieProcesses:
+        processes = BookieProcesses(zookeeper.url, directory / "bookies", SMALL)
+        processes.start(BOOKIES)
+        return processes
+
+    settings: dict[str, Any] = {**CONFIGURATION}
+    with pulsar_cluster(build_pulsar(), directory, start_bookies, settings) as cluster:
+        broker = OriginalBroker(cluster.broker)
+        assert cluster.bookies is not None
+        with _proxy(broker) as proxy:
+            yield JudgedCluster(cluster.url, broker, cluster.bookies, proxy, directory)
+
+
+@contextlib.contextmanager
+def _proxy(broker: JudgedBroker) -> Iterator[BrokerProxy]:
+    proxies = BrokerProxies()
+    try:
+        yield proxies.before(broker.address)
+    finally:
+        proxies.close()
+
+
+CLUSTERS = {"ours": our_cluster, "original": original_cluster}

@@ -1,0 +1,54 @@
+"""A bookie says that an entry is missing only where its ledger has none, never where the disk has changed it."""
+
+import os
+
+import pytest
+
+from mledger.bookie import wire
+from mledger.bookie.digest import master_key
+from mledger.bookie.errors import Code
+from mledger.bookie.server.storage.journal import file_path
+from tests.support.aio import run
+from tests.support.local_bookie import serving
+from tests.support.raw_bookie import RawClient, entry
+
+KEY = master_key(b"")
+ENTRIES = 10
+
+
+def with_flipped_id(tmp_path, number, ask):
+    """The code of a bookie's answer to `ask` once a bit of an entry's id has flipped on its disk."""
+
+    async def main():
+        async with serving(tmp_path / "bookie") as local, RawClient(local) as client:
+            client.send(b"".join(wire.encode_add(KEY, entry(1, each, b"payload")) for each in range(ENTRIES)))
+            for _ in range(ENTRIES):
+                assert (await client.response()).error == 0
+            (row,) = local.bookie.index.runs(1)
+            stride = row.length // ENTRIES
+            at = row.offset + number * stride + wire.ENTRY_AT + 8
+            file = os.open(file_path(local.bookie.journal_path, row.file), os.O_RDWR)
+            (byte,) = os.pread(file, 1, at)
+            os.pwrite(file, bytes((byte ^ 1,)), at)
+            os.close(file)
+            return (await client.ask(ask)).error
+
+    return run(main())
+
+
+@pytest.mark.parametrize(
+    ("number", "ask"),
+    [
+        pytest.param(5, wire.encode_read(1, 5), id="in the middle"),
+        pytest.param(0, wire.encode_read(1, 0), id="the first"),
+        pytest.param(9, wire.encode_read(1, wire.LAST_ENTRY), id="the last"),
+        pytest.param(9, wire.encode_read(1, 9, wire.Flag.FENCE, KEY), id="by recovery"),
+        pytest.param(5, wire.encode_batch_read(1, 5, 1, 3, 1000), id="by a batch read"),
+    ],
+)
+def test_an_entry_whose_id_is_damaged_is_unreadable_not_missing(tmp_path, number, ask):
+    assert with_flipped_id(tmp_path, number, ask) == Code.IO_ERROR
+
+
+def test_an_entry_that_was_never_added_is_missing(tmp_path):
+    assert with_flipped_id(tmp_path, 5, wire.encode_read(1, ENTRIES)) == Code.NO_ENTRY

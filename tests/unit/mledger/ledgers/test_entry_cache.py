@@ -1,0 +1,157 @@
+"""The cache of the entries appended last: runs shared by readers, bounded by bytes and by age (D6)."""
+
+import asyncio
+
+import pytest
+
+from mledger.config import EntryCacheConfig
+from mledger.errors import InvalidConfiguration
+from mledger.ledgers.entry_cache import ENTRY_OVERHEAD, EntryCache
+from mledger.metastore.records.position import Position
+from tests.support.aio import run
+
+
+class Reader:
+    """A cursor's reads, as the cache sees them."""
+
+    def __init__(self, position):
+        self.position = position
+
+
+def payloads(count, size=10):
+    """Distinct payloads of one size."""
+    return tuple(b"%0*d" % (size, number) for number in range(count))
+
+
+def add(topic, ledger_id, first, batch, at=0.0):
+    """Cache a batch as an append does."""
+    topic.add(ledger_id, first, batch, sum(map(len, batch)), at)
+
+
+def cached(test, **config):
+    """Run `test` with a cache, one of its topics, and a reader that is active there."""
+
+    async def main():
+        cache = EntryCache(EntryCacheConfig(**({"size_mb": 1, "max_age_ms": 60_000} | config)))
+        topic, reader = cache.topic(), Reader(Position(3, 0))
+        topic.follow(reader)
+        done = test(cache, topic, reader)
+        if done is not None:
+            await done
+        cache.stop()
+
+    run(main())
+
+
+def test_a_run_is_read_without_copying_it():
+    def test(_cache, topic, _reader):
+        batch = payloads(5)
+        add(topic, 3, 0, batch)
+        ((ledger_id, first, found),) = topic.read(3, 0, 4, None)
+        assert (ledger_id, first) == (3, 0)
+        assert found is batch
+
+    cached(test)
+
+
+def test_a_read_ends_at_the_first_entry_that_is_not_cached():
+    def test(_cache, topic, _reader):
+        for first in (0, 4, 12):
+            add(topic, 3, first, payloads(4))
+        assert [(run.first_entry, len(run.payloads)) for run in topic.read(3, 2, 20, None)] == [(2, 2), (4, 4)]
+        assert topic.read(3, 8, 20, None) == []
+        assert topic.read(2, 0, 20, None) == topic.read(4, 0, 20, None) == []
+        assert [(run.first_entry, len(run.payloads)) for run in topic.read(3, 13, 14, None)] == [(13, 2)]
+
+    cached(test)
+
+
+@pytest.mark.parametrize(("max_bytes", "count"), [(0, 1), (9, 1), (10, 1), (29, 2), (40, 4), (55, 5), (1000, 8)])
+def test_a_read_ends_before_the_entry_that_passes_the_bytes_but_has_one(max_bytes, count):
+    def test(_cache, topic, _reader):
+        add(topic, 3, 0, payloads(4))
+        add(topic, 3, 4, payloads(4))
+        found = topic.read(3, 0, 7, max_bytes)
+        assert sum(len(run.payloads) for run in found) == count
+        assert all(run.payloads for run in found)
+
+    cached(test)
+
+
+def test_a_topic_without_an_active_reader_is_not_cached():
+    def test(cache, topic, reader):
+        add(topic, 3, 0, payloads(4))
+        topic.unfollow(reader)
+        assert (cache.entries, cache.size) == (0, 0)
+        add(topic, 3, 4, payloads(4))
+        assert topic.read(3, 4, 7, None) == []
+
+    cached(test)
+
+
+def test_a_run_leaves_once_the_slowest_active_reader_has_read_past_it():
+    def test(cache, topic, reader):
+        other = Reader(Position(3, 0))
+        topic.follow(other)
+        add(topic, 3, 0, payloads(4))
+        add(topic, 3, 4, payloads(4))
+        add(topic, 5, 0, payloads(4))
+        reader.position = Position(5, 4)
+        topic.evict_read()
+        assert cache.entries == 12
+        other.position = Position(3, 4)
+        topic.evict_read()
+        assert (cache.entries, topic.read(3, 0, 3, None)) == (8, [])
+        other.position = Position(5, 0)
+        topic.evict_read()
+        assert cache.entries == 4
+        topic.unfollow(other)
+        assert (cache.entries, cache.size, cache.evicted_entries) == (0, 0, 12)
+
+    cached(test)
+
+
+def test_above_the_size_the_oldest_entries_of_all_topics_leave_down_to_the_watermark():
+    def test(cache, topic, _reader):
+        other = cache.topic()
+        other.follow(Reader(Position(1, 0)))
+        kib = 1024 - ENTRY_OVERHEAD
+        add(topic, 3, 0, payloads(512, kib))
+        add(other, 1, 0, payloads(512, kib))
+        assert cache.size == 1 << 20
+        add(topic, 3, 512, payloads(1, kib))
+        assert (topic.read(3, 0, 0, None), len(other.read(1, 0, 511, None)[0].payloads)) == ([], 512)
+        assert (cache.size, cache.entries, cache.evictions) == (513 * 1024, 513, 1)
+
+    cached(test, eviction_watermark=0.6)
+
+
+def test_entries_leave_when_their_time_has_passed():
+    async def test(cache, topic, _reader):
+        now = asyncio.get_running_loop().time()
+        add(topic, 3, 0, payloads(4), now - 10)
+        add(topic, 3, 4, payloads(4), now + 1000)
+        while cache.entries == 8:
+            await asyncio.sleep(0.01)
+        assert [run.first_entry for run in topic.read(3, 4, 7, None)] == [4]
+
+    cached(lambda *parts: test(*parts), max_age_ms=50)
+
+
+def test_many_short_runs_are_found_and_forgotten():
+    def test(cache, topic, reader):
+        for entry in range(5000):
+            add(topic, 3, entry, payloads(1))
+            reader.position = Position(3, max(0, entry - 100))
+            topic.evict_read()
+        assert cache.entries == 101
+        found = topic.read(3, 4899, 4999, None)
+        assert [run.first_entry for run in found] == list(range(4899, 5000))
+
+    cached(test)
+
+
+@pytest.mark.parametrize("bad", [{"size_mb": -1}, {"eviction_watermark": 1.5}, {"max_age_ms": 0}])
+def test_a_setting_out_of_range_is_refused_by_its_name(bad):
+    with pytest.raises(InvalidConfiguration, match="managedLedgerCache"):
+        EntryCacheConfig(**bad)
