@@ -86,7 +86,7 @@ class AckState:
             else:
                 newly += self._delete(ledger_id, BitMap([e for e in entries if 0 <= e <= MAX_ENTRY]), ledgers)
         if newly and self._deleted:
-            self._advance(ledgers)
+            self.advance(ledgers)
         return newly
 
     def acknowledge_run(self, ledger_id: int, first: int, last: int, ledgers: LedgerList) -> int:
@@ -94,7 +94,7 @@ class AckState:
         self._check_not_past_end({ledger_id: [last]}, ledgers)
         newly = self._delete(ledger_id, run(first, min(last, ledgers.entries(ledger_id) - 1)), ledgers)
         if newly:
-            self._advance(ledgers)
+            self.advance(ledgers)
         return newly
 
     def acknowledge_batch(self, position: Position, words: Sequence[int], ledgers: LedgerList) -> bool:
@@ -126,10 +126,10 @@ class AckState:
         if left := trim_words(words):
             self._move(max(before, Position(position.ledger_id, position.entry_id - 1)))
             changed = self.acknowledge_batch(position, left, ledgers)
-            self._advance(ledgers)
+            self.advance(ledgers)
             return changed or self.mark_delete != before
         self._move(position)
-        self._advance(ledgers)
+        self.advance(ledgers)
         return self.mark_delete != before
 
     def check_markable(self, position: Position, ledgers: LedgerList) -> None:
@@ -225,7 +225,7 @@ class AckState:
         while self._batch_order and self._batch_order[0] <= position:
             self._batches.pop(heapq.heappop(self._batch_order), None)
 
-    def _advance(self, ledgers: LedgerList) -> None:
+    def advance(self, ledgers: LedgerList) -> None:
         """Move mark-delete over contiguous deleted entries, across ledger ends and empty ledgers (C2)."""
         ledger_id, entry_id = reached = self.mark_delete
         while self._deleted:

@@ -231,6 +231,7 @@ class Cursor(CursorAttributes):
         if next_ledger_if_consumed(self._host.ledger_list, self.mark_delete) != move.new:
             return
         self._acks.move_mark_delete(move.new)
+        self._acks.advance(self._host.ledger_list)
         self._reads.pass_deleted()
         self._persistence.changed()
         self._host.emit(ResetSinceConsumed(self._host.name, self.name, move.old, move.new))

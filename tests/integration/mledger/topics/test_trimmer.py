@@ -8,10 +8,12 @@ import pytest
 
 import mledger
 from mledger.bookie.client.client import BookKeeper
+from mledger.cli.topics.drop_ledgers import without_ledgers
 from mledger.cursors import persistence
 from mledger.events import EndTrim, LastConfirmedLedgerDeletion, RemovingLedger, ResetSinceConsumed
 from mledger.ledgers import ledger_factory, topic_record
 from mledger.metastore.errors import StoreUnavailable
+from mledger.metastore.records.codec import decode_managed_ledger_info, encode_managed_ledger_info
 from mledger.metastore.records.paths import managed_ledger_path
 from mledger.metastore.store import Put
 from mledger.metastore.url import open_store
@@ -224,5 +226,31 @@ def test_truncate_keeps_entries_appended_after_the_backlogs_were_cleared(topic_u
             await truncation
             assert cursor.backlog == 30
             assert [entry.payload for entry in await cursor.read(100)] == payloads(30, 25)
+
+    run(main())
+
+
+def test_what_was_consumed_behind_a_ledger_that_was_dropped_is_deleted_without_traffic(topic_url, topic):
+    async def main():
+        async with mledger.open_cluster(topic_url, config=KEEP) as cluster:
+            opened = await cluster.create_topic(topic)
+            positions = await fill(opened, 25)
+            await opened.roll_over()
+            cursor = await opened.open_cursor("sub")
+            await cursor.acknowledge(positions[:10] + positions[20:])
+            await opened.close()
+            async with await open_store(topic_url) as store:
+                path = managed_ledger_path(opened.name)
+                node = await store.get(path)
+                info = without_ledgers(
+                    decode_managed_ledger_info(node.data, path).value, frozenset({positions[10].ledger_id})
+                )
+                await store.put(path, encode_managed_ledger_info(info), node.version)
+            again = await cluster.open_topic(topic, config=CONFIG)
+            for _ in range(2):  # the cursor leaves one ledger at a time
+                await again.trim()
+            assert [ledger.entries for ledger in again.ledgers] == [0]
+            cursor = await again.open_cursor("sub", create=False)
+            assert (cursor.backlog, cursor.mark_delete) == (0, again.last_confirmed)
 
     run(main())
