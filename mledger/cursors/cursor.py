@@ -6,14 +6,18 @@ is fenced, the state in memory returns to the durable one.
 """
 
 import asyncio
+import contextlib
 import enum
 from collections.abc import Callable, Iterable, Sequence
 
+from mledger.bookie.errors import NoSuchEntry, NoSuchLedger
 from mledger.cursors.ack_records import check_properties
 from mledger.cursors.compaction import COMPACTION
 from mledger.cursors.cursor_attributes import CursorAttributes
 from mledger.cursors.entry_bits import trim_words
-from mledger.cursors.entry_time import find_by_time
+from mledger.cursors.entry_search import find_newest_matching
+from mledger.cursors.entry_time import find_by_time, publish_time
+from mledger.cursors.expiry import plan_ledger_expiry, plan_position_expiry
 from mledger.cursors.host import CursorHost
 from mledger.cursors.memory_persistence import MemoryPersistence
 from mledger.cursors.persistence import CursorPersistence
@@ -35,7 +39,7 @@ from mledger.ledgers.entry import Entry, PayloadRun, entries_of
 from mledger.ledgers.ledger_list import next_ledger_if_consumed
 from mledger.ledgers.position_reads import PositionsFound
 from mledger.ledgers.trim_plan import CursorMove
-from mledger.metastore.errors import MledgerError
+from mledger.metastore.errors import MledgerError, RecordError
 from mledger.metastore.records.position import Position
 from mledger.metastore.records.values import BatchDeletion
 from mledger.metastore.runtime.logs import get_logger
@@ -149,6 +153,53 @@ class Cursor(CursorAttributes):
         self.check()
         await self._pass(self._host.ledger_list.last_confirmed)
 
+    async def find_newest_matching(
+        self, matches: Callable[[Entry], bool], *, unacknowledged: bool = True
+    ) -> Position | None:
+        """The newest entry that `matches`, by bisection: matching entries must precede all others.
+
+        Searches above mark-delete, or with `unacknowledged` false the whole topic. None if the
+        first entry does not match.
+        """
+        self.check()
+        lower = self.mark_delete if unacknowledged else self._host.ledger_list.first_position
+        return await find_newest_matching(lambda: self._host.ledger_list, self._host.read_entry, matches, lower)
+
+    async def expire_before(self, time_ms: int, entry_time: Callable[[bytes], int] = publish_time) -> int:
+        """Acknowledge the entries published before `time_ms` (ms since 1970); durable on return.
+
+        Returns by how many entries the backlog shrank. Ledgers that were closed before expire
+        unread. An entry without a publish time, or lost, does not expire.
+        """
+        self.check()
+        host = self._host
+
+        def expired(entry: Entry) -> bool:
+            try:
+                return entry_time(entry.payload) < time_ms
+            except RecordError:
+                return False
+
+        reached = plan_ledger_expiry(host.ledger_list, self.mark_delete, time_ms)
+        with contextlib.suppress(NoSuchLedger, NoSuchEntry):
+            found = await find_newest_matching(lambda: host.ledger_list, host.read_entry, expired, reached)
+            reached = found or reached
+        return await self._expire(reached)
+
+    async def expire_through(self, position: Position) -> int:
+        """Acknowledge the entries up to `position`, nothing if it is past the end; durable on return.
+
+        Returns by how many entries the backlog shrank.
+        """
+        self.check()
+        return await self._expire(plan_position_expiry(self._host.ledger_list, self.mark_delete, position))
+
+    async def _expire(self, position: Position) -> int:
+        before = self.backlog
+        if position > self.mark_delete:
+            await self._pass(position)
+        return max(0, before - self.backlog)
+
     async def _pass(self, position: Position) -> None:
         """Acknowledge everything up to `position`, durably; keeps the properties, since nothing was consumed."""
         ahead = position > self.mark_delete
@@ -204,7 +255,7 @@ class Cursor(CursorAttributes):
         `entry_time` gives the publish time of a payload, in ms since 1970. The search is binary.
         """
         self.check()
-        newest_before = await find_by_time(self._host.ledger_list, self._host.read_entry, time_ms, entry_time)
+        newest_before = await find_by_time(lambda: self._host.ledger_list, self._host.read_entry, time_ms, entry_time)
         if newest_before is None:
             await self.reset("earliest")
         else:

@@ -75,6 +75,11 @@ class CursorAttributes:
         return backlog(self._host.ledger_list, self._acks)
 
     @property
+    def backlog_size(self) -> int:
+        """Payload bytes above mark-delete, estimated within a ledger from its average entry."""
+        return self._host.ledger_list.size_above(self.mark_delete)
+
+    @property
     def entries_to_read(self) -> int:
         """The number of entries from the read position on that are not acknowledged."""
         return count_from(self._host.ledger_list, self._acks, self.read_position)

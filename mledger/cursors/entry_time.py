@@ -1,9 +1,8 @@
 """The publish time of an entry, and the search for a position by time (C7)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from mledger.cursors.positions import find_newest
-from mledger.ledgers.entry import Entry
+from mledger.cursors.entry_search import ReadEntry, find_newest_matching
 from mledger.ledgers.ledger_list import LedgerList
 from mledger.messages.pulsar_message import decode_entry
 from mledger.metastore.errors import RecordError
@@ -24,21 +23,16 @@ def publish_time(payload: bytes) -> int:
 
 
 async def find_by_time(
-    ledgers: LedgerList,
-    read_entry: Callable[[Position], Awaitable[Entry]],
+    ledgers: Callable[[], LedgerList],
+    read_entry: ReadEntry,
     time_ms: int,
     entry_time: Callable[[bytes], int],
+    lower: Position | None = None,
 ) -> Position | None:
-    """The newest entry published before `time_ms` (ms since 1970); None if the first one was not.
+    """The newest entry above `lower` published before `time_ms` (ms since 1970); None if the first was not.
 
-    A binary search over all entries; it assumes that publish times rise.
+    A binary search over all entries, without `lower` from the first one; it assumes that publish
+    times rise. `ledgers` gives the current list.
     """
-    search = find_newest(ledgers, ledgers.first_position)
-    try:
-        position = next(search)
-        while True:
-            entry = await read_entry(position)
-            position = search.send(entry_time(entry.payload) < time_ms)
-    except StopIteration as stop:
-        found: Position | None = stop.value
-        return found
+    below = ledgers().first_position if lower is None else lower
+    return await find_newest_matching(ledgers, read_entry, lambda entry: entry_time(entry.payload) < time_ms, below)

@@ -160,6 +160,26 @@ class LedgerList:
             return self._before[at]
         return self._before[at] + max(0, min(position.entry_id + 1, self._entries_at(at)))
 
+    def size_above(self, position: Position) -> int:
+        """Payload bytes of the entries above `position`; within a ledger estimated from its average entry."""
+        at = bisect_left(self._ids, position.ledger_id)
+        if at == len(self._ids):
+            return 0
+        below = self._size_before[at]
+        if self._ids[at] == position.ledger_id and (entries := self._entries_at(at)):
+            below += self._size_at(at) * max(0, min(position.entry_id + 1, entries)) // entries
+        return self.total_size - below
+
+    def position_at_size(self, size: int) -> Position:
+        """The first entry up to which at least `size` payload bytes lie, estimated as in `size_above`."""
+        at = max(0, bisect_left(self._size_before, size) - 1)
+        if not self._ids:
+            return self._no_ledgers
+        entries, left = self._entries_at(at), size - self._size_before[at]
+        if not self._size_at(at):
+            return Position(self._ids[at], NO_ENTRY)
+        return Position(self._ids[at], min(entries, -(-left * entries // self._size_at(at))) - 1)
+
     def entry_at(self, index: int) -> Position:
         """The `index`-th existing entry, counted from 0; IndexError past the last one."""
         if not 0 <= index < self.total_entries:

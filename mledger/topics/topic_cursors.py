@@ -8,6 +8,7 @@ from mledger.cursors.non_durable_cursors import NonDurableCursor, NonDurableCurs
 from mledger.cursors.recovery import Start
 from mledger.errors import CursorExists, CursorNotFound
 from mledger.metastore.records.position import Position
+from mledger.topics.backlog_quota import BacklogQuotas
 from mledger.topics.topic_reads import TopicReads
 from mledger.topics.trimmer import Trimmer
 
@@ -95,6 +96,11 @@ class TopicCursors(TopicReads):
         """
         self._check_open()
         return self._non_durable.duplicate(cursor, name)
+
+    @property
+    def backlog_quotas(self) -> BacklogQuotas:
+        """Checks the topic's backlog against quotas, and evicts what exceeds them."""
+        return BacklogQuotas(self)
 
     def ledgers_dropped(self) -> None:
         """Move the cursors that no trim waits for off the ledgers that a trim removed."""

@@ -433,5 +433,5 @@ def _moved(cursor: str, plan: CursorMovePlan, new_ledger: int | None = None) -> 
 
 async def _place_of_time(view: TopicView, time: Time) -> Position | str:
     """The first entry published at or after `time`, as `Cursor.reset_to_time` finds it."""
-    before = await find_by_time(view.ledgers, view.read_entry, time.ms, mledger.publish_time)
+    before = await find_by_time(lambda: view.ledgers, view.read_entry, time.ms, mledger.publish_time)
     return "earliest" if before is None else next_valid(view.ledgers, before)

@@ -5,6 +5,7 @@ The node is JSON. `retention_policies` is {retentionTimeInMinutes, retentionSize
 `mledger.admin.policies.topic_policies`.
 """
 
+import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,30 @@ class Persistence:
     ensemble_size: int
     write_quorum: int
     ack_quorum: int
+
+
+class QuotaKind(enum.Enum):
+    """What a backlog quota limits, by Pulsar's names."""
+
+    SIZE = "destination_storage"
+    AGE = "message_age"
+
+
+class QuotaPolicy(enum.Enum):
+    """What happens when a backlog quota is exceeded, by Pulsar's names."""
+
+    PRODUCER_REQUEST_HOLD = "producer_request_hold"
+    PRODUCER_EXCEPTION = "producer_exception"
+    CONSUMER_BACKLOG_EVICTION = "consumer_backlog_eviction"
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogQuota:
+    """Limits of a backlog in bytes and in seconds, -1 for none, and what happens above them."""
+
+    limit_bytes: int = -1
+    limit_s: int = -1
+    policy: QuotaPolicy = QuotaPolicy.PRODUCER_REQUEST_HOLD
 
 
 @dataclass(frozen=True, slots=True)

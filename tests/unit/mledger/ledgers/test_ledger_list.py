@@ -199,3 +199,27 @@ def test_a_ledger_rolls_over_when_a_limit_is_passed_and_the_minimum_time_too(ent
 def test_limits_of_0_do_not_apply():
     config = ManagedLedgerConfig(max_size_per_ledger_mb=0, minimum_rollover_time_ms=0, maximum_rollover_time_ms=0)
     assert rollover_reason(config, 49_999, 2**60, 2**60) is None
+
+
+def test_sizes_above_a_position_are_those_of_whole_ledgers_and_a_share_of_its_own():
+    ledgers = LedgerList([LedgerInfo(3, 10, 1000, 1), LedgerInfo(5, 4, 100, 1)])
+    places = ((1, 5), (3, -1), (3, 4), (3, 9), (4, 0), (5, 1), (5, 9), (6, 0))
+    assert [ledgers.size_above(Position(*at)) for at in places] == [
+        1100,
+        1100,
+        600,
+        100,
+        100,
+        50,
+        0,
+        0,
+    ]
+
+
+def test_the_position_at_a_size_leaves_at_most_the_rest_above_it():
+    ledgers = LedgerList([LedgerInfo(3, 10, 1000, 1), LedgerInfo(5, 4, 100, 1)])
+    for size in range(1, 1101, 7):
+        position = ledgers.position_at_size(size)
+        assert ledgers.size_above(position) <= 1100 - size
+        before = Position(position.ledger_id, position.entry_id - 1)
+        assert ledgers.size_above(before) > 1100 - size

@@ -1,0 +1,161 @@
+"""Backlog quotas: whether a topic exceeds one, and what its cursors give up then; no I/O in the plans.
+
+The backlog is what the slowest durable cursor has not acknowledged: its size, estimated within a
+ledger from the average entry, and its age. Under `consumer_backlog_eviction` cursors give up
+entries until the backlog is down to nine tenths of the limit. Under the two other policies the
+broker stops its producers. Cursors of the system (`KEPT`) give up nothing, since their positions
+say what compaction and deduplication have taken in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from mledger.cursors.compaction import COMPACTION
+from mledger.cursors.cursor import Cursor, CursorStatus
+from mledger.cursors.entry_time import publish_time
+from mledger.cursors.expiry import plan_ledger_expiry
+from mledger.cursors.positions import next_valid
+from mledger.ledgers.entry import Entry
+from mledger.ledgers.ledger_list import LedgerList
+from mledger.metastore.cluster.policies import BacklogQuota, QuotaKind, QuotaPolicy
+from mledger.metastore.errors import RecordError
+from mledger.metastore.records.position import Position
+
+KEPT = frozenset({COMPACTION, "pulsar.dedup"})
+ENDED = (CursorStatus.CLOSED, CursorStatus.FENCED)
+TARGET_SHARE = 0.9
+SECOND_MS = 1000
+
+
+class QuotaTopic(Protocol):
+    """The managed ledger, as its quotas see it."""
+
+    @property
+    def ledger_list(self) -> LedgerList:
+        """Its current list of ledgers."""
+
+    @property
+    def open_cursors(self) -> Mapping[str, Cursor]:
+        """Its recovered durable cursors."""
+
+    async def read_entry(self, position: Position) -> Entry:
+        """The entry at `position`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowestCursor:
+    """The durable cursor with the lowest mark-delete position."""
+
+    name: str
+    mark_delete: Position
+
+
+def slowest_cursor(mark_deletes: Mapping[str, Position]) -> SlowestCursor | None:
+    """The slowest of the cursors given by name; the first by name among equals."""
+    if not mark_deletes:
+        return None
+    name = min(sorted(mark_deletes), key=lambda each: mark_deletes[each])
+    return SlowestCursor(name, mark_deletes[name])
+
+
+def backlog_size(ledgers: LedgerList, mark_deletes: Mapping[str, Position]) -> int:
+    """Payload bytes that the slowest cursor has not acknowledged, estimated; 0 without cursors."""
+    slowest = slowest_cursor(mark_deletes)
+    return 0 if slowest is None else ledgers.size_above(slowest.mark_delete)
+
+
+def is_older_by_ledgers(ledgers: LedgerList, mark_deletes: Mapping[str, Position], before_ms: int) -> bool:
+    """Whether the ledger of the oldest entry in the backlog was closed before `before_ms`."""
+    slowest = slowest_cursor(mark_deletes)
+    if slowest is None:
+        return False
+    oldest = next_valid(ledgers, slowest.mark_delete)
+    return ledgers.exists(oldest) and 0 < ledgers.info(oldest.ledger_id).timestamp < before_ms
+
+
+def plan_size_eviction(
+    ledgers: LedgerList, mark_deletes: Mapping[str, Position], limit_bytes: int
+) -> dict[str, Position]:
+    """The new mark-delete of each cursor that gives up entries, to leave nine tenths of the limit."""
+    excess = ledgers.total_size - int(TARGET_SHARE * limit_bytes)
+    return _evicted(mark_deletes, ledgers.position_at_size(excess)) if excess > 0 else {}
+
+
+def plan_age_eviction(ledgers: LedgerList, mark_deletes: Mapping[str, Position], before_ms: int) -> dict[str, Position]:
+    """The new mark-delete of each cursor that gives up the ledgers closed before `before_ms`."""
+    return _evicted(mark_deletes, plan_ledger_expiry(ledgers, ledgers.first_position, before_ms))
+
+
+def _evicted(mark_deletes: Mapping[str, Position], through: Position) -> dict[str, Position]:
+    return {name: through for name, at in mark_deletes.items() if at < through and name not in KEPT}
+
+
+class BacklogQuotas:
+    """Checks one topic's quotas and evicts what exceeds them."""
+
+    def __init__(self, topic: QuotaTopic) -> None:
+        self._topic = topic
+
+    @property
+    def slowest(self) -> SlowestCursor | None:
+        """The slowest durable cursor."""
+        return slowest_cursor(self._mark_deletes())
+
+    @property
+    def size(self) -> int:
+        """Payload bytes in the backlog, estimated."""
+        return backlog_size(self._topic.ledger_list, self._mark_deletes())
+
+    async def is_exceeded(self, kind: QuotaKind, quota: BacklogQuota, now_ms: int, *, precise: bool = False) -> bool:
+        """Whether the topic reaches the limit of `quota` that `kind` names; -1 is no limit.
+
+        `precise` reads the oldest entry to tell its age; else its ledger's close decides.
+        """
+        if kind is QuotaKind.SIZE:
+            return 0 <= quota.limit_bytes <= self.size
+        if quota.limit_s <= 0:
+            return False
+        before_ms = now_ms - quota.limit_s * SECOND_MS
+        if precise:
+            return await self._oldest_is_before(before_ms)
+        return is_older_by_ledgers(self._topic.ledger_list, self._mark_deletes(), before_ms)
+
+    async def evict(self, kind: QuotaKind, quota: BacklogQuota, now_ms: int, *, precise: bool = False) -> list[str]:
+        """Carry out `consumer_backlog_eviction` for an exceeded quota; returns the cursors that gave up entries.
+
+        Nothing for the other policies, whose action is the broker's.
+        """
+        if quota.policy is not QuotaPolicy.CONSUMER_BACKLOG_EVICTION:
+            return []
+        ledgers, mark_deletes = self._topic.ledger_list, self._mark_deletes()
+        if kind is QuotaKind.SIZE:
+            plan = plan_size_eviction(ledgers, mark_deletes, quota.limit_bytes)
+        elif precise:
+            return await self._evict_published(now_ms - int(TARGET_SHARE * quota.limit_s * SECOND_MS))
+        else:
+            plan = plan_age_eviction(ledgers, mark_deletes, now_ms - quota.limit_s * SECOND_MS)
+        cursors = self._evictable()
+        return [name for name, at in plan.items() if name in cursors and await cursors[name].expire_through(at)]
+
+    async def _evict_published(self, before_ms: int) -> list[str]:
+        return [name for name, cursor in self._evictable().items() if await cursor.expire_before(before_ms)]
+
+    def _evictable(self) -> dict[str, Cursor]:
+        cursors = self._topic.open_cursors.items()
+        return {name: cursor for name, cursor in cursors if name not in KEPT and cursor.status not in ENDED}
+
+    async def _oldest_is_before(self, before_ms: int) -> bool:
+        slowest = self.slowest
+        if slowest is None:
+            return False
+        oldest = next_valid(self._topic.ledger_list, slowest.mark_delete)
+        if not self._topic.ledger_list.exists(oldest):
+            return False
+        try:
+            return publish_time((await self._topic.read_entry(oldest)).payload) < before_ms
+        except RecordError:
+            return False
+
+    def _mark_deletes(self) -> dict[str, Position]:
+        return {name: cursor.mark_delete for name, cursor in self._topic.open_cursors.items()}
