@@ -73,7 +73,7 @@ class KeySharedDispatcher(TrackedDispatcher):
             self.assignment = RangeSplit()
         self._sticky = sticky
         self._out_of_order = out_of_order
-        self._replays = KeyedReplayList(self.assignment.owner)
+        self._replays: KeyedReplayList = KeyedReplayList(self.assignment.owner)
         self._draining: dict[int, _Draining] = {}
         self._may_replay = True  # something changed since no entry of the replay list could go out
 
@@ -248,11 +248,6 @@ class KeySharedDispatcher(TrackedDispatcher):
 
     # -- replay
 
-    @property
-    def replay_count(self) -> int:
-        """How many entries wait to be replayed."""
-        return len(self._replays)
-
     def _plan_replay(self, count: int) -> Sequence[Position]:
         if not self._may_replay:
             return ()
@@ -291,9 +286,6 @@ class KeySharedDispatcher(TrackedDispatcher):
     def _replayed_to(self, position: Position) -> None:
         self._may_replay = True
         self._replays.take_to(position)
-
-    def _forget_replays(self) -> None:
-        self._replays.clear()
 
 
 _NEW = _Share(DispatchConsumer(None, ""), 0)

@@ -1,6 +1,6 @@
 """Positions as one roaring bitmap per ledger: runs cost as little as single ones, order is by position (D3)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from pyroaring import BitMap
@@ -107,16 +107,18 @@ def run(first: int, stop: int) -> BitMap:
     return bits
 
 
-def by_ledger(positions: Iterable[tuple[int, int]]) -> dict[int, BitMap]:
+def by_ledger(positions: Sequence[tuple[int, int]]) -> dict[int, BitMap]:
     """The entries of these positions, by ledger."""
-    found: dict[int, list[int]] = {}
-    for ledger_id, entry_id in positions:
-        entries = found.get(ledger_id)
-        if entries is None:
-            found[ledger_id] = [entry_id]
-        else:
-            entries.append(entry_id)
-    return {ledger_id: BitMap(entries) for ledger_id, entries in found.items()}
+    if not positions:
+        return {}
+    ledger_id = positions[0][0]
+    entries = [entry for each, entry in positions if each == ledger_id]
+    if len(entries) == len(positions):
+        return {ledger_id: BitMap(entries)}
+    found: dict[int, BitMap] = {}
+    for each, entry in positions:
+        found.setdefault(each, BitMap()).add(entry)
+    return found
 
 
 def entries_at(first_entry: int, indexes: range | list[int]) -> BitMap:

@@ -30,6 +30,9 @@ class KeyedReplayList:
     def __len__(self) -> int:
         return len(self._hashes) + len(self.unhashed)
 
+    def __bool__(self) -> bool:
+        return bool(self._hashes) or bool(self.unhashed)
+
     def has_key(self, key_hash: int) -> bool:
         """Whether an entry with this hash waits."""
         return key_hash in self._by_hash

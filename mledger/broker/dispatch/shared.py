@@ -39,7 +39,7 @@ class SharedDispatcher(TrackedDispatcher):
     ) -> None:
         """As TrackedDispatcher."""
         super().__init__(settings, limiters, delayed=delayed, broker_limit=broker_limit)
-        self._replays = PositionSet()
+        self._replays: PositionSet = PositionSet()
         self._ready = RoundRobin()
         self._stuffed: list[DispatchConsumer] = []
 
@@ -124,11 +124,6 @@ class SharedDispatcher(TrackedDispatcher):
 
     # -- replay
 
-    @property
-    def replay_count(self) -> int:
-        """How many entries wait to be replayed."""
-        return len(self._replays)
-
     def _plan_replay(self, count: int) -> Sequence[Position]:
         return self._replays.first(count)
 
@@ -143,6 +138,3 @@ class SharedDispatcher(TrackedDispatcher):
 
     def _replayed_to(self, position: Position) -> None:
         self._replays.take_to(position)
-
-    def _forget_replays(self) -> None:
-        self._replays.clear()

@@ -23,6 +23,7 @@ from mledger.broker.dispatch.dispatcher import NOTHING, Delivery, Dispatched, Di
 from mledger.broker.dispatch.position_set import PositionSet, by_ledger, run
 from mledger.broker.dispatch.rate_limiter import DispatchRateLimiter
 from mledger.broker.dispatch.redelivery_counts import RedeliveryCounts
+from mledger.broker.dispatch.replay_list import KeyedReplayList
 from mledger.broker.dispatch.settings import DispatchSettings
 from mledger.broker.dispatch.unacked_limit import BrokerUnackedLimit
 from mledger.broker.facts import FactsRun
@@ -31,6 +32,8 @@ from mledger.metastore.records.position import Position
 
 class TrackedDispatcher(Dispatcher):
     """A dispatcher that knows which consumer holds what."""
+
+    _replays: PositionSet | KeyedReplayList
 
     def __init__(
         self,
@@ -51,12 +54,12 @@ class TrackedDispatcher(Dispatcher):
         self._replaying: NextRead | None = None  # in flight
         self._replay_is_stale = False
 
-    # -- what subclasses decide
-
     @property
-    @abstractmethod
     def replay_count(self) -> int:
         """How many entries wait to be replayed."""
+        return len(self._replays)
+
+    # -- what subclasses decide
 
     @abstractmethod
     def _readable(self, most: int) -> tuple[int, bool]:
@@ -87,10 +90,6 @@ class TrackedDispatcher(Dispatcher):
     @abstractmethod
     def _replayed_to(self, position: Position) -> None:
         """Remove all entries up to `position` from the replay list."""
-
-    @abstractmethod
-    def _forget_replays(self) -> None:
-        """Empty the replay list."""
 
     @abstractmethod
     def _became_available(self, consumer: DispatchConsumer) -> None:
@@ -131,7 +130,7 @@ class TrackedDispatcher(Dispatcher):
         if messages <= 0:
             return None
         self._collect_due(now_ms)
-        if self.replay_count:
+        if self._replays:
             limits = self._limits(messages, writable, now_ms, tailing)
             if limits is None:
                 return None
@@ -276,7 +275,7 @@ class TrackedDispatcher(Dispatcher):
         """The cursor moved: nothing counts that was held, replayed or delayed."""
         super().rewind()
         self._replay_is_stale = self._replaying is not None
-        self._forget_replays()
+        self._replays.clear()
         self._counts = RedeliveryCounts()
         if self.delayed is not None:
             self.delayed.clear()
